@@ -1,7 +1,7 @@
-"""What a sweep says, in sentences that are computed from its tables, and link to what shows it.
+"""A sweep's answers: sentences computed from its tables, with links to the figures behind them.
 
-A sentence says over what it is (n), how sure (an interval), and what cannot be concluded. Where
-nothing can be said there is none. The page begins with them.
+A sentence states its sample (n), its uncertainty (an interval) and what cannot be concluded.
+Questions without an answer have no sentence. The page begins with these sentences.
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ from manyseed.analysis.tables.means import VARIES
 from manyseed.analysis.tables.schema import Tables
 
 LEVEL = 0.05
-"""Probability of a claim by chance, over all comparisons of a sentence together."""
+"""Probability of any claim by chance among all comparisons of a sentence."""
 
 PRECISE = 0.005
-"""Half the width of the interval that enough seeds give to a mean accuracy."""
+"""Half-width of the interval that a mean accuracy should have."""
+
+ENOUGH = 10
+"""Datasets below which the distribution behind critical differences is a rough approximation."""
 
 LISTED = 3
 
@@ -45,7 +48,7 @@ class Sentence:
         standings, scores (of response curves) or probabilities.
     text : str
     links : tuple of str
-        Names of figures or sections that show it, the best one first.
+        Names of the figures or sections that show it, the best one first.
     """
 
     about: str
@@ -69,21 +72,21 @@ def answers(
     Parameters
     ----------
     tables : Tables
-        With the columns of `AXES` joined, of one snapshot, the same fits once.
+        With the columns of `AXES` joined, of one snapshot, without duplicate fits.
     effects : polars frame
-        As `analysis.questions.effects.effects` returns them, by classifier.
+        As `analysis.questions.effects.effects` returns it, by classifier.
     variance : polars frame or None
         The table of variances, with the columns of `AXES`.
     options : Options
-        As the tables were computed with.
+        Those that the tables were computed with.
     planned, finished, failed : int
-        Runs of the sweep; None where that is not known.
+        Runs of the sweep; None if unknown.
     cmi : polars frame or None
-        What scores of response curves predict of the generalisation gap.
+        How well scores of response curves predict the generalisation gap.
     """
     if tables.runs.is_empty():
         return []
-    found = [
+    return [
         *_incomplete(tables, planned, finished, failed),
         *_spread(spreads(tables)),
         *_effects(effects, "accuracy_mean", "effects", "accuracy"),
@@ -92,30 +95,29 @@ def answers(
         *_enough(tables),
         *_sources(variance),
         *_standings(standings(tables.cells)),
-        *(Sentence("scores", *said) for said in ([] if cmi is None else telling.sentences(cmi))),
+        *(Sentence("scores", *told) for told in ([] if cmi is None else telling.sentences(cmi))),
     ]
-    return list(found)
 
 
 def _incomplete(
     tables: Tables, planned: int | None, finished: int | None, failed: int
 ) -> Iterator[Sentence]:
-    """Say what is not there."""
+    """Say how many runs have not finished."""
     if planned is None or finished is None or finished >= planned:
         return
     short = tables.repeats.filter(pl.col("coverage") < 1).height
-    of_repeats = f"; {short:,} of {tables.repeats.height:,} repeats lack runs" if short else ""
+    lacking = f"; {short:,} of {tables.repeats.height:,} repeats lack runs" if short else ""
     failures = f", {failed:,} of them failed" if failed else ""
     yield Sentence(
         "missing",
-        f"This is incomplete: {planned - finished:,} of {planned:,} planned runs are not there"
-        f"{failures}{of_repeats}. What follows is of the others alone.",
+        f"The results are incomplete: {planned - finished:,} of {planned:,} planned runs have not "
+        f"finished{failures}{lacking}. Everything below rests on the finished runs alone.",
         ("conventions",),
     )
 
 
 def _spread(found: Spreads | None) -> Iterator[Sentence]:
-    """Say which classifier varies most, and least."""
+    """Say which classifier varies most and which least."""
     if found is None:
         return
     most, least = found.rows[0], found.rows[-1]
@@ -124,60 +126,62 @@ def _spread(found: Spreads | None) -> Iterator[Sentence]:
     all_of = "both" if len(found.rows) == 2 else f"all {len(found.rows)}"
     over = f"over {runs} runs of each on the {basis} that {all_of} have"
     if max(abs(most.skewness), abs(least.skewness)) > SKEWED:
-        over += "; the intervals are for normal values, and these are skewed: they may miss"
+        over += (
+            "; the intervals assume normal values, but these are skewed, so they may miss the truth"
+        )
     if found.left:
         share = "shares" if len(found.left) == 1 else "share"
-        over += f"; {', '.join(found.left)} {share} too few to be compared"
-    spread = [f"± {row.sd:.4f} ({row.low:.4f} to {row.high:.4f})" for row in (most, least)]
+        over += f"; {', '.join(found.left)} {share} too few cells to be compared"
+    largest, smallest = (f"{row.sd:.4f} ({row.low:.4f} to {row.high:.4f})" for row in (most, least))
     ratio = f"{found.ratio:.1f} times ({found.low:.1f} to {found.high:.1f})"
     sure = "95 %"
     if len(found.rows) > 2:
-        sure = f"95 %, the ratio for all {found.pairs} pairs of classifiers together"
+        sure = f"95 %, for the ratio over all {found.pairs} pairs of classifiers together"
     if found.low > 1:
         text = (
-            f"Between seeds {most.classifier} varies most, its accuracy by {spread[0]}, and "
-            f"{least.classifier} least, by {spread[1]}: {ratio} as much ({sure}; {over})."
+            f"Between seeds, the accuracy of {most.classifier} varies most, with a standard "
+            f"deviation of {largest}, and that of {least.classifier} least, with {smallest}: "
+            f"{ratio} as much ({sure}; {over})."
         )
     else:
         text = (
-            f"Which classifier varies most between seeds cannot be told: {most.classifier} by "
-            f"{spread[0]}, {least.classifier} by {spread[1]}, {ratio} as much ({sure}; {over})."
+            "Which classifier's accuracy varies most between seeds cannot be told: its standard "
+            f"deviation is {largest} for {most.classifier} and {smallest} for {least.classifier}, "
+            f"{ratio} as much ({sure}; {over})."
         )
     yield Sentence("spread", text, ("overview-accuracy-std", "cells-1", "summary"))
 
 
-def _effects(effects: pl.DataFrame, metric: str, about: str, said: str) -> Iterator[Sentence]:
-    """Say what moves a metric beyond chance, most of all, and what does not."""
-    own = effects.filter(pl.col("metric") == metric, pl.col("p_holm").is_not_null())
-    if own.is_empty():
+def _effects(effects: pl.DataFrame, metric: str, about: str, name: str) -> Iterator[Sentence]:
+    """Say what changes a metric beyond chance, largest effects first, and what does not."""
+    tested = effects.filter(pl.col("metric") == metric, pl.col("p_holm").is_not_null())
+    if tested.is_empty():
         return
-    moved = own.filter(pl.col("p_holm") < LEVEL)
-    corrected = f"{own.height:,} comparisons, Holm, {LEVEL:.0%} for all together"
-    largest_half = float(((own["high"] - own["low"]) / 2).max())  # type: ignore[arg-type]
+    moved = tested.filter(pl.col("p_holm") < LEVEL)
+    corrected = f"{tested.height:,} comparisons, Holm, {LEVEL:.0%} for all together"
+    largest_half = float(((tested["high"] - tested["low"]) / 2).max())  # type: ignore[arg-type]
+    single = tested.height == 1
     if moved.is_empty():
-        one = own.height == 1
         yield Sentence(
             about,
-            f"Nothing is seen to move {said} beyond chance "
-            f"({'1 comparison' if one else corrected}); {'it is' if one else 'they are'} known to "
-            f"± {largest_half:.4f}{'' if one else ' or better'}, so smaller effects may be there.",
+            f"No effect on {name} is seen beyond chance ({'1 comparison' if single else corrected})"
+            f"; {'it is' if single else 'each is'} known to ± {largest_half:.4f}"
+            f"{'' if single else ' or better'}, so smaller effects may exist.",
             ("effects",),
         )
         return
     order = moved.with_columns(_size=pl.col("difference").abs()).sort(
         "_size", "axis", "level", "classifier", descending=[True, False, False, False]
     )
-    told = [_effect(row) for row in order.head(LISTED).iter_rows(named=True)]
-    count = (
-        "the one comparison"
-        if own.height == 1
-        else f"{moved.height:,} of {own.height:,} comparisons"
-    )
-    holm = f"Holm, {LEVEL:.0%} for all together" if own.height > 1 else f"p < {LEVEL:g}"
+    largest = [_effect(row) for row in order.head(LISTED).iter_rows(named=True)]
+    count = "the one comparison"
+    if not single:
+        count = f"{moved.height:,} of {tested.height:,} comparisons"
+    holm = f"p < {LEVEL:g}" if single else f"Holm, {LEVEL:.0%} for all together"
     yield Sentence(
         about,
-        f"{said[0].upper()}{said[1:]} is moved beyond chance in {count} ({holm}), most by "
-        f"{'; '.join(told)}.{_unmoved(own, moved)}",
+        f"{name[0].upper()}{name[1:]} changes beyond chance in {count} ({holm}), most with "
+        f"{'; '.join(largest)}.{_unmoved(tested, moved)}",
         ("effects",),
     )
 
@@ -193,10 +197,10 @@ def _effect(row: Mapping[str, Any]) -> str:
     )
 
 
-def _unmoved(own: pl.DataFrame, moved: pl.DataFrame) -> str:
-    """Name the levels that nowhere move it."""
+def _unmoved(tested: pl.DataFrame, moved: pl.DataFrame) -> str:
+    """Name the levels that change the metric for no classifier."""
     key = ["axis", "level"]
-    levels = own.select(key).unique().sort(key)
+    levels = tested.select(key).unique().sort(key)
     still = levels.join(moved.select(key).unique(), on=key, how="anti").sort(key)
     if still.is_empty():
         return ""
@@ -208,7 +212,7 @@ def _unmoved(own: pl.DataFrame, moved: pl.DataFrame) -> str:
 
 
 def _levels(tables: Tables, options: Options) -> Iterator[Sentence]:
-    """Say which runs disagree with their kind, and where the test cannot see it."""
+    """Say which runs are unlike the others of their repeat, and where the test cannot tell."""
     key = ["cell", "repeat_index"]
     varying = tables.repeats.filter(VARIES).select(*key, "delta")
     runs = tables.runs.join(varying, on=key).filter(pl.col("alpha_hat").is_not_null())
@@ -222,8 +226,8 @@ def _levels(tables: Tables, options: Options) -> Iterator[Sentence]:
         worst = far.sort("alpha_hat", *key, "run_index", descending=[True, *[False] * 3])
         row = worst.row(0, named=True)
         text = (
-            f"{far.height:,} of {runs.height:,} runs are not like the others of their repeat "
-            f"(α̂ > {options.close:g}), {_by_classifier(far, runs)}; farthest is run "
+            f"{far.height:,} of {runs.height:,} runs are unlike the others of their repeat "
+            f"(α̂ > {options.close:g}), {_by_classifier(far, runs)}; the farthest is run "
             f"{row['run_index']} of cell {row['cell']} ({row['dataset']} × {row['classifier']}), "
             f"repeat {row['repeat_index']}, α̂ = {row['alpha_hat']:.2f}{_interval(row)}."
         )
@@ -232,17 +236,17 @@ def _levels(tables: Tables, options: Options) -> Iterator[Sentence]:
         text = (
             f"No run is seen to differ from the others of its repeat by more than "
             f"{options.close:.0%} of the test points (α̂ ≤ {options.close:g} for all {seen:,} runs "
-            "of test sets that can tell)."
+            "on test sets large enough to tell)."
         )
     if blind.height:
         deltas = blind["delta"].unique().sort()
-        said = f"{deltas[0]:.2f}"
-        said += f" to {deltas[-1]:.2f}" if f"{deltas[-1]:.2f}" != said else ""
+        delta = f"{deltas[0]:.2f}"
+        delta += f" to {deltas[-1]:.2f}" if f"{deltas[-1]:.2f}" != delta else ""
         points = points_needed(options.close, options.epsilon)
         text += (
-            f"{' ' if text else ''}On {some(where, LISTED, ' datasets')} the test cannot see what "
-            f"is below δ = {said}, so a small α̂ says nothing there ({blind.height:,} runs); about "
-            f"{points:,} test points on each side would do."
+            f"{' ' if text else ''}On {some(where, LISTED, ' datasets')} the test cannot see "
+            f"differences below δ = {delta}, so a small α̂ says nothing there ({blind.height:,} "
+            f"runs); about {points:,} test points on each side would do."
         )
     yield Sentence("levels", text, ("alpha-hat-accuracy", "cells-1", "summary"))
 
@@ -265,7 +269,7 @@ def _interval(row: dict[str, object]) -> str:
 
 
 def _enough(tables: Tables) -> Iterator[Sentence]:
-    """Say how many seeds give each cell's mean accuracy to `PRECISE`."""
+    """Say how many seeds it takes to know each cell's mean accuracy to `PRECISE`."""
     key = ["cell", "repeat_index"]
     own = tables.runs.filter(~pl.col("identical")).drop_nulls("accuracy").sort(*key, "run_index")
     repeats = own.group_by(key, maintain_order=True).agg(
@@ -284,7 +288,7 @@ def _enough(tables: Tables) -> Iterator[Sentence]:
     )
     if cells.is_empty():
         return
-    # runs that are needed grow with the variance, so two cells tell the ends
+    # More variance takes more runs, so the first and last cell give the range.
     least, answer = (_answer(own.filter(cell=cells["cell"][place])) for place in (0, -1))
     if answer.runs is None:
         return
@@ -293,34 +297,34 @@ def _enough(tables: Tables) -> Iterator[Sentence]:
     half = t.ppf((1 + CONFIDENCE) / 2, cells["n"].to_numpy() - 1)
     enough = int((half * (cells["variance"] / cells["n"]).sqrt().to_numpy() <= PRECISE).sum())
     alone = cells.height == 1
-    of = "the cell" if alone else f"each of {cells.height:,} cells"
+    of_cells = "the cell" if alone else f"each of {cells.height:,} cells"
     most = (
-        f"{least.runs:,} to {answer.runs:,} runs are needed, most by {row['dataset']} × "
+        f"{least.runs:,} to {answer.runs:,} runs, most in {row['dataset']} × "
         f"{row['classifier']}, cell {row['cell']}: {answer.runs:,}"
     )
     text = (
-        f"For the mean accuracy of {of} to be known to ± {PRECISE:g} (95 %, over seeds, on one "
-        f"test set), {f'{answer.runs:,} runs are needed' if alone else most} ({interval}, 95 %; "
+        f"Knowing the mean accuracy of {of_cells} to ± {PRECISE:g} (95 %, over seeds, on one "
+        f"test set) takes {f'{answer.runs:,} runs' if alone else most} ({interval}, 95 %; "
         f"from {answer.made:,} runs). "
     )
     if enough == cells.height:
-        text += "The runs of each repeat are enough for that."
+        text += "Each repeat has enough runs for that."
     elif alone:
-        text += "The runs of a repeat are too few for that."
+        text += "Its repeats have too few runs for that."
     else:
-        text += f"The runs of a repeat are enough for that in {enough:,} of {cells.height:,} cells."
+        text += f"Repeats have enough runs for that in {enough:,} of {cells.height:,} cells."
     yield Sentence("enough", text, ("summary",))
 
 
 def _answer(runs: pl.DataFrame) -> Answer:
-    """Return the answer of `howmany` for a cell."""
+    """Return the answer of `for_mean` for the runs of a cell."""
     parts = runs.partition_by("repeat_index", maintain_order=True)
     values = [one["accuracy"].to_numpy() for one in parts]
     return for_mean(f"± {PRECISE:g}", values, PRECISE)
 
 
 def _sources(variance: pl.DataFrame | None) -> Iterator[Sentence]:
-    """Say what share of the variance of accuracy a source has, where that is known."""
+    """Say what share of the variance of accuracy a source accounts for, where that is known."""
     if variance is None or variance.is_empty():
         return
     own = variance.filter(pl.col("metric") == ACCURACY, pl.col("low").is_not_null())
@@ -332,9 +336,9 @@ def _sources(variance: pl.DataFrame | None) -> Iterator[Sentence]:
         )
         ends = f"sd {row['low'] ** 0.5:.4f} to {row['high'] ** 0.5:.4f}, 95 %"
         told.append(
-            f"Of the variance between runs, {row['source']} by itself is {row['share']:.0%} in "
-            f"{row['dataset']} × {row['classifier']} (cell {row['cell']}; {ends}; n = "
-            f"{row['n_runs']:,} runs)"
+            f"Of the variance between runs, {row['source']} by itself accounts for "
+            f"{row['share']:.0%} in {row['dataset']} × {row['classifier']} (cell {row['cell']}; "
+            f"{ends}; n = {row['n_runs']:,} runs)"
         )
     sets = own.filter(pl.col("part") == TEST_SET, pl.col("low") > 0)
     key = ["cell"]
@@ -344,8 +348,9 @@ def _sources(variance: pl.DataFrame | None) -> Iterator[Sentence]:
         row = apart.sort("variance", "cell", descending=[True, False]).row(0, named=True)
         contexts = own.filter(pl.col("part") == TEST_SET).height
         told.append(
-            f"test sets move accuracy more than seeds in {apart.height:,} of {contexts:,} cells "
-            f"(where the two 95 % intervals lie apart, each cell by itself), most in "
+            f"accuracy varies more between test sets than between seeds in {apart.height:,} of "
+            f"{contexts:,} cells (whose two 95 % intervals do not overlap, each cell by itself), "
+            "most in "
             f"{row['dataset']} × {row['classifier']} (cell {row['cell']}): sd "
             f"{row['variance'] ** 0.5:.4f} ({row['low'] ** 0.5:.4f} to {row['high'] ** 0.5:.4f}, "
             f"95 %; n = {counted(row['n_repeats'], 'test set')}) against "
@@ -373,21 +378,17 @@ def _standings(found: Standings | None) -> Iterator[Sentence]:
         f"{best.rank:.1f} of {len(found.rows)}, {wins}; {others}). "
     )
     if found.apart:
-        named = [f"{one} from {other}" for one, other in found.apart[:LISTED]]
+        named = [f"{better} from {worse}" for better, worse in found.apart[:LISTED]]
         more = len(found.apart) - len(named)
-        text += f"Beyond chance it tells {', '.join(named)}" + (f" and {more} more" if more else "")
+        text += f"Beyond chance, ranks tell {', '.join(named)}{f' and {more} more' if more else ''}"
     else:
-        text += "It tells no two classifiers apart beyond chance"
+        text += "Ranks tell no two classifiers apart beyond chance"
     text += (
-        f": ranks that differ by less than {found.critical:.2f} may by chance (Nemenyi, "
+        f": those less than {found.critical:.2f} apart may differ by chance (Nemenyi, "
         f"{LEVEL:.0%}; datasets taken as independent draws"
         + (", and so few that the test is rough)." if found.datasets < ENOUGH else ").")
     )
     yield Sentence("standings", text, ("mean-ranks", "summary"))
-
-
-ENOUGH = 10
-"""Datasets below which the distribution behind critical differences is only roughly met."""
 
 
 def _signed(value: object) -> str:

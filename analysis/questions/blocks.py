@@ -1,4 +1,4 @@
-"""Which classifiers can be compared: those that share enough cells, on the cells that all have."""
+"""Which classifiers can be compared, and on which cells: those that all of them have."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 
 CONTEXT = [name for name in AXES if name != "classifier"]
-"""What a cell is, but for its classifier."""
+"""The axes that describe a cell, without its classifier."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellBlock:
-    """Classifiers, and the cells of contexts that all of them have.
+    """Classifiers and the cells of the contexts that all of them have.
 
     Attributes
     ----------
     classifiers : tuple of str
     contexts : int
-        Cells of each of them.
+        Number of cells of each classifier.
     left : tuple of str
-        Classifiers that share too few cells with the others.
+        Classifiers left out: they share too few cells with the others.
     cells : polars frame
         Columns cell, classifier and dataset.
     """
@@ -34,21 +34,24 @@ class CellBlock:
 
 
 def block(cells: pl.DataFrame) -> CellBlock | None:
-    """Return the largest block: most classifiers times most contexts; None without two of them.
+    """Return the block with the most cells; None if no two classifiers share a context.
 
-    Classifiers are added in the order of how many contexts they have.
+    Classifiers are added in descending order of how many contexts they have.
 
     Parameters
     ----------
     cells : polars frame
-        With cell and the columns of `AXES`.
+        Columns cell and those of `AXES`.
     """
-    known = cells.select("cell", *AXES).with_columns(
-        pl.col("dataset", "classifier").cast(pl.String)
+    context = pl.struct(CONTEXT).map_elements(repr, return_dtype=pl.String)
+    known = (
+        cells.select("cell", *AXES)
+        .with_columns(pl.col("dataset", "classifier").cast(pl.String))
+        .with_columns(_context=context)
+        .unique("cell", maintain_order=True)
     )
-    known = known.with_columns(_context=pl.struct(CONTEXT)).unique("cell", maintain_order=True)
     have = {
-        name: set(own["_context"].map_elements(repr, return_dtype=pl.String))
+        name: set(own["_context"])
         for (name,), own in known.partition_by("classifier", as_dict=True).items()
     }
     order = sorted(have, key=lambda name: (-len(have[name]), name))
@@ -63,10 +66,7 @@ def block(cells: pl.DataFrame) -> CellBlock | None:
     if not common:
         return None
     kept = tuple(sorted(order[: best[1]]))
-    told = known.with_columns(
-        pl.col("_context").map_elements(repr, return_dtype=pl.String).alias("_told")
-    )
-    inside = told.filter(
-        pl.col("classifier").is_in(kept), pl.col("_told").is_in(sorted(common))
+    inside = known.filter(
+        pl.col("classifier").is_in(kept), pl.col("_context").is_in(sorted(common))
     ).select("cell", "classifier", "dataset")
     return CellBlock(kept, len(common), tuple(sorted(order[best[1] :])), inside)

@@ -1,13 +1,13 @@
 """Is A better than B, by how much, and what did pairing save: two cells compared.
 
-A difference has two intervals. One is over seeds, at the test sets that are there: Student's t with
-the variance of the mean difference, each test set's by itself, and Satterthwaite's degrees of
-freedom (with one test set: the paired t-test's, or Welch's). The other is over seeds and test sets:
-each test set is one observation, as all runs on it share it (a cluster); it is never narrower than
-the first, which few test sets that agree by chance would make it.
+A difference has two intervals. One is over seeds, for fixed test sets: Student's t with the
+variance of the mean difference, estimated for each test set separately, and Satterthwaite's degrees
+of freedom (with one test set: those of the paired t-test, or Welch's). The other is over seeds and
+test sets: each test set is one observation, a cluster of the runs on it. It is never narrower than
+the first, even if a few test sets agree by chance.
 
-P(A better than B) is that of Agarwal et al. 2021 (section 4.3): over all pairs of a run of A with
-one of B on the same test set the mean of 1[a > b] + ½ 1[a = b], then the mean over test sets. Its
+P(A better than B) is that of Agarwal et al. 2021 (section 4.3): the mean of 1[a > b] + ½ 1[a = b]
+over all pairs of a run of A and a run of B on the same test set, then the mean over test sets. Its
 interval is the score interval of a Mann-Whitney probability (Newcombe 2006, part 2, method 5, with
 the variance of Hanley and McNeil 1982), which stays within 0 and 1 and does not shrink to a point
 where all runs of A are better.
@@ -39,9 +39,9 @@ class Side:
     Attributes
     ----------
     values : float array (run,)
-        One or more, without NaN; where `fixed`, one.
+        One or more, without NaN; just one if `fixed`.
     fixed : bool
-        Whether any further run would have the same value, as nothing varies.
+        Whether nothing varies, so that any further run would have the same value.
     """
 
     values: Real
@@ -49,11 +49,11 @@ class Side:
 
     @property
     def mean(self) -> float:
-        """Their mean."""
+        """Mean of the values."""
         return float(self.values.mean())
 
     def error(self) -> tuple[float, float]:
-        """Return the variance of the mean over seeds, and its degrees of freedom; 0 of one run."""
+        """Return the variance of the mean over seeds and its degrees of freedom, 0 for one run."""
         if self.fixed:
             return 0.0, math.inf
         n = self.values.size
@@ -63,7 +63,7 @@ class Side:
 
 
 def _alike(values: Real) -> bool:
-    """Return whether values differ by rounding alone."""
+    """Return whether values differ only by rounding."""
     return bool(np.ptp(values) <= 1e-12 * np.abs(values).max())
 
 
@@ -74,13 +74,13 @@ class Saving:
     Attributes
     ----------
     correlation : float
-        Of A with B.
+        Between A and B.
     share : float
-        Of the runs (or test sets): 1 - Var(a - b) / (Var a + Var b), 0.5 for half of them. Below 0
-        where pairing costs.
+        Share of the runs (or test sets) saved: 1 - Var(a - b) / (Var a + Var b). Negative where
+        pairing costs.
     low, high : float or None
-        Interval of the share, by Fisher's transformation of the correlation; None where three
-        degrees of freedom are lacking.
+        Interval of the share, by Fisher's transformation of the correlation; None with fewer than
+        three degrees of freedom.
     """
 
     correlation: float
@@ -89,7 +89,7 @@ class Saving:
     high: float | None
 
     def unpaired(self, n: int) -> float:
-        """Return how many unpaired ones are as precise as `n` paired ones; may be infinite."""
+        """Return how many unpaired runs are as precise as `n` paired ones; may be infinite."""
         return n / (1 - self.share) if self.share < 1 else math.inf
 
 
@@ -100,23 +100,23 @@ class Comparison:
     Attributes
     ----------
     mean_a, mean_b, difference : float
-        Means over test sets of the means over runs; A - B.
+        Means over test sets of the means over runs, and A - B.
     seeds : tuple of float or None
-        Interval of the difference over seeds, at these test sets.
+        Interval of the difference over seeds, for these test sets.
     sets : tuple of float or None
-        Interval over seeds and test sets.
+        Interval of the difference over seeds and test sets.
     better : float
         P(A better than B).
     better_seeds, better_sets : tuple of float or None
         Its intervals, likewise.
     runs_a, runs_b : int
-        Runs that were compared.
+        Runs compared.
     sets_a, sets_b : int
-        Test sets that these were tested on.
+        Test sets of these runs.
     saved_runs, saved_sets : Saving or None
-        By pairing runs, and by sharing test sets; None where neither was done, or cannot be known.
+        What pairing runs and sharing test sets saved; None if not done, or not known.
     no_seeds, no_sets : str
-        Why there is no such interval.
+        Why the interval is missing.
     """
 
     mean_a: float
@@ -151,17 +151,17 @@ def compare(
     Parameters
     ----------
     a, b : sequence of Side
-        One for each test set, the same ones in the same order.
+        One per test set, the same test sets in the same order.
     paired : bool
-        Whether run i of A on a test set draws from streams that run i of B draws from. Both sides
-        then hold as many values, in the same order, unless one is fixed.
+        Whether run i of A on a test set shares streams with run i of B. Both sides then hold
+        equally many values, in the same order, unless one is fixed.
     higher : bool
-        Whether the higher value is the better one.
+        Whether higher values are better.
     independent : bool
-        Whether the values of a test set's runs are independent given the test set; where each
-        compares its run with the others, they are not, and no interval is over seeds alone.
+        Whether the values of a test set's runs are independent given the test set. They are not
+        if each compares its run with the others; then there is no interval over seeds alone.
     confidence : float
-        Of each interval, by itself.
+        Of each single interval.
     """
     differences = np.array([x.mean - y.mean for x, y in zip(a, b, strict=True)])
     levels = np.array([_better(x, y, higher) for x, y in zip(a, b, strict=True)])
@@ -192,15 +192,15 @@ def compare(
 def compare_apart(
     a: Sequence[Side], b: Sequence[Side], *, higher: bool = True, confidence: float = CONFIDENCE
 ) -> Comparison:
-    """Compare two cells on test sets of their own, independent of each other.
+    """Compare two cells with different test sets, independent of each other.
 
-    Only an interval over test sets is given (Welch's, of the test sets' means): at fixed test sets,
-    which of them were easy cannot be separated from which cell is better.
+    The only interval is over test sets (Welch's, of their means): for fixed test sets, easier test
+    sets cannot be told from a better cell.
 
     Parameters
     ----------
     a, b : sequence of Side
-        One for each test set.
+        One per test set.
     higher, confidence
         As in `compare`.
     """
@@ -243,7 +243,7 @@ def _errors(x: Side, y: Side, paired: bool) -> list[tuple[float, float]]:
     """Return variances of the mean difference on one test set, with degrees of freedom."""
     if paired and not (x.fixed or y.fixed):
         if x.values.size != y.values.size:
-            raise ValueError("paired sides hold as many runs, one by one")
+            raise ValueError("paired sides must have equally many runs")
         return [Side(x.values - y.values).error()]
     return [x.error(), y.error()]
 
@@ -268,7 +268,7 @@ def _z(confidence: float) -> float:
 
 
 def _better(x: Side, y: Side, higher: bool) -> float:
-    """Return the share of pairs in which A's run is better, ties counted half."""
+    """Return the share of pairs in which A's run is better; ties count half."""
     a, b = (x.values, y.values) if higher else (y.values, x.values)
     ordered = np.sort(b)
     below, ties = np.searchsorted(ordered, a), np.searchsorted(ordered, a, side="right")
@@ -279,7 +279,7 @@ def _newcombe(x: Side, y: Side) -> Callable[[float], float]:
     """Return the variance of one test set's share of pairs, as a function of its expectation."""
     if x.fixed and y.fixed:
         return lambda level: 0.0
-    if x.fixed or y.fixed:  # shares of runs of one side: a binomial proportion
+    if x.fixed or y.fixed:  # a share of one side's runs: a binomial proportion
         n = (y if x.fixed else x).values.size
         return lambda level: level * (1 - level) / n
     return _hanley(x.values.size, y.values.size)
@@ -301,7 +301,7 @@ def _of_several(variances: Sequence[Callable[[float], float]]) -> Callable[[floa
 
 
 def _score(level: float, variance: Callable[[float], float], quantile: float) -> Interval:
-    """Return where (level - p)² = quantile² · variance(p): what a score test does not reject."""
+    """Return the ends of what a score test accepts: (level - p)² = quantile² · variance(p)."""
 
     def beyond(p: float) -> float:
         return (level - p) ** 2 - quantile**2 * variance(p)
@@ -315,9 +315,9 @@ def _score(level: float, variance: Callable[[float], float], quantile: float) ->
 
 
 def _over_sets(levels: Real, confidence: float) -> Interval:
-    """Return the interval of a mean over test sets of shares, a score interval of as many trials.
+    """Return the interval of a mean of shares over test sets: a score interval of that many trials.
 
-    Its variance p (1 - p) / n is an upper bound for shares, and is scaled to what was seen.
+    The variance p (1 - p) / n is an upper bound for shares; it is scaled to the observed one.
     """
     n, level = levels.size, float(levels.mean())
     largest = level * (1 - level)
@@ -326,7 +326,7 @@ def _over_sets(levels: Real, confidence: float) -> Interval:
 
 
 def _wider(one: Interval, other: Interval | None) -> Interval:
-    """Return what covers both: test sets add to what seeds leave open."""
+    """Return the interval that covers both: test sets add uncertainty to that of seeds."""
     return one if other is None else (min(one[0], other[0]), max(one[1], other[1]))
 
 
@@ -344,9 +344,9 @@ def _by_runs(
 
 
 def _saving(a: Sequence[Real], b: Sequence[Real], confidence: float) -> Saving | None:
-    """Return what pairing values of several groups saves; None where nothing varies.
+    """Return what pairing values within groups saves; None where nothing varies.
 
-    Nor from a single degree of freedom: two points correlate by 1 or -1, whatever they are.
+    None with a single degree of freedom, too: any two points correlate by 1 or -1.
     """
     freedom = sum(own.size - 1 for own in a)
     x, y = (

@@ -1,11 +1,11 @@
-"""Estimates of variances that each repeat gives, and intervals of their mean.
+"""Variances estimated from each repeat, and intervals of their mean.
 
-Two intervals are taken, and the wider counts. One is as if runs differed as much on every test set:
-χ² for a variance, `difference_limits` for a covariance, t with the jackknife over runs for others.
-The other is that of t over repeats, which also holds where test sets, or what is held fixed on
-each, matter. Of two repeats it hardly ends: it is taken if they differ by more than the jackknife
-expects, and the first is as if both repeats said no more than one. What cannot be negative is taken
-by its logarithm, which is less skewed.
+Of two intervals the wider counts. One assumes that runs differ equally on every test set: χ² for a
+variance, `difference_limits` for a covariance, t with the jackknife over runs for the rest. The
+other is the t interval over repeats, which also holds if test sets, or what is held fixed on each,
+matter. With two repeats it is extremely wide: it is used only if they differ by more than the
+jackknife expects, and the first counts both repeats as one. Quantities that cannot be negative have
+intervals on the scale of the logarithm, which is less skewed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2, f, t
 
-_ROUNDING = 1e-15  # what values below 1 that are all the same may seem to differ by
+_ROUNDING = 1e-15  # equal values below 1 may seem to differ by this much
 
 Real = NDArray[np.float64]
 Kind = Literal["variance", "positive", "covariance", "other"]
@@ -27,13 +27,13 @@ Limits = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Estimates:
-    """What each repeat estimates, unbiased.
+    """An unbiased estimate from each repeat.
 
     Attributes
     ----------
     own : float array (repeat,)
     left_out : tuple of float arrays (run,), one per repeat
-        The same without each run.
+        The estimate without each run.
     """
 
     own: Real
@@ -46,7 +46,7 @@ class Estimates:
 
     @property
     def weights(self) -> Real:
-        """Share of each repeat."""
+        """Weight of each repeat: its share of the degrees of freedom."""
         result: Real = self.freedom / self.freedom.sum()
         return result
 
@@ -63,15 +63,15 @@ class Estimates:
 
     @property
     def between(self) -> float:
-        """Variance of `value` by how repeats differ; 0 for one."""
+        """Variance of `value` from the differences between repeats; 0 with one repeat."""
         n = self.own.size
         squares = float(self.weights**2 @ np.square(self.own - self.value))
         return squares * n / (n - 1) if n > 1 else 0.0
 
     def plus(self, other: Estimates, times: float = 1.0) -> Estimates:
-        """Return the sum of two, of the same runs."""
+        """Return self + times · other, estimated from the same runs."""
         pairs = zip(self.left_out, other.left_out, strict=True)
-        left_out = tuple(one + times * two for one, two in pairs)
+        left_out = tuple(first + times * second for first, second in pairs)
         return Estimates(self.own + times * other.own, left_out)
 
     def limits(self, confidence: float, kind: Kind, scale: Limits | None = None) -> Limits:
@@ -82,8 +82,8 @@ class Estimates:
         confidence : float
         kind : Kind
         scale : (float, float) or None
-            Of a covariance: the mean squares of the sum and of the difference of both sides, each
-            in units of its standard deviation, times the product of these.
+            For a covariance: the mean squares of the sum and the difference of the standardized
+            sides, times the product of their standard deviations.
         """
         n = self.own.size
         share = 1 / 2 if n == 2 else 1.0
@@ -110,7 +110,7 @@ def _around(value: float, half: float, kind: Kind) -> Limits:
 
 
 def covariances(one: Sequence[Real], two: Sequence[Real]) -> tuple[Estimates, Limits]:
-    """Estimate the covariance of runs of two cells that share streams, run by run.
+    """Estimate the covariance between two cells over runs that share streams.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ def covariances(one: Sequence[Real], two: Sequence[Real]) -> tuple[Estimates, Li
     -------
     Estimates
     tuple of float
-        As `Estimates.limits` takes it; equal sides give the variance.
+        The `scale` of `Estimates.limits`. Equal sides give the variance.
     """
     own, left_out = [], []
     for x, y in zip(one, two, strict=True):
@@ -150,15 +150,15 @@ def covariances(one: Sequence[Real], two: Sequence[Real]) -> tuple[Estimates, Li
 def difference_limits(
     one: float, freedom_1: float, two: float, freedom_2: float, confidence: float
 ) -> Limits:
-    """Return the interval of the difference of two expected mean squares.
+    """Return the interval of the difference between two expected mean squares.
 
-    Modified large-sample limits of Ting, Burdick, Graybill, Jeyaratnam and Lu (1990); they are
-    exact where one of both is 0, and may be negative.
+    Modified large-sample limits of Ting, Burdick, Graybill, Jeyaratnam and Lu (1990), which are
+    exact if either is 0, and may be negative.
 
     Parameters
     ----------
     one, two : float
-        Independent multiples of χ² with these degrees of freedom; not both 0.
+        Independent multiples of χ² with the degrees of freedom below; not both 0.
     freedom_1, freedom_2 : float
     confidence : float
     """

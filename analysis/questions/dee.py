@@ -1,4 +1,4 @@
-"""How many independent models is it worth: cells compared with deep ensembles of other cells."""
+"""How many independent models a model is worth: cells compared with deep ensembles of others."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from manyseed.analysis.uncertainty.dee import (
 
 Real = NDArray[np.float64]
 
-METRICS = ("cll", "c_brier", "c_aurc", "error")  # PIT, figures 3 and 7 to 9
+METRICS = ("cll", "c_brier", "c_aurc", "error")  # PIT, figures 3 and 7–9
 SIZES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
 SCHEMA: Mapping[str, Any] = {
     "cell": pl.UInt32,
@@ -48,12 +48,12 @@ SCHEMA: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """A metric of the deep ensembles of one repeat, by size.
+    """A metric of one repeat's deep ensembles, by size.
 
     Attributes
     ----------
     mean, std : float array (M,)
-        Over draws (n - 1), of ensembles of 1…M runs.
+        Over draws (n - 1), for ensembles of 1…M runs.
     draws : int
     """
 
@@ -63,27 +63,28 @@ class Curve:
 
     @property
     def pool(self) -> int:
-        """Runs that members are drawn from (M)."""
+        """Number of runs that members are drawn from (M)."""
         return self.mean.size
 
 
 def check(metric: str) -> str:
-    """Return a metric by which models can be compared.
+    """Return the metric if models can be compared by it.
 
     Raises
     ------
     Refused
-        For another one: areas under misclassification curves are of each model's own errors.
+        For another one: an area under a misclassification curve depends on each model's own errors.
     """
     if metric not in COMPARABLE:
-        own = metric.startswith("misclassification_auroc")
-        reason = "is not comparable between models: each has its own errors to find" if own else ""
+        reason = ""
+        if metric.startswith("misclassification_auroc"):
+            reason = "is not comparable between models: each has its own errors to find"
         raise Refused("metric", metric, reason, COMPARABLE)
     return metric
 
 
 def curves(uncertainty: pl.DataFrame, metric: str) -> dict[tuple[int, int], Curve]:
-    """Return the curve of each cell and repeat index whose deep ensembles all have the metric."""
+    """Return the curve of each cell and repeat index in which every size has the metric."""
     by_size = (
         uncertainty.filter(pl.col(metric).is_not_null() & ~_is_method(uncertainty))
         .group_by(*REPEAT, "members", maintain_order=True)
@@ -95,12 +96,13 @@ def curves(uncertainty: pl.DataFrame, metric: str) -> dict[tuple[int, int], Curv
         )
         .sort(*REPEAT, "members")
     )
-    found = {}
-    for (cell, repeat), own in by_size.partition_by(REPEAT, as_dict=True).items():
-        if own.height == own["pool"][0]:
-            curve = Curve(own["mean"].to_numpy(), own["std"].to_numpy(), int(own["draws"][0]))
-            found[cell, repeat] = curve
-    return found
+    return {
+        (cell, repeat): Curve(
+            rows["mean"].to_numpy(), rows["std"].to_numpy(), int(rows["draws"][0])
+        )
+        for (cell, repeat), rows in by_size.partition_by(REPEAT, as_dict=True).items()
+        if rows.height == rows["pool"][0]
+    }
 
 
 def _is_method(uncertainty: pl.DataFrame) -> pl.Expr:
@@ -109,16 +111,16 @@ def _is_method(uncertainty: pl.DataFrame) -> pl.Expr:
 
 @dataclass(frozen=True, slots=True)
 class CellValues:
-    """A metric of what cells are compared by: ensembles of some sizes in one repeat.
+    """The values that cells are compared by: a metric of ensembles of some sizes in one repeat.
 
     Attributes
     ----------
     sizes : tuple of int
         Ascending.
     mean, std : float array (size,)
-        Over draws of a deep ensemble, over runs of a method (n - 1).
+        Over draws of deep ensembles, or over runs of an ensembling method (n - 1).
     runs : int
-        That they are drawn from, or that there are.
+        Number of runs that members are drawn from, or of the method.
     """
 
     sizes: tuple[int, ...]
@@ -128,11 +130,11 @@ class CellValues:
 
 
 def methods(uncertainty: pl.DataFrame, metric: str) -> dict[tuple[int, int], CellValues]:
-    """Return of each cell and repeat whose runs are ensembles of members what these are by size.
+    """Return the values of each cell and repeat whose runs are ensembles of members.
 
-    Sizes that some of the runs lack are left out.
+    Sizes that some runs lack are left out.
     """
-    if "run_index" not in uncertainty.columns:  # of an earlier version
+    if "run_index" not in uncertainty.columns:  # written by an earlier version
         return {}
     own = uncertainty.filter(IS_METHOD)
     by_size = (
@@ -164,27 +166,28 @@ def compared(
     metrics: Sequence[str] = METRICS,
     kind: Spread = "draws",
 ) -> pl.DataFrame:
-    """Compare cells with deep ensembles of cells that differ from them in one axis alone.
+    """Compare cells with deep ensembles of cells that differ from them in one axis only.
 
-    All cells of a dataset share their test sets, so that values of one repeat index are of the same
+    All cells of a dataset share their test sets, so values of one repeat index rest on the same
     points.
 
     Parameters
     ----------
     uncertainty : polars frame
-        A row for each cell, repeat index, draw and size (`analysis.questions.deep`).
+        One row per cell, repeat index, draw and size (`analysis.questions.deep`).
     cells : polars frame
         `cell` and the columns of `AXES`.
     metrics : sequence of str
     kind : Spread
-        Which standard deviation the bounds are drawn with.
+        Standard deviation that the bounds use.
 
     Returns
     -------
     polars frame
-        Columns `SCHEMA`: `value` (and `value_std`, over draws) of ensembles of `members` runs of
-        `cell`, of which there are `n_runs`; or, where its runs are ensembles of members themselves,
-        their mean over so many runs. And how many runs of `deep_cell` it takes.
+        Columns `SCHEMA`: `value` (and `value_std`, over draws) of ensembles of `members` of the
+        `n_runs` runs of `cell`, or, if its runs are ensembles of members, their mean (and standard
+        deviation) over these runs; `dee`, how many runs of `deep_cell` are worth as much, its
+        bounds, and `beyond`, the pool's size if that does not reach the value.
     """
     pairs = list(_neighbours(cells))
     known_cells = {row["cell"]: row for row in cells.iter_rows(named=True)}
@@ -196,40 +199,41 @@ def compared(
         repeats = sorted({repeat for _, repeat in known})
         for cell, deep, axis in pairs:
             for repeat in repeats:
-                own, other = values.get((cell, repeat)), known.get((deep, repeat))
-                if own is not None and other is not None:
+                compared, curve = values.get((cell, repeat)), known.get((deep, repeat))
+                if compared is not None and curve is not None:
                     key = (cell, deep, axis, str(known_cells[deep][axis]), repeat, metric)
-                    rows += [(*key, *found) for found in _rows(own, other, metric, kind)]
+                    rows += [(*key, *row) for row in _rows(compared, curve, metric, kind)]
     frame = pl.DataFrame(rows, schema=dict(SCHEMA), orient="row")
     frame = frame.with_columns(pl.col("value_std").fill_nan(None))
     return frame.sort("deep_cell", "axis", "cell", "repeat_index", "metric", "members")
 
 
 def _neighbours(cells: pl.DataFrame) -> Iterator[tuple[int, int, str]]:
-    """Yield (cell, deep cell, axis): all pairs of one dataset that differ in one axis."""
+    """Yield (cell, deep cell, axis) for all pairs of one dataset that differ in one axis."""
     for axis in AXES:
         if axis == "dataset":
             continue
         others = [name for name in AXES if name != axis]
-        for own in cells.partition_by(others, maintain_order=True):
-            numbers = own["cell"].to_list()
+        for group in cells.partition_by(others, maintain_order=True):
+            numbers = group["cell"].to_list()
             yield from ((cell, deep, axis) for cell in numbers for deep in numbers if cell != deep)
 
 
 def _values(curve: Curve) -> CellValues:
-    """Return what a deep ensemble is compared by: some sizes, and all of its pool."""
+    """Return the values of deep ensembles of `SIZES` and of the whole pool."""
     pool = curve.pool
     sizes = sorted({*(size for size in SIZES if size <= pool), pool})
     at = [size - 1 for size in sizes]
     return CellValues(tuple(sizes), curve.mean[at], curve.std[at], pool)
 
 
-def _rows(own: CellValues, deep: Curve, metric: str, kind: Spread) -> Iterator[tuple[Any, ...]]:
+def _rows(cell: CellValues, deep: Curve, metric: str, kind: Spread) -> Iterator[tuple[Any, ...]]:
     std, less = spread(deep.std, kind), metric in LESS_IS_BETTER
-    for size, value, own_std in zip(own.sizes, own.mean.tolist(), own.std.tolist(), strict=True):
+    by_size = zip(cell.sizes, cell.mean.tolist(), cell.std.tolist(), strict=True)
+    for size, value, value_std in by_size:
         found = equivalent(value, deep.mean, std, less_is_better=less)
         yield (
-            *(size, value, own_std, own.runs),
+            *(size, value, value_std, cell.runs),
             *(found.dee, found.lower, found.upper),
             *(None if found.dee is not None else deep.pool, deep.pool, deep.draws),
         )

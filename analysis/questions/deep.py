@@ -1,4 +1,4 @@
-"""Deep ensembles of a repeat's runs: their probabilities are averaged, and measured by size."""
+"""Deep ensembles of a repeat's runs: averaged probabilities, measured by ensemble size."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from manyseed.analysis.uncertainty.prefixes import orders, prefixes
 
 Real = NDArray[np.float64]
 
-POOL_BYTES = 256_000_000  # predictions of a pool that are held; of a larger one runs are read anew
-TASK_VALUES = 200_000_000  # probabilities that one task averages, about
+POOL_BYTES = 256_000_000  # largest pool held in memory; runs of larger ones are read when needed
+TASK_VALUES = 200_000_000  # about how many probabilities one task averages
 
 MEASURES = (
     *("log_likelihood", "brier", "brier_per_class", "error", "ece", "tace", "aurc"),
@@ -50,20 +50,19 @@ ORDER = (*REPEAT_KEY, "run_index", "draw", "members")
 
 
 def build(predictions: Predictions, options: Options) -> list[Delayed]:
-    """Return lazy frames of `SCHEMA`, none where calibrated metrics are not computed.
+    """Return lazy frames of `SCHEMA`; none if calibrated metrics are not computed.
 
-    Of each repeat with two runs or more that are no copies there is a row for each draw and size,
-    at the last of the snapshots; of runs that are ensembles of members themselves one for each run
-    and size.
-    A task holds `POOL_BYTES` of predictions at most, or those of one run, and about ten arrays of
-    one run's probabilities in float64.
+    Each repeat with two or more runs, copies left out, has a row per draw and size at the last
+    snapshot; if runs are ensembles of members, each has a row per run and size. A task holds up to
+    `POOL_BYTES` of predictions, or those of one run, and about ten float64 arrays of one run's
+    probabilities.
     """
     result = []
     for member, sources in scored(predictions, options):
         if (ensembled := predictions.ensembled) is not None:
             for run in range(member.row.size):
-                one = partial(_measure_members, member, run, ensembled, sources, options)
-                result.append(delayed(one, pure=False)())
+                task = partial(_measure_members, member, run, ensembled, sources, options)
+                result.append(delayed(task, pure=False)())
             continue
         pool = member.first(options.deep_runs)
         if pool.row.size < 2:
@@ -72,44 +71,42 @@ def build(predictions: Predictions, options: Options) -> list[Delayed]:
         step = max(1, TASK_VALUES // max(each, 1))
         for start in range(0, options.deep_draws, step):
             draws = range(start, min(start + step, options.deep_draws))
-            task = partial(_measure, pool, sources, options, draws)
-            result.append(delayed(task, pure=False)())
+            result.append(delayed(partial(_measure, pool, sources, options, draws), pure=False)())
     return result
 
 
 def scored(predictions: Predictions, options: Options) -> Iterator[tuple[Member, Sources]]:
-    """Yield of each repeat the runs that are no copies, and where their last scores are.
+    """Yield the runs of each repeat, copies left out, and where their last scores are stored.
 
-    There are none where calibrated metrics are not computed.
+    Yields nothing if calibrated metrics are not computed.
     """
-    asked = CALIBRATION in options.metrics
-    if not asked or CALIBRATION in unavailable(predictions, options):
+    if CALIBRATION not in options.metrics or CALIBRATION in unavailable(predictions, options):
         return
     position = predictions.positions(options)[-1]
     sources = Sources.of(predictions, ["score"], options, position)
-    own = predictions.runs.filter(~pl.col("identical"))
-    for (member,) in blocks(replace(predictions, runs=own), options, 1, position):
+    distinct = replace(predictions, runs=predictions.runs.filter(~pl.col("identical")))
+    for (member,) in blocks(distinct, options, 1, position):
         yield member, sources
 
 
 @dataclass(frozen=True, slots=True)
 class MemberPool:
-    """Runs to draw from: ln p of each, by number, and how many there are."""
+    """Runs to draw from: a function that returns ln p of a run by number, and their number."""
 
     logs: Callable[[int], Real]
     size: int
 
     @classmethod
     def of(cls, member: Member, sources: Sources) -> MemberPool:
-        """Read the runs that have numbers alone, at once where they are few."""
+        """Take the runs without NaN; a pool within `POOL_BYTES` is read at once."""
         n = member.row.size
         if n * sources.run_bytes <= POOL_BYTES:
             part = Stored.of(member, slice(0, n), sources).part()
-            every = partial(log_probabilities, part)
+            logs = partial(log_probabilities, part)
         else:
-            every = partial(_read, member, sources)
-        usable = [run for run in range(n) if not np.isnan(every(run)).any()]
-        return cls(lambda model: every(usable[model]), len(usable))
+            logs = partial(_read, member, sources)
+        usable = [run for run in range(n) if not np.isnan(logs(run)).any()]
+        return cls(lambda model: logs(usable[model]), len(usable))
 
 
 def _read(member: Member, sources: Sources, run: int) -> Real:
@@ -175,7 +172,7 @@ def _measure_members(
 def _by_size(
     member: Member, run: int, ensembled: Ensembled, sources: Sources
 ) -> Iterator[tuple[int, Real]]:
-    """Yield of a run's ensembles how many members they have, and ln p̄ (sample, class)."""
+    """Yield the number of members and ln p̄ (sample, class) of each ensemble of a run."""
     row, score = int(member.row[run]), ensembled.score
     if score is None:
         yield ensembled.members, _read(member, sources, run)
@@ -196,5 +193,5 @@ def _by_size(
 
 
 def predicted(logs: Real) -> NDArray[np.int64]:
-    """Return the class of each row of ln p, (sample,): of two a tie is class 1, as of runs."""
+    """Return the predicted class of each row of ln p; with two classes a tie is class 1."""
     return labels(logs[:, 1] - logs[:, 0] if logs.shape[1] == 2 else logs)

@@ -1,9 +1,9 @@
 """What a scheme, less data, tuning or another source of randomness changes, with intervals.
 
-A cell is compared with the one that has the axis at its reference and is the same in all else, in
-pairs of repeats: on one test set, with the streams that the two share. Pairs on one test set depend
-on each other, so they are averaged first, and the interval is over test sets; where there is one
-alone, it is over seeds, and says so.
+A cell is compared with the one that differs only in having the axis at its reference, in pairs of
+repeats on the same test set, with the streams that the two share. Pairs on one test set depend on
+each other, so they are averaged first and the interval is over test sets; with a single test set it
+is over seeds, and marked as such.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ UNPERTURBED = {
     "perturb_hparams": "none",
     "train_fraction": "1.0",
 }
-"""The axes of schemes, and the level that each is compared with."""
+"""The axes of schemes, and the reference level of each."""
 
 REFERENCES = {**UNPERTURBED, "hparams": "default", "vary": VARY, **LATER}
 """All axes along which effects are taken."""
@@ -55,14 +55,14 @@ OF_PAIRS = {
         "churn",
     )
 }
-"""Effects on means over runs, or over pairs, and the column that the mean is of."""
+"""Means over runs, or over pairs, that effects are taken on, and the averaged column."""
 
 EFFECTS = (
     *("accuracy_mean", "accuracy_std", "accuracy_range"),
     *OF_PAIRS,
     "alpha_hat_mean",
 )
-"""On what effects are taken: columns of the table of repeats."""
+"""Columns of the table of repeats that effects are taken on."""
 
 
 def effects(
@@ -73,22 +73,22 @@ def effects(
     """Compare each level of an axis with its reference, all else equal.
 
     The estimate is the mean over test sets of the mean over the pairs of repeats on a test set. Its
-    interval and p are those of t over test sets (`analysis.questions.intervals`), datasets being
-    strata, as these and no others are averaged; where hparams are perturbed, whose draws are the
-    same for all datasets, clusters are what has one repeat index. With one test set per dataset
-    they are over seeds: over paired runs for means over runs, by the jackknife over paired runs for
-    means over pairs. A bootstrap of so few clusters does not hold what it says: its 95 % intervals
-    held a planted effect in 49, 73, 79 and 89 % with 2, 3, 4 and 10 test sets, those of t in 95.
+    interval and p come from t over test sets (`analysis.questions.intervals`). Datasets are strata:
+    the average is over these and no others. Perturbed hparams have the same draws in all datasets,
+    so there a cluster is a repeat index. With one test set per dataset, interval and p are over
+    seeds: over paired runs for means over runs, by the jackknife over paired runs for means over
+    pairs. A bootstrap of so few clusters covers too little: its 95 % intervals contained a planted
+    effect in 49, 73, 79 and 89 % with 2, 3, 4 and 10 test sets, those of t in 95.
 
     Parameters
     ----------
     tables : Tables
-        With the columns of `AXES` in the repeats. Of runs and pairs those of cells with one repeat
-        are read.
+        With the columns of `AXES` in the repeats. Runs and pairs are read for cells with one repeat
+        only.
     by : sequence of str
-        What the differences are averaged within, beside axis, level and metric.
+        Columns to average differences within, besides axis, level and metric.
     among : polars frame or None
-        Columns cell, axis and metric: which comparisons to take, by default all.
+        Columns cell, axis and metric of the comparisons to take; by default all.
 
     Returns
     -------
@@ -96,11 +96,11 @@ def effects(
         Columns of `by`, then `axis` (a key of `REFERENCES`), `level`, `reference`, `metric` (of
         `EFFECTS`), `difference` (level minus reference), `sd` (between test sets, n - 1, pooled
         within datasets), `n_pairs` (of repeats in which both sides are defined), `n_identical`
-        (those in which the runs of a side are identical), `n_test_sets`, `over` (`TEST_SETS`,
+        (pairs in which the runs of a side are identical), `n_test_sets`, `over` (`TEST_SETS`,
         `SEEDS` or null: what the interval is over), `freedom`, `low`, `high`, `p`, `comparisons`
-        (those of the metric that have a p), `p_holm` (p corrected for them), `probe`, `delta_lo`,
-        `delta_hi` (of α̂). What compares runs is undefined in pairs with a side whose runs don't
-        vary. α̂ of two probes is not averaged: null, and `probe` names them.
+        (the number of p values for the metric), `p_holm` (p corrected for that number), `probe`,
+        `delta_lo`, `delta_hi` (of α̂). Metrics that compare runs are undefined in pairs with a side
+        whose runs don't vary. α̂ of two probes is not averaged: it is null, and `probe` names both.
     """
     pairs = comparisons(tables.repeats)
     key = [*by, "axis", "level", "reference", "metric"]
@@ -131,10 +131,10 @@ def effects(
     errors = [clustered(_over_test_sets(several), key).with_columns(over=pl.lit(TEST_SETS))]
     alone = means.filter(pl.col("_free") == 0).select(*key, "n_test_sets")
     if not alone.is_empty():
-        own = long.join(alone, on=key, nulls_equal=True).join(
+        single = long.join(alone, on=key, nulls_equal=True).join(
             groups.select(*key, "_shared"), on=key, nulls_equal=True
         )
-        seeds = clustered(_over_seeds(own, key, tables), key)
+        seeds = clustered(_over_seeds(single, key, tables), key)
         errors.append(seeds.with_columns(over=pl.lit(SEEDS)))
     found = (
         groups.join(means, on=key, how="left", nulls_equal=True, maintain_order="left")
@@ -151,7 +151,7 @@ def effects(
 
 
 def comparisons(repeats: pl.DataFrame) -> pl.DataFrame:
-    """Return all pairs of repeats that differ along one axis, one side at its reference.
+    """Return all pairs of repeats that differ in one axis, one side at its reference.
 
     Parameters
     ----------
@@ -161,8 +161,8 @@ def comparisons(repeats: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     polars frame
-        The columns of the side that is not at the reference, `axis`, `level`, `reference`,
-        `reference_cell`, and those of the other side with the ending ``_none``; sorted.
+        The columns of the side not at the reference, `axis`, `level`, `reference`,
+        `reference_cell`, and columns of the other side with the suffix ``_none``; sorted.
     """
     known = repeats.with_columns(pl.col("train_fraction").cast(pl.String))
     facts = ("cell", "n_runs", "perturb_hparams", "identical")
@@ -188,14 +188,14 @@ def comparisons(repeats: pl.DataFrame) -> pl.DataFrame:
 
 
 def with_one_test_set(repeats: pl.DataFrame) -> pl.Series:
-    """Return the cells of comparisons on one test set: of these runs and pairs are read."""
+    """Return the cells compared on a single test set, whose runs and pairs have to be read."""
     sides = ["cell", "cell_none"]
     found = comparisons(repeats).group_by(*sides, "axis").len().filter(pl.col("len") == 1)
     return pl.concat([found[side].rename("cell") for side in sides]).unique().sort()
 
 
 def references(repeats: pl.DataFrame) -> Mapping[str, str]:
-    """Return `REFERENCES`; of `vary` the level of most sources, where no cell has the default."""
+    """Return `REFERENCES`; if no cell has the default `vary`, its level with most sources."""
     levels = repeats["vary"].drop_nulls().unique().sort().to_list()
     if not levels or REFERENCES["vary"] in levels:
         return REFERENCES
@@ -203,7 +203,7 @@ def references(repeats: pl.DataFrame) -> Mapping[str, str]:
 
 
 def _long(pairs: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
-    """Return a row for each pair of repeats and metric that both sides define."""
+    """Return a row for each pair of repeats and each metric defined on both sides."""
     both = VARIES & pl.col("varies_none")
     facts = ["cell", "cell_none", "repeat_index", "n_runs", "n_runs_none", "probe", "delta"]
     facts += ["perturb_hparams", "perturb_hparams_none", "axis", "level", "reference"]
@@ -231,15 +231,15 @@ def _long(pairs: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
 
 
 def _of_test_sets(long: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """Return the mean of each test set, and how far it is from that of its dataset.
+    """Return the mean of each test set, and its deviation from the mean of its dataset.
 
-    A group whose α̂ is of two probes has none.
+    Groups whose α̂ has two probes are left out.
     """
-    of_set = list(dict.fromkeys([*key, "dataset", "repeat_index"]))
-    one = pl.col("probe").drop_nulls().n_unique().over(key) <= 1
+    test_set = list(dict.fromkeys([*key, "dataset", "repeat_index"]))
+    one_probe = pl.col("probe").drop_nulls().n_unique().over(key) <= 1
     return (
-        long.filter(~pl.col("_level") | one)
-        .group_by(of_set, maintain_order=True)
+        long.filter(~pl.col("_level") | one_probe)
+        .group_by(test_set, maintain_order=True)
         .agg(mean_of(pl.col("value")), of_one_probe(pl.lit(0)).alias("_"))
         .drop("_")
         .with_columns(
@@ -256,49 +256,48 @@ def _over_test_sets(sets: pl.DataFrame) -> pl.DataFrame:
 
 
 def _stratum() -> pl.Expr:
-    """Return what clusters are in: those of datasets that share draws of hparams are one."""
+    """Return the stratum: the dataset, or one for all datasets if they share draws of hparams."""
     return pl.when("_shared").then(pl.lit("")).otherwise(pl.col("dataset")).alias("stratum")
 
 
-def _over_seeds(own: pl.DataFrame, key: Sequence[str], tables: Tables) -> pl.DataFrame:
-    """Return what each run adds to the error of means on one test set of each dataset."""
-    own = own.with_columns(
+def _over_seeds(long: pl.DataFrame, key: Sequence[str], tables: Tables) -> pl.DataFrame:
+    """Return what each run adds to the error of means over one test set of each dataset."""
+    long = long.with_columns(
         _stratum(),
         weight=1.0 / pl.col("n_test_sets") / pl.len().over(list(dict.fromkeys([*key, "dataset"]))),
     )
-    cells = pl.concat([own["cell"], own["cell_none"]]).unique().implode()
+    cells = pl.concat([long["cell"], long["cell_none"]]).unique().implode()
     parts = []
-    for of, read, table, row in (
+    for metrics, influence_of, table, row in (
         (OF_RUNS, _of_runs, tables.runs, RUN),
         (OF_PAIRS, _of_pairs, tables.pairs, PAIR),
     ):
-        here = table.filter(pl.col("cell").is_in(cells))
-        for metric, column in of.items():
-            wanted = own.filter(metric=metric)
-            if wanted.is_empty() or column not in here.columns:
+        rows = table.filter(pl.col("cell").is_in(cells))
+        for metric, column in metrics.items():
+            wanted = long.filter(metric=metric)
+            if wanted.is_empty() or column not in rows.columns:
                 continue
-            values = here.select(*row, pl.col(column).alias("one"))
-            place = row[2:]
+            values = rows.select(*row, pl.col(column).alias("one"))
             other = values.rename({"cell": "cell_none", "one": "other"})
             both = wanted.join(values, on=["cell", "repeat_index"]).join(
-                other, on=["cell_none", "repeat_index", *place]
+                other, on=["cell_none", "repeat_index", *row[2:]]
             )
-            influences = read(both, [*key, "stratum", "weight", "cell", "cell_none"])
-            parts.append(_whole(influences, wanted, key))
+            influences = influence_of(both, [*key, "stratum", "weight", "cell", "cell_none"])
+            parts.append(_complete(influences, wanted, key))
     columns = [*key, "stratum", "cluster", "u"]
-    empty = own.clear().with_columns(cluster=pl.col("repeat_index"), u=pl.col("weight"))
+    empty = long.clear().with_columns(cluster=pl.col("repeat_index"), u=pl.col("weight"))
     return pl.concat([frame.select(columns) for frame in (empty, *parts)])
 
 
-def _whole(influences: pl.DataFrame, wanted: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """Return the groups of which every comparison could be read."""
+def _complete(influences: pl.DataFrame, wanted: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """Return the groups for which every comparison could be read."""
     number = pl.struct("cell", "cell_none").n_unique().alias("_number")
     both = (frame.group_by(key).agg(number) for frame in (influences, wanted))
     return influences.join(next(both).join(next(both), on=[*key, "_number"]), on=key, how="semi")
 
 
 def _of_runs(both: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """Return what runs add, of the comparisons that have the same runs on both sides."""
+    """Return what each run adds, for comparisons with the same runs on both sides."""
     key = list(dict.fromkeys(key))
     change = pl.col("one") - pl.col("other")
     same = (pl.len() == pl.col("n_runs")) & (pl.len() == pl.col("n_runs_none"))
@@ -313,7 +312,7 @@ def _of_runs(both: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
 
 
 def _of_pairs(both: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """Return what runs add, of the comparisons that have the same runs, enough, on both sides."""
+    """Return what each run adds, for comparisons with the same, enough runs on both sides."""
     change = both.with_columns(value=pl.col("one") - pl.col("other")).drop_nulls("value")
     n = pl.col("n")
     same = (n == pl.col("n_runs")) & (n == pl.col("n_runs_none")) & (n >= FEWEST)

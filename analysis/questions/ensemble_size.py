@@ -25,35 +25,35 @@ def for_alpha(
     seconds_each: float | None = None,
     drawn_from: str = "one repeat",
 ) -> list[Answer]:
-    """Read Table I: the smallest ensemble from which on all draws are close, and the classical one.
+    """Read off Table I from which size on all ensembles are close, or pass the classical test.
 
-    That all pass says something only where what should not pass is seen: a test whose δ is above
-    `close` is no evidence, and the answer is how many points would do.
+    That all pass is evidence only if the test could have failed them: where δ exceeds `close` it
+    could not, and the answer says how many points would do.
 
     Parameters
     ----------
     table : polars frame
-        As `analysis.questions.ensembles.table_one` returns it, with the number of runs that were
-        drawn from, `models`, and the resolution: `n_side`, `delta`.
+        As `analysis.questions.ensembles.table_one` returns it, with the columns `models` (number of
+        runs drawn from), `n_side` and `delta` (the resolution).
     made : int
-        Runs of the reference and of the pool.
+        Runs of the reference and the pool together.
     epsilon : float
         Probability that δ is exceeded by chance.
     close : float
-        As the table was made with.
+        The one that the table was made with.
     confidence : float
         Of the share of ensembles that pass.
     seconds_each : float or None
         Training time of a run.
     drawn_from : str
-        What the runs are.
+        What the runs are, in words.
 
     Returns
     -------
     list of two Answer
-        For α̂ at most `close`, and for the classical test to accept. `low` is one more than the
-        largest size that failed, so that the interval is as wide as the sizes are apart. The reason
-        says which contamination, well separated, would pass: α̂ ≈ (ν - δ) / (1 - δ) sees no less.
+        For α̂ at most `close`, and for acceptance by the classical test. `low` is one more than the
+        largest size that failed, so the interval is as wide as the gap between sizes. The reason
+        says which well-separated contamination ν passes unseen: α̂ ≈ (ν - δ) / (1 - δ).
     """
     delta, n_side = float(table["delta"][0]), int(table["n_side"][0])
     answers = []
@@ -65,7 +65,7 @@ def for_alpha(
         passes = f"contamination of up to {unseen:.0%}"
         runs = low = seconds = None
         if size is None:
-            reason = f"not all ensembles of {largest} pass, the largest that were drawn"
+            reason = f"not all ensembles of {largest} pass, the largest size that was drawn"
         elif delta > close:
             reason = (
                 f"{n_side:,} test points per side are too few, as {passes} would pass unseen (δ = "
@@ -74,7 +74,7 @@ def for_alpha(
         else:
             runs, low = size, largest + 1
             seconds = size * seconds_each if seconds_each is not None else None
-            # Clopper and Pearson's bound for all of so many.
+            # Clopper and Pearson's bound for a proportion of 1.
             bound = math.floor(1000 * beta.ppf(1 - confidence, different, 1)) / 10
             models = f"{table['models'][0]:,} runs"
             which = (
@@ -99,7 +99,7 @@ def no_ensembles(reason: str, close: float = CLOSE) -> list[Answer]:
 
 
 def _all_pass(table: pl.DataFrame, column: str) -> tuple[int | None, int, int]:
-    """Return the size from which on all pass, the largest that failed, and different ones."""
+    """Return the size from which on all pass, the largest that failed, and distinct ensembles."""
     ordered = table.sort("size")
     failed = ordered.filter(pl.col(column) < 1)["size"]
     largest = int(failed.to_numpy().max()) if not failed.is_empty() else 0

@@ -1,7 +1,7 @@
 """How large must an ensemble be to stand for the training: RKS, section V-A and Table I.
 
-Half of the models are the reference. Of the other half, the pool, ensembles of several sizes are
-drawn again and again without replacement, and each is compared with the reference like a run.
+Half of the models are the reference. From the other half, the pool, many ensembles of several sizes
+are drawn, each without replacement, and each is compared with the reference like a run.
 """
 
 from __future__ import annotations
@@ -41,16 +41,15 @@ Floats = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, slots=True)
 class RunPool:
-    """Models to draw from, and the models they are compared with, on one test set.
+    """Models to draw from, and models to compare with, on one test set.
 
     Attributes
     ----------
     held_out : HeldOut
     members : float array (model, sample) of logit gaps, or (model, sample, class) of scores
+        Without NaN.
     reference : float array (model, sample)
-        Probe values.
-
-    No value is NaN.
+        Probe values, without NaN.
     """
 
     held_out: HeldOut
@@ -61,7 +60,7 @@ class RunPool:
     def of(
         cls, predictions: Predictions, cell: int, repeat_index: int, options: Options
     ) -> RunPool:
-        """Read one repeat: its first half is the reference, the second the pool.
+        """Read one repeat: its first half is the reference, its second the pool.
 
         Parameters
         ----------
@@ -72,7 +71,7 @@ class RunPool:
         Raises
         ------
         Refused
-            Where what was kept doesn't allow it, or fewer than four runs have numbers only.
+            If the arrays kept don't allow it, or fewer than four runs are free of NaN.
         """
         name = predictions.source("ensemble")
         part = single_repeat(predictions, cell, repeat_index, ("margin", "ensemble"), options)
@@ -85,38 +84,40 @@ class RunPool:
         if half < MIN_OTHERS:
             n = margin.shape[0]
             reason = (
-                f"cell {cell}, repeat {repeat_index} has {n} runs with numbers; ensembles need 4"
+                f"cell {cell}, repeat {repeat_index} has {n} runs without NaN; ensembles need 4"
             )
             raise Refused("repeat_index", repeat_index, reason)
         return cls(part.held_out, members[half:], margin[:half])
 
     def ensemble(self, members: NDArray[np.intp]) -> Floats:
-        """Return the average of some models' gaps or scores (RKS, eq. 9)."""
+        """Return the average of these models' gaps or scores (RKS, eq. 9)."""
         return np.asarray(self.members[members].mean(axis=0, dtype=np.float64))
 
     def probe(self, average: Floats) -> Floats:
-        """Return what an ensemble's points are reduced to, (sample,)."""
+        """Return the probe values of an ensemble, (sample,)."""
         if average.ndim == 1:
             return average.astype(np.float32)
         return np.asarray(true_margin(average[None], self.held_out.y_true)[0])
 
 
 def draw_members(held_out: HeldOut, n_models: int, size: int, draws: int) -> list[NDArray[np.intp]]:
-    """Draw ensembles of one size, each without replacement; the same for every pool of that size.
+    """Draw ensembles of one size, each without replacement.
+
+    Pools of the same number of models get the same draws.
 
     Parameters
     ----------
     held_out : HeldOut
         Names the stream.
     n_models : int
-        Of the pool.
+        Models in the pool.
     size, draws : int
-        Models of an ensemble, and ensembles.
+        Models per ensemble, and number of ensembles.
 
     Raises
     ------
     Refused
-        For a size that the pool doesn't hold.
+        For a size below 1 or above `n_models`.
     """
     if not 1 <= size <= n_models:
         reason = f"an ensemble of {size} can't be drawn from a pool of {n_models} models"
@@ -136,13 +137,13 @@ def ensemble_draws(
 
     Parameters
     ----------
-    pool : Pool
+    pool : RunPool
     options : Options
         Resamples, ε, mode and bins; the reference is the pool's.
     sizes : sequence of int or None
-        M_ens; by default those of the source (`SIZES`) that are smaller than the pool.
+        M_ens; by default the sizes of RKS (`SIZES`) that are smaller than the pool.
     draws : int
-        Ensembles of each size (R).
+        Ensembles per size (R).
     workers : int
         Threads.
 
@@ -150,10 +151,9 @@ def ensemble_draws(
     -------
     polars frame
         One row per ensemble: `size`, `draw`, `members` (their positions in the pool, ascending),
-        `alpha_hat`, `alpha_hat_infeasible`, `ks_distance`,
-        `ks_rejected` (of the mean distance), `accuracy`, `churn` (share of test points labelled
-        otherwise than by the average of the whole pool) and `ece` (null where scores are no
-        probabilities).
+        `alpha_hat`, `alpha_hat_infeasible`, `ks_distance`, `ks_rejected` (for the mean distance),
+        `accuracy`, `churn` (share of test points labelled differently from the average of the
+        whole pool) and `ece` (null if scores are no probabilities).
     """
     n_models = pool.members.shape[0]
     chosen = [size for size in SIZES if size < n_models] if sizes is None else list(sizes)
@@ -164,7 +164,7 @@ def ensemble_draws(
         members = draw_members(pool.held_out, n_models, size, draws)
         cuts = range(0, draws, BATCH)
         batches += [(size, start, members[start : start + BATCH]) for start in cuts]
-    resamples(pool.held_out, options)  # drawn before threads share it
+    resamples(pool.held_out, options)  # draw them once, before threads share them
     test = partial(_test, pool, reference, whole, options)
     with ThreadPoolExecutor(workers) as threads:
         return pl.concat(threads.map(lambda batch: test(*batch), batches))
@@ -231,10 +231,10 @@ def table_one(drawn: pl.DataFrame, close: float = CLOSE) -> pl.DataFrame:
     Returns
     -------
     polars frame
-        `size`, `draws`, `distinct` (how many of these differ in their members), `close` (share of
-        ensembles with α̂ at most `close`), `accepted` (share
-        that the classical test accepts), and of `accuracy`, `churn`, `ece`, `alpha_hat` and
-        `ks_distance` the mean and, ending in ``_std``, the standard deviation (n - 1).
+        `size`, `draws`, `distinct` (draws that differ in their members), `close` (share of
+        ensembles with α̂ at most `close`), `accepted` (share that the classical test accepts), and
+        for `accuracy`, `churn`, `ece`, `alpha_hat` and `ks_distance` the mean and, with the suffix
+        ``_std``, the standard deviation (n - 1).
     """
     described = ("accuracy", "churn", "ece", "alpha_hat", "ks_distance")
     return (

@@ -1,13 +1,13 @@
-"""How precisely n runs would give a mean over pairs of runs, from what fewer or more runs showed.
+"""How precise a mean over pairs of runs would be with n runs, judged from fewer or more runs.
 
 A mean over the pairs of n independent runs is a U-statistic of degree two (Hoeffding 1948). With
 h(i, j) = θ + a_i + a_j + e_ij, its first- and second-order parts, its variance is
 
     Var_n = 4 ζ₁ (n - 2) / (n (n - 1)) + 2 ζ₂ / (n (n - 1)) = 4 σ_a² / n + 2 σ_e² / (n (n - 1))
 
-(eq. 5.13), ζ₁ = σ_a² the covariance of two pairs that share a run, ζ₂ = 2 σ_a² + σ_e² the variance
-of a pair. The first part falls as 1 / n and the second as 1 / n², so that they must be separated
-before a variance seen with some runs says anything of another number of runs.
+(eq. 5.13), with ζ₁ = σ_a² the covariance of two pairs that share a run and ζ₂ = 2 σ_a² + σ_e² the
+variance of a pair. The first part falls as 1 / n and the second as 1 / n², so they must be
+separated before the variance at one number of runs says anything about another number.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2
 
-Real = NDArray[np.float64]
+from manyseed.analysis.questions.intervals import FEWEST
 
-FEWEST = 5  # runs of a repeat: four have two disjoint pairs, and the jackknife leaves one run out
+Real = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of the variance of a mean over pairs, pooled over repeats by their pairs.
+    """The parts of the variance of a mean over pairs, pooled over repeats in proportion to pairs.
 
     Attributes
     ----------
     runs : int array (repeat,)
         Runs of each repeat.
     zeta_1, zeta_2 : float array (repeat,)
-        Unbiased estimates; ζ₁ of few runs may be negative.
+        Unbiased estimates; with few runs ζ₁ may be negative.
     left_out : tuple of (float array (run,), float array (run,)), one per repeat
-        The estimates of the two without each run.
+        Estimates of both without each run.
     """
 
     runs: NDArray[np.int64]
@@ -46,13 +46,13 @@ class Parts:
 
     @property
     def weights(self) -> Real:
-        """Share of each repeat: that of its pairs."""
+        """Weight of each repeat: its share of the pairs."""
         pairs = self.runs * (self.runs - 1.0)
         result: Real = pairs / pairs.sum()
         return result
 
     def variance(self, n: int) -> float:
-        """Return the variance of the mean over the pairs of n ≥ 2 runs; no part is negative."""
+        """Return the variance of the mean over the pairs of n ≥ 2 runs, negative parts set to 0."""
         first = max(float(self.weights @ self.zeta_1), 0.0)
         second = max(float(self.weights @ (self.zeta_2 - 2 * self.zeta_1)), 0.0)
         return 4 * first / n + 2 * second / (n * (n - 1))
@@ -60,45 +60,45 @@ class Parts:
     def limits(self, n: int, confidence: float) -> tuple[float, float]:
         """Return the confidence interval of the variance at n ≥ 2 runs.
 
-        The estimate is what runs differ by on average minus what pairs of them do by chance,
-        M - Q, of which M is distributed about as a multiple of χ² and Q known far better. The
-        degrees of freedom are those that give M the variance of the estimate, by the jackknife over
-        runs (Satterthwaite's approximation).
+        The estimate is M - Q: how much runs differ on average, minus how much pairs differ by
+        chance. M is approximately a multiple of χ², and Q is known far better. The degrees of
+        freedom match M's variance to the jackknife variance of the estimate over runs
+        (Satterthwaite's approximation).
         """
-        estimate = float(self.weights @ _at(n, self.zeta_1, self.zeta_2))
+        estimate = float(self.weights @ mean_variance(n, self.zeta_1, self.zeta_2))
         between = self.zeta_2 + (self.runs - 4) * self.zeta_1
         whole = max(4 / n * float(self.weights @ (between / (self.runs - 2))), estimate)
         error = 0.0
         for weight, own in zip(self.weights, self.left_out, strict=True):
-            values = weight * _at(n, *own)
+            values = weight * mean_variance(n, *own)
             error += (1 - 1 / values.size) * float(np.square(values - values.mean()).sum())
         if not whole > 0 or not error > 0:
             return (max(estimate, 0.0), max(estimate, 0.0))
         freedom = 2 * whole**2 / error
-        with np.errstate(divide="ignore"):  # few runs: quantiles of χ² may be below any float
+        with np.errstate(divide="ignore"):  # with few runs χ² quantiles may underflow to 0
             scale = freedom / chi2.ppf([(1 + confidence) / 2, (1 - confidence) / 2], freedom)
         low, high = np.maximum(whole * (scale - 1) + estimate, 0.0)
         return float(min(low, max(estimate, 0.0))), float(high)
 
 
-def _at(n: int, zeta_1: Real, zeta_2: Real) -> Real:
-    result: Real = (4 * (n - 2) * zeta_1 + 2 * zeta_2) / (n * (n - 1))
-    return result
+def mean_variance(n: Any, zeta_1: Any, zeta_2: Any) -> Any:
+    """Return the variance of a mean over the pairs of n runs (eq. 5.13)."""
+    return (4 * (n - 2) * zeta_1 + 2 * zeta_2) / (n * (n - 1))
 
 
 def parts(values: Sequence[Real]) -> Parts | None:
-    """Estimate the parts from what pairs of runs of several repeats have.
+    """Estimate the parts from the values of pairs of runs in several repeats.
 
     Parameters
     ----------
     values : sequence of float arrays (run, run)
-        One symmetric array per repeat, as `matrix` returns it; NaN where undefined. Those of fewer
-        than `FEWEST` runs, or with too few defined, say nothing.
+        One symmetric array per repeat, as `matrix` returns it; NaN where undefined. Arrays with
+        fewer than `FEWEST` runs, or too few defined values, are ignored.
 
     Returns
     -------
     Parts or None
-        None where no repeat says anything.
+        None if every array is ignored.
     """
     found = [(own.shape[0], *estimated) for own in values if (estimated := _estimates(own))]
     if not found:
@@ -109,12 +109,12 @@ def parts(values: Sequence[Real]) -> Parts | None:
 
 
 def matrix(i: NDArray[Any], j: NDArray[Any], values: Real) -> Real:
-    """Return what pairs of runs have as a symmetric array (run, run), NaN on its diagonal.
+    """Return the values of pairs of runs as a symmetric array (run, run), NaN on its diagonal.
 
     Parameters
     ----------
     i, j : integer arrays (pair,)
-        Names of the runs.
+        Indices of the two runs.
     values : float array (pair,)
         NaN where undefined.
     """
@@ -142,9 +142,9 @@ def _estimates(values: Real) -> tuple[tuple[float, float], tuple[Real, Real]] | 
 
 
 def _sums(one: Real, squared: Real) -> tuple[Real, Real, Real]:
-    """Return sums of products of two pairs that share one run, both, and none.
+    """Return sums of products of two pairs that share one run, both runs, and no run.
 
-    The first of each is over all runs, the others are without each run in turn.
+    The first value of each array is over all runs, the others leave out each run in turn.
     """
     rows, squares = one.sum(axis=1), squared.sum(axis=1)
     total = np.append(rows.sum(), rows.sum() - 2 * rows) / 2

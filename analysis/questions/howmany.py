@@ -1,16 +1,17 @@
-"""How many seeds do I need: for accuracy, for error consistency, for α̂; with intervals, in words.
+"""How many seeds do I need: for accuracy, error consistency and α̂; with intervals, in words.
 
-For a mean over runs to be known to ± x with a given confidence, n runs are needed with
-t(n - 1) · √Var_n ≤ x. The mean is over seeds, on one fixed test set. For what every run has, Var_n
-is s² / n, s the standard deviation between runs of one repeat, pooled over repeats; for a mean over
-pairs of runs, which aren't independent, it is that of `analysis.questions.hoeffding`. The interval
-of n comes from that of Var_n. For α̂ it is read off Table I of RKS:
-`analysis.questions.ensemble_size`.
+To know a mean over runs to ± x at a given confidence takes the smallest n with
+t(n - 1) · √Var_n ≤ x. The mean is over seeds, on one fixed test set. For a quantity of single runs,
+Var_n is s² / n, with s the standard deviation between the runs of a repeat, pooled over repeats;
+for a quantity of pairs of runs, which aren't independent, it is that of
+`analysis.questions.hoeffding`. The interval of n comes from that of Var_n. For α̂, n is read off
+Table I of RKS: `analysis.questions.ensemble_size`.
 """
 
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -21,14 +22,14 @@ from numpy.typing import NDArray
 from scipy.stats import chi2
 
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.hoeffding import FEWEST, matrix, parts
-from manyseed.analysis.questions.intervals import t_quantile
+from manyseed.analysis.questions.hoeffding import matrix, parts
+from manyseed.analysis.questions.intervals import FEWEST, t_quantile
 from manyseed.analysis.tables.keys import REPEAT
 from manyseed.analysis.tables.schema import Tables
 
-MAX_RUNS = 10_000_000  # what needs more has no practical answer
+MAX_RUNS = 10_000_000  # more runs are no practical answer
 SKEWED = 1.0
-"""Skewness beyond which an interval for normal values is said to be one."""
+"""Skewness beyond which answers warn that an interval assumes normal values."""
 
 Real = NDArray[np.float64]
 
@@ -42,20 +43,20 @@ class Answer:
     purpose : str
         For example "accuracy ± 0.005".
     runs : int or None
-        Runs needed; None where it can't be said.
+        Runs needed; None if unknown.
     low, high : int or None
         Interval of `runs` at the given confidence.
     made : int
         Runs that the answer rests on.
     repeats : int
-        Repeats that these are of.
+        Repeats that these runs belong to.
     confidence : float or None
-        Of the interval, and of the ± of a mean; None where the interval is what lies between two
-        sizes that were drawn.
+        Of the interval, and of the ± of a mean; None if the interval is the gap between two drawn
+        sizes.
     seconds : float or None
         Training time of `runs`, one after the other.
     reason : str
-        Why it can't be said, or what the answer rests on.
+        Why there is no answer, or what it rests on.
     """
 
     purpose: str
@@ -70,7 +71,7 @@ class Answer:
 
     @property
     def words(self) -> str:
-        """Say it."""
+        """The answer as a sentence."""
         if self.runs is None:
             return f"For {self.purpose}: can't be said, {self.reason}."
         interval = ""
@@ -96,14 +97,14 @@ def _duration(seconds: float) -> str:
 def fewest_runs(
     variance: Callable[[int], float], half_width: float, confidence: float = CONFIDENCE
 ) -> int | None:
-    """Return the smallest n ≥ 2 with t(n - 1) · √Var_n ≤ half_width; None where it is huge.
+    """Return the smallest n ≥ 2 with t(n - 1) · √Var_n ≤ half_width; None above `MAX_RUNS`.
 
     Parameters
     ----------
     variance : callable
-        Var_n of the mean over n ≥ 2 runs, which falls with n.
+        Var_n of the mean over n ≥ 2 runs; decreases with n.
     half_width : float
-        Half the width of the confidence interval of the mean.
+        Half-width of the confidence interval of the mean.
     confidence : float
     """
     if not half_width > 0:
@@ -131,21 +132,21 @@ def for_mean(
     seconds_per_run: float | None = None,
     nothing: str = "no repeat has 2 runs or more",
 ) -> Answer:
-    """Answer for the mean of a quantity that every run has.
+    """Answer for the mean of a quantity of single runs.
 
-    The interval is that of a χ² distribution, for values that are about normal; where they are
-    visibly skewed (`SKEWED`), the answer says so.
+    The interval is based on χ², for approximately normal values; if they are visibly skewed
+    (`SKEWED`), the answer says so.
 
     Parameters
     ----------
     purpose : str
     values : sequence of float arrays (run,)
-        One array per repeat, without NaN; those of a single run say nothing.
+        One array per repeat, without NaN; arrays of one run are ignored.
     half_width : float
     confidence : float
     seconds_per_run : float or None
     nothing : str
-        Why it can't be said where no array holds two values.
+        The reason to give if no array holds two values.
     """
     useful = [own for own in values if own.size > 1]
     made = sum(own.size for own in useful)
@@ -155,28 +156,25 @@ def for_mean(
     squares = sum(float(np.square(own - own.mean()).sum()) for own in useful)
     tail = (1 - confidence) / 2
     runs, low, high = (
-        fewest_runs(partial(_of_mean, squares / divisor), half_width, confidence)
+        fewest_runs(partial(operator.truediv, squares / divisor), half_width, confidence)
         for divisor in (freedom, chi2.ppf(1 - tail, freedom), chi2.ppf(tail, freedom))
     )
     answer = _answer(purpose, (runs, low, high), made, len(useful), confidence, seconds_per_run)
-    skewed = _skewness(useful)
-    if answer.runs is None or low == high or abs(skewed) <= SKEWED:
+    skewness = _skewness(useful)
+    if answer.runs is None or low == high or abs(skewness) <= SKEWED:
         return answer
     warning = (
-        f"the interval is for normal values, and these are skewed ({skewed:+.1f}): it may miss"
+        f"the interval assumes normal values, but these are skewed ({skewness:+.1f}), so it may "
+        "miss the truth"
     )
     return replace(answer, reason=f"{answer.reason}; {warning}")
 
 
 def _skewness(values: Sequence[Real]) -> float:
-    """Return the skewness of values around the means of their arrays, 0 where they are equal."""
-    apart = np.concatenate([own - own.mean() for own in values])
-    spread = float(np.sqrt(np.square(apart).mean()))
-    return float((apart**3).mean()) / spread**3 if spread > 0 else 0.0
-
-
-def _of_mean(spread: float, n: int) -> float:
-    return spread / n
+    """Return the skewness of values around the means of their arrays; 0 if they are all equal."""
+    deviations = np.concatenate([own - own.mean() for own in values])
+    spread = float(np.sqrt(np.square(deviations).mean()))
+    return float((deviations**3).mean()) / spread**3 if spread > 0 else 0.0
 
 
 def for_pairs(
@@ -187,7 +185,7 @@ def for_pairs(
     seconds_per_run: float | None = None,
     nothing: str = f"no repeat has {FEWEST} runs or more",
 ) -> Answer:
-    """Answer for the mean of a quantity that pairs of runs have.
+    """Answer for the mean of a quantity of pairs of runs.
 
     Parameters
     ----------
@@ -198,7 +196,7 @@ def for_pairs(
     confidence : float
     seconds_per_run : float or None
     nothing : str
-        Why it can't be said where no array says anything.
+        The reason to give if `parts` ignores every array.
     """
     found = parts(values)
     if found is None:
@@ -217,29 +215,30 @@ def for_pairs(
 
 def _answer(
     purpose: str,
-    found: tuple[int | None, int | None, int | None],
+    needed: tuple[int | None, int | None, int | None],
     made: int,
     repeats: int,
     confidence: float,
     seconds_per_run: float | None,
 ) -> Answer:
-    """Answer for a mean; `found` is the number of runs and the ends of its interval."""
-    runs, low, high = found
+    """Answer for a mean; `needed` holds the number of runs and the ends of its interval."""
+    runs, low, high = needed
     basis = (made, repeats, confidence)
     if runs is None:
         return Answer(purpose, None, low, high, *basis, reason=f"it takes more than {MAX_RUNS:,}")
     low = min(runs, low) if low is not None else runs
     high = max(runs, high) if high is not None else None
-    of = "repeat" if repeats == 1 else "repeats"
+    basis_repeats = "repeat" if repeats == 1 else "repeats"
     reason = (
-        f"the mean is over seeds, on one fixed test set; from {made:,} runs of {repeats:,} {of}"
+        "the mean is over seeds, on one fixed test set; "
+        f"from {made:,} runs of {repeats:,} {basis_repeats}"
     )
     seconds = runs * seconds_per_run if seconds_per_run is not None else None
     return Answer(purpose, runs, low, high, *basis, seconds, reason)
 
 
 def seconds_per_run(runs: pl.DataFrame) -> float | None:
-    """Return the mean training time of runs, copies left out; None where it isn't known."""
+    """Return the mean training time of runs, copies left out; None if unknown."""
     if "fit_seconds" not in runs.columns:
         return None
     known = runs.filter(~pl.col("identical"))["fit_seconds"].drop_nulls().to_numpy()
@@ -258,10 +257,10 @@ def howmany(
     Parameters
     ----------
     tables : Tables
-        Of what is to be answered for: filter them by cell, or by dataset and classifier. Standard
-        deviations are those within repeats. `fit_seconds` of the runs gives the cost.
+        Filtered to what the answers are for, such as a cell, or a dataset and classifier. Standard
+        deviations are taken within repeats; `fit_seconds` of the runs gives the cost.
     accuracy, consistency : float
-        How precisely the means over runs are to be known: ±.
+        Precision (±) to which the means over runs should be known.
     confidence : float
     """
     runs = tables.runs.filter(~pl.col("identical"))
@@ -283,10 +282,10 @@ def howmany(
     few = "no repeat has {} runs or more"
     if distinct.is_empty() and not tables.repeats.is_empty():
         few = "the runs of every repeat are identical"
-    said = f"at {100 * confidence:g} % confidence"
+    confidently = f"at {100 * confidence:g} % confidence"
     return [
         for_mean(
-            f"accuracy ± {accuracy:g} {said}",
+            f"accuracy ± {accuracy:g} {confidently}",
             accuracies,
             accuracy,
             confidence,
@@ -294,7 +293,7 @@ def howmany(
             few.format(2),
         ),
         for_pairs(
-            f"local error consistency ± {consistency:g} {said}",
+            f"local error consistency ± {consistency:g} {confidently}",
             consistencies,
             consistency,
             confidence,
@@ -305,7 +304,7 @@ def howmany(
 
 
 def _no_consistency(repeats: pl.DataFrame, pairs: pl.DataFrame, few: str) -> str:
-    """Return why pairs say nothing without any one run; `few` where runs are few."""
+    """Return why pairs give no estimate without each run; `few` if there are too few runs."""
     enough = repeats.filter(~pl.col("identical"), pl.col("n_runs") >= FEWEST)
     if enough.is_empty():
         return few
@@ -316,4 +315,4 @@ def _no_consistency(repeats: pl.DataFrame, pairs: pl.DataFrame, few: str) -> str
         return "no run errs"
     if pairs.join(enough.select(REPEAT), on=REPEAT, how="semi").is_empty():
         return "pairs of so many runs are not listed: raise max_pair_runs"
-    return "too few runs err: without one of them, no two separate pairs have an error"
+    return "too few runs err: without one of them, no two disjoint pairs have an error"

@@ -1,10 +1,10 @@
-"""Intervals of means, of few clusters or of independent parts; p values corrected for their number.
+"""Intervals of means over few clusters or independent parts; p values corrected for their number.
 
-The values of a cluster (what was seen on one test set, or of one run) depend on each other, those
-of two clusters don't. The variance of a mean is then Σ_s m/(m - 1) Σ_c u²: u is the sum over
-cluster c of stratum s of weight · (value - mean of the stratum), m the clusters of the stratum. The
-degrees of freedom are Satterthwaite's (1946, eq. 17). Equal clusters of one stratum give the t
-interval.
+Values within a cluster (those on one test set, or of one run) depend on each other, those of
+different clusters don't. The variance of a mean is then Σ_s m/(m - 1) Σ_c u², where u is the sum of
+weight · (value - mean of the stratum) over cluster c of stratum s, and m the number of clusters in
+the stratum. The degrees of freedom are Satterthwaite's (1946, eq. 17). Equal clusters in one
+stratum give the t interval.
 """
 
 from __future__ import annotations
@@ -18,35 +18,36 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-_ROUNDING = 1e-12  # what values up to 1 that are the same may seem to differ by
+_ROUNDING = 1e-12  # equal values up to 1 may seem to differ by this much
 
 FEWEST = 5
-"""Runs that a mean over their pairs needs: the jackknife leaves one out."""
+"""Runs needed for a mean over their pairs: four have two disjoint pairs, and the jackknife leaves
+one run out."""
 
-TEST_SETS, SEEDS = "test sets", "seeds"  # what an interval is over
+TEST_SETS, SEEDS = "test sets", "seeds"  # the two kinds of units that intervals are over
 
 Real = NDArray[np.float64]
 
 
 def total(column: pl.Expr) -> pl.Expr:
-    """Return the sum within a group: polars' own depends on the number of threads."""
+    """Return the sum within a group; that of polars depends on the number of threads."""
     return column.implode().list.sum()
 
 
 def clustered(influence: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """Return variance and degrees of freedom of estimates.
+    """Return the variance and degrees of freedom of estimates.
 
     Parameters
     ----------
     influence : polars frame
-        Columns `key`, stratum, cluster, and u: what a part of a cluster adds to the error of the
-        estimate that `key` names. Several rows of a cluster are summed.
+        Columns `key`, stratum, cluster, and u: what part of a cluster adds to the error of the
+        estimate named by `key`. Rows of the same cluster are summed.
     key : sequence of str
 
     Returns
     -------
     polars frame
-        Columns `key`, variance, freedom; without the estimates of which a stratum has one cluster.
+        Columns `key`, variance, freedom; without estimates that have a stratum of one cluster.
     """
     by = [*key, "stratum"]
     strata = (
@@ -70,14 +71,14 @@ def clustered(influence: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
 
 
 def t_quantile(confidence: float, freedom: float) -> float:
-    """Return half the width of a t interval, in standard errors."""
+    """Return the half-width of a t interval, in standard errors."""
     return float(stdtrit(freedom, (1 + confidence) / 2))
 
 
 def of_parts(
     centre: float, parts: Sequence[tuple[float, float]], confidence: float
 ) -> tuple[float, float]:
-    """Return the t interval of a sum of independent means, as Welch's of a difference.
+    """Return the t interval of a sum of independent means, as Welch's for a difference.
 
     Parameters
     ----------
@@ -96,20 +97,21 @@ def of_parts(
 
 
 def of_pairs(pairs: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """Return what runs add to the error of weighted means over pairs, by the jackknife.
+    """Return what each run adds to the error of weighted means over pairs, by the jackknife.
 
     Parameters
     ----------
     pairs : polars frame
         Columns `key`, run_i, run_j, value without nulls.
     key : sequence of str
-        What each mean is within; the weight of each, `weight`, among it.
+        Columns that identify a mean, among them `weight`, its weight.
 
     Returns
     -------
     polars frame
-        Columns `key`, cluster (a run), n (runs of the mean), own, own_n, without (the mean without
-        the run) and u = weight · (1 - 1/n) · (mean of `without` - `without`).
+        Columns `key`, cluster (a run), n (runs of the mean), own and own_n (sum and number of the
+        run's pairs), without (the mean without the run) and u = weight · (1 - 1/n) · (mean of
+        `without` - `without`).
     """
     key = list(dict.fromkeys(key))
     ends = pl.concat(
@@ -132,15 +134,15 @@ def of_pairs(pairs: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
 def t_interval(
     estimate: Real, variance: Real, freedom: Real, confidence: float
 ) -> tuple[Real, Real, Real]:
-    """Return the ends of the t interval, and p of no difference; NaN where all values are the same.
+    """Return the ends of the t interval and p of no difference; NaN where all values are equal.
 
-    Two or three values that are equal, as accuracies of few test points may be, are no evidence of
-    a spread of zero.
+    Two or three equal values, as accuracies on few test points may be, are no evidence that the
+    spread is zero.
 
     Parameters
     ----------
     estimate, variance, freedom : float arrays (estimate,)
-        Variance and degrees of freedom as `clustered` returns them.
+        Variance and degrees of freedom are those of `clustered`.
     confidence : float
     """
     error = np.sqrt(np.where(variance > _ROUNDING**2, variance, np.nan))
@@ -149,10 +151,10 @@ def t_interval(
 
 
 def holm(p: NDArray[Any]) -> Real:
-    """Return p values corrected for their number (Holm 1979); NaN is no comparison.
+    """Return p values corrected for their number (Holm 1979); NaN marks no comparison.
 
-    Rejecting where these are at most ε rejects any true hypothesis with a probability of at most ε,
-    whatever the dependence between tests.
+    Rejecting those of at most ε rejects any true hypothesis with probability at most ε, whatever
+    the dependence between tests.
     """
     result = np.full(p.shape, np.nan)
     known = np.flatnonzero(~np.isnan(p))

@@ -1,10 +1,10 @@
-"""How the margins of a repeat are distributed: counts in fixed bins, with the envelope of its runs.
+"""Distribution of the margins of a repeat: counts in fixed bins, with the envelope of its runs.
 
-RKS, figure 4: a run is a histogram of its logit gaps, and the runs of a repeat have a mean and an
-envelope. RKS24, figure 2: single runs stand beside the average of all others, their leave-one-out
-ensemble; here the one that is nearest to its own and the one furthest from it. The bins are the
-same everywhere, so that repeats, cells and sweeps can be put together: they are of equal width on
-the scale asinh(4 · margin), so 0.04 wide near 0 and a sixth of the margin far from it.
+RKS, figure 4: each run is a histogram of its logit gaps; the runs of a repeat have a mean and an
+envelope. RKS24, figure 2: single runs are compared with the average of all others, their
+leave-one-out ensemble; here the run nearest to its own and the run furthest from it. The bins are
+the same everywhere, so repeats, cells and sweeps can be combined. They have equal width on the
+scale asinh(4 · margin): 0.04 near 0, and a sixth of the margin far from it.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.tables.keys import EPOCH, REPEAT_KEY
 
 SCALE = 4.0
-PER_UNIT = 6  # bins a unit of asinh(SCALE · margin)
-FURTHEST = 72  # bins on each side of 0, up to 20 344; one more on each side has no end
+PER_UNIT = 6  # bins per unit of asinh(SCALE · margin)
+FURTHEST = 72  # bins on each side of 0, up to 20 344; one more on each side is unbounded
 
 EDGES: NDArray[np.float64] = np.round(
     np.sinh(np.arange(-FURTHEST, FURTHEST + 1) / PER_UNIT) / SCALE, 6
 )
-"""Where bins meet, ascending; a bin holds its lower edge. 0 is one: of two classes, what is in the
-bins above it is predicted to be positive."""
+"""Edges of the bins, ascending; a bin contains its lower edge. 0 is an edge: with two classes, the
+points in the bins above it are predicted as positive."""
 
 N_FINITE = EDGES.size + 1
 APART = ("nan", "-inf", "inf")
-"""What has no bin, counted behind them in this order."""
+"""Values outside all bins, counted after them in this order."""
 
 SCHEMA: Mapping[str, Any] = {
     "cell": pl.UInt32,
@@ -66,7 +66,7 @@ SCHEMA: Mapping[str, Any] = {
 }
 ORDER = (*REPEAT_KEY, "bin")
 
-FEWEST = 3  # runs of a repeat whose nearest and furthest are told apart
+FEWEST = 3  # runs of a repeat needed for a nearest and a furthest one
 
 Counts = NDArray[np.int64]
 
@@ -84,37 +84,36 @@ def histograms(values: NDArray[Any], edges: NDArray[np.float64]) -> Counts:
     Returns
     -------
     int64 array (run, edge + 4)
-        Below the first edge, between two, from the last on; then NaN, -inf and inf.
+        Below the first edge, between two edges, from the last edge on; then NaN, -inf and inf.
     """
     n = edges.size
-    found = np.zeros((values.shape[0], n + 4), dtype=np.int64)
+    counts = np.zeros((values.shape[0], n + 4), dtype=np.int64)
     for run in range(values.shape[0]):
         for point in range(values.shape[1]):
             value = values[run, point]
             if np.isnan(value):
-                found[run, n + 1] += 1
+                counts[run, n + 1] += 1
             elif np.isinf(value):
-                found[run, n + 2 if value < 0 else n + 3] += 1
+                counts[run, n + 2 if value < 0 else n + 3] += 1
             else:
-                found[run, np.searchsorted(edges, value, side="right")] += 1
-    return found
+                counts[run, np.searchsorted(edges, value, side="right")] += 1
+    return counts
 
 
 def build(predictions: Predictions, options: Options) -> list[Delayed]:
-    """Return lazy frames of `SCHEMA`, none where α̂ is not asked for or no margin was kept.
+    """Return lazy frames of `SCHEMA`; none if α̂ is not asked for or margins were not kept.
 
-    Of each repeat and snapshot there is a row for each bin that holds a point of any run; copies of
-    a run are left out. A task reads as many runs at once as a block may hold.
+    Each repeat and snapshot has a row per bin that holds a point of any run; copies of a run are
+    left out. A task reads as many runs at once as a block may hold.
     """
     if ALPHA_HAT.name not in options.metrics or not predictions.has_margin:
         return []
-    own = predictions.runs.filter(~pl.col("identical"))
+    distinct = replace(predictions, runs=predictions.runs.filter(~pl.col("identical")))
     result = []
     for position in predictions.positions(options):
         sources = Sources.of(predictions, ["margin"], options, position).only("margin")
         fit = max(1, options.block_bytes // max(sources.run_bytes, 1))
-        kept = replace(predictions, runs=own)
-        for members in blocks(kept, options, fit, position):
+        for members in blocks(distinct, options, fit, position):
             step = min(PART_RUNS, fit)
             pieces = [
                 (number, slice(start, start + step))
@@ -123,10 +122,10 @@ def build(predictions: Predictions, options: Options) -> list[Delayed]:
             ]
             rows = sources.rows([members[number].row[runs] for number, runs in pieces])
             owners = tuple(number for number, _ in pieces)
-            of = [members[number].run_index[runs] for number, runs in pieces]
+            run_index = [members[number].run_index[runs] for number, runs in pieces]
             held = sum(member.row.size for member in members) <= fit
             gaps = predictions.n_classes == 2
-            task = partial(_measure, members, owners, of, rows, gaps=gaps, held=held)
+            task = partial(_measure, members, owners, run_index, rows, gaps=gaps, held=held)
             result.append(delayed(task, pure=False)())
     return result
 
@@ -140,24 +139,25 @@ def _measure(
     gaps: bool,
     held: bool,
 ) -> pl.DataFrame:
-    """Count the repeats of a block, part by part; sums and ranges do not depend on the parts.
+    """Count the margins of a block piece by piece; the result does not depend on the pieces.
 
-    `held` ones fit into memory together: they are read once, for both passes.
+    If the block fits into memory (`held`), margins are read once for both passes.
     """
     opened = readers(rows)
-    found: dict[int, Histograms] = {}
+    histograms_of: dict[int, Histograms] = {}
     kept: list[NDArray[Any]] = []
     for piece, owner in enumerate(owners):
         values = read(opened, piece, members[owner].held_out)["margin"]
-        found.setdefault(owner, Histograms(members[owner].held_out.n_test)).add(values)
+        histograms_of.setdefault(owner, Histograms(members[owner].held_out.n_test)).add(values)
         if held and gaps:
             kept.append(values)
     for piece, owner in enumerate(owners if gaps else ()):
-        if found[owner].has_candidates:
+        if histograms_of[owner].has_candidates:
             again = kept[piece] if held else read(opened, piece, members[owner].held_out)["margin"]
-            found[owner].compare(run_index[piece], again)
-    frames = [found[number].frame(member, gaps=gaps) for number, member in enumerate(members)]
-    return pl.concat(frames)
+            histograms_of[owner].compare(run_index[piece], again)
+    return pl.concat(
+        histograms_of[number].frame(member, gaps=gaps) for number, member in enumerate(members)
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,9 +167,9 @@ class Candidate:
     Attributes
     ----------
     run : int
-        Its index.
+        Index of the run.
     apart : int
-        Test points by which their eCDFs differ at most, at the ends of bins.
+        Largest difference between the two eCDFs at the edges of bins, in test points.
     own, others : int64 array (bin,)
         Points of the run, and of the average of the others' logit gaps, in each bin.
     """
@@ -181,7 +181,7 @@ class Candidate:
 
 
 class Histograms:
-    """The histograms of the runs of a repeat, as far as they were read."""
+    """Histograms of the runs of a repeat read so far."""
 
     def __init__(self, n_test: int) -> None:
         shape = EDGES.size + 1 + len(APART)
@@ -194,7 +194,7 @@ class Histograms:
         self.furthest: Candidate | None = None
 
     def add(self, values: NDArray[np.floating[Any]]) -> None:
-        """Add runs, in their order: their sum has the same bits however they are cut."""
+        """Add runs in their order, so that sums are bitwise the same for any pieces."""
         counts = histograms(np.ascontiguousarray(values), EDGES)
         self.total += counts.sum(axis=0)
         np.minimum(self.least, counts.min(axis=0), out=self.least)
@@ -210,37 +210,37 @@ class Histograms:
         return self.averaged >= FEWEST and bool(np.isfinite(self.sum).all())
 
     def compare(self, run_index: NDArray[np.int64], values: NDArray[np.floating[Any]]) -> None:
-        """Compare runs with the average of all others, once all were added; first ones win ties."""
+        """Compare runs with the average of all others, after all are added; ties keep the first."""
         for run, own in zip(run_index, values, strict=True):
             if not np.isfinite(own).all():
                 continue
             others = (self.sum - own) / (self.averaged - 1)
             counts = histograms(np.stack([own.astype(np.float64), others]), EDGES)
             apart = int(np.abs(np.cumsum(counts[0] - counts[1])).max())
-            one = Candidate(int(run), apart, counts[0], counts[1])
+            candidate = Candidate(int(run), apart, counts[0], counts[1])
             if self.nearest is None or apart < self.nearest.apart:
-                self.nearest = one
+                self.nearest = candidate
             if self.furthest is None or apart > self.furthest.apart:
-                self.furthest = one
+                self.furthest = candidate
 
     def frame(self, member: Member, *, gaps: bool) -> pl.DataFrame:
-        """Return the rows of the repeat; of gaps the ensemble's share, too."""
+        """Return the rows of the repeat; for logit gaps with the ensemble's share."""
         n_test, n_runs = member.held_out.n_test, member.row.size
         ensemble = None
         if gaps and self.averaged:
             ensemble = histograms((self.sum / self.averaged)[None], EDGES)[0]
-        there = self.total > 0 if ensemble is None else (self.total > 0) | (ensemble > 0)
+        filled = self.total > 0 if ensemble is None else (self.total > 0) | (ensemble > 0)
         ends = {"nearest": self.nearest, "furthest": self.furthest}
         for end in ends.values():
-            there |= False if end is None else end.others > 0
-        bins = np.flatnonzero(there)
-        named = [*["finite"] * N_FINITE, *APART]
+            filled |= False if end is None else end.others > 0
+        bins = np.flatnonzero(filled)
+        kinds = [*["finite"] * N_FINITE, *APART]
         low = [None, *EDGES.tolist(), *[None] * len(APART)]
         high = [*EDGES.tolist(), None, *[None] * len(APART)]
         size = bins.size
+        nothing = [None] * size
         candidates: dict[str, object] = {}
         for name, end in ends.items():
-            nothing = [None] * size
             candidates[f"{name}_run"] = nothing if end is None else [end.run] * size
             candidates[name] = nothing if end is None else end.own[bins] / n_test
             candidates[f"{name}_loo"] = nothing if end is None else end.others[bins] / n_test
@@ -250,7 +250,7 @@ class Histograms:
                 "epoch": np.full(size, member.epoch),
                 "repeat_index": np.full(size, member.held_out.repeat_index),
                 "bin": bins,
-                "values": [named[b] for b in bins],
+                "values": [kinds[b] for b in bins],
                 "low": [low[b] for b in bins],
                 "high": [high[b] for b in bins],
                 "n_runs": np.full(size, n_runs),
@@ -259,7 +259,7 @@ class Histograms:
                 "share": self.total[bins] / (n_runs * n_test),
                 "share_min": self.least[bins] / n_test,
                 "share_max": self.most[bins] / n_test,
-                "ensemble": [None] * size if ensemble is None else ensemble[bins] / n_test,
+                "ensemble": nothing if ensemble is None else ensemble[bins] / n_test,
                 **candidates,
             },
             schema_overrides=dict(SCHEMA),
@@ -268,16 +268,16 @@ class Histograms:
 
 
 def over_repeats(table: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Put repeats together: mean share over all runs, envelope and ensembles of the repeats.
+    """Combine repeats: mean share over all runs, envelope, and mean ensemble over repeats.
 
-    A bin that no run of a repeat has a point in counts there as 0.
+    A bin without points in a repeat counts as 0 there.
 
     Parameters
     ----------
     table : polars frame
-        Columns `SCHEMA`, and `by`.
+        Columns `SCHEMA` and `by`.
     by : sequence of str
-        What stays apart; a repeat lies in one group.
+        Columns that define groups; each repeat lies in one group.
 
     Returns
     -------
@@ -288,21 +288,21 @@ def over_repeats(table: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     repeats = table.select(list(dict.fromkeys([*by, *REPEAT_KEY, "n_runs", "n_test"]))).unique()
     all_points = (pl.col("n_runs").cast(pl.Float64) * pl.col("n_test")).sum()
     sizes = repeats.group_by(by).agg(_all=all_points, _repeats=pl.len())
-    some = pl.col("ensemble").is_not_null().any()
+    has_ensemble = pl.col("ensemble").is_not_null().any()
     return (
         table.group_by(*by, "bin")
         .agg(
             pl.col("values", "low", "high").first(),
-            pl.len().alias("_there"),
+            pl.len().alias("_with_points"),
             pl.col("points").sum(),
             pl.col("share_min").min(),
             pl.col("share_max").max(),
-            pl.when(some).then(pl.col("ensemble").sum()).alias("ensemble"),
+            pl.when(has_ensemble).then(pl.col("ensemble").sum()).alias("ensemble"),
         )
         .join(sizes, on=by)
         .with_columns(
             share=pl.col("points") / pl.col("_all"),
-            share_min=pl.when(pl.col("_there") == pl.col("_repeats"))
+            share_min=pl.when(pl.col("_with_points") == pl.col("_repeats"))
             .then("share_min")
             .otherwise(0.0),
             ensemble=pl.col("ensemble") / pl.col("_repeats"),

@@ -1,4 +1,4 @@
-"""Is what is missing missing at random: if slow or bad runs fail, what is left looks too good."""
+"""Are runs missing at random: if slow or bad runs fail, the rest looks too good."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ import polars as pl
 from numpy.typing import NDArray
 from scipy.stats import norm, rankdata
 
+from manyseed.analysis.questions.intervals import holm
+
 SIGNIFICANT = 0.05
-"""How probable it is that a sweep whose runs are missing at random is warned of at all."""
+"""Probability of any warning for a sweep whose runs are missing at random."""
 
 FEWEST = 8  # repeats or runs below which a correlation says nothing
 
@@ -26,9 +28,9 @@ class Correlation:
     Attributes
     ----------
     value : float
-        -1 to 1; 0 where nothing can be known.
+        -1 to 1; 0 if unknown.
     p : float
-        Two-sided; 1 where nothing can be known.
+        Two-sided; 1 if unknown.
     """
 
     value: float = 0.0
@@ -36,25 +38,24 @@ class Correlation:
 
 
 def notes(runs: pl.DataFrame, repeats: pl.DataFrame) -> list[str]:
-    """Say where runs are missing and whether that goes with accuracy.
+    """Say where runs are missing and whether that is correlated with accuracy.
 
-    Two signs are looked for in each dataset and classifier. Within a cell, repeats with fewer
-    finished runs differ in accuracy (what a test set does to all cells is taken off). Or within a
-    cell slow repeats have fewer finished runs, and within a repeat slow runs differ in accuracy. No
-    cell is compared with another: one that is slow, or bad, may lack runs for that reason alone.
-    All are rank correlations, stratified; the tests of a sweep are corrected together (Holm 1979),
-    so that `SIGNIFICANT` is the rate of sweeps that are warned of by chance.
+    Each dataset and classifier is tested for two signs. Either repeats with fewer finished runs
+    differ in accuracy within a cell (after removing the test set's mean over cells). Or slow
+    repeats have fewer finished runs within a cell, and slow runs differ in accuracy within a
+    repeat. Cells are not compared with each other: a slow or bad one may lack runs for that reason
+    alone. All tests are stratified rank correlations, corrected together (Holm 1979), so that
+    `SIGNIFICANT` is the rate of sweeps warned about by chance.
 
     Parameters
     ----------
     runs, repeats : polars frames
-        The tables with `dataset` and `classifier` joined; `fit_seconds` of runs is used if it is
-        there.
+        The tables with `dataset` and `classifier` joined; `fit_seconds` of runs is used if present.
 
     Returns
     -------
     list of str
-        A sentence each; empty where nothing is missing.
+        Sentences; empty if nothing is missing.
     """
     key = ["dataset", "classifier"]
     short = repeats.filter(pl.col("coverage") < 1)
@@ -63,29 +64,29 @@ def notes(runs: pl.DataFrame, repeats: pl.DataFrame) -> list[str]:
     finished = float(repeats["coverage"].drop_nulls().to_numpy().mean())
     result = [
         f"{short.height:,} of {repeats.height:,} repeats lack runs (coverage {finished:.1%}): "
-        "their means, ranges and quantiles are of what is finished."
+        "their means, ranges and quantiles cover the finished runs alone."
     ]
-    found: list[tuple[float, str]] = []
+    tests: list[tuple[float, str]] = []
     for group in short.select(key).unique().sort(key).iter_rows():
-        here = pl.all_horizontal(
-            pl.col(name) == value for name, value in zip(key, group, strict=True)
-        )
-        found += _signs(" × ".join(group), runs.filter(here), repeats.filter(here))
-    return result + [text for text, significant in _holm(found) if significant]
+        in_group = dict(zip(key, group, strict=True))
+        tests += _signs(" × ".join(group), runs.filter(**in_group), repeats.filter(**in_group))
+    corrected = holm(np.array([p for p, _ in tests]))
+    return result + [text for (_, text), p in zip(tests, corrected, strict=True) if p < SIGNIFICANT]
 
 
 def _signs(name: str, runs: pl.DataFrame, repeats: pl.DataFrame) -> Iterator[tuple[float, str]]:
-    """Yield the tests of one group: how probable by chance, and what it would say."""
+    """Yield p and the sentence of each test of one group."""
     known = repeats.drop_nulls(["coverage", "accuracy_mean"]).with_columns(
         accuracy=pl.col("accuracy_mean") - pl.col("accuracy_mean").mean().over("repeat_index")
         if repeats["cell"].n_unique() > 1
         else pl.col("accuracy_mean")
     )
-    goes = correlation(known, "coverage", "accuracy", ("cell",))
+    with_coverage = correlation(known, "coverage", "accuracy", ("cell",))
     yield (
-        goes.p,
-        f"{name}: runs are not missing at random. Within a cell, accuracy goes with coverage (rank "
-        f"correlation {goes.value:+.2f}), so comparisons of its cells may be biased.",
+        with_coverage.p,
+        f"{name}: runs are not missing at random. Within a cell, accuracy varies with coverage "
+        f"(rank correlation {with_coverage.value:+.2f}), so comparisons of its cells may be "
+        "biased.",
     )
     if "fit_seconds" not in runs.columns:
         return
@@ -94,21 +95,22 @@ def _signs(name: str, runs: pl.DataFrame, repeats: pl.DataFrame) -> Iterator[tup
     slow = correlation(
         known.join(seconds, on=["cell", "repeat_index"]), "coverage", "fit_seconds", ("cell",)
     )
-    goes = correlation(timed, "fit_seconds", "accuracy", ("cell", "repeat_index"))
-    more = "more" if slow.value < 0 else "less"
+    with_time = correlation(timed, "fit_seconds", "accuracy", ("cell", "repeat_index"))
+    more = "more" if slow.value < 0 else "fewer"
     yield (
-        max(slow.p, goes.p),
-        f"{name}: runs are not missing at random. Within a cell, where fits take long, {more} are "
-        f"missing (rank correlation of coverage with fit time {slow.value:+.2f}), and within a "
-        f"repeat accuracy goes with fit time ({goes.value:+.2f}), so its mean accuracy is biased.",
+        max(slow.p, with_time.p),
+        f"{name}: runs are not missing at random. Within a cell, {more} runs are missing where "
+        f"fits take longer (rank correlation of coverage with fit time {slow.value:+.2f}), and "
+        f"within a repeat, accuracy varies with fit time ({with_time.value:+.2f}), so its mean "
+        "accuracy is biased.",
     )
 
 
 def correlation(frame: pl.DataFrame, one: str, other: str, strata: Sequence[str]) -> Correlation:
     """Return the rank correlation of two columns within strata.
 
-    Ranks are taken within each stratum; the sum of their products is compared with its mean and
-    variance over all orders within strata (as van Elteren 1960 does for two samples).
+    Ranks are taken within each stratum. The sum of their products is compared with its mean and
+    variance over all permutations within strata (as van Elteren 1960 does for two samples).
 
     Parameters
     ----------
@@ -116,7 +118,7 @@ def correlation(frame: pl.DataFrame, one: str, other: str, strata: Sequence[str]
     one, other : str
         Columns of numbers, without nulls.
     strata : sequence of str
-        Columns; none for one stratum.
+        Columns; empty for a single stratum.
     """
     parts = frame.partition_by(strata) if strata else [frame]
     total = variance = scale = 0.0
@@ -138,13 +140,3 @@ def _ranks(values: Floats) -> Floats:
     ranks: Floats = rankdata(values)
     centred: Floats = ranks - ranks.mean()
     return centred
-
-
-def _holm(found: Sequence[tuple[float, str]]) -> list[tuple[str, bool]]:
-    """Return what each test says and whether it may, in the order in which they are given."""
-    order = sorted(range(len(found)), key=lambda number: found[number][0])
-    said, going = [False] * len(found), True
-    for rank, number in enumerate(order):
-        going = going and found[number][0] * (len(found) - rank) < SIGNIFICANT
-        said[number] = going
-    return [(text, may) for (_, text), may in zip(found, said, strict=True)]

@@ -13,7 +13,7 @@ OF_CELLS = (
     *("n_runs", "n_distinct", "n_repeats", "n_identical_repeats"),
     *("accuracy_mean", "accuracy_std", "accuracy_mean_sd", "ensemble_accuracy"),
 )
-"""Columns that are those of the table of cells."""
+"""Columns taken from the table of cells."""
 
 _PAIRS_CLOSE = ("n_pairs_close", "churn_min_close", "churn_max_close")
 
@@ -22,23 +22,23 @@ def sources(tables: Tables, close: float = CLOSE) -> pl.DataFrame:
     """Compare what different sources of randomness do to accuracy and churn, one row per cell.
 
     Copies of a run count once in extremes; repeats of identical runs have neither close runs nor
-    pairs. What is said of close runs is null where δ is above `close` and an α̂ is not: whether
-    these runs are close can't be said.
+    pairs. Columns about close runs are null if some α̂ is at most `close` while δ is above it: such
+    runs may or may not be close.
 
     Parameters
     ----------
     tables : Tables
     close : float
-        α̂ up to which a run is close to the others.
+        Largest α̂ of a run that is close to the others.
 
     Returns
     -------
     polars frame
-        `cell`; of Table II the columns `OF_CELLS`, `accuracy_min`, `accuracy_max` (over the runs of
-        all repeats), `n_close`, `accuracy_min_close` and `accuracy_max_close` (of runs with α̂ at
-        most `close`); of Table III `n_pairs`, `churn_min`, `churn_max` (shares of test points),
-        `n_pairs_close`, `churn_min_close` and `churn_max_close` (both runs close). Null where
-        nothing is defined.
+        `cell`; for Table II the columns `OF_CELLS`, `accuracy_min`, `accuracy_max` (over the runs
+        of all repeats), `n_close`, `accuracy_min_close` and `accuracy_max_close` (over runs with α̂
+        at most `close`); for Table III `n_pairs`, `churn_min`, `churn_max` (shares of test points),
+        `n_pairs_close`, `churn_min_close` and `churn_max_close` (both runs close). Null if
+        undefined.
     """
     varying = tables.repeats.select(*REPEAT, VARIES.alias("varies"), "delta")
     runs = tables.runs.filter(~pl.col("identical")).join(varying, on=REPEAT, how="left")
@@ -67,7 +67,7 @@ def sources(tables: Tables, close: float = CLOSE) -> pl.DataFrame:
 
 def _churn(tables: Tables, close: float) -> pl.DataFrame:
     varying = tables.repeats.filter(VARIES).select(REPEAT)
-    # Pairs are many: one pass over them, of the columns that are used.
+    # There are many pairs: take one pass over the columns used.
     pairs = tables.pairs.lazy().join(varying.lazy(), on=REPEAT, how="semi")
     for side in ("run_i", "run_j"):
         levels = tables.runs.lazy().select(

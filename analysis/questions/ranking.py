@@ -12,11 +12,11 @@ HELD_OUT = ("choosing_accuracy", "choosing_alpha_hat", "choosing_delta", "holdou
 
 
 def close_or_not(alpha_hat: pl.Expr, delta: pl.Expr, close: float) -> pl.Expr:
-    """Return whether runs are close, null where that can't be said.
+    """Return whether runs are close; null if unknown.
 
-    A run is close where its α̂ is at most `close`, if that separates it from others: with a
-    resolution δ above `close` contamination of that size isn't seen. An α̂ above `close` shows at
-    any δ that the run is not. Without α̂ nothing can be said.
+    A run is close if its α̂ is at most `close` and the resolution δ is, too: with a larger δ,
+    contamination of size `close` isn't seen. An α̂ above `close` shows at any δ that the run is not
+    close. Without α̂ it is unknown.
     """
     return (
         pl.when(alpha_hat > close)
@@ -27,29 +27,29 @@ def close_or_not(alpha_hat: pl.Expr, delta: pl.Expr, close: float) -> pl.Expr:
 
 
 def ranked(runs: pl.DataFrame, close: float = CLOSE, within: float | None = None) -> pl.DataFrame:
-    """Rank the runs of each repeat by the source's rule: small α̂ first, then high accuracy.
+    """Rank the runs of each repeat by the rule of RKS: small α̂ first, then high accuracy.
 
-    Runs whose α̂ is at most `close` come before the others and those without α̂; within either, the
-    more accurate one, then the one of smaller α̂, then of smaller run index. Copies of a run are
-    left out. The accuracy of the first is optimistic, as it was chosen by it; where the analysis
-    held out points (`HELD_OUT`), α̂ and accuracy on the others choose, and `holdout_accuracy` is
-    not.
+    Runs whose α̂ is at most `close` come before all others; within both groups runs are ordered by
+    descending accuracy, ascending α̂, then run index. Copies of a run are left out. The accuracy of
+    the first run is optimistic, as it was chosen by it. If the analysis held out points
+    (`HELD_OUT`), runs are chosen by α̂ and accuracy on the other points, and `holdout_accuracy` is
+    not optimistic.
 
     Parameters
     ----------
     runs : polars frame
-        The table of runs with `delta`, and, where points were held out, with `choosing_delta`.
+        The table of runs with `delta`, and with `choosing_delta` if points were held out.
     close : float
-        α̂ up to which a run stands for the training.
+        Largest α̂ of a run that stands for the training.
     within : float or None
-        Keep only runs whose accuracy is at most this below the best of their repeat, as Table IV
+        Keep only runs whose accuracy is at most this much below the best of their repeat; Table IV
         compares models of similar accuracy.
 
     Returns
     -------
     polars frame
-        The columns of `runs`, in order of `cell`, `repeat_index` and `rank` (1 is best), and
-        `close` (`close_or_not`).
+        The columns of `runs`, `rank` (1 is best) and `close` (`close_or_not`), sorted by `cell`,
+        `repeat_index` and `rank`.
     """
     held_out = "choosing_accuracy" in runs.columns and runs["choosing_accuracy"].count() > 0
     accuracy, level, delta = (

@@ -1,23 +1,23 @@
-"""When has a cell enough runs: an interval for a mean that holds at every number of runs.
+"""Does a cell have enough runs: an interval for a mean that holds at every number of runs.
 
-A confidence sequence covers the mean at all numbers of runs at once, so that one may look after
-each block of runs and stop whenever the interval is narrow enough. One that is as good at every
-number of runs pays for it (2.4 times as many runs as an interval of a number fixed beforehand with
-known variance). Here the precision is asked for before, so most of the error is spent where that is
-reached; the sequence is made of two, which miss with probability .8 α and .2 α:
+A confidence sequence covers the mean at all numbers of runs at once, so one may look after each
+block of runs and stop as soon as the interval is narrow enough. A sequence that is equally good at
+every number of runs is expensive (2.4 times as many runs as an interval at a number fixed in
+advance, with known variance). Here the precision is fixed in advance, so most of the error is spent
+where it is reached. The sequence combines two, which miss with probability .8 α and .2 α:
 
-1. At the first look n at which t(n - 1) s / √n is at most the half width h asked for, the mean is
+1. At the first look n at which t(n - 1) s / √n is at most the half-width h asked for, the mean is
    frozen: mean_n ± h, from then on (Chow and Robbins 1965, with quantiles of Student's t). When to
-   stop depends on the standard deviations s alone, and for normal values these are independent of
-   the mean (Anscombe 1953). That s is small by chance when one stops adds little to .8 α, which the
-   tests measure.
-2. At every n: the t-test's confidence sequence, with a normal prior of the standardized mean
-   (Lai 1976; Wang and Ramdas 2025, section 4): those means whose Bayes factor (Gönen et al. 2005)
-   is below 1 / (.2 α). It is a martingale, so that Ville's inequality bounds the probability that
-   it ever excludes the true mean.
+   stop depends on the standard deviations s alone, which for normal values are independent of the
+   mean (Anscombe 1953). Stopping when s is small by chance adds little to .8 α, which the tests
+   measure.
+2. At every n: the t-test's confidence sequence, with a normal prior on the standardized mean
+   (Lai 1976; Wang and Ramdas 2025, section 4): the means whose Bayes factor (Gönen et al. 2005) is
+   below 1 / (.2 α). The Bayes factor is a martingale, so Ville's inequality bounds the probability
+   that the true mean is ever excluded.
 
-Both assume independent values that are about normal. Values on a grid, such as accuracies, may
-agree by chance: s is never taken to be less than that of rounding to the grid (step / √12).
+Both assume independent, approximately normal values. Values on a grid, such as accuracies, may
+agree by chance, so s is at least that of rounding to the grid (step / √12).
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ from manyseed.analysis.options import CONFIDENCE
 
 Real = NDArray[np.float64]
 
-FIRST = 10  # runs before the first look: of few runs it is hardly known how much they differ
+FIRST = 10  # runs before the first look: few runs hardly show how much they differ
 BLOCK = 10  # runs between looks
-_AT_TARGET = 0.8  # share of the error that is spent where the precision is reached
-_TUNED = 30  # runs at which the second part is narrowest
+_AT_TARGET = 0.8  # share of the error spent where the precision is reached
+_TUNED = 30  # number of runs at which the second sequence is narrowest
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +46,15 @@ class Decision:
     Attributes
     ----------
     runs : int
-        How many were looked at: the last look.
+        Number of runs at the last look.
     mean : float
-        Of all of them; where it is enough, of those at which it became so.
+        Of these runs; if they are enough, the last look is the one that reached the precision.
     low, high : float
         The interval; infinite before the first look.
     enough : int or None
-        After how many runs the precision was reached; None where it was not.
+        Number of runs at which the precision was reached; None if it was not.
     predicted : int or None
-        About how many it takes, from how much runs differ so far.
+        About how many runs it takes, judged from how much they differ so far.
     """
 
     runs: int
@@ -66,16 +66,16 @@ class Decision:
 
     @property
     def half_width(self) -> float:
-        """Half the width of the interval."""
+        """Half-width of the interval."""
         return (self.high - self.low) / 2
 
 
 def running(n: int, std: float, alpha: float) -> float:
-    """Return the half width of the t-test's confidence sequence after n ≥ 2 values.
+    """Return the half-width of the t-test's confidence sequence after n ≥ 2 values.
 
-    The Bayes factor of the mean μ, with t = √n (mean - μ) / std, ν = n - 1 and a N(0, g) prior of
+    The Bayes factor of the mean μ, with t = √n (mean - μ) / std, ν = n - 1 and a N(0, g) prior on
     the standardized mean, is (1 + n g)^(-1/2) ((1 + t²/ν) / (1 + t²/(ν (1 + n g))))^(n/2); the
-    interval is where it is below 1 / alpha. Infinite where n is too small to exclude anything.
+    interval is where it is below 1 / alpha. Infinite if n is too small to exclude any mean.
 
     Parameters
     ----------
@@ -102,32 +102,32 @@ def decide(
     block: int = BLOCK,
     step: float = 0.0,
 ) -> Decision:
-    """Look at what there is, after `first` values and every `block` more.
+    """Look at the values after the first `first` of them and after every further `block`.
 
-    What was decided with fewer values is decided again: more of them change nothing.
+    A decision made with fewer values stands: more values do not change it.
 
     Parameters
     ----------
     values : float array (run,)
-        In the order in which they were made; independent of each other.
+        Independent values in the order in which they were made.
     half_width : float
-        The precision asked for: ±.
+        The precision (±) asked for.
     confidence : float
-        That the interval holds the mean at all looks at once.
+        Probability that the interval contains the mean at all looks.
     first, block : int
     step : float
-        Of the grid on which values lie; 0 where they lie on none.
+        Step of the grid that values lie on; 0 without a grid.
     """
     if not half_width > 0:
         raise ValueError(f"± {half_width!r} has no answer; it must be positive")
     alpha = 1 - confidence
     quantile = 1 - _AT_TARGET * alpha / 2
-    seen, mean, predicted = 0, float(values.mean()) if values.size else math.nan, None
+    looked, mean, predicted = 0, float(values.mean()) if values.size else math.nan, None
     low, high = -math.inf, math.inf
     for n in range(first, values.size + 1, block):
-        own = values[:n]
-        seen, mean = n, float(own.mean())
-        std = max(float(own.std(ddof=1)), step / math.sqrt(12))
+        seen = values[:n]
+        looked, mean = n, float(seen.mean())
+        std = max(float(seen.std(ddof=1)), step / math.sqrt(12))
         wide = running(n, std, (1 - _AT_TARGET) * alpha)
         low, high = max(low, mean - wide), min(high, mean + wide)
         reached = float(t.ppf(quantile, n - 1)) * std / math.sqrt(n)
@@ -135,6 +135,6 @@ def decide(
             low, high = max(low, mean - half_width), min(high, mean + half_width)
             return Decision(n, mean, low, high, n, n)
         predicted = math.ceil(n * (reached / half_width) ** 2)
-        if high - low <= 2 * half_width:  # the second part got there before
+        if high - low <= 2 * half_width:  # the second sequence got there first
             return Decision(n, mean, low, high, n, n)
-    return Decision(seen, mean, low, high, None, predicted)
+    return Decision(looked, mean, low, high, None, predicted)

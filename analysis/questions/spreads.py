@@ -1,10 +1,10 @@
-"""Which classifier's accuracy varies most between seeds, on cells that all compared ones have.
+"""Which classifier's accuracy varies most between seeds, on cells shared by all compared ones.
 
-The variance of a classifier is the mean, over its runs, of squared deviations from the mean of
-their repeat, by degrees of freedom. Runs of one number on one test set share streams in all cells,
-so they are one cluster, and repeats are strata: the error of log variance is that of
-`analysis.questions.intervals.clustered`, but no smaller than of independent normal values, of which
-too few clusters show too little.
+The variance of a classifier is the sum of its runs' squared deviations from the means of their
+repeats, divided by the degrees of freedom. Runs with the same number on the same test set share
+streams in all cells, so they are one cluster, and repeats are strata. The error of the log variance
+is that of `analysis.questions.intervals.clustered`, but at least that of independent normal values,
+which few clusters may underestimate.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from manyseed.analysis.questions.intervals import clustered, t_quantile, total
 from manyseed.analysis.tables.means import VARIES
 from manyseed.analysis.tables.schema import Tables
 
-FEWEST = 4  # runs of a repeat: fewer say next to nothing of a variance
-FREEDOM = 6  # of all, likewise
+FEWEST = 4  # runs of a repeat: fewer say next to nothing about a variance
+FREEDOM = 6  # degrees of freedom of a classifier, likewise
 
 _CLUSTER = ["classifier", "stratum", "cluster"]
 
 
 @dataclass(frozen=True, slots=True)
 class SeedSpread:
-    """Of one classifier: its standard deviation between seeds, with an interval, and its runs.
+    """One classifier's standard deviation between seeds, with an interval, and its number of runs.
 
-    `skewness` is that of their deviations from the mean of their repeat.
+    `skewness` is that of the runs' deviations from the means of their repeats.
     """
 
     classifier: str
@@ -49,14 +49,14 @@ class Spreads:
     ----------
     rows : tuple of SeedSpread
     contexts : int
-        Cells of each.
+        Number of cells of each classifier.
     left : tuple of str
         Classifiers that share too few cells to be compared.
     ratio, low, high : float
-        Largest to smallest standard deviation, with an interval that holds for all pairs together
-        (Bonferroni).
+        Ratio of the largest to the smallest standard deviation, with an interval that holds for all
+        pairs of classifiers together (Bonferroni).
     pairs : int
-        How many there are.
+        Number of these pairs.
     """
 
     rows: tuple[SeedSpread, ...]
@@ -69,7 +69,7 @@ class Spreads:
 
 
 def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
-    """Compare classifiers; None where fewer than two share cells whose runs vary.
+    """Compare classifiers; None if fewer than two share cells whose runs vary.
 
     Parameters
     ----------
@@ -96,7 +96,7 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     squares = deviation**2
     rows = rows.with_columns(
         n=n,
-        # a part of the deviation from a mean of n is lost: of squares, and again of their spread
+        # deviations from an estimated mean are too small: correct squares, and again their spread
         square=squares * ((n - 1) / (n - 2)).sqrt(),
         plain=squares,
         cube=deviation**3,
@@ -108,10 +108,10 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
         total(pl.col("cube")).alias("cubes"),
         pl.len().alias("runs"),
     )
-    of_repeat = rows.group_by("classifier", *key, maintain_order=True).agg(
+    by_repeat = rows.group_by("classifier", *key, maintain_order=True).agg(
         total(pl.col("plain")).alias("squares"), (pl.len() - 1).cast(pl.Float64).alias("free")
     )
-    normal = of_repeat.group_by("classifier", maintain_order=True).agg(
+    normal = by_repeat.group_by("classifier", maintain_order=True).agg(
         total(pl.col("free")).alias("freedom"),
         total(2 * pl.col("squares") ** 2 / pl.col("free")).alias("normal"),
     )
@@ -134,17 +134,14 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     if found["freedom_right"].null_count():
         return None
     found = found.sort("sd", "classifier", descending=[True, False])
-    told = tuple(_spread(row, confidence) for row in found.iter_rows(named=True))
+    by_sd = tuple(_spread(row, confidence) for row in found.iter_rows(named=True))
     first, last = found.row(0, named=True), found.row(-1, named=True)
-    apart = _apart(influence, first["classifier"], last["classifier"])
-    pairs = len(told) * (len(told) - 1) // 2
-    low, high = _ends(
-        first["sd"] / last["sd"],
-        max(apart[0], first["floor"] + last["floor"]),
-        apart[1],
-        1 - (1 - confidence) / pairs,
-    )
-    return Spreads(told, shared.contexts, shared.left, first["sd"] / last["sd"], low, high, pairs)
+    variance, freedom = _of_ratio(influence, first["classifier"], last["classifier"])
+    pairs = len(by_sd) * (len(by_sd) - 1) // 2
+    ratio = first["sd"] / last["sd"]
+    variance = max(variance, first["floor"] + last["floor"])
+    low, high = _ends(ratio, variance, freedom, 1 - (1 - confidence) / pairs)
+    return Spreads(by_sd, shared.contexts, shared.left, ratio, low, high, pairs)
 
 
 def _spread(row: dict[str, float], confidence: float) -> SeedSpread:
@@ -156,13 +153,13 @@ def _spread(row: dict[str, float], confidence: float) -> SeedSpread:
 
 
 def _ends(sd: float, variance: float, freedom: float, confidence: float) -> tuple[float, float]:
-    """Return the interval of a standard deviation, from the variance of the log of its square."""
+    """Return the interval of a standard deviation, given the variance of the log of its square."""
     half = t_quantile(confidence, freedom) * math.sqrt(variance) / 2
     return sd * math.exp(-half), sd * math.exp(half)
 
 
-def _apart(influence: pl.DataFrame, one: str, other: str) -> tuple[float, float]:
-    """Return variance and freedom of the difference of log variances of two classifiers."""
+def _of_ratio(influence: pl.DataFrame, one: str, other: str) -> tuple[float, float]:
+    """Return the variance and degrees of freedom of the difference of two log variances."""
     sign = pl.when(pl.col("classifier") == one).then(1.0).otherwise(-1.0)
     both = influence.filter(pl.col("classifier").is_in([one, other])).select(
         "stratum", "cluster", (sign * pl.col("u")).alias("u"), key=pl.lit("")

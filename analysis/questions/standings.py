@@ -1,10 +1,10 @@
-"""How classifiers rank across datasets, and by how much ranks must differ to be beyond chance.
+"""How classifiers rank across datasets, and how far apart ranks must be to differ beyond chance.
 
-On each dataset classifiers are ranked by mean accuracy over the cells that all of them have, ties
-averaged. Two mean ranks differ beyond chance where they are at least the critical difference of
-Nemenyi's test apart: q √(k (k + 1) / 6 N), q the quantile of the range of k standard normal values
-over √2, N datasets. It takes datasets as independent draws of what there is, and is right for many
-of them.
+On each dataset, classifiers are ranked by mean accuracy over the cells that all of them have; ties
+are averaged. Two mean ranks differ beyond chance if they are at least the critical difference of
+Nemenyi's test apart: q √(k (k + 1) / 6 N), with q the quantile of the range of k standard normal
+values over √2, and N datasets. It takes datasets as independent draws from a population and is
+valid for many of them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from manyseed.analysis.questions.blocks import block
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Mean rank of one classifier, and on how many datasets it is the best, or as good."""
+    """Mean rank of one classifier, and on how many datasets it is best or tied for best."""
 
     classifier: str
     rank: float
@@ -41,7 +41,7 @@ class Standings:
     critical : float
         Mean ranks that differ by less may do so by chance.
     apart : tuple of (str, str)
-        Those that differ by as much: the better one first.
+        Pairs of classifiers that differ by at least that much, the better one first.
     """
 
     rows: tuple[Standing, ...]
@@ -51,7 +51,7 @@ class Standings:
 
 
 def standings(cells: pl.DataFrame) -> Standings | None:
-    """Rank classifiers; None where fewer than two of them share fewer than two datasets.
+    """Rank classifiers; None if no two of them share two datasets.
 
     Parameters
     ----------
@@ -89,6 +89,6 @@ def standings(cells: pl.DataFrame) -> Standings | None:
 
 
 def critical_difference(classifiers: int, datasets: int) -> float:
-    """Return by how much two of several mean ranks must differ to be apart beyond chance."""
+    """Return how far apart two of several mean ranks must be to differ beyond chance."""
     q = float(studentized_range.ppf(CONFIDENCE, classifiers, np.inf)) / math.sqrt(2)
     return q * math.sqrt(classifiers * (classifiers + 1) / (6 * datasets))

@@ -1,4 +1,4 @@
-"""Where no trimming makes resamples acceptable, and which runs are likely the cause."""
+"""Where no trimming makes resamples acceptable, and which runs are the likely cause."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ _LISTED = 5
 
 
 def concerned(repeats: pl.LazyFrame, runs: pl.LazyFrame, options: Options) -> pl.DataFrame:
-    """Return the repeats that have infeasible resamples, or would have them with the suspects.
+    """Return the repeats with infeasible resamples, or with suspects left out to avoid them.
 
     Parameters
     ----------
     repeats, runs : polars lazy frames
         The tables with `dataset` and `classifier` joined.
     options : Options
-        As they were computed with.
+        Those that the tables were computed with.
 
     Returns
     -------
     polars frame
         Columns dataset, classifier, cell, repeat_index, `infeasible` (whether resamples are) and
-        `suspects` (list of run indices). Of tables of an earlier version without rows.
+        `suspects` (list of run indices). Empty for tables of an earlier version.
     """
     key = ["dataset", "classifier", *REPEAT]
     if SUSPECT not in runs.collect_schema():
@@ -52,9 +52,9 @@ _ANY = pl.col("infeasible") | pl.col("suspects").is_not_null()
 
 
 def notes(repeats: pl.LazyFrame, runs: pl.LazyFrame, options: Options) -> list[str]:
-    """Say where resamples are infeasible and who is likely the cause, for each group.
+    """Say for each group where resamples are infeasible and which runs are the likely cause.
 
-    The parameters are those of `concerned`.
+    Parameters are those of `concerned`.
     """
     found = concerned(repeats, runs, options)
     parts = found.partition_by("dataset", "classifier", maintain_order=True)
@@ -70,30 +70,30 @@ def _note(part: pl.DataFrame, options: Options) -> str:
     ]
     trimmed = options.alpha_reference == "others-trimmed"
     n_infeasible, n = int(part["infeasible"].sum()), part.height
-    said = [f"{dataset} × {classifier}:"]
+    words = [f"{dataset} × {classifier}:"]
     if n_infeasible:
         where = "one repeat" if n_infeasible == 1 else f"{n_infeasible:,} repeats"
-        said.append(
+        words.append(
             f"in {where} there are resamples that no trimming makes acceptable, each of which "
             f"counts as α̂ = {worst(options):g}."
         )
     if named and trimmed:
         left = "Left" if n_infeasible else "left"
-        said.append(f"{left} out of references, because others fail against them: {_some(named)}.")
+        words.append(f"{left} out of references, because others fail against them: {_some(named)}.")
     elif named:
-        said.append(
-            f"The likely cause: {_some(named)}; without, none is infeasible. With alpha_reference "
-            "= others-trimmed all runs are compared with the rest."
+        words.append(
+            f"The likely cause: {_some(named)}; without these, none is infeasible. With "
+            "alpha_reference = others-trimmed all runs are compared with the rest."
         )
     if options.alpha_reference not in SORTED:
-        said.append(
+        words.append(
             "The reference is an average of models; alpha_reference = others shows which runs are "
-            "likely the cause."
+            "the likely cause."
         )
     elif n_unexplained := part.filter(pl.col("suspects").list.len() == 0).height:
         where = "There" if n_unexplained == n else f"In {n_unexplained:,} of these repeats"
-        said.append(f"{where} no majority of the runs agrees, so none is named.")
-    return " ".join(said)
+        words.append(f"{where} no majority of the runs agrees, so none is named.")
+    return " ".join(words)
 
 
 def _some(named: list[tuple[int, int, int]]) -> str:

@@ -1,4 +1,4 @@
-"""TACE by its threshold and bins: whether it orders models the same with all (PIT, fig. 2)."""
+"""TACE by threshold and number of bins: do all choices order models alike (PIT, fig. 2)."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ORDER = (*REPEAT_KEY, "members", "threshold", "bins")
 
 
 def grid(options: Options) -> tuple[tuple[float, ...], tuple[int, ...]]:
-    """Return the thresholds and numbers of bins, the options' own among them, ascending."""
+    """Return the thresholds and numbers of bins, with those of the options, ascending."""
     return (
         tuple(sorted({*THRESHOLDS, options.tace_threshold})),
         tuple(sorted({*BINS, options.tace_bins})),
@@ -52,32 +52,34 @@ def grid(options: Options) -> tuple[tuple[float, ...], tuple[int, ...]]:
 
 
 def build(predictions: Predictions, options: Options) -> list[Delayed]:
-    """Return lazy frames of `SCHEMA`, none where calibrated metrics are not computed.
+    """Return lazy frames of `SCHEMA`; none if calibrated metrics are not computed.
 
-    Of each repeat, at the last of the snapshots, there are the runs that are no copies, up to
-    `deep_runs`, and where they are single networks, two or more, the average of all as well. A task
-    holds what one of `analysis.questions.deep` does.
+    Each repeat, at the last snapshot, has up to `deep_runs` runs, copies left out, and, if there
+    are two or more and they are single networks, the average of all. A task holds as much as one of
+    `analysis.questions.deep`.
     """
-    of_run = 1 if predictions.ensembled is None else predictions.ensembled.members
+    members = 1 if predictions.ensembled is None else predictions.ensembled.members
     return [
         delayed(
-            partial(_measure, member.first(options.deep_runs), of_run, sources, options), pure=False
+            partial(_measure, member.first(options.deep_runs), members, sources, options),
+            pure=False,
         )()
         for member, sources in scored(predictions, options)
     ]
 
 
-def _measure(member: Member, of_run: int, sources: Sources, options: Options) -> pl.DataFrame:
+def _measure(member: Member, run_members: int, sources: Sources, options: Options) -> pl.DataFrame:
     held_out = member.held_out
     pool = MemberPool.of(member, sources)
     splits = splits_of(held_out, options)
-    found = {of_run: [errors(pool.logs(run), member, splits, options) for run in range(pool.size)]}
-    if of_run == 1 and pool.size > 1:
+    of_runs = [errors(pool.logs(run), member, splits, options) for run in range(pool.size)]
+    by_members = {run_members: of_runs}
+    if run_members == 1 and pool.size > 1:
         (whole,) = deque(prefixes(pool.logs, range(pool.size)), maxlen=1)
-        found[pool.size] = [errors(whole, member, splits, options)]
+        by_members[pool.size] = [errors(whole, member, splits, options)]
     thresholds, bins = grid(options)
     rows = []
-    for members, measured in found.items():
+    for members, measured in by_members.items():
         known = np.array([one for one in measured if one is not None])
         if not known.size:
             continue
@@ -100,20 +102,21 @@ def _measure(member: Member, of_run: int, sources: Sources, options: Options) ->
 def errors(
     logs: Real, member: Member, splits: NDArray[np.bool_], options: Options
 ) -> tuple[Real, Real] | None:
-    """Return TACE of a prediction, as it is and calibrated; None where there is no temperature.
+    """Return the TACE of a prediction, plain and calibrated; None without a temperature.
 
     Parameters
     ----------
     logs : float array (sample, class)
+        ln p.
     member : Member
-        Whose true classes are meant.
+        Gives the true classes.
     splits : bool array (split, sample)
     options : Options
 
     Returns
     -------
     tuple of float arrays (threshold, bins), or None
-        As `grid` orders them; calibrated ones are means over the splits, of all points each.
+        In the order of `grid`; the calibrated one is the mean over splits, each over all points.
     """
     y_true, parameters = member.held_out.y_true, grid(options)
     calibrated = calibrate(logs, y_true, splits)

@@ -15,31 +15,31 @@ GROUP = ("dataset", "classifier")
 RESPONSE = (*GROUP, "transform", "layer")
 
 LEVEL = 0.05
-"""Probability of a claim by chance, over all scores of a dataset and classifier together."""
+"""Probability of any claim by chance among all scores of a dataset and classifier."""
 
 LISTED = 3
-"""Transforms that a sentence names, and datasets and classifiers that have one."""
+"""Most transforms named in a sentence, and most pairs of dataset and classifier with one."""
 
 _SHAPES = np.geomspace(0.3, 1e4, 400)
 
 
 @dataclass(frozen=True, slots=True)
 class Telling:
-    """What scores of the curves of a dataset's and classifier's models predict.
+    """What response-curve scores of a dataset's and classifier's models predict.
 
     Attributes
     ----------
     dataset, classifier : str
     compared : int
-        Scores, those of each transform and layer counted.
+        Number of scores, over all transforms and layers.
     leading : sequence of mapping
-        Of each transform and layer with a score that predicts it, its row of the table of
-        conditional mutual information that has the largest cmi; the largest first. ``near`` is how
-        many others that predict it are within its spread over seeds, null where that is not known.
+        For each transform and layer with predictive scores, the row of the table of conditional
+        mutual information with the largest cmi; largest first. ``near`` is how many other
+        predictive scores are within its spread over seeds, null if that is unknown.
     telling : int
-        Scores that predict which model generalises worse.
+        Number of scores that predict which model generalises worse.
     silent : sequence of str
-        Transforms of which none does, with their layers.
+        Transforms, with their layers, without such a score.
     """
 
     dataset: str
@@ -51,9 +51,8 @@ class Telling:
 
 
 def numbered(table: pl.DataFrame) -> pl.DataFrame:
-    """Return the transforms and layers of a table, in order, each with its `number` from 1."""
-    found = table.select(RESPONSE).unique().sort(RESPONSE)
-    return found.with_row_index("number", offset=1)
+    """Return the transforms and layers of a table, sorted, each with its `number` from 1."""
+    return table.select(RESPONSE).unique().sort(RESPONSE).with_row_index("number", offset=1)
 
 
 def named(transform: str, layer: int) -> str:
@@ -62,12 +61,12 @@ def named(transform: str, layer: int) -> str:
 
 
 def is_single() -> pl.Expr:
-    """Return whether a measure is a score, and no combination of two."""
+    """Return whether a measure is a single score, not a combination of two."""
     return ~pl.col("measure").str.contains("(", literal=True)
 
 
 def judged(found: pl.DataFrame) -> pl.DataFrame:
-    """Say of each measure whether its cmi is beyond what chance gives.
+    """Add whether the cmi of each measure is beyond chance.
 
     Parameters
     ----------
@@ -77,10 +76,10 @@ def judged(found: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     frame
-        Its rows, `beyond` (cmi above its null's 95 % quantile) and `sure` (of single scores: above
-        the quantile at which all of a dataset and classifier together err with probability `LEVEL`,
-        Bonferroni, of the gamma distribution with its null's mean and 95 % quantile; null of
-        combinations). Null where there is no null.
+        Its rows with `beyond` (cmi above its null's 95 % quantile) and `sure` (for single scores:
+        above the quantile, Bonferroni-corrected to an error of `LEVEL` for all scores of a dataset
+        and classifier, of the gamma distribution with its null's mean and 95 % quantile; null for
+        combinations). Both are null without a null distribution.
     """
     if found.is_empty():
         return found.with_columns(beyond=pl.lit(None, pl.Boolean), sure=pl.lit(None, pl.Boolean))
@@ -104,7 +103,7 @@ def judged(found: pl.DataFrame) -> pl.DataFrame:
 
 @cache
 def _quantile(mean: float, q95: float, level: float) -> float:
-    """Return the value that a gamma distribution with this mean and quantile exceeds so rarely."""
+    """Return what a gamma distribution with this mean and 95 % quantile exceeds at rate `level`."""
     if mean <= 0:
         return q95
     ratios = stats.gamma.ppf(0.95, _SHAPES) / _SHAPES
@@ -113,7 +112,7 @@ def _quantile(mean: float, q95: float, level: float) -> float:
 
 
 def telling(found: pl.DataFrame) -> list[Telling]:
-    """Return what scores predict, of each dataset and classifier of which any could.
+    """Return what scores predict, for each dataset and classifier with scores that have a null.
 
     Parameters
     ----------
@@ -121,12 +120,11 @@ def telling(found: pl.DataFrame) -> list[Telling]:
         As `analysis.response.corpora.information` returns it.
     """
     single = judged(found).filter(is_single(), pl.col("sure").is_not_null())
-    said = []
-    for (dataset, classifier), own in single.sort(GROUP).group_by(GROUP, maintain_order=True):
-        sure = own.filter("sure")
+    result = []
+    for (dataset, classifier), rows in single.sort(GROUP).group_by(GROUP, maintain_order=True):
         leading, silent = [], []
-        for (transform, layer), of in own.group_by("transform", "layer", maintain_order=True):
-            tells = of.filter("sure").sort("cmi", "measure", descending=[True, False])
+        for (transform, layer), scores in rows.group_by("transform", "layer", maintain_order=True):
+            tells = scores.filter("sure").sort("cmi", "measure", descending=[True, False])
             if tells.is_empty():
                 silent.append(named(str(transform), int(str(layer))))
                 continue
@@ -135,60 +133,56 @@ def telling(found: pl.DataFrame) -> list[Telling]:
             near = None if sd is None else int((tells["cmi"][1:] > best["cmi"] - sd).sum())
             leading.append({**best, "near": near})
         leading.sort(key=lambda row: -row["cmi"])
-        said.append(
-            Telling(str(dataset), str(classifier), own.height, leading, sure.height, silent)
-        )
-    return said
+        sure = rows.filter("sure").height
+        result.append(Telling(str(dataset), str(classifier), rows.height, leading, sure, silent))
+    return result
 
 
 def sentences(found: pl.DataFrame) -> Iterator[tuple[str, tuple[str, ...]]]:
     """Say which scores predict which of two models generalises worse, and how sure that is.
 
-    Where none is seen to there is no sentence.
+    Datasets and classifiers without such a score have no sentence.
 
     Yields
     ------
     (str, tuple of str)
-        Text, and names of figures and tables that show it.
+        Text, and the names of figures and tables that show it.
     """
-    number = {
-        tuple(row[:-1]): row[-1] for row in numbered(found).select(*RESPONSE, "number").rows()
-    }
-    told = [one for one in telling(found) if one.leading]
-    for one in told[:LISTED]:
+    number = {tuple(row): k for *row, k in numbered(found).select(*RESPONSE, "number").rows()}
+    predicted = [one for one in telling(found) if one.leading]
+    for one in predicted[:LISTED]:
         best = one.leading[0]
         figure = f"response-gap-{number[tuple(best[name] for name in RESPONSE)]}"
         more = len(one.leading) - LISTED
         text = (
             f"Of {one.compared} scores of response curves of {one.dataset} × {one.classifier}, "
             f"{one.telling} tell beyond chance which of two models has the larger generalisation "
-            f"gap, once their hparams are known ({LEVEL:.0%} for all together): "
+            f"gap, given their hparams ({LEVEL:.0%} for all together): "
             + "; ".join(map(_best, one.leading[:LISTED]))
-            + (f"; and those of {more} more" if more > 0 else "")
+            + (f"; and those for {more} more" if more > 0 else "")
             + "."
         )
         if one.silent:
-            text += f" No score of {', '.join(one.silent)} is seen to."
+            text += f" No score for {', '.join(one.silent)} does."
         yield text, (figure, "response-measures", "conventions")
 
 
 def _best(row: Mapping[str, Any]) -> str:
-    """Return what the best score of a transform predicts, and how much seeds change that."""
-    of = named(row["transform"], row["layer"])
+    """Say how well the best score of a transform predicts, and how much that varies over seeds."""
     n = f"n = {row['n_models']:,} models"
     chance = f"by chance up to {row['null_q95']:.1f}"
-    turned = ""
+    reversed_ = ""
     if row["pearson"] is not None and row["pearson"] < 0:
-        turned = ", turned round: the gap is smaller where the score promises a larger one"
+        reversed_ = ", reversed: the gap is smaller where the score predicts a larger one"
     score = row["measure"].replace("_", " ")
+    best = f"for {named(row['transform'], row['layer'])} the best is {score}, cmi {row['cmi']:.0f}"
     if row["cmi_sd"] is None:
-        seeds = "from one seed per configuration: how much seeds change it is not known"
-        return f"of {of} most {score}, cmi {row['cmi']:.0f} ({chance}; {n}; {seeds}){turned}"
+        seeds = "from one seed per configuration, so its spread over seeds is unknown"
+        return f"{best} ({chance}; {n}; {seeds}){reversed_}"
     others = "no other"
     if row["near"]:
         others = f"{row['near']} {'other' if row['near'] == 1 else 'others'}"
     return (
-        f"of {of} most {score}, cmi {row['cmi']:.0f} ± {row['cmi_sd']:.0f} between "
-        f"{row['n_corpora']} seeds or test sets ({chance}; {n}; {others} within that spread)"
-        f"{turned}"
+        f"{best} ± {row['cmi_sd']:.0f} between {row['n_corpora']} seeds or test sets ({chance}; "
+        f"{n}; {others} within that spread){reversed_}"
     )

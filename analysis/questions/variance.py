@@ -1,24 +1,25 @@
 """Where the variance comes from: accuracy and error consistency split over sources of randomness.
 
-Take a run's accuracy as a function of its sources, on one test set: f(init, batch, …), a sum of a
-part for each source and of parts that sources have together (Hoeffding 1948; Sobol 1993). Cells
-that differ in `vary` alone share streams: run k has the same init wherever init varies, and a
-source that does not vary has one value for all runs of a repeat, the same in those cells. So
+On one test set, a run's accuracy is a function of its sources: f(init, batch, …), a sum of one part
+per source and of joint parts of several sources (Hoeffding 1948; Sobol 1993). Cells that differ
+only in `vary` share streams: run k has the same init wherever init varies, and a source that does
+not vary has one value for all runs of a repeat, the same in all these cells. So
 
-- the variance between the runs of the cell that varies s alone (`ALONE`) is what s does with all
-  others held fixed, averaged over what they are fixed at: its own part and those with others;
-- the covariance, over runs, of two cells that have s alone in common and between them vary all
-  there is (`OWN`) is the own part of s, its first-order effect; so is the variance of the cell that
-  varies all, less that of the one that varies all but s;
-- what all own parts leave of the variance of the cell that varies all (`ALL`) is of sources
-  together (`TOGETHER`).
+- the variance between the runs of the cell that varies s only (`ALONE`) is the effect of s with all
+  other sources fixed, averaged over their fixed values: the own part of s and its joint parts;
+- the covariance, over runs, between two cells that have only s in common and together vary all
+  sources (`OWN`) is the own part of s, its first-order effect; so is the variance of the cell that
+  varies all sources minus that of the cell that varies all but s;
+- what all own parts leave of the variance of the cell that varies all sources (`ALL`) is that of
+  the joint parts (`TOGETHER`).
 
-A training fraction and schemes of noise draw for each run whatever `vary` says: they are sources
-of all cells that have them. Where the own part of such a one is not to be had, what the scheme adds
-to the variance of the same cell without it is reported (`ADDED`), with what it changes in others.
+A training fraction and noise schemes draw anew for each run, whatever `vary` says: they are sources
+in every cell that has them. If the own part of such a source cannot be estimated, what it adds to
+the variance of the same cell without it is reported (`ADDED`); this includes its effect on other
+sources.
 
-Dropout goes with batch, the two cannot be separated. Between test sets (`TEST_SET`) is the
-variance of the repeats' means, less what runs add to it; training rows change with the test set.
+Dropout is part of batch; the two cannot be separated. `TEST_SET` is the variance of the repeats'
+means minus the contribution of runs; training rows change with the test set.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ import polars as pl
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.components import Estimates, Kind, Limits, difference_limits
 from manyseed.analysis.questions.effects import UNPERTURBED
-from manyseed.analysis.questions.hoeffding import parts
+from manyseed.analysis.questions.hoeffding import mean_variance, parts
 from manyseed.analysis.questions.intervals import SEEDS, TEST_SETS
 from manyseed.analysis.questions.varied import (
     CONSISTENCY,
@@ -52,10 +53,10 @@ OWN, ALONE, ADDED, TOGETHER, ALL, TEST_SET = (
 )
 ACCURACY, ERRORS = "accuracy", "errors"
 METRICS = (ACCURACY, ERRORS, *CONSISTENCY)
-"""Accuracy; whether a point is wrong, whose variance between runs, averaged over points, is 1 -
+"""Accuracy; whether a point is wrong, with variance between runs, averaged over points, 1 -
 accuracy - global error consistency; and error consistency itself, of a pair of runs."""
 
-_ROUNDING = 1e-30  # what values below 1 that are all the same may seem to vary by
+_ROUNDING = 1e-30  # equal values below 1 may seem to have this variance
 
 SCHEMA: Mapping[str, Any] = {
     "cell": pl.UInt32,
@@ -91,7 +92,7 @@ class Row(NamedTuple):
 
 
 def variance(tables: Tables, confidence: float = CONFIDENCE) -> pl.DataFrame:
-    """Split the variance of every context: cells that differ in `vary` alone.
+    """Split the variance of every context, that is of cells that differ only in `vary`.
 
     Parameters
     ----------
@@ -103,12 +104,12 @@ def variance(tables: Tables, confidence: float = CONFIDENCE) -> pl.DataFrame:
     -------
     polars frame
         Columns `SCHEMA`: `cell`, the one of the context that varies most; `metric` (of `METRICS`);
-        `source` (of `vary`; subsample; an axis of schemes; all that varies, joined by +); `part`
-        (of the parts above); `variance`, which may be estimated as negative, and its interval;
-        `share` of the variance of all, where parts add up to it; `n_repeats`, `n_runs` that it
-        rests on; `over`, what the interval is over; `cells`, which it is from. Of error
-        consistency, another quantity in each cell, there are `ALONE` and `ALL`, variances of a
-        pair of runs, and `TEST_SET`.
+        `source` (of `vary`; subsample; an axis of schemes; all sources that vary, joined by +);
+        `part` (of the parts above); `variance`, whose estimate may be negative, and its interval;
+        `share` of the variance of all, if parts add up to it; `n_repeats` and `n_runs` that it
+        rests on; `over`, what the interval is over; `cells` that it is estimated from. Error
+        consistency is a different quantity in each cell, so it has only `ALONE` and `ALL`, the
+        variances of a pair of runs, and `TEST_SET`.
     """
     cells = contexts(tables)
     rows: list[Row] = []
@@ -133,14 +134,15 @@ def _of_context(
         if source in report.full.sources and source not in report.reported:
             without = cells.get(tuple({**key, axis: level}.values()), ())
             wanted = report.full.sources - {source}
-            for one in (one for one in without if one.sources == wanted):
-                yield from report.added(source, one)
+            for cell in without:
+                if cell.sources == wanted:
+                    yield from report.added(source, cell)
     for name in CONSISTENCY:
         yield from report.of_pairs(name)
 
 
 class _Report:
-    """Rows of one context."""
+    """The rows of one context."""
 
     def __init__(self, own: Sequence[Varied], confidence: float) -> None:
         self.own, self.confidence = own, confidence
@@ -152,10 +154,10 @@ class _Report:
         self.all: dict[str, float] = {}
 
     def alone(self) -> Iterator[tuple[str, Varied]]:
-        """Yield the cells that vary one source, of several that there are."""
-        for one in self.own:
-            if len(one.sources) == 1 and one is not self.full:
-                yield next(iter(one.sources)), one
+        """Yield (source, cell) for the cells that vary a single source, except the fullest cell."""
+        for cell in self.own:
+            if len(cell.sources) == 1 and cell is not self.full:
+                yield next(iter(cell.sources)), cell
 
     def row(
         self,
@@ -167,7 +169,7 @@ class _Report:
         cells: Sequence[Varied],
         scale: Limits | None = None,
     ) -> Row:
-        """Return the row of an estimate; without an interval where nothing differs."""
+        """Return the row of an estimate, without an interval if nothing differs."""
         limits = None
         if max(found.within, found.between) > _ROUNDING:
             limits = found.limits(self.confidence, kind, scale)
@@ -187,8 +189,8 @@ class _Report:
         cells: Sequence[Varied],
         over: str,
     ) -> Row:
-        of_whole = metric not in CONSISTENCY and part not in (ALONE, TEST_SET)
-        whole = self.all.get(metric) if of_whole else None
+        is_share = metric not in CONSISTENCY and part not in (ALONE, TEST_SET)
+        whole = self.all.get(metric) if is_share else None
         low, high = limits or (None, None)
         return Row(
             cell=self.full.cell,
@@ -208,18 +210,20 @@ class _Report:
     def test_set(
         self, metric: str, means: Sequence[float], noise: float, freedom: float, found: Estimates
     ) -> Iterator[Row]:
-        """Yield the variance of the repeats' means, less what runs add to it."""
+        """Yield the variance of the repeats' means, minus the contribution of runs."""
         if len(means) < 2:
             return
         between = float(np.var(means, ddof=1))
         limits = None
         if max(between, noise) > _ROUNDING:
             limits = difference_limits(between, len(means) - 1.0, noise, freedom, self.confidence)
-        of = (metric, "test set", TEST_SET, between - noise, limits, found, [self.full])
-        yield self._as_row(*of, TEST_SETS)._replace(n_repeats=len(means))
+        row = self._as_row(
+            *(metric, "test set", TEST_SET, between - noise, limits, found, [self.full], TEST_SETS)
+        )
+        yield row._replace(n_repeats=len(means))
 
     def of_accuracy(self) -> Iterator[Row]:
-        """Yield what accuracy is split in."""
+        """Yield the parts of the variance of accuracy."""
         full = self.full
         whole = combined([(1.0, full, full)])
         if whole is None:
@@ -248,7 +252,7 @@ class _Report:
         yield from self.test_set(ACCURACY, means, noise, float(whole[0].freedom.sum()), whole[0])
 
     def of_errors(self) -> Iterator[Row]:
-        """Yield what being wrong is split in, of cells whose pairs are listed."""
+        """Yield the parts of the variance of being wrong, for cells whose pairs are listed."""
         if not (whole := errors([self.full])):
             return
         yield self.row(ERRORS, self.name, ALL, whole[0], "positive", [self.full])
@@ -264,7 +268,7 @@ class _Report:
                     yield self.row(ERRORS, source, ALONE, found[0], "positive", [one])
 
     def added(self, source: str, without: Varied) -> Iterator[Row]:
-        """Yield what a scheme adds to the variance of the same cell without it."""
+        """Yield what a scheme adds to the variance of the same cell without the scheme."""
         cells = [self.full, without]
         if more := combined([(1.0, self.full, self.full), (-1.0, without, without)]):
             yield self.row(ACCURACY, source, ADDED, more[0], "other", cells)
@@ -272,10 +276,10 @@ class _Report:
             yield self.row(ERRORS, source, ADDED, both[0].plus(both[1], -1.0), "other", cells)
 
     def of_pairs(self, metric: str) -> Iterator[Row]:
-        """Yield the variance of a pair's error consistency, and that between test sets."""
+        """Yield the variance of the error consistency of a pair, and between test sets."""
         for name, one in [(self.name, self.full), *self.alone()]:
-            of = one.pairs.get(metric, {})
-            known = [of[repeat] for repeat in sorted(of) if parts([of[repeat]]) is not None]
+            by_repeat = sorted(one.pairs.get(metric, {}).items())
+            known = [values for _, values in by_repeat if parts([values]) is not None]
             found = parts(known)
             if found is None:
                 continue
@@ -284,9 +288,9 @@ class _Report:
             yield self.row(metric, name, part, pair, "positive", [one])
             if one is self.full:
                 n = found.runs
-                own = _of_mean(n, found.zeta_1, found.zeta_2)
+                own = mean_variance(n, found.zeta_1, found.zeta_2)
                 without = zip(n, found.left_out, strict=True)
-                left_out = tuple(_of_mean(size, *both) for size, both in without)
+                left_out = tuple(mean_variance(size, *both) for size, both in without)
                 mean = Estimates(own, left_out)
                 noise = max(float(own.mean()), 0.0)
                 freedom = float(mean.freedom.sum())
@@ -298,8 +302,3 @@ class _Report:
 
 def _cells(terms: Sequence[Term]) -> list[Varied]:
     return [one for _, *both in terms for one in both]
-
-
-def _of_mean(n: Any, zeta_1: Any, zeta_2: Any) -> Any:
-    """Return the variance of a mean over the pairs of n runs (`analysis.questions.hoeffding`)."""
-    return (4 * (n - 2) * zeta_1 + 2 * zeta_2) / (n * (n - 1))

@@ -1,4 +1,4 @@
-"""The cells of a sweep as functions of what varies in them: their runs, side by side."""
+"""The cells of a sweep with the sources that vary in them, and the results of their runs."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from manyseed.analysis.questions.hoeffding import matrix
 from manyseed.analysis.tables.schema import Tables
 
 CONSISTENCY = ("ec_local", "ec_global")
-FEWEST = 3  # runs: a covariance without one of them takes two
+FEWEST = 3  # runs needed: a covariance without one of them takes two
 
 Real = NDArray[np.float64]
 Runs = Mapping[int, tuple[NDArray[Any], Real]]
-"""By repeat index: run indices, ascending, and a value for each."""
+"""By repeat index: ascending run indices, and a value per run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Varied:
-    """A cell, what varies in it, and what its runs gave.
+    """A cell, the sources that vary in it, and the results of its runs.
 
     Attributes
     ----------
@@ -36,7 +36,7 @@ class Varied:
         Those of `vary`, subsample, and axes of schemes.
     accuracy : Runs
     errors : mapping of int to tuple
-        By repeat index: run indices, what `inconsistency` returns.
+        By repeat index: run indices, followed by what `inconsistency` returns.
     pairs : mapping of str to mapping of int to float array (run, run)
         By column and repeat index.
     """
@@ -49,11 +49,11 @@ class Varied:
 
 
 Term = tuple[float, Varied, Varied]
-"""A coefficient, and the two cells whose covariance over runs it is of."""
+"""A coefficient and the two cells whose covariance over runs it multiplies."""
 
 
 def contexts(tables: Tables) -> dict[tuple[Any, ...], list[Varied]]:
-    """Return cells by what they are except for `vary`: values of `CONTEXT`.
+    """Return cells by the values of `CONTEXT`, all that describes them except `vary`.
 
     Parameters
     ----------
@@ -76,7 +76,7 @@ def contexts(tables: Tables) -> dict[tuple[Any, ...], list[Varied]]:
 
 
 CONTEXT = tuple(name for name in AXES if name != "vary")
-"""The axes of which cells of a context have the same level."""
+"""The axes in which cells of a context agree."""
 
 
 def _by_cell(frame: pl.DataFrame) -> dict[int, pl.DataFrame]:
@@ -119,28 +119,28 @@ def _read(
 
 
 def inconsistency(wrong: Real, both: Real) -> tuple[float, Real]:
-    """Return the mean over points of the variance between runs of being wrong; without each run.
+    """Return the variance between runs of being wrong, averaged over points; also without each run.
 
-    E[e] - E[e_i e_j] for i ≠ j, unbiased.
+    The unbiased estimate E[e] - E[e_i e_j], i ≠ j.
     """
     n = wrong.size
-    of_run = np.nansum(both, axis=1)
-    total = of_run.sum() / 2
+    by_run = np.nansum(both, axis=1)
+    total = by_run.sum() / 2
     whole = wrong.mean() - total / (n * (n - 1) / 2)
     if n < FEWEST:
         return float(whole), np.full(n, np.nan)
-    without = (wrong.sum() - wrong) / (n - 1) - (total - of_run) / ((n - 1) * (n - 2) / 2)
+    without = (wrong.sum() - wrong) / (n - 1) - (total - by_run) / ((n - 1) * (n - 2) / 2)
     return float(whole), without
 
 
 def ordered(sources: frozenset[str]) -> list[str]:
-    """Return sources in the order in which they are reported."""
+    """Return sources in the order of reports."""
     first = ["init", "batch", "train", "subsample"]
     return [*(s for s in first if s in sources), *sorted(sources.difference(first))]
 
 
 def sharing(own: Sequence[Varied], full: Varied) -> dict[str, list[Term]]:
-    """Return the terms of the own part of each source that cells of a context determine."""
+    """Return the terms of the own part of each source, where cells of a context determine it."""
     everything = frozenset().union(*(one.sources for one in own))
     if len(everything) < 2:
         return {}
@@ -163,7 +163,7 @@ def combined(terms: Sequence[Term]) -> tuple[Estimates, tuple[float, float]] | N
     Returns
     -------
     (Estimates, (float, float)) or None
-        The second as `components.covariances` returns it, of the first term; None without runs.
+        The second is the scale of the first term (`components.covariances`); None without runs.
     """
     cells = list(dict.fromkeys(id(one) for _, *both in terms for one in both))
     by_id = {id(one): one for _, *both in terms for one in both}
@@ -191,7 +191,7 @@ def _shared(sides: Sequence[Runs]) -> list[tuple[Real, ...]]:
 
 
 def errors(cells: Sequence[Varied]) -> list[Estimates] | None:
-    """Return what cells estimate in the repeats in which they all have the same runs."""
+    """Return the estimates of each cell from the repeats in which all have the same runs."""
     repeats = [
         repeat
         for repeat in sorted(set.intersection(*(set(one.errors) for one in cells)))

@@ -1,4 +1,4 @@
-"""What deep ensembles gain and what other models are worth in them, averaged over repeats."""
+"""What deep ensembles gain, and how many of their runs other models are worth, over repeats."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class Gain:
     ----------
     metric : str
     single, whole : float
-        Mean over repeats of one run, and of all averaged.
+        Mean over repeats for one run, and for all runs averaged.
     pool : int
-        Runs of a repeat, the fewest.
+        Fewest runs of any repeat.
     half, most : float or None
-        Members that bring half, and nine tenths, of what all bring over one: means over the
-        repeats; None where in none of them all are better than one.
+        Members that bring half, and nine tenths, of the gain of all runs over one, averaged over
+        repeats with a gain; None if no repeat has one.
     repeats, gaining : int
-        Repeats, and those of them where all are better than one.
+        Number of repeats, and of those in which all runs are better than one.
     bounded : float or None
-        Share of temperatures at a bound, of ensembles of all sizes; None for plain metrics.
+        Share of temperatures at a bound, over ensembles of all sizes; None for plain metrics.
     """
 
     metric: str
@@ -46,24 +46,24 @@ class Gain:
     @property
     def words(self) -> str:
         """The answer as a sentence or two."""
-        said = (
+        text = (
             f"{self.metric}: one run {self.single:.4g}, all {self.pool} averaged {self.whole:.4g}"
         )
         if self.half is None or self.most is None:
-            said += "; nothing is gained by averaging."
+            text += "; nothing is gained by averaging."
         else:
             where = f"where that is a gain ({self.gaining} of {self.repeats} repeats), "
-            said += (
+            text += (
                 f"; {where if self.gaining < self.repeats else ''}{self.half:.1f} bring half of "
                 f"the gain, {self.most:.1f} nine tenths."
             )
         if self.bounded:
             share = f"{self.bounded:.0%}" if self.bounded >= 0.005 else "Under 1%"
-            said += (
+            text += (
                 f" {share} of the temperatures are at a bound: the test set has few errors to "
                 "calibrate on."
             )
-        return said
+        return text
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,20 +74,20 @@ class Worth:
     ----------
     metric, axis : str
     value, deep_value : object
-        What the compared cells and the deep cells are in this axis.
+        Levels of the compared cells and the deep cells in this axis.
     members : int
-        Runs that are averaged.
+        Number of runs averaged.
     dee : float or None
-        Mean over the repeats in which the value is reached; None where in none.
+        Mean over the repeats in which the value is reached; None if there are none.
     dee_min, dee_max : float or None
-        Smallest and largest of these.
+        Smallest and largest over these repeats.
     lower, upper : float or None
-        Means of the bounds over the same repeats; an upper one of None: more than there are runs,
-        in one of them or more.
+        Means of the bounds over these repeats; an upper bound of None is above the number of runs
+        in at least one of them.
     repeats, unreached : int
         Repeats of all cells together, and those whose deep ensembles never reach the value.
     pool : int
-        Runs of a deep cell's repeat, the fewest.
+        Fewest runs of any repeat of the deep cells.
     """
 
     metric: str
@@ -111,19 +111,19 @@ class Worth:
         averaged = "1 run is" if self.members == 1 else f"{self.members} averaged runs are"
         if self.axis == "ensembling":  # members of each run
             averaged = "1 member is" if self.members == 1 else f"{self.members} members are"
-        of = f"independent runs with {self.axis} = {self.deep_value}"
+        runs = f"independent runs with {self.axis} = {self.deep_value}"
         if self.dee is None:
-            return f"{what}: {averaged} worth more than {self.pool} {of}."
+            return f"{what}: {averaged} worth more than {self.pool} {runs}."
         if self.unreached:
             others = f"{self.dee:.1f} in {self.repeats - self.unreached}"
-            some = f"in {self.unreached} of {self.repeats} repeats, {others}"
-            return f"{what}: {averaged} worth more than {self.pool} {of} {some}."
+            where = f"in {self.unreached} of {self.repeats} repeats, {others}"
+            return f"{what}: {averaged} worth more than {self.pool} {runs} {where}."
         upper = f"{self.upper:.1f}" if self.upper is not None else f"more than {self.pool}"
-        return f"{what}: {averaged} worth {self.dee:.1f} ({self.lower:.1f} to {upper}) {of}."
+        return f"{what}: {averaged} worth {self.dee:.1f} ({self.lower:.1f} to {upper}) {runs}."
 
 
 def gains(uncertainty: pl.DataFrame, metric: str) -> Gain | None:
-    """Say what deep ensembles of the cells of a table gain; None where there are none."""
+    """Return what deep ensembles of the cells of a table gain; None without any."""
     found = list(curves(uncertainty, check(metric)).values())
     if not found:
         return None
@@ -151,16 +151,16 @@ def _bounded(uncertainty: pl.DataFrame, metric: str) -> float | None:
 
 
 def worths(rows: pl.DataFrame, cells: pl.DataFrame, members: int | None = None) -> list[Worth]:
-    """Average comparisons over the repeats, and over all cells of the rows, by axis and size.
+    """Average comparisons over repeats and cells, by axis, pair of values and size.
 
     Parameters
     ----------
     rows : polars frame
-        As `compared` gives them, of one metric.
+        As `compared` returns them, for one metric.
     cells : polars frame
         `cell` and the columns of `AXES`.
     members : int or None
-        Which size; by default one run, and the largest that all compared cells have.
+        Size of the compared ensembles; by default 1, and the largest that all compared cells have.
     """
     known = {axis: dict(cells.select("cell", axis).iter_rows()) for axis in AXES}
     places: dict[tuple[str, object, object], list[int]] = {}
@@ -169,12 +169,13 @@ def worths(rows: pl.DataFrame, cells: pl.DataFrame, members: int | None = None) 
         places.setdefault((axis, value, deep_value), []).append(place)
     result = []
     for (axis, value, deep_value), at in places.items():
-        own = rows[at]
-        sizes = set(_shared_sizes(own))
+        group = rows[at]
+        sizes = set(_shared_sizes(group))
         wanted = {1, max(sizes)} if members is None else {members} & sizes
-        for size in sorted(wanted):
-            here = own.filter(pl.col("members") == size)
-            result.append(_worth(axis, value, deep_value, size, here))
+        result += [
+            _worth(axis, value, deep_value, size, group.filter(pl.col("members") == size))
+            for size in sorted(wanted)
+        ]
     return result
 
 
@@ -188,24 +189,24 @@ def _shared_sizes(rows: pl.DataFrame) -> list[int]:
 
 
 def _worth(axis: str, value: object, deep_value: object, members: int, rows: pl.DataFrame) -> Worth:
-    """Average comparisons of one axis, pair of values and size, of which there are some."""
-    there = rows.filter(pl.col("dee").is_not_null())
-    reached = there["dee"].to_numpy()
-    # where no spread is known of that size (dee_std = "independent"), no bound is
-    lower = there["dee_lower"].fill_null(there["dee"]).to_numpy()
-    upper = there["dee_upper"]
+    """Average the rows (one or more) of one axis, pair of values and size."""
+    reached = rows.filter(pl.col("dee").is_not_null())
+    dee = reached["dee"].to_numpy()
+    # without a known spread at that size (dee_std = "independent") there is no bound
+    lower = reached["dee_lower"].fill_null(reached["dee"]).to_numpy()
+    upper = reached["dee_upper"]
     return Worth(
         metric=rows["metric"][0],
         axis=axis,
         value=value,
         deep_value=deep_value,
         members=members,
-        dee=float(reached.mean()) if reached.size else None,
-        dee_min=float(reached.min()) if reached.size else None,
-        dee_max=float(reached.max()) if reached.size else None,
+        dee=float(dee.mean()) if dee.size else None,
+        dee_min=float(dee.min()) if dee.size else None,
+        dee_max=float(dee.max()) if dee.size else None,
         lower=float(lower.mean()) if lower.size else None,
         upper=None if upper.has_nulls() or upper.is_empty() else float(upper.to_numpy().mean()),
         repeats=rows.height,
-        unreached=rows.height - there.height,
+        unreached=rows.height - reached.height,
         pool=min(rows["pool"].to_list()),
     )

@@ -312,7 +312,8 @@ def test_the_page_begins_with_the_answers_each_with_a_link():
         assert said.anchor in ids
         assert said.label in items
     first = shown.answers[0].text
-    assert first.startswith("This is incomplete: 6 of 70 planned runs are not there, 4 of them")
+    start = "The results are incomplete: 6 of 70 planned runs have not finished, 4 of them"
+    assert first.startswith(start)
 
 
 def test_rows_beyond_the_most_are_told_not_shown(monkeypatch):

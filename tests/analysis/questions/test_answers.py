@@ -51,10 +51,11 @@ def test_the_classifier_that_varies_most_is_named_with_its_interval():
         datasets=2, classifiers=("a", "b", "c"), sd=of_classifier(a=0.02, b=0.01, c=0.005)
     )
     text = said(tables)["spread"]
-    assert text.startswith("Between seeds a varies most, its accuracy by ± 0.0")
-    assert "and c least, by ± 0.00" in text
+    start = "Between seeds, the accuracy of a varies most, with a standard deviation of 0.0"
+    assert text.startswith(start)
+    assert "and that of c least, with 0.00" in text
     assert "over 60 runs of each on the 2 cells that all 3 have" in text
-    assert "the ratio for all 3 pairs of classifiers together" in text
+    assert "for the ratio over all 3 pairs of classifiers together" in text
     found = spreads(tables)
     assert found.low > 1
     assert found.low < 4 < found.high
@@ -68,7 +69,7 @@ def test_the_classifier_that_varies_most_is_named_with_its_interval():
 def test_skewed_accuracies_are_told():
     """Of 2 datasets and 3 schemes of 60 runs each, around exponential ones."""
     size = {"datasets": 2, "schemes": ("none", "x", "y"), "repeats": 3, "runs": 20}
-    assert "these are skewed: they may miss" in said(planted(**size, skewed=True))["spread"]
+    assert "these are skewed, so they may miss" in said(planted(**size, skewed=True))["spread"]
     assert "skewed" not in said(planted(**size))["spread"]
     (one, other) = spreads(planted(**size, skewed=True)).rows
     assert min(one.skewness, other.skewness) > 1.2  # 2, less what few runs a repeat take off
@@ -76,7 +77,7 @@ def test_skewed_accuracies_are_told():
 
 def test_spreads_that_are_alike_are_not_told_apart():
     text = said(planted(datasets=2))["spread"]
-    assert text.startswith("Which classifier varies most between seeds cannot be told")
+    assert text.startswith("Which classifier's accuracy varies most between seeds cannot be told")
     assert "over over" not in text
 
 
@@ -92,7 +93,7 @@ def test_classifiers_are_compared_on_cells_that_all_have():
     some = without(tables, alone)
     shared = block(some.cells)
     assert (shared.classifiers, shared.contexts, shared.left) == (("a", "b"), 6, ("cnn",))
-    assert "that both have; cnn shares too few to be compared" in said(some)["spread"]
+    assert "that both have; cnn shares too few cells to be compared" in said(some)["spread"]
     apart = without(tables, (pl.col("classifier") == "a") != (pl.col("dataset") == "data-00"))
     apart = without(apart, pl.col("classifier") == "cnn")
     assert block(apart.cells) is None
@@ -112,16 +113,14 @@ def test_what_moves_accuracy_beyond_chance_is_named_and_what_does_not():
     )
     found = said(tables)
     text = found["effects"]
-    assert (
-        "Accuracy is moved beyond chance in 1 of 4 comparisons (Holm, 5% for all together)" in text
-    )
-    assert "most by perturb continuous strong in mlp: −0.05" in text or "mlp: −0.04" in text
+    assert "Accuracy changes beyond chance in 1 of 4 comparisons (Holm, 5% for all" in text
+    assert "most with perturb continuous strong in mlp: −0.05" in text or "mlp: −0.04" in text
     assert "n = 15 pairs of repeats" in text
     assert "No classifier shows an effect of: perturb continuous still." in text
-    assert "is moved beyond chance in 2 of 4 comparisons" in found["consistency"]
+    assert "changes beyond chance in 2 of 4 comparisons" in found["consistency"]
     still = said(planted(datasets=3, schemes=("none", "still"), repeats=5, runs=20))
-    assert still["effects"].startswith("Nothing is seen to move accuracy beyond chance")
-    assert "so smaller effects may be there" in still["effects"]
+    assert still["effects"].startswith("No effect on accuracy is seen beyond chance")
+    assert "so smaller effects may exist" in still["effects"]
     assert not {"effects", "consistency"} & set(said(planted()))
 
 
@@ -129,20 +128,22 @@ def test_runs_unlike_their_kind_are_counted_and_the_farthest_named():
     levels = {"mlp": 0.3, "lr-sgd": 0.0}
     tables = planted(alpha=of_classifier(**levels), delta=0.04)
     text = said(tables)["levels"]
-    assert text.startswith("30 of 60 runs are not like the others of their repeat (α̂ > 0.05)")
-    assert "mlp 30 of 30; farthest is run 0 of cell 1 (data-00 × mlp), repeat 0, α̂ = 0.30." in text
+    assert text.startswith("30 of 60 runs are unlike the others of their repeat (α̂ > 0.05)")
+    assert (
+        "mlp 30 of 30; the farthest is run 0 of cell 1 (data-00 × mlp), repeat 0, α̂ = 0.30." in text
+    )
     assert "cannot see" not in text
 
 
 def test_where_the_test_cannot_see_it_says_so_and_how_many_points_would_do():
     blind = said(planted(delta=0.3))["levels"]
-    assert blind.startswith("On data-00 the test cannot see what is below δ = 0.30")
+    assert blind.startswith("On data-00 the test cannot see differences below δ = 0.30")
     assert "about 2,120 test points on each side would do" in blind
     clear = said(planted(delta=0.04))["levels"]
     assert clear.startswith(
         "No run is seen to differ from the others of its repeat by more than 5%"
     )
-    assert "all 60 runs of test sets that can tell" in clear
+    assert "all 60 runs on test sets large enough to tell" in clear
     none = planted()
     runs = none.runs.with_columns(alpha_hat=pl.lit(None, pl.Float64))
     assert "levels" not in said(Tables(runs, none.pairs, none.repeats, none.cells))
@@ -156,16 +157,16 @@ def test_how_many_seeds_are_enough_is_the_answer_of_howmany():
         of_cells.append(for_mean("", [one["accuracy"].to_numpy() for one in own], 0.005))
     few, many = of_cells
     text = said(tables)["enough"]
-    assert f"{few.runs} to {many.runs} runs are needed, most by data-00 × mlp, cell 1" in text
+    assert f"takes {few.runs} to {many.runs} runs, most in data-00 × mlp, cell 1" in text
     assert f"{many.runs} ({many.low} to {many.high}, 95 %; from 30 runs)" in text
     assert few.runs <= 10 < many.runs
-    assert "The runs of a repeat are enough for that in 1 of 2 cells." in text
+    assert "Repeats have enough runs for that in 1 of 2 cells." in text
     lone = said(planted(sd=0.002))["enough"]
-    assert lone.endswith("The runs of each repeat are enough for that.")
+    assert lone.endswith("Each repeat has enough runs for that.")
     one = said(planted(sd=0.02, classifiers=("mlp",)))["enough"]
-    assert one.startswith("For the mean accuracy of the cell to be known to ± 0.005")
-    assert "most by" not in one
-    assert one.endswith("The runs of a repeat are too few for that.")
+    assert one.startswith("Knowing the mean accuracy of the cell to ± 0.005")
+    assert "most in" not in one
+    assert one.endswith("Its repeats have too few runs for that.")
     assert "enough" not in said(planted(runs=1))
 
 
@@ -189,10 +190,11 @@ def test_shares_of_variance_are_told_where_they_are_known():
     rows[1]["share"], rows[2]["share"] = 0.7, 0.01
     text = said(planted(), pl.DataFrame(rows))["sources"]
     assert text.startswith(
-        "Of the variance between runs, init by itself is 70% in d × mlp (cell 3;"
+        "Of the variance between runs, init by itself accounts for 70% in d × mlp (cell 3;"
     )
     assert "n = 50 runs" in text
-    assert "test sets move accuracy more than seeds in 1 of 1 cells (where the two 95 %" in text
+    start = "accuracy varies more between test sets than between seeds in 1 of 1 cells"
+    assert f"{start} (whose two 95 %" in text
     assert "sd 0.0300 (0.0200 to 0.0500, 95 %; n = 5 test sets) against 0.0100" in text
     unclear = pl.DataFrame([{**one, "low": -1.0} for one in rows])
     assert "sources" not in said(planted(), unclear)
@@ -211,10 +213,10 @@ def test_classifiers_rank_across_datasets_with_a_critical_difference():
     assert found.apart == (("b", "c"), ("b", "a"), ("c", "a"))
     text = said(tables)["standings"]
     assert "Across 12 datasets b ranks first by mean accuracy (mean rank 1.0 of 3, 12 wins;" in text
-    assert "Beyond chance it tells b from c, b from a, c from a" in text
+    assert "Beyond chance, ranks tell b from c, b from a, c from a" in text
     assert "rough" not in text
     few = said(planted(datasets=2, classifiers=("a", "b", "c"), accuracy=order, runs=4))
-    assert "tells no two classifiers apart beyond chance" in few["standings"]
+    assert "tell no two classifiers apart beyond chance" in few["standings"]
     assert "so few that the test is rough" in few["standings"]
     assert "standings" not in said(planted())
 
@@ -247,7 +249,8 @@ def test_what_is_missing_comes_first():
         failed=3,
     )
     assert found[0].about == "missing"
-    assert "12 of 60 planned runs are not there, 3 of them failed; 3 of 6 repeats" in found[0].text
+    text = found[0].text
+    assert "12 of 60 planned runs have not finished, 3 of them failed; 3 of 6 repeats" in text
     whole = said(planted(), planned=60, finished=60)
     assert "missing" not in whole
 
@@ -296,7 +299,7 @@ def test_nothing_is_claimed_by_chance_more_often_than_is_said():
         )
         found = said(tables)
         claims["spread"] += found["spread"].startswith("Between seeds")
-        claims["effects"] += "moved beyond chance" in found["effects"]
-        claims["consistency"] += "moved beyond chance" in found["consistency"]
-        claims["standings"] += "Beyond chance it tells" in found["standings"]
+        claims["effects"] += "changes beyond chance" in found["effects"]
+        claims["consistency"] += "changes beyond chance" in found["consistency"]
+        claims["standings"] += "Beyond chance, ranks tell" in found["standings"]
     assert max(claims.values()) <= 11, claims  # 5 expected; 11 by chance once in 90

@@ -127,7 +127,7 @@ def test_runs_that_are_one_model_add_nothing_and_single_runs_are_told():
     assert 0.4 < one.better_seeds[0] < 0.7  # Wilson's interval of three of three
     lone = compare(a, sides([0.7]), paired=False)
     assert (lone.seeds, lone.no_seeds) == (None, "a test set has a single run")
-    with pytest.raises(ValueError, match="as many runs"):
+    with pytest.raises(ValueError, match="equally many runs"):
         compare(a, sides([0.7]), paired=True)
     alike = compare(
         sides([0.9, 0.9, 0.9], [0.8, 0.8, 0.8]), sides([0.7], [0.6], fixed=True), paired=False

@@ -77,7 +77,7 @@ def test_an_answer_from_skewed_runs_says_so():
     normal = for_mean("accuracy", [np.array([0.8, 0.82, 0.81, 0.79, 0.8])], 0.005)
     assert "skewed" not in normal.words
     collapsed = for_mean("accuracy", [np.array([0.8, 0.81, 0.79, 0.8, 0.4, 0.8])], 0.005)
-    assert "for normal values, and these are skewed (-1.8): it may miss" in collapsed.words
+    assert "assumes normal values, but these are skewed (-1.8), so it may miss" in collapsed.words
     assert collapsed.words.count("95 %") == 1
     same = for_mean("accuracy", [np.full(4, 0.8)], 0.005)
     assert "skewed" not in same.words
@@ -172,11 +172,11 @@ def right_runs(wrong, runs=12, options=None):
         (right_runs(0), "no run errs"),
         (
             right_runs(2),
-            "too few runs err: without one of them, no two separate pairs have an error",
+            "too few runs err: without one of them, no two disjoint pairs have an error",
         ),
         (
             right_runs(1),
-            "too few runs err: without one of them, no two separate pairs have an error",
+            "too few runs err: without one of them, no two disjoint pairs have an error",
         ),
         (right_runs(0, runs=2), "no repeat has 5 runs or more"),
         (

@@ -70,7 +70,9 @@ def test_slow_runs_that_are_missing_are_found():
         whole = runs_of(rng, within=0.8)
         of_cell = whole["fit_seconds"] - whole["cell"] % CELLS  # each has a limit of its own
         sentences = said(whole, of_cell.to_numpy() < 2)
-        found = [text for text in sentences if "where fits take long, more are missing" in text]
+        found = [
+            text for text in sentences if "more runs are missing where fits take longer" in text
+        ]
         assert len(found) >= GROUPS / 3
 
 
@@ -97,7 +99,7 @@ def test_bad_runs_that_are_missing_are_found():
         low = pl.col("accuracy") < pl.col("accuracy").median()
         worse = whole.select(low.over("cell", "repeat_index")).to_series().to_numpy()
         fails = np.repeat(bad.reshape(-1), RUNS) & worse
-        found += any("accuracy goes with coverage" in text for text in said(whole, ~fails))
+        found += any("accuracy varies with coverage" in text for text in said(whole, ~fails))
     assert found >= 9
 
 

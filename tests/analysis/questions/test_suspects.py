@@ -34,8 +34,8 @@ def test_the_likely_cause_is_named_with_its_place():
     (note,) = said([0.0, 1.0, None], [[], [2], []])
     assert note == (
         "cancer × mlp: in one repeat there are resamples that no trimming makes acceptable, each "
-        "of which counts as α̂ = 1. The likely cause: run 2 (cell 5, repeat 1); without, none is "
-        "infeasible. With alpha_reference = others-trimmed all runs are compared with the rest."
+        "of which counts as α̂ = 1. The likely cause: run 2 (cell 5, repeat 1); without these, none "
+        "is infeasible. With alpha_reference = others-trimmed all runs are compared with the rest."
     )
 
 
@@ -63,7 +63,7 @@ def test_where_no_majority_agrees_nobody_is_named():
 
 def test_an_average_points_to_another_reference():
     (note,) = said([1.0], None, alpha_reference="loo_ensemble")
-    assert note.endswith("alpha_reference = others shows which runs are likely the cause.")
+    assert note.endswith("alpha_reference = others shows which runs are the likely cause.")
 
 
 @pytest.mark.parametrize("of", ["feasible", "identical", "earlier"])

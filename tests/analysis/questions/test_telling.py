@@ -50,9 +50,10 @@ def test_a_planted_score_is_told_and_the_others_are_not():
     ((text, links),) = sentences(found)
     assert text.startswith("Of 6 scores of response curves of d × c, 2 tell beyond chance")
     best = max(one.leading, key=lambda row: row["cmi"])
-    assert f"of {best['transform']} most gi, cmi {best['cmi']:.0f} ± {best['cmi_sd']:.0f}" in text
+    cmi = f"cmi {best['cmi']:.0f} ± {best['cmi_sd']:.0f}"
+    assert f"for {best['transform']} the best is gi, {cmi}" in text
     assert "n = 96 models" in text
-    assert "turned round" not in text
+    assert "reversed" not in text
     place = numbered(found).filter(transform=best["transform"])["number"][0]
     assert links == (f"response-gap-{place}", "response-measures", "conventions")
 
@@ -60,18 +61,18 @@ def test_a_planted_score_is_told_and_the_others_are_not():
 def test_a_transform_of_which_nothing_is_told_is_named():
     both = pl.concat([corpus(transforms=("intra",)), corpus(1, told=(), transforms=("inter",))])
     ((text, _),) = sentences(information(both, HPARAMS, permutations=100))
-    assert "No score of inter is seen to." in text
+    assert "No score for inter does." in text
 
 
 def test_a_score_that_runs_against_its_promise_is_called_so():
     found = information(corpus(turned=True), HPARAMS, permutations=50)
     ((text, _),) = sentences(found)
-    assert "turned round: the gap is smaller where the score promises a larger one" in text
+    assert "reversed: the gap is smaller where the score predicts a larger one" in text
 
 
 def test_one_seed_does_not_tell_how_much_seeds_change():
     ((text, _),) = sentences(information(corpus(runs=1), HPARAMS, permutations=100))
-    assert "how much seeds change it is not known" in text
+    assert "so its spread over seeds is unknown" in text
     assert "±" not in text
 
 

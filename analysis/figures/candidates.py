@@ -1,4 +1,4 @@
-"""Single runs beside their leave-one-out ensemble: two eCDFs each, of the nearest and furthest."""
+"""The runs nearest to and furthest from their leave-one-out ensemble: eCDFs of both sides."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from manyseed.analysis.figures.style import Handle, Plot, colour, legend, styled
 from manyseed.analysis.tables.keys import CELL_KEY, REPEAT_KEY
 from manyseed.analysis.tables.schema import Tables
 
-MAX_PANELS = 9  # a cell each
-TAIL = 0.002  # of the points, beyond which no eCDF is drawn
+MAX_PANELS = 9  # one cell each
+TAIL = 0.002  # share of the points at each end where eCDFs are not drawn
 ENDS = ("nearest", "furthest")
-_SHARES = tuple(f"{end}{of}" for end in ENDS for of in ("", "_loo"))
-TOLD = {
+_SHARES = tuple(f"{end}{suffix}" for end in ENDS for suffix in ("", "_loo"))
+DESCRIBED = {
     "accuracy": "accuracy",
     "churn_loo_ensemble": "churn against the others",
     "alpha_hat": "α̂",
@@ -31,53 +31,53 @@ TOLD = {
 def candidates(table: pl.DataFrame, tables: Tables) -> Plot | None:
     """Draw the eCDFs of two runs of each cell and of their leave-one-out ensembles.
 
-    RKS24, figure 2. They are of the first repeat that has them.
+    RKS24, figure 2. Runs are taken from the first repeat with margins.
 
     Parameters
     ----------
     table : polars frame
         `analysis.questions.margins`.
     tables : Tables
-        Of one snapshot for each cell.
+        One snapshot per cell.
     """
-    if "nearest_run" not in table.columns:  # an earlier version's
+    if "nearest_run" not in table.columns:  # written by an earlier version
         return None
     key = [name for name in CELL_KEY if name in tables.cells.columns]
     own = table.filter(pl.col("nearest_run").is_not_null(), pl.col("values") == "finite")
     own = own.join(tables.cells, on=key, how="semi", maintain_order="left")
     own = own.filter(pl.col("repeat_index") == pl.col("repeat_index").min().over(key))
-    there = tables.cells.filter(pl.col("cell").is_in(own["cell"].unique().implode()))
-    if there.is_empty():
+    cells = tables.cells.filter(pl.col("cell").is_in(own["cell"].unique().implode()))
+    if cells.is_empty():
         return None
-    figure, axes, left = panel_per_cell(there, MAX_PANELS, "share of test points below")
-    named = titles(there)
+    figure, axes, left = panel_per_cell(cells, MAX_PANELS, "share of test points below")
+    named = titles(cells)
     handles: dict[str, Handle] = {}
-    told = []
+    descriptions = []
     for cell, axis in axes.items():
-        here = own.filter(cell=cell).sort("bin")
-        handles = _draw(axis, here)
-        told.append(f"{named[cell]}: {_described(here, tables.runs)}")
+        rows = own.filter(cell=cell).sort("bin")
+        handles = _draw(axis, rows)
+        descriptions.append(f"{named[cell]}: {_described(rows, tables.runs)}")
     legend(figure, handles, "")
     return Plot(
         "candidates",
         "Runs beside their leave-one-out ensemble",
-        "eCDFs of logit gaps, a panel per cell: of the run that is nearest to the average of the "
-        "logit gaps of all other runs of its repeat and of the one that is furthest from it, by "
-        "the largest difference; dashed: these averages. Of the first repeat. "
-        f"{'; '.join(told)}. n = {counted(2 * len(axes), 'run')}.{not_drawn(left)}",
+        "eCDFs of logit gaps in the first repeat of each cell, one panel per cell: the runs "
+        "nearest to and furthest from the average logit gaps of all other runs, by the largest "
+        "difference between eCDFs. Dashed: these averages. "
+        f"{'; '.join(descriptions)}. n = {counted(2 * len(axes), 'run')}.{not_drawn(left)}",
         2 * len(axes),
         figure,
         data=with_names(
             own.filter(pl.col("cell").is_in([*axes]))
             .sort("cell", "bin")
             .select("cell", "repeat_index", *(f"{end}_run" for end in ENDS), begin(), *_SHARES),
-            there,
+            cells,
         ),
     )
 
 
 def _draw(axis: Axes, own: pl.DataFrame) -> dict[str, Handle]:
-    """Draw four eCDFs, and return what the legend shows."""
+    """Draw four eCDFs and return the legend's entries."""
     first, last = int(own["bin"][0]), int(own["bin"][-1])
     places = places_of(first, last)
     handles: dict[str, Handle] = {}
@@ -104,16 +104,18 @@ def _draw(axis: Axes, own: pl.DataFrame) -> dict[str, Handle]:
 
 
 def _described(own: pl.DataFrame, runs: pl.DataFrame) -> str:
-    """Say which runs these are, how far apart, and what else is known of them."""
+    """Say which runs these are, how far they are from the others, and their metrics."""
     key = own.select(name for name in REPEAT_KEY if name in runs.columns).row(0, named=True)
-    said = []
+    words = []
     for end in ENDS:
         apart = float((own[end] - own[f"{end}_loo"]).cum_sum().abs().max())  # type: ignore[arg-type]
         run = runs.filter(run_index=own[f"{end}_run"][0], **key)
         values: Mapping[str, Any] = run.row(0, named=True) if run.height else {}
         known = [
-            f"{name} {values[of]:.3f}" for of, name in TOLD.items() if values.get(of) is not None
+            f"{name} {values[column]:.3f}"
+            for column, name in DESCRIBED.items()
+            if values.get(column) is not None
         ]
         address = f"{key['cell']}:{key['repeat_index']}:{own[f'{end}_run'][0]}"
-        said.append(", ".join([f"run {address} differs by {apart:.3f}", *known]))
-    return " and ".join(said)
+        words.append(", ".join([f"run {address} differs by {apart:.3f}", *known]))
+    return " and ".join(words)

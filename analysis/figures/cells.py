@@ -1,7 +1,7 @@
-"""Every cell of a dataset in a row of its own: accuracy, its range, error consistency, α̂.
+"""Every cell of a dataset in its own row: accuracy, its range, error consistency, α̂.
 
-A row is a cell, a column a quantity; nothing is put together. Many cells are drawn as bars of their
-quantiles, few as violins and dots.
+A row is a cell, a column a quantity; nothing is pooled. Many cells are drawn as bars of quantiles,
+few as violins and dots.
 """
 
 from __future__ import annotations
@@ -20,20 +20,15 @@ from matplotlib.path import Path
 from numpy.typing import NDArray
 
 from manyseed.analysis.figures.described import (
-    AXES_TOLD,
     QUANTILES,
+    SEPARATOR,
     described,
     differing,
     not_drawn,
     with_names,
 )
-from manyseed.analysis.figures.levels import (
-    LEVELS,
-    NOTHING,
-    axis_of_levels,
-    mark_resolution,
-)
-from manyseed.analysis.figures.quantities import MAIN, Quantities, Quantity
+from manyseed.analysis.figures.levels import LEVELS, NOTHING, axis_of_levels, mark_resolution
+from manyseed.analysis.figures.quantities import Quantities, Quantity, main
 from manyseed.analysis.figures.shapes import DOTTED, FEWEST, outline, scattered
 from manyseed.analysis.figures.style import CELLS, Band, Mark, Plot, addresses, colour, styled, wide
 from manyseed.analysis.tables.schema import Tables
@@ -41,32 +36,32 @@ from manyseed.analysis.tables.schema import Tables
 Real = NDArray[np.float64]
 
 WIDTH = 8.6  # inches
-ROW = 0.125  # inches, of a cell
-BELOW = 0.28  # inches, of the labels below
-LINE = 0.17  # inches, of a line of the legend
-LETTER = 0.068  # inches, about
-LETTERS = 26  # of a line of what a row is
-RICH = 200  # cells of a page up to which violins are drawn
-ROWS = 72  # cells of a figure
-BESIDE = 5  # columns that have room for titles and ticks as large as elsewhere
-MOST = 2400  # cells that are drawn
-_AROUND = 0.05  # of a value, on both sides of it, where there is no other
-_DOT = 1e-6  # of an axis, the length of a stroke that is drawn as a dot
+ROW = 0.125  # inches per cell
+BELOW = 0.28  # inches of the labels below
+LINE = 0.17  # inches per line of the legend
+LETTER = 0.068  # inches per letter, approximately
+LETTERS = 26  # letters per line of a row's label
+RICH = 200  # most cells of a page that are drawn as violins
+ROWS = 72  # most cells per figure
+BESIDE = 5  # most columns with titles and ticks of the usual size
+MOST = 2400  # most cells that are drawn
+_AROUND = 0.05  # margin on both sides of a single value, as a share of it
+_DOT = 1e-6  # length of a stroke drawn as a dot, as a share of the axis
 
 
 def of_datasets(
-    tables: Tables, of: Quantities = MAIN, name: str = "", about: str = ""
+    tables: Tables, of: Quantities = main, name: str = "", about: str = ""
 ) -> list[Plot]:
-    """Draw the cells of each dataset, `ROWS` of them in a figure, `MOST` in all.
+    """Draw the cells of each dataset, `ROWS` to a figure and `MOST` in total.
 
     Parameters
     ----------
     tables : Tables
         With the columns of `AXES` joined.
     of : callable
-        Which quantities are drawn: of tables, a list of `Quantity`.
+        Returns the list of `Quantity` to draw, given tables.
     name, about : str
-        What the figures' names end with, beside numbers, and their titles.
+        Suffix of the figures' names, before their numbers, and of their titles.
     """
     cells = tables.cells.sort(pl.col("dataset").cast(pl.String), "cell")
     rich = cells["cell"].n_unique() <= RICH
@@ -79,8 +74,8 @@ def of_datasets(
                 out += len(rows)
                 continue
             title = about + (f", part {part + 1} of {len(parts)}" if len(parts) > 1 else "")
-            one = f"{CELLS}{name}{number + 1}" + (f"-{part + 1}" if len(parts) > 1 else "")
-            plot = of_dataset(tables, rows, one, title, rich=rich, of=of)
+            full_name = f"{CELLS}{name}{number + 1}" + (f"-{part + 1}" if len(parts) > 1 else "")
+            plot = of_dataset(tables, rows, full_name, title, rich=rich, of=of)
             if plot is not None:
                 drawn.append(plot)
                 left -= len(rows)
@@ -90,7 +85,7 @@ def of_datasets(
 
 
 def _parts(own: pl.DataFrame) -> Iterator[list[int]]:
-    """Yield the cells of each figure of a dataset: whole blocks of one description."""
+    """Yield the cells of each figure of a dataset; cells of one description stay together."""
     blocks = own.join(described(own), on="cell").partition_by("_of", maintain_order=True)
     rows: list[int] = []
     for block in blocks:
@@ -110,27 +105,26 @@ def of_dataset(
     part: str = "",
     *,
     rich: bool = True,
-    of: Quantities = MAIN,
+    of: Quantities = main,
 ) -> Plot | None:
-    """Draw the cells of one dataset, a row each; None where none of them has a run.
+    """Draw the cells of one dataset, one row each; None if none of them has a run.
 
     Parameters
     ----------
     tables : Tables
         With the columns of `AXES` joined.
     cells : sequence of int
-        Which, of one dataset, in their order.
+        Cells of one dataset, in the order of rows.
     name, part : str
-        The figure's name, and what its title ends with.
+        The figure's name, and the suffix of its title.
     rich : bool
-        Whether violins and dots are drawn, or bars alone.
+        Whether to draw violins and dots, or bars only.
     of : callable
-        As `of_datasets` has it.
+        As in `of_datasets`.
     """
-    place = {cell: index for index, cell in enumerate(cells)}
-    here = pl.col("cell").is_in(list(place))
+    wanted = pl.col("cell").is_in(list(cells))
     own = Tables(
-        *(getattr(tables, one).filter(here) for one in ("runs", "pairs", "repeats", "cells"))
+        *(getattr(tables, one).filter(wanted) for one in ("runs", "pairs", "repeats", "cells"))
     )
     shown = [one for one in of(own) if one.values.height]
     if not shown or own.runs.is_empty():
@@ -140,15 +134,16 @@ def of_dataset(
     drawn = [one for one in shown if not says_nothing(one)]
     if not drawn:
         return None
-    there = own.cells["classifier"].cast(pl.String).unique().sort().to_list()
-    entries = there if rows.by_classifier and len(classifiers) > 1 else []
+    entries = []
+    if rows.by_classifier and len(classifiers) > 1:
+        entries = own.cells["classifier"].cast(pl.String).unique().sort().to_list()
     columns = _legend_columns(entries)
     above = 0.5 + (LINE * (1 + -(-len(entries) // columns)) if entries else 0)
     tall = above + BELOW + ROW * rows.height
     figure = Figure(figsize=(wide(WIDTH), tall))
     beside = max(len(line) for label in rows.labels for line in label.split("\n")) * LETTER + 0.12
     axes = list(figure.subplots(1, len(drawn), squeeze=False, sharey=True).flat)
-    # a layout of its own: matplotlib's takes longer than all else
+    # matplotlib's layout engine would take longer than everything else
     figure.subplots_adjust(
         left=beside / wide(WIDTH),
         right=0.985,
@@ -180,21 +175,21 @@ def of_dataset(
             alignment="left",
         )
     dataset = str(own.cells["dataset"][0])
-    varied = AXES_TOLD.join(differing(tables.cells)).replace("_", " ")
-    said = [f"Rows: {varied}." if varied else "", *(one.said for one in shown)]
-    said += [_nothing(one, own.repeats) for one in shown if says_nothing(one)]
-    n = own.runs.filter(~pl.col("identical")).height if of is MAIN else shown[0].values.height
-    words = " ".join(filter(None, said))
+    varied = SEPARATOR.join(differing(tables.cells)).replace("_", " ")
+    sentences = [f"Rows: {varied}." if varied else "", *(one.words for one in shown)]
+    sentences += [_nothing(one, own.repeats) for one in shown if says_nothing(one)]
+    n = own.runs.filter(~pl.col("identical")).height if of is main else shown[0].values.height
+    words = " ".join(filter(None, sentences))
     bands = [Band(axes[0], top, end, levels) for top, end, levels in rows.bands()]
     data = pl.concat(described_by_quantiles(one, own.cells) for one in drawn)
     return Plot(name, f"{dataset}{part}", words, n, figure, marks, dataset, bands, data)
 
 
 def described_by_quantiles(quantity: Quantity, cells: pl.DataFrame) -> pl.DataFrame:
-    """Return what bars and strokes show of a quantity, a row per cell."""
+    """Return the quantiles that bars and strokes show, a row per cell."""
     found = quantity.values.group_by("cell").agg(**QUANTILES).sort("cell")
-    of = found.select("cell", pl.lit(quantity.name).alias("quantity"), *QUANTILES)
-    return with_names(of, cells)
+    named = found.select("cell", pl.lit(quantity.name).alias("quantity"), *QUANTILES)
+    return with_names(named, cells)
 
 
 def _legend_columns(names: Sequence[str]) -> int:
@@ -203,22 +198,21 @@ def _legend_columns(names: Sequence[str]) -> int:
 
 
 def says_nothing(quantity: Quantity) -> bool:
-    """Return whether it is α̂, and 0 throughout."""
+    """Return whether the quantity is α̂ and 0 everywhere."""
     return quantity.name in LEVELS and float(quantity.values["value"].max()) < NOTHING  # type: ignore[arg-type]
 
 
 def _nothing(quantity: Quantity, repeats: pl.DataFrame) -> str:
     deltas = repeats["delta"].drop_nulls()
     below = f", as anything below δ = {deltas[0]:.3f} would be" if deltas.len() else ""
-    return f"α̂ is not drawn: that of all {quantity.values.height:,} runs is 0{below}."
+    return f"α̂ is not drawn: it is 0 for all {quantity.values.height:,} runs{below}."
 
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """Where cells stand: at `at`, with blocks of one description apart.
+    """Vertical positions of cells, `at`, with gaps between blocks of one description.
 
-    `blocks` are where these begin and end, with the levels of what cells differ in; none where a
-    row is a classifier.
+    `blocks` holds the top, bottom and levels of each block; empty if a row is a classifier.
     """
 
     at: Mapping[int, float]
@@ -231,19 +225,19 @@ class _Shown:
 
     @classmethod
     def of(cls, own: pl.DataFrame, cells: Sequence[int], all_cells: pl.DataFrame) -> _Shown:
-        of = dict(described(all_cells).select("cell", "_of").iter_rows())
+        description = dict(described(all_cells).select("cell", "_of").iter_rows())
         classifier = dict(own.select("cell", pl.col("classifier").cast(pl.String)).iter_rows())
         by_classifier = bool(differing(all_cells))
         at, ticks, labels = dict[int, float](), list[float](), list[str]()
-        of_axes = all_cells.select("cell", pl.col(differing(all_cells)).cast(pl.String))
-        axes = {cell: values for cell, *values in of_axes.iter_rows()}
+        levels = all_cells.select("cell", pl.col(differing(all_cells)).cast(pl.String))
+        axes = {cell: values for cell, *values in levels.iter_rows()}
         blocks = list[tuple[float, float, Sequence[str]]]()
         y = 0.0
         block: list[int] = []
 
         def close() -> None:
             nonlocal y
-            label = textwrap.fill(of[block[0]], LETTERS)
+            label = textwrap.fill(description[block[0]], LETTERS)
             first, last = at[block[0]], at[block[-1]]
             ticks.append((first + last) / 2)
             labels.append(label)
@@ -259,7 +253,7 @@ class _Shown:
                 labels.append(textwrap.fill(classifier[cell], LETTERS))
                 y += 1.6
                 continue
-            if block and of[block[0]] != of[cell]:
+            if block and description[block[0]] != description[cell]:
                 close()
                 block = []
             at[cell] = y
@@ -270,7 +264,7 @@ class _Shown:
         return cls(at, classifier, ticks, labels, y, by_classifier, blocks)
 
     def bands(self) -> Iterator[tuple[float, float, Sequence[str]]]:
-        """Yield where each block begins and ends, half-way to the next one, and its levels."""
+        """Yield the top and bottom of each block, half-way to its neighbours, and its levels."""
         if not self.blocks:
             return
         tops, ends, levels = zip(*self.blocks, strict=True)
@@ -281,10 +275,7 @@ class _Shown:
 def _column(
     axis: Axes, quantity: Quantity, rows: _Shown, classifiers: Sequence[str], rich: bool
 ) -> list[Mark]:
-    """Draw a quantity of all cells; what is of one classifier is one shape each.
-
-    Return the dots that are runs.
-    """
+    """Draw a quantity of all cells, each classifier as a single artist; return dots of runs."""
     parts = quantity.values.sort("cell", "value", maintain_order=True).partition_by(
         "cell", as_dict=True
     )
@@ -296,15 +287,15 @@ def _column(
             (rows.at[int(cell)], values)
         )
         if "run_index" in own.columns and (own.height < FEWEST or (rich and own.height <= DOTTED)):
-            up = rows.at[int(cell)] + scattered(own.height)
-            marks.append(Mark(axis, values, up, addresses(own)))
+            heights = rows.at[int(cell)] + scattered(own.height)
+            marks.append(Mark(axis, values, heights, addresses(own)))
     span = quantity.values["value"].to_numpy()
     tiny = _DOT * (float(span.max() - span.min()) or 1)
     axis.grid(visible=True, axis="x")
     axis.grid(visible=False, axis="y")
-    for one, drawn in by_classifier.items():
-        look = colour(classifiers.index(one))
-        shaped = rich and quantity.name not in LEVELS  # its axis is not linear
+    for classifier, drawn in by_classifier.items():
+        look = colour(classifiers.index(classifier))
+        shaped = rich and quantity.name not in LEVELS  # the axis of α̂ is not linear
         outlines = [outline(values, y) for y, values in drawn if shaped and values.size >= FEWEST]
         shapes = [shape for shape in outlines if shape is not None]
         if shapes:
@@ -330,14 +321,14 @@ def _column(
                 linewidth=2.4,
                 solid_capstyle="round",
                 alpha=0.75,
-                snap=False,  # a stroke of no length would not be drawn as pixels
+                snap=False,  # snapping to pixels would hide strokes without length
             )
         medians = [(float(np.median(v)), y) for y, v in drawn]
         xs = np.array([[x, x, np.nan] for x, _ in medians]).ravel()
         ys = np.array([[y - 0.42, y + 0.42, np.nan] for _, y in medians]).ravel()
         axis.plot(xs, ys, color="black", linewidth=1.1, solid_capstyle="butt")
     if span.max() == span.min() and quantity.name not in LEVELS:
-        around = _AROUND * (abs(float(span[0])) or 1)  # else its dots would be as wide as the axis
+        around = _AROUND * (abs(float(span[0])) or 1)  # else dots would fill the axis
         axis.set_xlim(float(span[0]) - around, float(span[0]) + around)
     narrow = len(axis.figure.axes) > BESIDE
     axis.set_title(quantity.label, pad=12, fontsize=8 if narrow else None)
@@ -347,7 +338,7 @@ def _column(
 
 
 def _with_room(axis: Axes, most: int) -> None:
-    """Have as many ticks across as their numbers have room for."""
+    """Set as many horizontal ticks as there is room for labels."""
     inches = axis.get_position().width * wide(WIDTH)
     low, high = axis.get_xlim()
     for bins in range(most, 0, -1):
@@ -355,14 +346,14 @@ def _with_room(axis: Axes, most: int) -> None:
         ticks = [one for one in axis.get_xticks() if low <= one <= high]
         if len(ticks) < 2:
             return
-        said = axis.xaxis.get_major_formatter().format_ticks(ticks)
-        room = (max(map(len, said)) + 1) * LETTER
+        labels = axis.xaxis.get_major_formatter().format_ticks(ticks)
+        room = (max(map(len, labels)) + 1) * LETTER
         if (ticks[1] - ticks[0]) / (high - low) * inches > room:
             return
 
 
 def _strokes(ends: Sequence[tuple[float, float, float]]) -> tuple[Real, Real]:
-    """Return x and y of horizontal strokes from, to, at; one line, interrupted."""
+    """Return x and y of horizontal strokes (from, to, at) as one interrupted line."""
     xs = np.array([[low, high, np.nan] for low, high, _ in ends]).ravel()
     ys = np.array([[y, y, np.nan] for _, _, y in ends]).ravel()
     return xs, ys

@@ -1,8 +1,8 @@
-"""SVG as matplotlib writes it → the same picture in a third of the bytes, for a page to hold.
+"""Compact matplotlib's SVG to a third of its size, for use in a page.
 
-What nobody sees goes: metadata, groups without a meaning, decimals beyond a tenth of a point. Names
-within the picture are its own, so that several stand on one page. Black becomes the colour of the
-text around it, so that figures are read on light and on dark paper.
+Metadata, groups without a meaning, and decimals beyond a tenth of a point are dropped. Ids get the
+figure's name as a prefix, so that several figures fit on one page. Black becomes the colour of the
+surrounding text, so that figures are readable in light and dark mode.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ Xml.register_namespace("", SVG)
 
 
 def compact(svg: str, name: str) -> str:
-    """Return a figure's SVG, smaller, for use within an HTML page and as a file.
+    """Return a smaller SVG, for use within an HTML page and as a file.
 
     Parameters
     ----------
     svg : str
         As matplotlib writes it.
     name : str
-        What ids within it begin with.
+        Prefix of all ids.
     """
     root = Xml.fromstring(svg)
     for metadata in root.findall(f"{{{SVG}}}metadata"):
@@ -54,7 +54,7 @@ def compact(svg: str, name: str) -> str:
 
 
 def _shorten(element: Xml.Element) -> None:
-    """Shorten what a single element says."""
+    """Shorten the attributes of an element."""
     link = element.attrib.pop(f"{{{XLINK}}}href", None)
     if link is not None:
         element.set("href", link)
@@ -86,38 +86,34 @@ def _rounded(text: str, places: int) -> str:
 
 
 def _plain(value: float) -> str:
-    """Write a number in as few letters as it has."""
+    """Write a number with as few characters as possible."""
     text = f"{value:.4f}".rstrip("0").rstrip(".")
     text = text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
     return "0" if text in ("-0", "", "-") else text
 
 
 def _path(d: str) -> str:
-    """Write a path of straight strokes relative to where it is; round others."""
+    """Write a path of straight strokes with relative coordinates; round other paths."""
     commands = re.findall(r"([A-Za-z])([^A-Za-z]*)", d)
     if any(letter not in _STROKES for letter, _ in commands):
         return _rounded(" ".join(d.split()), 1)
-    said: list[str] = []
+    parts: list[str] = []
     at, before = (0, 0), ""
     for letter, numbers in commands:
         if letter in "Zz":
-            said.append("z")
+            parts.append("z")
             before = "z"
             continue
         values = [round(10 * float(number)) for number in numbers.split()]
-        for x, y in _pairs(values):
+        for x, y in zip(values[::2], values[1::2], strict=True):
             if letter == "M":
-                said.append(f"M{_tenths(x)}{_next(y)}")
+                parts.append(f"M{_tenths(x)}{_next(y)}")
             else:
                 step = f"{_tenths(x - at[0])}{_next(y - at[1])}"
                 glue = "l" if before != "L" else "" if step[0] == "-" else " "
-                said.append(glue + step)
+                parts.append(glue + step)
             at, before = (x, y), letter
-    return "".join(said)
-
-
-def _pairs(values: list[int]) -> list[tuple[int, int]]:
-    return list(zip(values[::2], values[1::2], strict=True))
+    return "".join(parts)
 
 
 def _tenths(value: int) -> str:
@@ -153,13 +149,13 @@ def _rename(element: Xml.Element, short: dict[str, str]) -> None:
 
 
 def _prune(element: Xml.Element) -> None:
-    """Take out what draws nothing, and groups that say nothing; say once what neighbours share."""
+    """Remove elements that draw nothing and empty groups; give neighbours of one style a group."""
     kept: list[Xml.Element] = []
     for child in element:
         _prune(child)
         empty_group = child.tag in (f"{{{SVG}}}g", f"{{{SVG}}}defs") and len(child) == 0
         unseen = child.tag == f"{{{SVG}}}path" and child.get("style") in _UNSEEN
-        unseen |= child.tag == f"{{{SVG}}}style"  # would be the page's; said of the root
+        unseen |= child.tag == f"{{{SVG}}}style"  # would style the page; the root has it as well
         if empty_group or (unseen and "id" not in child.attrib):
             continue
         if child.tag == f"{{{SVG}}}g" and not child.attrib:

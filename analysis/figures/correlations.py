@@ -1,4 +1,4 @@
-"""How the metrics of runs go together: rank correlations within repeats, one field per pair."""
+"""How the metrics of runs are related: rank correlations within repeats, one field per pair."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ METRICS = (
     *("ece", "log_likelihood", "brier", "aurc", "fit_seconds"),
 )
 KEY = ("cell", "repeat_index")
-FEWEST = 3  # runs of a repeat
-LEAST = 3  # metrics
+FEWEST = 3  # runs of a repeat needed
+LEAST = 3  # metrics needed
 WIDE = 2  # panels side by side
-TALL, ROW = 0.95, 0.24  # inches of a panel's labels, and of a metric
+TALL, ROW = 0.95, 0.24  # inches for a panel's labels, and per metric
 
 
 def within_repeats(runs: pl.DataFrame, names: list[str]) -> tuple[NDArray[np.float64], int]:
-    """Return Spearman's correlations of metrics within repeats, pooled, and how many runs.
+    """Return Spearman's correlations of metrics within repeats, pooled, and the number of runs.
 
-    Each metric is ranked within its repeat (ties have their mean rank) and its mean taken off, so
-    that differences between cells and test sets say nothing; the correlation is then Pearson's of
-    what is left, over the runs that have both metrics.
+    Each metric is ranked within its repeat (ties get their mean rank) and centred, so that
+    differences between cells and test sets do not count. The correlation is Pearson's of the
+    centred ranks, over the runs that have both metrics.
 
     Parameters
     ----------
     runs : polars frame
-        The table of runs, of repeats whose runs vary.
+        Rows of the table of runs whose repeats have varying runs.
     names : list of str
         Columns.
 
     Returns
     -------
     correlations : float array (metric, metric)
-        NaN where one of the two does not vary.
+        NaN if either metric does not vary.
     n : int
-        Runs of repeats of at least three.
+        Runs in repeats of at least three.
     """
     kept = runs.filter(pl.len().over(KEY) >= FEWEST)
     result = np.full((len(names), len(names)), np.nan)
@@ -63,9 +63,9 @@ def within_repeats(runs: pl.DataFrame, names: list[str]) -> tuple[NDArray[np.flo
 
 @styled
 def correlations(tables: Tables) -> Plot | None:
-    """Draw rank correlations between the metrics of runs, a panel per classifier.
+    """Draw rank correlations between the metrics of runs, one panel per classifier.
 
-    None of fewer than `LEAST` metrics: one number is no figure.
+    None with fewer than `LEAST` metrics: a single number is no figure.
     """
     runs = varying(tables.runs.filter(~pl.col("identical")), tables.repeats)
     names = [
@@ -99,9 +99,9 @@ def correlations(tables: Tables) -> Plot | None:
         axis.spines[["left", "bottom"]].set_visible(False)
         for row, column in zip(*np.nonzero(np.isfinite(below[1:, :-1])), strict=True):
             value = below[1 + row, column]
-            said = "0" if abs(value) < 0.05 else f"{value:.1f}".replace("-", "−").replace("0.", ".")
+            text = "0" if abs(value) < 0.05 else f"{value:.1f}".replace("-", "−").replace("0.", ".")
             look = "white" if abs(value) > 0.6 else "#1a1c1f"
-            axis.text(column, row, said, ha="center", va="center", color=look, fontsize=6.5)
+            axis.text(column, row, text, ha="center", va="center", color=look, fontsize=6.5)
     for extra in axes.flat[len(found) :]:
         extra.remove()
     bar = figure.colorbar(image, ax=list(axes.flat[: len(found)]), shrink=0.6, aspect=30, pad=0.01)
@@ -110,10 +110,10 @@ def correlations(tables: Tables) -> Plot | None:
     return Plot(
         "correlations",
         "Correlations between metrics",
-        "Spearman’s rank correlation between metrics of runs, within repeats: each is ranked among "
-        "the runs of its repeat, and ranks of all repeats are taken together, so that differences "
-        "between cells and test sets say nothing. Blue: they rise together; red: one falls. Empty: "
-        f"undefined. n = {counted(total, 'run')} of repeats whose runs vary.",
+        "Spearman’s rank correlation between metrics of runs within repeats: each metric is ranked "
+        "among the runs of its repeat and ranks of all repeats are pooled, so that differences "
+        "between cells and test sets do not count. Blue: positive; red: negative; empty: "
+        f"undefined. n = {counted(total, 'run')} in repeats whose runs vary.",
         total,
         figure,
         data=pl.DataFrame(

@@ -1,4 +1,4 @@
-"""Learning curves: how runs do on training and test data, epoch after epoch."""
+"""Learning curves: how runs perform on training and test data, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -11,64 +11,64 @@ from manyseed.analysis.figures.described import not_drawn, panel_per_cell, with_
 from manyseed.analysis.figures.style import Handle, Plot, colour, legend, styled
 from manyseed.analysis.tables.means import pooled
 
-MAX_PANELS = 24  # a cell each
+MAX_PANELS = 24  # one cell each
 KINDS = {"test": "test set", "train": "training batches"}
-FEW_EPOCHS = 30  # up to so many, each has a marker
+FEW_EPOCHS = 30  # most epochs that have markers
 
 
 @styled
 def learning_curves(curves: pl.DataFrame, quantity: str, cells: pl.DataFrame) -> Plot | None:
-    """Draw mean, standard deviation and range over runs, a panel per cell.
+    """Draw mean, standard deviation and range over runs, one panel per cell.
 
     Parameters
     ----------
     curves : polars frame
-        For each repeat and epoch `n_runs`, and of the quantity on ``train`` and ``test`` data the
-        mean, and with the endings ``_std`` (n - 1), ``_min`` and ``_max`` the spread over runs.
+        For each repeat and epoch `n_runs`, and the mean of the quantity on ``train`` and ``test``
+        data, with its spread over runs under the suffixes ``_std`` (n - 1), ``_min`` and ``_max``.
     quantity : {"accuracy", "loss"}
     cells : polars frame
         The table of cells.
     """
     shown = curves.filter(pl.col(f"test_{quantity}").is_not_null())
-    there = cells.filter(pl.col("cell").is_in(shown["cell"].unique().implode()))
-    if there.is_empty():
+    drawn = cells.filter(pl.col("cell").is_in(shown["cell"].unique().implode()))
+    if drawn.is_empty():
         return None
-    figure, axes, left = panel_per_cell(there, MAX_PANELS, quantity)
+    figure, axes, left = panel_per_cell(drawn, MAX_PANELS, quantity)
     shown = shown.filter(pl.col("cell").is_in([*axes]))
     for cell, axis in axes.items():
         own = shown.filter(cell=cell)
-        handles = {said: _draw(axis, own, f"{of}_{quantity}", i) for i, (of, said) in _KINDS}
+        handles = {
+            label: _draw(axis, own, f"{kind}_{quantity}", index)
+            for index, (kind, label) in enumerate(KINDS.items())
+        }
         axis.set_xlabel("epoch")
         axis.xaxis.set_major_locator(MaxNLocator(4, integer=True))
     legend(figure, handles, "")
     runs = int(shown.group_by("cell", "repeat_index").agg(pl.col("n_runs").max())["n_runs"].sum())
-    unit = "share of right predictions" if quantity == "accuracy" else "mean cross-entropy (nats)"
+    unit = "share of correct predictions" if quantity == "accuracy" else "mean cross-entropy (nats)"
     return Plot(
         f"curves-{quantity}",
-        f"{quantity.capitalize()} in training",
-        f"After each epoch the {unit} on the test set, and that of the epoch's training batches as "
-        "they were trained, a panel per cell. Lines: means over runs; "
-        "dark band: ± seeds (standard deviation between the runs of a repeat, pooled), within the "
-        "range; light band, of the test set only: smallest to largest. "
-        f"n = {counted(runs, 'run')}, copies of identical ones left out.{not_drawn(left)}",
+        f"{quantity.capitalize()} during training",
+        f"The {unit} on the test set after each epoch, and on the epoch's training batches while "
+        "they were trained on, one panel per cell. Lines: means over runs; dark bands: ± seeds "
+        "(standard deviation between the runs of a repeat, pooled), cut at the range; light band, "
+        "for the test set only: smallest to largest. "
+        f"n = {counted(runs, 'run')}, identical copies left out.{not_drawn(left)}",
         runs,
         figure,
         data=with_names(
             pl.concat(
-                over_repeats(shown.filter(cell=cell), f"{of}_{quantity}").select(
-                    pl.lit(cell, there.schema["cell"]).alias("cell"),
-                    pl.lit(of).alias("data"),
+                over_repeats(shown.filter(cell=cell), f"{kind}_{quantity}").select(
+                    pl.lit(cell, drawn.schema["cell"]).alias("cell"),
+                    pl.lit(kind).alias("data"),
                     pl.all(),
                 )
                 for cell in axes
-                for of in KINDS
+                for kind in KINDS
             ),
-            there,
+            drawn,
         ),
     )
-
-
-_KINDS = tuple(enumerate(KINDS.items()))
 
 
 def _draw(axis: Axes, curves: pl.DataFrame, name: str, index: int) -> Handle:
@@ -79,7 +79,7 @@ def _draw(axis: Axes, curves: pl.DataFrame, name: str, index: int) -> Handle:
     low, high = over["min"].to_numpy(), over["max"].to_numpy()
     if name.startswith("test"):
         axis.fill_between(epoch, low, high, color=colour(index), alpha=0.12, linewidth=0)
-    # No further than any run went: a share is at most 1.
+    # Cut at the range: a share is at most 1.
     inner = (mean - std).clip(low, high), (mean + std).clip(low, high)
     axis.fill_between(epoch, *inner, color=colour(index), alpha=0.25, linewidth=0)
     mark = "o" if epoch.size <= FEW_EPOCHS else ""
@@ -91,13 +91,13 @@ def _draw(axis: Axes, curves: pl.DataFrame, name: str, index: int) -> Handle:
 
 
 def over_repeats(curves: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Put the repeats together: mean and range over all runs, standard deviation between seeds.
+    """Pool repeats: mean and range over all runs, and standard deviation between seeds.
 
     Returns
     -------
     polars frame
-        trained_epoch, ascending, `mean`, `std` (pooled within repeats, null where all are of a
-        single run), `min`, `max`.
+        `trained_epoch`, ascending, `mean`, `std` (pooled within repeats, null if all have a single
+        run), `min`, `max`.
     """
     n, mean = pl.col("n_runs"), pl.col(name)
     total = (n * mean).sum() / n.sum()

@@ -1,4 +1,4 @@
-"""Deep ensembles: what averaging probabilities gains, and what runs of other cells are worth."""
+"""Deep ensembles: what averaging probabilities gains, and how many runs other cells are worth."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ from manyseed.analysis.figures.style import (
 from manyseed.analysis.questions.dee import SIZES
 from manyseed.analysis.tables.means import mean_of, pooled, std_of
 
-MAX_PANELS = 24  # a cell each
+MAX_PANELS = 24  # one cell each
 KEY = ["cell", "repeat_index"]
-LIKELIHOODS = {"cll": "calibrated (cll)", "log_likelihood": "as it is"}
-MOST = 6  # lines of a panel
-FEWEST = 3  # runs from which on a correlation is reported
+LIKELIHOODS = {"cll": "calibrated (cll)", "log_likelihood": "uncalibrated"}
+MOST = 6  # most lines of a panel
+FEWEST = 3  # runs needed for a correlation
 PLAIN = "black"
-"""The colour of single runs and of their ensembles, which methods are compared with."""
+"""The colour of single runs and their ensembles, which methods are compared with."""
 
 
 @styled
 def likelihood_by_size(uncertainty: pl.DataFrame) -> Plot | None:
-    """Draw log-likelihood by the number of runs averaged, with and without calibration."""
+    """Draw log-likelihood against the number of runs averaged, with and without calibration."""
     shown = uncertainty.filter(pl.col("cll").is_not_null() & pl.col("pool").is_not_null())
     if shown.is_empty():
         return None
@@ -52,24 +52,24 @@ def likelihood_by_size(uncertainty: pl.DataFrame) -> Plot | None:
     handles: dict[str, Handle] = {}
     for cell, axis in axes.items():
         own = shown.filter(cell=cell)
-        for index, (name, said) in enumerate(LIKELIHOODS.items()):
-            handles[said] = _curve(axis, own, name, index)
+        for index, (name, label) in enumerate(LIKELIHOODS.items()):
+            handles[label] = _curve(axis, own, name, index)
         within = own.filter(pl.col("members") <= own["pool"].min())
         sizes(axis, int(within["members"].max()), "runs averaged, k")  # type: ignore[arg-type]
     legend(figure, handles, "")
     repeats, draws = shown.select(KEY).unique().height, shown["draw"].n_unique()
     bounded = float(shown["temperature_bounded"].to_numpy().mean())
     share = f"{bounded:.0%}" if bounded >= 0.005 else "Under 1%"
-    at = f" {share} of the temperatures are at a bound." if bounded else ""
+    at_bound = f" {share} of the temperatures are at a bound." if bounded else ""
     return Plot(
         "deep-likelihood",
         "Log-likelihood of deep ensembles",
         "Mean log-probability of the true class when the probabilities of k runs are averaged, at "
-        "the temperature of the other half of the test set (solid) and as it is (dashed). Lines: "
-        "means over the repeats of a cell, up to the smallest "
-        "pool; bands: ± one standard deviation between draws of a repeat, pooled. Draws share "
-        f"their pool, so that bands close towards its size. n = {counted(repeats, 'repeat')}, "
-        f"{draws:,} draws each.{at}{not_drawn(left)}",
+        "the temperature fitted on the other half of the test set (solid) and uncalibrated "
+        "(dashed). Lines: means over the repeats of a cell, up to the size of the smallest pool; "
+        "bands: ± one standard deviation between draws of a repeat, pooled. Draws share their "
+        "pool, so bands narrow as k approaches its size. "
+        f"n = {counted(repeats, 'repeat')}, {draws:,} draws each.{at_bound}{not_drawn(left)}",
         repeats,
         figure,
         data=with_names(
@@ -88,7 +88,7 @@ def likelihood_by_size(uncertainty: pl.DataFrame) -> Plot | None:
 
 
 def _over_draws(own: pl.DataFrame, name: str) -> pl.DataFrame:
-    """Return mean and spread by the number of runs averaged, up to the smallest pool."""
+    """Return mean and spread for each number of runs averaged, up to the smallest pool."""
     own = own.filter(pl.col("members") <= own["pool"].min())
     return (
         own.filter(pl.col(name).is_finite())
@@ -114,7 +114,7 @@ def _curve(axis: Axes, own: pl.DataFrame, name: str, index: int) -> Handle:
 
 
 def sizes(axis: Axes, largest: int, label: str) -> None:
-    """Let an axis say how many are averaged."""
+    """Label a logarithmic horizontal axis with numbers of averaged runs or members."""
     ticks = sorted({*(size for size in SIZES if size <= largest), largest})
     axis.set_xscale("log")
     axis.set_xticks(ticks, labels(ticks))
@@ -124,19 +124,19 @@ def sizes(axis: Axes, largest: int, label: str) -> None:
 
 @styled
 def equivalents(dee: pl.DataFrame, metric: str = "cll", *, methods: bool = False) -> Plot | None:
-    """Draw how many independent runs averaged runs of other cells are worth.
+    """Draw how many independent runs the averaged runs of other cells are worth.
 
-    Of the axes in which cells are compared it draws one: the classifier, or else the first; or, of
-    `methods`, the ensembling: members of one run.
+    Cells are compared in one axis: the classifier, or else the first axis available; with
+    `methods`, ensembling: members of one run.
     """
     own = dee.filter((pl.col("axis") == "ensembling") == methods, metric=metric)
     if own.is_empty():
         return None
-    axes_there = own["axis"].unique().sort().to_list()
-    of = "classifier" if "classifier" in axes_there else axes_there[0]
-    own = own.filter(axis=of).with_columns(pl.col(of).cast(pl.String).alias("value"))
+    compared = own["axis"].unique().sort().to_list()
+    along = "classifier" if "classifier" in compared else compared[0]
+    own = own.filter(axis=along).with_columns(pl.col(along).cast(pl.String).alias("value"))
     deep = own.with_columns(
-        pl.col("deep_cell").alias("cell"), pl.col("deep_value").cast(own.schema[of]).alias(of)
+        pl.col("deep_cell").alias("cell"), pl.col("deep_value").cast(own.schema[along]).alias(along)
     )
     figure, axes, left = panel_per_cell(deep, MAX_PANELS, "independent runs")
     own = own.filter(pl.col("deep_cell").is_in([*axes]))
@@ -144,22 +144,22 @@ def equivalents(dee: pl.DataFrame, metric: str = "cll", *, methods: bool = False
     handles: dict[str, Handle] = {}
     crowded = 0
     for cell, axis in axes.items():
-        here = own.filter(deep_cell=cell)
-        own_values = here["value"].unique().sort().to_list()
+        rows = own.filter(deep_cell=cell)
+        own_values = rows["value"].unique().sort().to_list()
         shown = own_values if methods else own_values[:MOST]
         crowded += len(own_values) - len(shown)
         label = "members averaged, k" if methods else "runs averaged, k"
-        handles |= worth_by_size(axis, here, {v: values.index(v) for v in shown}, label)
+        handles |= worth_by_size(axis, rows, {v: values.index(v) for v in shown}, label)
     if not handles:
         return None
-    legend(figure, dict(sorted(handles.items())), of.replace("_", " "))
+    legend(figure, dict(sorted(handles.items())), along.replace("_", " "))
     beyond = own["beyond"].is_not_null().sum()
     out = f" {beyond:,} of {own.height:,} comparisons are beyond the pool and left out." * (
         beyond > 0
     )
     repeats = own.select("deep_cell", "cell", "repeat_index").unique().height
     what = (
-        f"How many independent runs of one {of.replace('_', ' ')} make an ensemble as good, by "
+        f"How many independent runs of one {along.replace('_', ' ')} make an ensemble as good, by "
         f"{metric}, as k averaged runs of another"
     )
     if methods:
@@ -170,10 +170,10 @@ def equivalents(dee: pl.DataFrame, metric: str = "cll", *, methods: bool = False
     return Plot(
         f"{'method' if methods else 'deep'}-equivalent-{metric}",
         f"Deep ensemble equivalent{' of methods' if methods else ''} by {metric}",
-        f"{what}, all else equal: a panel for each cell "
-        "whose runs are counted, means over repeats; "
-        "bars: the same with ensembles one standard deviation better and worse, up to the size of "
-        f"the pool. n = {counted(repeats, 'compared repeat')}.{out}{not_drawn(left + crowded)}",
+        f"{what}, all else equal; one panel for each cell whose runs are counted. Means over "
+        "repeats; bars: the same for ensembles one standard deviation better and worse, up to the "
+        f"size of the pool. n = {counted(repeats, 'compared repeat')}.{out}"
+        f"{not_drawn(left + crowded)}",
         repeats,
         figure,
         data=with_names(
@@ -188,17 +188,17 @@ def equivalents(dee: pl.DataFrame, metric: str = "cll", *, methods: bool = False
 def worth_by_size(
     axis: Axes, own: pl.DataFrame, values: Mapping[str, int], label: str
 ) -> dict[str, Handle]:
-    """Draw what ensembles are worth by their size, and return what the legend shows.
+    """Draw what ensembles are worth against their size, and return the legend's entries.
 
     Parameters
     ----------
     axis : Axes
     own : polars frame
-        Rows of `dee`, and `value`.
+        Rows of `dee` with a column `value`.
     values : mapping
-        The values to draw, a line each, with the number of its colour.
+        The values to draw, one line each, with the index of its colour.
     label : str
-        Of the sizes.
+        Label of the sizes.
     """
     lines = {value: _line(axis, own.filter(value=value), n) for value, n in values.items()}
     pool = int(own["pool"].min())  # type: ignore[arg-type]
@@ -230,7 +230,7 @@ def _line(axis: Axes, own: pl.DataFrame, index: int) -> Handle | None:
 
 
 def over_repeats(own: pl.DataFrame, *by: str) -> pl.DataFrame:
-    """Return what ensembles are worth by their size, means over what `by` does not tell apart."""
+    """Return what ensembles are worth by their size, averaged within groups of `by`."""
     known = own.filter(pl.col("dee").is_not_null()).with_columns(
         pl.col("dee_lower").fill_null(pl.col("dee")),
         pl.col("dee_upper").fill_null(pl.col("pool")),
@@ -244,7 +244,7 @@ def over_repeats(own: pl.DataFrame, *by: str) -> pl.DataFrame:
 
 @styled
 def likelihood_against(runs: pl.DataFrame, other: str) -> Plot | None:
-    """Draw log-likelihood against another metric of each run, before and after calibration.
+    """Draw the log-likelihood of each run against another metric, before and after calibration.
 
     Parameters
     ----------
@@ -255,47 +255,50 @@ def likelihood_against(runs: pl.DataFrame, other: str) -> Plot | None:
     own = runs.filter(~pl.col("identical") & pl.col("cll").is_not_null())
     own = own.filter(pl.col("log_likelihood").is_finite())
     calibrated = f"c_{other}" if f"c_{other}" in own.columns else other
-    forms = {"as it is": ("log_likelihood", other), "calibrated": ("cll", calibrated)}
+    forms = {"uncalibrated": ("log_likelihood", other), "calibrated": ("cll", calibrated)}
     several = own.filter(pl.len().over("cell") >= FEWEST)
     if several.is_empty():
         return None
     chosen, left = first_of_each(several, MAX_PANELS)
     named = titles(several)
     own = several.filter(pl.col("cell").is_in(chosen))
-    told, handles = [], {}
-    for cell in chosen:
-        here = own.filter(cell=cell)
-        values = ",\xa0".join(_correlation(here, *names) for names in forms.values())
-        told.append(f"{named[cell]}: ρ\xa0=\xa0{values}")  # on one line
-    together = []
-    for (dataset,), here in several.group_by("dataset", maintain_order=True):
-        if here["cell"].n_unique() > 1:
-            values = ",\xa0".join(_correlation(here, *names) for names in forms.values())
-            together.append(f"{dataset} {values}")
-    figure, axes = panels(told, "log-likelihood (nats)")
+
+    def both_correlations(rows: pl.DataFrame) -> str:
+        return ",\xa0".join(_correlation(rows, *names) for names in forms.values())  # on one line
+
+    with_rho = [
+        f"{named[cell]}: ρ\xa0=\xa0{both_correlations(own.filter(cell=cell))}" for cell in chosen
+    ]
+    over_cells = [
+        f"{dataset} {both_correlations(rows)}"
+        for (dataset,), rows in several.group_by("dataset", maintain_order=True)
+        if rows["cell"].n_unique() > 1
+    ]
+    handles = {}
+    figure, axes = panels(with_rho, "log-likelihood (nats)")
     for axis, cell in zip(axes, chosen, strict=True):
-        here = own.filter(cell=cell)
-        here = here.gather_every(max(1, -(-here.height // MAX_POINTS)))
-        for index, (said, (likelihood, name)) in enumerate(forms.items()):
-            handles[said] = axis.scatter(
-                here[name].to_numpy(),
-                here[likelihood].to_numpy(),
+        rows = own.filter(cell=cell)
+        rows = rows.gather_every(max(1, -(-rows.height // MAX_POINTS)))
+        for index, (form, (likelihood, name)) in enumerate(forms.items()):
+            handles[form] = axis.scatter(
+                rows[name].to_numpy(),
+                rows[likelihood].to_numpy(),
                 s=9,
                 color=colour(1 - index),
                 marker=marker(6 * index),
                 alpha=0.6,
                 linewidths=0,
-                rasterized=here.height > VECTORS,
+                rasterized=rows.height > VECTORS,
             )
         axis.set_xlabel("Brier score" if other == "brier" else "error")
     legend(figure, handles, "")
     return Plot(
         f"likelihood-{other}",
         f"Log-likelihood against {'Brier score' if other == 'brier' else 'error'}",
-        "Each run of a cell, before and after calibration; ρ is Pearson's "
-        "correlation over its runs, before, after: where it is far from −1 before only, "
-        "temperatures and not models set the runs apart."
-        + (f" Over all cells of a dataset ρ: {'; '.join(together)}." if together else "")
+        "Each dot is a run before or after calibration, one panel per cell; ρ is Pearson's "
+        "correlation over its runs, before and after: where only the first is far from −1, "
+        "temperatures rather than models set the runs apart."
+        + (f" ρ over all cells of a dataset: {'; '.join(over_cells)}." if over_cells else "")
         + f" n = {counted(own.height, 'run')}, copies left out.{not_drawn(left)}",
         own.height,
         figure,

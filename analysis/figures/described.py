@@ -1,4 +1,4 @@
-"""What sets cells of a dataset and classifier apart, in words, for titles of panels and rows."""
+"""What distinguishes cells of a dataset and classifier, in words, for titles and row labels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.figures.style import panels
 
-AXES_TOLD = " · "
+SEPARATOR = " · "
 _VALUE = pl.col("value").cast(pl.Float64)
 QUANTILES = {
     "n": _VALUE.count().cast(pl.Int64),
@@ -19,34 +19,33 @@ QUANTILES = {
     "q75": _VALUE.quantile(0.75, "linear"),
     "max": _VALUE.max(),
 }
-"""What bars and strokes show of `value`."""
+"""The quantiles of `value` that bars and strokes show."""
 
 
 def differing(cells: pl.DataFrame) -> list[str]:
-    """Return in what cells of a dataset and classifier differ."""
+    """Return the axes in which cells of a dataset and classifier differ."""
     others = [name for name in AXES if name not in ("dataset", "classifier")]
     return [name for name in others if name in cells.columns and cells[name].n_unique() > 1]
 
 
 def described(cells: pl.DataFrame) -> pl.DataFrame:
-    """Return each cell with what sets it apart, in words: `cell`, `_of`, empty where nothing."""
+    """Return `cell` and `_of`: its levels of the axes that differ, in words, possibly empty."""
     parts = [pl.col(name).cast(pl.String) for name in differing(cells)] or [pl.lit("")]
-    of = pl.concat_str(parts, separator=AXES_TOLD, ignore_nulls=True).alias("_of")
-    return cells.select("cell", of).unique().sort("cell")
+    words = pl.concat_str(parts, separator=SEPARATOR, ignore_nulls=True).alias("_of")
+    return cells.select("cell", words).unique().sort("cell")
 
 
 def titles(cells: pl.DataFrame) -> dict[int, str]:
-    """Return what each cell is: dataset and classifier, and what sets it apart."""
-    of = described(cells)
+    """Return the title of each cell: dataset and classifier, and what distinguishes it."""
     named = cells.select(
         "cell", pl.concat_str(["dataset", "classifier"], separator=" × ").alias("_name")
     )
-    rows = named.unique("cell").join(of, on="cell").iter_rows()
-    return {cell: AXES_TOLD.join(filter(None, parts)) for cell, *parts in rows}
+    rows = named.unique("cell").join(described(cells), on="cell").iter_rows()
+    return {cell: SEPARATOR.join(filter(None, parts)) for cell, *parts in rows}
 
 
 def with_names(data: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
-    """Return rows of cells with what these are in front: dataset, classifier, what differs."""
+    """Return rows of cells with dataset, classifier and differing axes as their first columns."""
     apart = [name for name in differing(cells) if name not in data.columns]
     names = cells.select("cell", "dataset", "classifier", *apart).unique("cell")
     found = data.join(names, on="cell", how="left", maintain_order="left")
@@ -54,9 +53,9 @@ def with_names(data: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
 
 
 def first_of_each(cells: pl.DataFrame, most: int) -> tuple[list[int], int]:
-    """Return which cells to draw where there is no room for all, and how many are left out.
+    """Return at most `most` cells to draw, and how many are left out.
 
-    Every dataset and classifier has its first cell before any has its second.
+    Every dataset and classifier gets its first cell before any gets its second.
     """
     group = ["dataset", "classifier"]
     ordered = cells.unique("cell").sort(*group, "cell")
@@ -69,15 +68,15 @@ def first_of_each(cells: pl.DataFrame, most: int) -> tuple[list[int], int]:
 def panel_per_cell(
     cells: pl.DataFrame, most: int, label: str
 ) -> tuple[Figure, dict[int, Axes], int]:
-    """Return a figure, a panel of it for each cell that there is room for, how many are left out.
+    """Return a figure, its panel for each cell that fits, and how many cells are left out.
 
     Parameters
     ----------
     cells : polars frame
     most : int
-        Panels.
+        Most panels.
     label : str
-        Of the vertical axes.
+        Label of the vertical axes.
     """
     chosen, left = first_of_each(cells, most)
     named = titles(cells)
@@ -85,9 +84,8 @@ def panel_per_cell(
     return figure, dict(zip(chosen, axes, strict=True)), left
 
 
-def not_drawn(cells: int) -> str:
-    """Say how many cells have no panel."""
-    if not cells:
-        return ""
-    are = "1 more cell is" if cells == 1 else f"{cells:,} more cells are"
-    return f" {are} not drawn: their numbers are in the tables."
+def not_drawn(count: int, noun: str = "cell") -> str:
+    """Say how many cells, or the like, are not drawn; empty for 0."""
+    if count == 1:
+        return f" 1 more {noun} is not drawn: its numbers are in the tables."
+    return f" {count:,} more {noun}s are not drawn: their numbers are in the tables." * bool(count)

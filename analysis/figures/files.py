@@ -1,4 +1,4 @@
-"""Figures as files of their own, the same bytes for the same figure."""
+"""Figures as single files, with identical bytes for identical figures."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from manyseed.analysis.refused import Refused
 
 FORMATS = ("pdf", "svg", "png", "csv")
 WIDTHS: Mapping[str, float] = {"single": 89 / 25.4, "double": 183 / 25.4}
-"""Inches of one and of two columns of a journal."""
+"""Width of one and two columns of a journal, in inches."""
 DPI = 300
 
 _RC: Any = {
-    "pdf.fonttype": 42,  # TrueType: journals refuse the other one
+    "pdf.fonttype": 42,  # TrueType: journals refuse Type 3
     "savefig.facecolor": "white",
     "savefig.bbox": None,
-    "svg.fonttype": "path",  # the same wherever it is opened
+    "svg.fonttype": "path",  # looks the same on all systems
     "path.simplify": False,
 }
 _SUBSET = re.compile(rb"/[A-Z]{6}\+")
 
 
 def as_files(plots: Sequence[Plot], form: str, dpi: int = DPI) -> list[bytes]:
-    """Return figures as files of a format: one PDF of a page each, or a file each.
+    """Return figures as files: one PDF with a page per figure, or one file per figure.
 
     Parameters
     ----------
     plots : sequence of Plot
     form : str
-        One of `FORMATS`. Fonts of PDF are embedded as TrueType, letters of SVG are drawn; CSV is
-        of what is drawn (`analysis.figures.style.numbers`), UTF-8.
+        One of `FORMATS`. PDF embeds fonts as TrueType, SVG draws letters as paths; CSV holds the
+        numbers drawn (`analysis.figures.style.numbers`), in UTF-8.
     dpi : int
-        Pixels per inch, of PNG and of what vectors would be too many for.
+        Pixels per inch of PNG, and of parts with too many dots for vectors.
 
     Raises
     ------
     Refused
-        For another format.
+        For any other format.
     """
     if form not in FORMATS:
         raise Refused("format", form, allowed=FORMATS)
@@ -55,22 +55,20 @@ def as_files(plots: Sequence[Plot], form: str, dpi: int = DPI) -> list[bytes]:
 
 
 def _pdf(plots: Sequence[Plot], dpi: int) -> bytes:
-    told = {"Title": plots[0].title, "Subject": "\n".join(plot.caption for plot in plots)}
+    captions = "\n".join(plot.caption for plot in plots)
+    metadata = {"Title": plots[0].title, "Subject": captions, "CreationDate": None}
     buffer = io.BytesIO()
-    with (
-        mpl.rc_context(_RC),
-        PdfPages(buffer, metadata={**told, "CreationDate": None}) as pages,
-    ):
+    with mpl.rc_context(_RC), PdfPages(buffer, metadata=metadata) as pages:
         for plot in plots:
             pages.savefig(plot.figure, dpi=dpi)
-    # what a subset of a font is named depends on the process; all names have six letters
+    # the prefix of a subset font, six letters, differs between processes
     return _SUBSET.sub(b"/MANYSD+", buffer.getvalue())
 
 
 def _one(plot: Plot, form: str, dpi: int) -> bytes:
     buffer = io.BytesIO()
-    told: dict[str, object] = {"Title": plot.title, "Description": plot.caption}
-    told |= {"Date": None} if form == "svg" else {}
+    metadata: dict[str, object] = {"Title": plot.title, "Description": plot.caption}
+    metadata |= {"Date": None} if form == "svg" else {}
     with mpl.rc_context({**_RC, "svg.hashsalt": plot.name}):
-        plot.figure.savefig(buffer, format=form, dpi=dpi, metadata=told)
+        plot.figure.savefig(buffer, format=form, dpi=dpi, metadata=metadata)
     return buffer.getvalue()

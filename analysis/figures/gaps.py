@@ -1,4 +1,4 @@
-"""Generalisation gap against each score of response curves, a dot per model."""
+"""Generalisation gap against each score of response curves, one dot per model."""
 
 from __future__ import annotations
 
@@ -10,23 +10,15 @@ import polars as pl
 
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.responses import coloured_by, levels_of
-from manyseed.analysis.figures.style import (
-    Handle,
-    Mark,
-    Plot,
-    dots,
-    legend,
-    panels,
-    styled,
-)
+from manyseed.analysis.figures.style import Handle, Mark, Plot, dots, legend, panels, styled
 from manyseed.analysis.questions.telling import RESPONSE, is_single, judged, named, numbered
 
-MOST = 12  # transforms and layers that are drawn
+MOST = 12  # most transforms and layers that are drawn
 MINUS = "\N{MINUS SIGN}"
 
 
 def gaps(responses: pl.DataFrame, found: pl.DataFrame) -> list[Plot]:
-    """Draw a figure for each transform and layer of each dataset and classifier, a panel per score.
+    """Draw a figure per transform and layer of each dataset and classifier, one panel per score.
 
     PRC, figures 6 to 9.
 
@@ -35,14 +27,14 @@ def gaps(responses: pl.DataFrame, found: pl.DataFrame) -> list[Plot]:
     responses : frame
         The table of responses.
     found : frame
-        That of conditional mutual information.
+        The table of conditional mutual information.
     """
     single = judged(found).filter(is_single(), pl.col("n_models") > 0)
     drawn = []
     for row in numbered(found).head(MOST).iter_rows(named=True):
-        of = {name: row[name] for name in RESPONSE}
-        models = responses.filter(**of).filter(~pl.col("excluded"))
-        drawn.append(_gap(models, single.filter(**of), row["number"], found.filter(**of)))
+        key = {name: row[name] for name in RESPONSE}
+        models = responses.filter(**key).filter(~pl.col("excluded"))
+        drawn.append(_gap(models, single.filter(**key), row["number"], found.filter(**key)))
     return [plot for plot in drawn if plot is not None]
 
 
@@ -55,7 +47,7 @@ def _gap(
         return None
     by = coloured_by(models)
     levels = levels_of(models, by)
-    figure, axes = panels([_said(row, models) for row in rows], "generalisation gap")
+    figure, axes = panels([_title(row, models) for row in rows], "generalisation gap")
     handles: dict[str, Handle] = {}
     marks: list[Mark] = []
     for axis, row in zip(axes, rows, strict=True):
@@ -70,21 +62,21 @@ def _gap(
     first, is_signed = rows[0], models["gi_folded"].null_count() < models.height
     corpora, left = int(first["n_corpora"]), int(found["n_excluded"].max() or 0)  # type: ignore[arg-type]
     seeds = (
-        f"mean over {corpora} corpora of one model a configuration, ± their standard deviation"
+        f"mean over {corpora} corpora of one model per configuration ± their standard deviation"
         if corpora > 1
-        else "of one model a configuration"
+        else "with one model per configuration"
     )
     return Plot(
         f"response-gap-{number}",
         f"Generalisation gap and scores of {named(first['transform'], first['layer'])}: "
         f"{first['dataset']} × {first['classifier']}",
         "Each dot is a model: a score of its response curve, and its accuracy on training rows "
-        f"less that on test points{', each moved at random' * is_signed}. "
+        f"minus that on test points{', each moved at random' * is_signed}. "
         f"n = {counted(models.height, 'model')}"
-        + (f", {left:,} left out whose training accuracy is too low" if left else "")
-        + f". cmi: what the score says of the order of two models' gaps beyond their hparams, "
-        f"in %, {seeds}; as by chance: within the 95 % of a score that is dealt out at random. "
-        "r: correlation, hparams left alone.",
+        + (f"; {left:,} left out, as their training accuracy is too low" if left else "")
+        + ". cmi: how much the score tells about the order of two models' gaps beyond their "
+        f"hparams, in %, {seeds}; as by chance: within the 95 % quantile of the score assigned to "
+        "models at random. r: correlation, regardless of hparams.",
         models.height,
         figure,
         marks,
@@ -97,13 +89,13 @@ def _varies(models: pl.DataFrame, measure: str) -> bool:
     return known.len() > 0 and bool(known.n_unique() > 1)
 
 
-def _said(row: Mapping[str, Any], models: pl.DataFrame) -> str:
-    """Return the title of a panel: what the score predicts, and its correlation as it is drawn."""
-    told = "too few models"
+def _title(row: Mapping[str, Any], models: pl.DataFrame) -> str:
+    """Return the title of a panel: how well the score predicts, and its correlation as drawn."""
+    cmi = "too few models"
     if row["cmi"] is not None:
-        told = f"cmi {row['cmi']:.1f}" if row["beyond"] else "cmi as by chance"
+        cmi = f"cmi {row['cmi']:.1f}" if row["beyond"] else "cmi as by chance"
         if row["beyond"] and row["cmi_sd"] is not None:
-            told += f" ± {row['cmi_sd']:.1f}"
+            cmi += f" ± {row['cmi_sd']:.1f}"
     known = models.filter(pl.col(row["measure"]).is_not_null())
     r = np.corrcoef(known[row["measure"]].to_numpy(), known["gap"].to_numpy())[0, 1]
-    return f"{told}, r\xa0{r:.2f}".replace("-", MINUS)
+    return f"{cmi}, r\xa0{r:.2f}".replace("-", MINUS)

@@ -1,4 +1,4 @@
-"""What figures are drawn of."""
+"""The input of figures."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from manyseed.analysis.tables.schema import Tables
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """What figures are drawn of.
+    """The tables that figures are drawn from.
 
     Attributes
     ----------
     tables : Tables
-        With the columns of `analysis.axes.AXES` joined, of one snapshot of each cell.
+        With the columns of `analysis.axes.AXES` joined, and one snapshot per cell.
     curves, ensembles, uncertainty, dee, tace, responses, response_curves, cmi : frames or None
-        Further tables, where there are any.
+        Further tables, if present.
     close : float
         The option that they were made with.
     meanings : mapping
-        Unit and meaning of columns, by their names.
+        Unit and meaning of columns by name.
     every : Tables or None
-        The tables with all snapshots, where there are several.
+        The tables with all snapshots, if there are several.
     ensemble_draws, margins : polars frames or None
         Further tables: single ensembles, and distributions of margins.
     """

@@ -1,7 +1,7 @@
 """The kinds of figures: what each shows, and how it is drawn; the page holds some of them.
 
-Beside those that are listed, every column of numbers of the tables of runs, pairs and repeats is a
-kind: a row per cell, or violins by one or two of what cells differ in.
+Besides these, every numeric column of the tables of runs, pairs and repeats is a kind: one row per
+cell, or violins by one or two columns in which cells differ.
 """
 
 from __future__ import annotations
@@ -34,26 +34,25 @@ from manyseed.analysis.questions.standings import standings
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.schema import Tables
 
-WIDEST = 5.5  # inches below which what has many columns is not drawn
-
+WIDEST = 5.5  # inches that figures with many columns need
 
 Draw = Callable[[Given], "list[Plot] | Plot | None"]
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of figures that has a name of its own.
+    """A named kind of figures.
 
     Attributes
     ----------
     name : str
     shows : str
-        In a few words.
+        What it shows, in a few words.
     draw : callable
     of : str
-        Which further table it needs.
+        The further table that it needs; empty for none.
     least : float
-        How wide it is drawn, at least, in inches.
+        Minimum width in inches.
     """
 
     name: str
@@ -63,7 +62,7 @@ class Kind:
     least: float = 0
 
     def plots(self, given: Given) -> list[Plot]:
-        """Draw it; empty where the tables do not hold what it shows."""
+        """Draw the figures; empty if the tables do not hold what they show."""
         if self.of and getattr(given, self.of) is None:
             return []
         found = self.draw(given)
@@ -81,21 +80,21 @@ _CONSISTENCY = {
 
 
 def of_repeats(tables: Tables) -> list[quantities.Quantity]:
-    """Return the means and ranges of error consistency that each repeat has, one value each."""
-    there = [name for name in _CONSISTENCY if name in tables.repeats.columns]
-    found = [one for name in there for one in quantities.column(name)(tables)]
-    said = {one.said: "" for one in found}
+    """Return the means and ranges of error consistency of each repeat."""
+    known = [name for name in _CONSISTENCY if name in tables.repeats.columns]
+    found = [one for name in known for one in quantities.column(name)(tables)]
+    labels_of: dict[str, list[str]] = {}
     for one in found:
-        said[one.said] += f"{', ' if said[one.said] else ''}{_CONSISTENCY[one.name]}"
-    first = (
+        labels_of.setdefault(one.words, []).append(_CONSISTENCY[one.name])
+    words = (
         "Error consistency of the pairs of each repeat: their mean, the largest minus the "
         "smallest, and the mean adjusted for accuracy (cube root). "
-    )
-    told = first + " ".join(
-        text if len(said) == 1 else f"{names}: {text}" for text, names in said.items()
+    ) + " ".join(
+        text if len(labels_of) == 1 else f"{', '.join(labels)}: {text}"
+        for text, labels in labels_of.items()
     )
     return [
-        replace(one, label=_CONSISTENCY[one.name], said="" if number else told)
+        replace(one, label=_CONSISTENCY[one.name], words="" if number else words)
         for number, one in enumerate(found)
     ]
 
@@ -122,7 +121,7 @@ def _against(other: str) -> Kind:
 
 
 def _grids(given: Given, name: str) -> list[Plot]:
-    """Draw a column on the grid of the notes on model variance, where both axes vary."""
+    """Draw a column on the grid of the notes on model variance, if both axes vary."""
     by = ("perturb_continuous", "perturb_hparams")
     if any(given.tables.cells[axis].n_unique() < 2 for axis in by):
         return []
@@ -139,7 +138,7 @@ def _of(
     shows: str,
     draw: Callable[[pl.DataFrame, Given], list[Plot] | Plot | None],
 ) -> Kind:
-    """Return a kind that is drawn of a further table."""
+    """Return a kind that is drawn from a further table."""
     return Kind(name, shows, lambda given: draw(getattr(given, table), given), of=table)
 
 
@@ -162,7 +161,7 @@ def _by_epoch(name: str) -> Kind:
 
 
 KINDS: tuple[Kind, ...] = (
-    _overview("accuracy_mean", "mean accuracy of all cells, a field each"),
+    _overview("accuracy_mean", "mean accuracy of all cells, one field each"),
     _overview("accuracy_std", "spread between seeds of all cells"),
     _overview("ec_local_mean", "local error consistency of all cells"),
     _overview("alpha_hat_mean", "mean α̂ of all cells"),
@@ -309,19 +308,19 @@ KINDS: tuple[Kind, ...] = (
     _of(
         "response_curves",
         "response-curves",
-        "accuracy on training rows the further these are moved",
+        "accuracy on training rows by how far they are moved",
         lambda table, _: response_curves(table, integral=False),
     ),
     _of(
         "response_curves",
         "response-cumulative",
-        "cumulative response curves, beside a model that is never wrong",
+        "cumulative response curves, compared with a model that is never wrong",
         lambda table, _: response_curves(table, integral=True),
     ),
     _of(
         "response_curves",
         "response-pair",
-        "two response curves that end alike and have unequal gi",
+        "two response curves with equal ends and unequal gi",
         lambda table, _: response_pairs(table),
     ),
     _of(
@@ -331,21 +330,21 @@ KINDS: tuple[Kind, ...] = (
         _gaps,
     ),
 )
-"""Those with a name of their own, in the page's order."""
+"""The named kinds, in the order of the page."""
 
 SMALL = ("consistency-repeats", "grids")
-"""What the page shows of small sweeps alone: it has a figure for each dataset."""
+"""Kinds that the page shows for small sweeps only: they have a figure per dataset."""
 
 
 def all_figures(given: Given) -> list[Plot]:
-    """Draw every figure of the page that the tables allow."""
+    """Draw all figures of the page that the tables allow."""
     small = given.tables.cells["cell"].n_unique() <= RICH
     shown = (kind for kind in KINDS if small or kind.name not in SMALL)
     return [plot for kind in shown for plot in kind.plots(given)]
 
 
 def names(tables: Tables) -> list[str]:
-    """Return the names of all kinds: those of the page, then columns that hold a value."""
+    """Return the names of all kinds: those of the page, then columns with a value."""
     return [*(kind.name for kind in KINDS), *quantities.names(tables)]
 
 
@@ -356,40 +355,38 @@ def plots(given: Given, name: str, by: Sequence[str] = ()) -> list[Plot]:
     ----------
     given : Given
     name : str
-        Of a kind, or of a column; words may be joined by - or _.
+        Name of a kind or column; words may be joined by - or _.
     by : sequence of str
-        Of a column: one or two of what cells differ in (`analysis.figures.violins`). Without it
-        each cell has a row of its own.
+        For a column: one or two columns in which cells differ (`analysis.figures.violins`); by
+        default each cell has its own row.
 
     Returns
     -------
     list of Plot
-        Empty where there is nothing to draw.
+        Empty if there is nothing to draw.
 
     Raises
     ------
     Refused
-        For an unknown kind, and `by` that it cannot be drawn by.
+        For an unknown kind, or a `by` that the kind does not take.
     """
     kind = find(name)
     if kind is not None:
         if by:
-            reason = (
-                f"{kind.name} has an order of its own; columns of the tables can be drawn by it"
-            )
+            reason = f"{kind.name} has a fixed layout; only columns of the tables can be grouped"
             raise Refused("by", ",".join(by), reason)
         return kind.plots(given)
     column = name.replace("-", "_")
     if quantities.table_of(quantities.schemas(given.tables), column) is None:
         raise Refused("kind", name, allowed=names(given.tables))
-    of = quantities.column(column, given.meanings)
+    quantity = quantities.column(column, given.meanings)
     if by:
-        return violins(given.tables, of, by)
+        return violins(given.tables, quantity, by)
     about = f": {quantities.labelled(column)}"
-    return of_datasets(given.tables, of, f"{column.replace('_', '-')}-", about)
+    return of_datasets(given.tables, quantity, f"{column.replace('_', '-')}-", about)
 
 
 def find(name: str) -> Kind | None:
-    """Return the kind of that name, if it is none of the columns."""
+    """Return the kind with that name; None for columns."""
     plain = name.replace("_", "-")
     return next((kind for kind in KINDS if kind.name == plain), None)

@@ -1,4 +1,4 @@
-"""How α̂ is drawn: on an axis for many zeros and few large values, with its resolution δ."""
+"""How α̂ is drawn: on an axis suited to many zeros and few large values, with its resolution δ."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter
 
-NOTHING = 5e-4  # α̂ that is shown as 0.000
-LINEAR = 0.01  # up to here the axis of α̂ is linear, beyond it logarithmic
+NOTHING = 5e-4  # α̂ below this is shown as 0.000
+LINEAR = 0.01  # the axis of α̂ is linear up to here and logarithmic beyond
 LEVELS = ("alpha_hat", "alpha_hat_mean", "alpha_hat_min", "alpha_hat_max", "choosing_alpha_hat")
 PROBES = {"gap": "logit gap", "true_margin": "true-class margin"}
 
 
 def axis_of_levels(axis: Axes) -> None:
-    """Give α̂ an axis on which many zeros and few large values can be read."""
+    """Set up a horizontal axis for α̂, on which many zeros and few large values are readable."""
     axis.set_xscale("symlog", linthresh=LINEAR, linscale=0.5)
     axis.set_xticks([0, LINEAR, 0.1, 1], ["0", f"{LINEAR}", "0.1", "1"])
     axis.set_xticks([], minor=True)
@@ -21,7 +21,7 @@ def axis_of_levels(axis: Axes) -> None:
 
 
 def upright_axis_of_levels(axis: Axes) -> None:
-    """Give α̂ the same axis in all panels, on which many zeros and few large values can be read."""
+    """Set up the vertical axis for α̂, the same in all panels."""
     axis.set_yscale("symlog", linthresh=LINEAR, linscale=0.5)
     axis.set_yticks([0, LINEAR, 0.1, 1], ["0", f"{LINEAR}", "0.1", "1"])
     axis.set_yticks([0.02, 0.03, 0.05, 0.2, 0.3, 0.5], minor=True)
@@ -30,7 +30,7 @@ def upright_axis_of_levels(axis: Axes) -> None:
 
 
 def mark_resolution(axis: Axes, repeats: pl.DataFrame, *, across: bool = False) -> None:
-    """Draw δ as a dashed line, with its value beside the panel, where no dot can be."""
+    """Draw δ as a dashed line, with its value outside the panel, away from dots."""
     line = axis.axhline if across else axis.axvline
     for value in repeats["delta"].drop_nulls().unique().sort().to_list()[:1]:
         line(value, color="black", linewidth=0.9, linestyle=(0, (4, 3)))
@@ -47,7 +47,7 @@ def mark_resolution(axis: Axes, repeats: pl.DataFrame, *, across: bool = False) 
 
 
 def resolution(repeats: pl.DataFrame) -> str:
-    """Say δ and N, or from which to which they go."""
+    """State δ and N, or their ranges."""
     known = repeats.filter(pl.col("alpha_hat_mean").is_not_null())
     if known.is_empty():
         return ""
@@ -61,7 +61,7 @@ def resolution(repeats: pl.DataFrame) -> str:
 
 
 def probe(runs: pl.DataFrame) -> str:
-    """Say what α̂ is of."""
+    """Name the probes of α̂."""
     known = runs["probe"].drop_nulls().cast(pl.String).unique().sort().to_list()
     names = [PROBES.get(name, name) for name in known]
     both = "; the two aren't comparable" if len(names) > 1 else ""

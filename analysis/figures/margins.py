@@ -1,4 +1,4 @@
-"""How margins are distributed: histograms of the runs of a cell, with their envelope."""
+"""Distribution of margins: histograms of the runs of a cell, with their envelope."""
 
 from __future__ import annotations
 
@@ -13,55 +13,54 @@ from manyseed.analysis.figures.style import Handle, Plot, colour, legend, styled
 from manyseed.analysis.questions.margins import EDGES, SCALE, over_repeats
 from manyseed.analysis.tables.keys import CELL_KEY, REPEAT_KEY
 
-MAX_PANELS = 24  # a cell each
+MAX_PANELS = 24  # one cell each
 TICKS = (0.1, 1, 10, 100, 1000, 10_000)
-ENDS = 0.0005  # bins at the ends whose envelope stays below are not drawn
+ENDS = 0.0005  # outer bins whose envelope stays below this share are not drawn
 _WHOLE = "average of the runs"
 
 
 @styled
 def margins(table: pl.DataFrame, cells: pl.DataFrame) -> Plot | None:
-    """Draw mean and envelope of the histograms of runs, a panel per cell (RKS, figure 4).
+    """Draw mean and envelope of the histograms of runs, one panel per cell (RKS, figure 4).
 
     Parameters
     ----------
     table : polars frame
         `analysis.questions.margins`.
     cells : polars frame
-        The table of cells, of one snapshot each.
+        The table of cells, one snapshot each.
     """
     key = [name for name in CELL_KEY if name in cells.columns]  # earlier versions had one snapshot
     own = table.join(cells, on=key, how="semi", maintain_order="left")
     shown = over_repeats(own, ["cell"])
     finite = shown.filter(values="finite")
-    there = cells.filter(pl.col("cell").is_in(finite["cell"].unique().implode()))
-    if there.is_empty():
+    drawn = cells.filter(pl.col("cell").is_in(finite["cell"].unique().implode()))
+    if drawn.is_empty():
         return None
-    figure, axes, left = panel_per_cell(there, MAX_PANELS, "share of test points")
+    figure, axes, left = panel_per_cell(drawn, MAX_PANELS, "share of test points")
     handles: dict[str, Handle] = {}
     for cell, axis in axes.items():
         handles |= _draw(axis, finite.filter(cell=cell))
     legend(figure, {name: handles[name] for name in _ORDER if name in handles}, "")
     repeats = own.select(*REPEAT_KEY, "n_runs").unique()
     n = int(repeats["n_runs"].sum())
-    what = "the logit gap of two classes, the true-class margin of more"
     whole = f" Dashed: the {_WHOLE}' logit gaps, as one model." if _WHOLE in handles else ""
     return Plot(
         "margins",
         "Distribution of margins",
-        f"Histograms of the test points' margins ({what}), a panel per cell. Line: share of the "
-        "points in a bin, mean over runs; band: smallest and largest share that a run has there."
-        f"{whole} Bins have the same width on the axis, which is linear near 0 and logarithmic "
-        f"beyond 1; right of 0 two classes are told to be positive. n = {counted(n, 'run')} in "
-        f"{counted(repeats.height, 'repeat')}, copies of identical ones left out.{_apart(shown)}"
-        f"{not_drawn(left)}",
+        "Histograms of the test points' margins (logit gap with two classes, true-class margin "
+        "with more), one panel per cell. Line: share of the points in a bin, mean over runs; band: "
+        f"smallest and largest share of any run.{whole} Bins have equal width on the axis, which "
+        "is linear near 0 and logarithmic beyond 1; with two classes, points right of 0 are "
+        f"predicted as positive. n = {counted(n, 'run')} in {counted(repeats.height, 'repeat')}, "
+        f"identical copies left out.{_apart(shown)}{not_drawn(left)}",
         n,
         figure,
         data=with_names(
             finite.filter(pl.col("cell").is_in([*axes]))
             .sort("cell", "bin")
             .select("cell", begin(), "share", "share_min", "share_max", "ensemble"),
-            there,
+            drawn,
         ),
     )
 
@@ -70,20 +69,18 @@ _ORDER = ("mean over runs", "smallest to largest", _WHOLE)
 
 
 def _apart(shown: pl.DataFrame) -> str:
-    """Say how many margins have no place on the axis."""
+    """Say how many margins are NaN or infinite."""
     apart = shown.filter(pl.col("values") != "finite", pl.col("share") > 0)
     if apart.is_empty():
         return ""
     cells = apart["cell"].n_unique()
     worst = apart.group_by("cell").agg(pl.col("share").sum())["share"].to_numpy().max()
-    return (
-        f" Margins that are no numbers or infinite are not drawn: there are such in {cells:,} "
-        f"cell{'s' if cells > 1 else ''}, up to {worst:.1%} of the points."
-    )
+    have = "1 cell has" if cells == 1 else f"{cells:,} cells have"
+    return f" NaN and infinite margins are not drawn: {have} some, up to {worst:.1%} of the points."
 
 
 def _draw(axis: Axes, own: pl.DataFrame) -> dict[str, Handle]:
-    """Draw the histograms of a cell, and return what its legend shows."""
+    """Draw the histograms of a cell and return the legend's entries."""
     seen = own.filter((pl.col("share_max") >= ENDS) | (pl.col("ensemble") >= ENDS))
     seen = own if seen.is_empty() else seen
     first, last = int(seen["bin"].to_numpy().min()), int(seen["bin"].to_numpy().max())
@@ -106,7 +103,7 @@ def _draw(axis: Axes, own: pl.DataFrame) -> dict[str, Handle]:
 
 
 def axis_of_margins(axis: Axes, first: float, last: float) -> None:
-    """Name margins on the axis, between two places on it."""
+    """Label an axis with margins, between two places on it."""
     signed = [sign * tick for tick in TICKS for sign in (1, -1)]
     inside = [tick for tick in signed if first <= _at(tick) <= last]
     far = any(abs(tick) >= 1 for tick in inside)
@@ -117,7 +114,7 @@ def axis_of_margins(axis: Axes, first: float, last: float) -> None:
 
 
 def begin() -> pl.Expr:
-    """Return where each `bin` begins, in units of the margin: `begin`, -inf of the first."""
+    """Return the lower edge of each `bin` as `begin`, in units of the margin; first -inf."""
     ends = [-np.inf, *EDGES.tolist()]
     return (
         pl.col("bin").replace_strict(range(len(ends)), ends, return_dtype=pl.Float64).alias("begin")
@@ -125,9 +122,7 @@ def begin() -> pl.Expr:
 
 
 def places_of(first: int, last: int) -> NDArray[np.float64]:
-    """Return where bins begin and the last one ends, on the axis.
-
-    Those without an end are as wide as the others.
+    """Return the edges of bins on the axis; unbounded bins are drawn as wide as the others.
 
     Parameters
     ----------

@@ -22,9 +22,9 @@ _CONTEXT = [axis for axis in AXES if axis != "ensembling"]
 
 @styled
 def members_by_size(uncertainty: pl.DataFrame) -> Plot | None:
-    """Draw log-likelihood by the number of members, of methods beside deep ensembles (PIT, fig. 1).
+    """Draw log-likelihood by number of members, for methods and deep ensembles (PIT, figure 1).
 
-    A panel for each cells that differ in their ensembling alone; None without methods.
+    One panel for cells that differ only in ensembling; None without methods.
     """
     if "run_index" not in uncertainty.columns:
         return None
@@ -32,45 +32,41 @@ def members_by_size(uncertainty: pl.DataFrame) -> Plot | None:
     methods = known.filter(IS_METHOD)
     if methods.is_empty():
         return None
-    here = known.join(methods, on=_CONTEXT, how="semi", maintain_order="left").with_columns(
+    shown = known.join(methods, on=_CONTEXT, how="semi", maintain_order="left").with_columns(
         value=pl.when(IS_METHOD).then(pl.col("ensembling").cast(pl.String)).otherwise(pl.lit(DEEP))
     )
-    # of each context its first cell stands for all
-    first = here.group_by(_CONTEXT, maintain_order=True).agg(of=pl.col("cell").min())
-    here = here.join(first, on=_CONTEXT, maintain_order="left")
-    panel = here.filter(pl.col("cell") == pl.col("of"))
+    # the first cell of a context stands for all of its cells
+    first = shown.group_by(_CONTEXT, maintain_order=True).agg(of=pl.col("cell").min())
+    shown = shown.join(first, on=_CONTEXT, maintain_order="left")
+    panel = shown.filter(pl.col("cell") == pl.col("of"))
     chosen, left = first_of_each(panel, MAX_PANELS)
     named = titles(panel.drop("ensembling"))
-    values = here["value"].unique().sort().to_list()
+    values = shown["value"].unique().sort().to_list()
     names = [value for value in values if value != DEEP]
     values = [*(value for value in values if value == DEEP), *names]
     looks = {DEEP: (PLAIN, marker(0))} | {v: (colour(n), marker(n)) for n, v in enumerate(names)}
     figure, axes = panels([named[cell] for cell in chosen], "log-likelihood (nats)")
     handles: dict[str, Handle] = {}
     for axis, cell in zip(axes, chosen, strict=True):
-        own = here.filter(of=cell)
+        own = shown.filter(of=cell)
         for value in own["value"].unique().to_list():
-            of_value = own.filter(value=value)
-            handles[value] = _line(axis, of_value, "cll", looks[value], "-")
-            _line(
-                axis,
-                of_value.filter(pl.col("log_likelihood").is_finite()),
-                "log_likelihood",
-                looks[value],
-                "--",
-            )
+            rows = own.filter(value=value)
+            handles[value] = _line(axis, rows, "cll", looks[value], "-")
+            plain = rows.filter(pl.col("log_likelihood").is_finite())
+            _line(axis, plain, "log_likelihood", looks[value], "--")
         sizes(axis, int(own["members"].max()), "models averaged, k")  # type: ignore[arg-type]
     legend(figure, {value: handles[value] for value in values if value in handles}, "ensembling")
     runs = methods.select("cell", "repeat_index", "run_index").unique().height
-    drawn = here.filter(pl.col("of").is_in(chosen))
+    drawn = shown.filter(pl.col("of").is_in(chosen))
     finite = drawn.filter(pl.col("log_likelihood").is_finite())
     return Plot(
         "member-likelihood",
         "Log-likelihood by number of members",
         "Mean log-probability of the true class when the probabilities of the first k members of "
-        "one training are averaged, or of k independent runs: at the temperature of the other half "
-        "of the test set (solid) and as it is (dashed). Means over runs (of deep ensembles over "
-        f"draws), then over repeats. n = {counted(runs, 'run')} with members.{not_drawn(left)}",
+        "one training, or of k independent runs, are averaged: at the temperature fitted on the "
+        "other half of the test set (solid) and uncalibrated (dashed). Means over runs (for deep "
+        "ensembles over draws), then over repeats. "
+        f"n = {counted(runs, 'run')} with members.{not_drawn(left)}",
         runs,
         figure,
         data=with_names(
@@ -84,7 +80,7 @@ def members_by_size(uncertainty: pl.DataFrame) -> Plot | None:
 
 
 def _over_runs(own: pl.DataFrame, name: str, *by: str) -> pl.DataFrame:
-    """Return means over runs, then over repeats, of what `by` tells apart."""
+    """Return means over runs, then over repeats, within groups of `by`."""
     return (
         own.group_by(*by, "cell", "repeat_index", "members", maintain_order=True)
         .agg(mean_of(pl.col(name)))

@@ -1,4 +1,4 @@
-"""All cells at a glance, where there are several datasets: a field each, coloured by a mean."""
+"""All cells of several datasets at a glance: one field each, coloured by a mean."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from manyseed.analysis.counts import counted
-from manyseed.analysis.figures.described import AXES_TOLD, described, differing
+from manyseed.analysis.figures.described import SEPARATOR, described, differing
 from manyseed.analysis.figures.levels import NOTHING
 from manyseed.analysis.figures.style import GREY, Plot, styled, wide
 
 WIDTH = 8.6  # inches
-ROW = 0.17  # inches, of a dataset
-LABELLED = 40  # columns that have labels
-DATASETS = 80  # rows
-WIDEST, NARROW = 6, 9  # panels side by side, of up to so many columns; else 4
+ROW = 0.17  # inches per dataset
+LABELLED = 40  # most columns that have labels
+DATASETS = 80  # most rows
+WIDEST, NARROW = 6, 9  # panels side by side if they have at most this many columns; else 4
 
 QUANTITIES = {
     "accuracy_mean": ("Accuracy", "accuracy, mean over repeats"),
@@ -25,14 +25,14 @@ QUANTITIES = {
     "ec_local_mean": ("Local error consistency", "mean over repeats whose runs vary"),
     "alpha_hat_mean": ("α̂", "mean over repeats whose runs vary, to be read with δ (Summary)"),
 }
-"""Columns of the table of cells that have an overview: title, and what a colour is."""
+"""Columns of the table of cells that have an overview: title, and the meaning of colours."""
 
 
 @styled
 def overview(cells: pl.DataFrame, name: str) -> Plot | None:
-    """Draw a column of the table of cells: a row per dataset, a panel per classifier.
+    """Draw a column of the table of cells: one row per dataset, one panel per classifier.
 
-    None with a single dataset, or where no cell has a value, or all have α̂ 0.
+    None with a single dataset, if no cell has a value, or if α̂ is 0 everywhere.
     """
     shown = cells.filter(pl.col(name).is_not_null())
     datasets = cells["dataset"].cast(pl.String).unique().sort().to_list()[:DATASETS]
@@ -40,8 +40,9 @@ def overview(cells: pl.DataFrame, name: str) -> Plot | None:
         return None
     if name == "alpha_hat_mean" and float(shown[name].max()) < NOTHING:  # type: ignore[arg-type]
         return None
-    of = described(cells)
-    named = cells.join(of, on="cell").with_columns(pl.col("dataset", "classifier").cast(pl.String))
+    named = cells.join(described(cells), on="cell").with_columns(
+        pl.col("dataset", "classifier").cast(pl.String)
+    )
     columns = named.sort("cell")["_of"].unique(maintain_order=True).to_list()
     classifiers = named["classifier"].unique().sort().to_list()
     apart = bool(differing(cells))
@@ -77,13 +78,13 @@ def overview(cells: pl.DataFrame, name: str) -> Plot | None:
         extra.remove()
     bar = figure.colorbar(image, ax=list(axes.flat[: len(panels)]), shrink=0.8, aspect=30, pad=0.01)
     bar.outline.set_edgecolor(GREY)
-    title, of_what = QUANTITIES[name]
-    varied = AXES_TOLD.join(differing(cells)).replace("_", " ")
-    across_told = f"columns: {varied}" if apart else "columns: classifiers"
+    title, meaning = QUANTITIES[name]
+    varied = SEPARATOR.join(differing(cells)).replace("_", " ")
     return Plot(
         f"overview-{name.replace('_', '-')}",
         f"{title} of all cells",
-        f"A field is a cell; colour: {of_what}. Rows: datasets; {across_told}"
+        f"Each field is a cell; colour: {meaning}. Rows: datasets; "
+        f"columns: {varied if apart else 'classifiers'}"
         f"{', in the order of the summary' if not letters else ''}. Empty: not planned, not "
         f"finished or undefined. n = {counted(shown.height, 'cell')}.",
         shown.height,

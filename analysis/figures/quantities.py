@@ -1,4 +1,4 @@
-"""What is drawn of cells: columns of runs, pairs and repeats, and what is said of their values."""
+"""The quantities drawn for cells: columns of runs, pairs and repeats, with words for captions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from manyseed.analysis.tables.schema import Tables
 
 _KEY = ["cell", "repeat_index"]
 OF = ("runs", "pairs", "repeats")
-"""Tables whose columns are drawn, the first that has a column."""
+"""Tables whose columns can be drawn; the first one with a column of some name counts."""
 
 _FACTS = {
     *("cell", "epoch", "repeat_index", "run_index", "run_i", "run_j", "recipe", *AXES),
@@ -32,29 +32,29 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """A column of a figure: values of each cell, and what is said of them.
+    """A column of a figure: the values of each cell, and words for the caption.
 
     Attributes
     ----------
     name, label : str
-        The column, and what stands beside an axis.
+        The column, and the label of its axis.
     values : polars frame
-        Columns cell, `KEY`'s others where they are known, and value.
-    said : str
-        What of, with n.
+        Columns cell, repeat_index and run indices if known, and value.
+    words : str
+        What the values are, with n.
     """
 
     name: str
     label: str
     values: pl.DataFrame
-    said: str
+    words: str
 
 
 Quantities = Callable[[Tables], list[Quantity]]
 
 
 def main(tables: Tables) -> list[Quantity]:
-    """Return what the page shows of cells: accuracy, its range, error consistency and α̂."""
+    """Return what the page shows for cells: accuracy, its range, error consistency and α̂."""
     runs = tables.runs.filter(~pl.col("identical"))
     levels = varying(tables.runs, tables.repeats).filter(pl.col("alpha_hat").is_not_null())
     pairs = varying(tables.pairs, tables.repeats)
@@ -63,38 +63,29 @@ def main(tables: Tables) -> list[Quantity]:
     without = pairs.height - defined.height
     copies = int(tables.runs["identical"].sum())
     same = int(tables.repeats["identical"].sum())
-    left = f" ({copies:,} identical copies left out)" if copies else ""
-    out = f" ({same:,} repeats of identical runs left out)" if same else ""
-    free = f" ({without:,} pairs without any error left out)" if without else ""
+    no_copies = f" ({copies:,} identical copies left out)" if copies else ""
+    no_identical = f" ({same:,} repeats of identical runs left out)" if same else ""
+    no_errorless = f" ({without:,} pairs without any error left out)" if without else ""
     level = f"α̂: n = {counted(levels.height, 'run')}{probe(levels)}; dashed: δ. "
     level += resolution(tables.repeats)
+    n_runs, n_repeats = counted(runs.height, "run"), counted(repeats.height, "repeat")
+    n_defined, n_pairs = counted(defined.height, "pair"), counted(pairs.height, "pair")
     return [
+        _quantity("accuracy", "accuracy", runs, f"Accuracy: n = {n_runs}{no_copies}."),
         _quantity(
-            "accuracy", "accuracy", runs, f"Accuracy: n = {counted(runs.height, 'run')}{left}."
+            *("accuracy_range", "accuracy range", repeats),
+            f"Accuracy range: n = {n_repeats}{no_identical}.",
         ),
-        _quantity(
-            "accuracy_range",
-            "accuracy range",
-            repeats,
-            f"Accuracy range: n = {counted(repeats.height, 'repeat')}{out}.",
-        ),
-        _quantity(
-            "ec_local",
-            "EC local",
-            defined,
-            f"EC local: n = {counted(defined.height, 'pair')}{free}.",
-        ),
-        _quantity(
-            "ec_global", "EC global", pairs, f"EC global: n = {counted(pairs.height, 'pair')}."
-        ),
+        _quantity("ec_local", "EC local", defined, f"EC local: n = {n_defined}{no_errorless}."),
+        _quantity("ec_global", "EC global", pairs, f"EC global: n = {n_pairs}."),
         _quantity("alpha_hat", "α̂", levels, level),
     ]
 
 
-def _quantity(name: str, label: str, frame: pl.DataFrame, said: str) -> Quantity:
-    where = [one for one in (*_KEY, "run_index") if one in frame.columns]
-    values = frame.select(*where, pl.col(name).alias("value")).filter(pl.col("value").is_not_null())
-    return Quantity(name, label, values, said)
+def _quantity(name: str, label: str, frame: pl.DataFrame, words: str) -> Quantity:
+    key = [one for one in (*_KEY, "run_index") if one in frame.columns]
+    values = frame.select(*key, pl.col(name).alias("value")).filter(pl.col("value").is_not_null())
+    return Quantity(name, label, values, words)
 
 
 def varying(rows: pl.DataFrame, repeats: pl.DataFrame) -> pl.DataFrame:
@@ -102,16 +93,13 @@ def varying(rows: pl.DataFrame, repeats: pl.DataFrame) -> pl.DataFrame:
     return rows.join(repeats.filter(VARIES).select(_KEY), on=_KEY, how="semi")
 
 
-MAIN: Quantities = main
-
-
 def schemas(tables: Tables) -> dict[str, pl.Schema]:
-    """Return the columns of the tables whose columns are drawn."""
+    """Return the schemas of the tables `OF`."""
     return {table: getattr(tables, table).schema for table in OF}
 
 
 def table_of(columns: Mapping[str, pl.Schema], name: str) -> str | None:
-    """Return which table has a column of numbers that can be drawn; None where none has.
+    """Return the table that holds a numeric column that can be drawn; None if there is none.
 
     Parameters
     ----------
@@ -127,12 +115,12 @@ def table_of(columns: Mapping[str, pl.Schema], name: str) -> str | None:
 
 
 def _is_fact(name: str) -> bool:
-    """Return whether a column says what a row is, not what was measured."""
+    """Return whether a column describes a row and is not a measurement."""
     return name in _FACTS or name.startswith(("n_", "hparam_")) or name.endswith("_n")
 
 
 def names(tables: Tables) -> list[str]:
-    """Return the columns that can be drawn and hold a value: of runs, then pairs, then repeats."""
+    """Return the columns that can be drawn and hold a value: runs, then pairs, then repeats."""
     found: dict[str, None] = {}
     for table in OF:
         frame: pl.DataFrame = getattr(tables, table)
@@ -143,19 +131,19 @@ def names(tables: Tables) -> list[str]:
 
 
 def column(name: str, meanings: Mapping[str, tuple[str, str]] | None = None) -> Quantities:
-    """Return a column as what is drawn of cells.
+    """Return a function that gives a column as the quantity to draw.
 
     Parameters
     ----------
     name : str
-        Of the tables of runs, pairs or repeats.
+        A column of the tables of runs, pairs or repeats.
     meanings : mapping or None
-        Unit and meaning of columns, by their names.
+        Unit and meaning of columns by name.
 
     Raises
     ------
     Refused
-        By what is returned, for a name that no table has.
+        By the returned function, for a name that no table has.
     """
     unit, meaning = (meanings or {}).get(name, ("", ""))
     shown = labelled(name) + (f" ({unit})" if unit not in ("", "1") else "")
@@ -169,36 +157,35 @@ def column(name: str, meanings: Mapping[str, tuple[str, str]] | None = None) -> 
         known = values.filter(pl.col(name).is_not_null() & pl.col(name).is_not_nan())
         undefined = values.height - known.height
         free = f", {undefined:,} without a value" if undefined else ""
-        said = (
-            f"{_sentence(meaning)}n = {counted(known.height, table.removesuffix('s'))}{left}{free}."
-        )
+        n = counted(known.height, table.removesuffix("s"))
+        words = f"{_sentence(meaning)}n = {n}{left}{free}."
         if name in LEVELS:
-            said += f"{probe(known)} Dashed: δ. {resolution(tables.repeats)}"
-        where = [one for one in (*_KEY, "run_index", "run_i", "run_j") if one in known.columns]
-        return [Quantity(name, shown, known.select(*where, pl.col(name).alias("value")), said)]
+            words += f"{probe(known)} Dashed: δ. {resolution(tables.repeats)}"
+        key = [one for one in (*_KEY, "run_index", "run_i", "run_j") if one in known.columns]
+        return [Quantity(name, shown, known.select(*key, pl.col(name).alias("value")), words)]
 
     return of
 
 
 def _varied(frame: pl.DataFrame, tables: Tables, table: str, name: str) -> tuple[pl.DataFrame, str]:
-    """Return the rows that say something, and how many are left out and why, in words."""
+    """Return the informative rows, and in words how many are left out and why."""
     if table == "runs":
         kept = frame.filter(~pl.col("identical"))
-        what = "identical copies"
+        left_out = "identical copies"
         if compares_runs(name):
-            kept, what = varying(kept, tables.repeats), "runs of repeats of identical runs"
+            kept, left_out = varying(kept, tables.repeats), "runs of repeats of identical runs"
     elif table == "pairs":
-        kept, what = varying(frame, tables.repeats), "pairs of identical runs"
+        kept, left_out = varying(frame, tables.repeats), "pairs of identical runs"
     elif compares_runs(name):
-        kept, what = frame.filter(VARIES), "repeats of identical runs, or of one"
+        kept, left_out = frame.filter(VARIES), "repeats of identical runs, or of one"
     else:
-        kept, what = frame, ""
+        kept, left_out = frame, ""
     left = frame.height - kept.height
-    return kept, f" ({left:,} {what} left out)" if left else ""
+    return kept, f" ({left:,} {left_out} left out)" if left else ""
 
 
 def labelled(name: str) -> str:
-    """Return a column's name as it is read: ec_local_mean is EC local mean."""
+    """Return a column's name in words: ec_local_mean is EC local mean."""
     words = [_WORDS.get(word, word) for word in name.split("_")]
     return " ".join(filter(None, words))
 

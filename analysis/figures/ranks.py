@@ -1,4 +1,4 @@
-"""How classifiers rank across datasets, and by how much ranks must differ."""
+"""How classifiers rank across datasets, with the critical difference of ranks."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.style import Plot, colour, marker, styled, wide
 from manyseed.analysis.questions.standings import Standings
 
-WIDTH, ROW = 7.2, 0.24  # inches, of the figure and of a classifier
-BESIDE = 0.72  # inches, of how often it wins
+WIDTH, ROW = 7.2, 0.24  # inches of the figure, and per classifier
+BESIDE = 0.72  # inches for the number of wins
 
 
 @styled
@@ -21,7 +21,7 @@ def mean_ranks(found: Standings, classifiers: list[str]) -> Plot:
     ----------
     found : Standings
     classifiers : list of str
-        All of the sweep, by whose order colours go.
+        All classifiers of the sweep; their order determines colours.
     """
     tall = 0.95 + ROW * len(found.rows)
     figure = Figure(figsize=(wide(WIDTH), tall))
@@ -54,10 +54,11 @@ def mean_ranks(found: Standings, classifiers: list[str]) -> Plot:
     return Plot(
         "mean-ranks",
         "Ranks across datasets",
-        "Mean rank of each classifier by mean accuracy over the cells that all of these have, and "
-        "on how many datasets it is the best, or as good. Grey: the critical difference from the "
-        f"best, {found.critical:.2f} (Nemenyi, 5 %): who is within it may be behind by chance. "
-        f"Datasets are taken as independent draws. n = {counted(found.datasets, 'dataset')}.",
+        "Mean rank of each classifier by mean accuracy over the cells that all of them have, and "
+        "the number of datasets on which it is best or tied for best. Grey: the critical "
+        f"difference from the best rank, {found.critical:.2f} (Nemenyi, 5 %); classifiers within "
+        "it may be behind by chance. Datasets are taken as independent draws. "
+        f"n = {counted(found.datasets, 'dataset')}.",
         found.datasets,
         figure,
         data=pl.DataFrame(

@@ -1,4 +1,4 @@
-"""Response curves: accuracy on training rows the further these are moved, and its integral."""
+"""Response curves: accuracy on training rows by how far they are moved, and its integral."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from manyseed.analysis.figures.style import Handle, Plot, colour, legend, marker
 from manyseed.analysis.questions.telling import GROUP, named
 from manyseed.analysis.response.curves import cumulative, gi
 
-MOST = 6  # datasets and classifiers that are drawn
-EQUAL = 0.01  # accuracies at the end that differ by no more are called equal
-APART = 0.02  # gi of two curves of equal ends that are worth showing, at least
+MOST = 6  # most pairs of dataset and classifier that are drawn
+EQUAL = 0.01  # largest difference of final accuracies called equal
+APART = 0.02  # smallest difference in gi worth showing for two curves with equal ends
 _CURVE = ("cell", "repeat_index", "transform", "layer")
 _DASHES = ("-", "--", ":", "-.")
 
@@ -26,21 +26,21 @@ Floats = NDArray[np.float64]
 
 
 def coloured_by(table: pl.DataFrame) -> str:
-    """Return what models are coloured by: augmentation, else the first axis that they differ in."""
+    """Return the axis that colours models: augmentation, else the first in which they differ."""
     others = [name for name in AXES if name not in (*GROUP, "augment", "hparams")]
     order = ("augment", *others, "hparams")
-    there = (name for name in order if name in table.columns and table[name].n_unique() > 1)
-    return next(there, "classifier")
+    varying = (name for name in order if name in table.columns and table[name].n_unique() > 1)
+    return next(varying, "classifier")
 
 
 def levels_of(table: pl.DataFrame, by: str) -> list[str]:
-    """Return the levels of an axis in order; those of augmentation begin with none."""
+    """Return the levels of an axis in order, none first."""
     found = table[by].cast(pl.String).unique().sort().to_list()
     return sorted(found, key=lambda level: (level != "none", level))
 
 
 def response_curves(table: pl.DataFrame, *, integral: bool) -> list[Plot]:
-    """Draw the curves of each dataset and classifier, a panel per transform and layer.
+    """Draw the curves of each dataset and classifier, one panel per transform and layer.
 
     PRC, figure 1.
 
@@ -49,7 +49,7 @@ def response_curves(table: pl.DataFrame, *, integral: bool) -> list[Plot]:
     table : frame
         The table of response curves.
     integral : bool
-        Whether cumulative curves are drawn, beside the line of a model that is never wrong.
+        Whether to draw cumulative curves, with the line of a model that is never wrong.
     """
     drawn = [
         _curves(own, number, integral=integral)
@@ -67,23 +67,23 @@ def _groups(table: pl.DataFrame) -> Iterator[pl.DataFrame]:
 
 @styled
 def _curves(table: pl.DataFrame, number: int, *, integral: bool) -> Plot | None:
-    of = table.select("transform", "layer").unique().sort("transform", "layer").rows()
+    responses = table.select("transform", "layer").unique().sort("transform", "layer").rows()
     by = coloured_by(table)
     levels = levels_of(table, by)
     figure, axes = panels(
-        [named(*one) for one in of], "cumulative accuracy" if integral else "accuracy"
+        [named(*one) for one in responses], "cumulative accuracy" if integral else "accuracy"
     )
     handles: dict[str, Handle] = {}
     drawn: list[pl.DataFrame] = []
-    for axis, (transform, layer) in zip(axes, of, strict=True):
+    for axis, (transform, layer) in zip(axes, responses, strict=True):
         own = table.filter(transform=transform, layer=layer)
         for index, level in enumerate(levels):
-            here = own.filter(pl.col(by).cast(pl.String) == level)
-            if here.height:
-                points = _points(here, integral=integral)
+            rows = own.filter(pl.col(by).cast(pl.String) == level)
+            if rows.height:
+                points = _points(rows, integral=integral)
                 handles[level] = _line(axis, points, index)
-                of_line = pl.lit(transform).alias("transform"), pl.lit(layer).alias("layer")
-                drawn.append(points.select(*of_line, pl.lit(level).alias(by), pl.all()))
+                key = pl.lit(transform).alias("transform"), pl.lit(layer).alias("layer")
+                drawn.append(points.select(*key, pl.lit(level).alias(by), pl.all()))
         if integral:
             (handles["never wrong"],) = axis.plot([0, 1], [0, 1], color="black", lw=0.9, ls="--")
         axis.set_xlabel("share of the magnitudes" if integral else _unit(transform))
@@ -92,18 +92,18 @@ def _curves(table: pl.DataFrame, number: int, *, integral: bool) -> Plot | None:
     dataset, classifier = (str(table[name][0]) for name in GROUP)
     runs = _n_runs(table)
     meaning = (
-        "Area under the response curve up to each magnitude, means over models; dashed: a model "
+        "Area under the response curve up to each magnitude, mean over models; dashed: a model "
         "that is never wrong. gi is twice the area between a curve and that line."
         if integral
-        else "Share of training rows that a model labels right after they were moved by a "
-        "magnitude. Lines: means over models; bands: smallest to largest of all models."
+        else "Share of training rows that a model labels correctly after they are moved by a "
+        "magnitude. Lines: means over models; bands: smallest to largest over models."
     )
     kind = "cumulative" if integral else "curves"
     title = "Cumulative response curves" if integral else "Response curves"
     return Plot(
         f"response-{kind}-{number}",
         f"{title}: {dataset} × {classifier}",
-        f"{meaning} Layer 1: outputs of the first block are moved, else inputs. "
+        f"{meaning} At layer 1 the outputs of the first block are moved, otherwise the inputs. "
         f"n = {counted(runs, 'model')}.",
         runs,
         figure,
@@ -122,7 +122,7 @@ def _n_runs(table: pl.DataFrame) -> int:
 
 
 def _points(table: pl.DataFrame, *, integral: bool) -> pl.DataFrame:
-    """Return mean and range of accuracy over models, or the area under the mean, along a line."""
+    """Return mean and range of accuracy over models by magnitude, or the area under the mean."""
     n = pl.col("n_runs")
     over = (
         table.group_by("magnitude")
@@ -145,7 +145,7 @@ def _unit(transform: str) -> str:
 
 
 def _line(axis: Axes, points: pl.DataFrame, index: int) -> Any:
-    """Draw the mean of models, and of accuracy their range; return the line."""
+    """Draw the mean over models, and the range of accuracy; return the line."""
     x, y = (points[name].to_numpy() for name in points.columns[:2])
     if "low" in points.columns:
         axis.fill_between(
@@ -158,17 +158,17 @@ def _line(axis: Axes, points: pl.DataFrame, index: int) -> Any:
 
 
 def equal_ends(end: Floats, score: Floats) -> tuple[int, int] | None:
-    """Return the two curves whose scores differ most among those of equal ends.
+    """Return the two curves with equal ends whose scores differ most.
 
     Parameters
     ----------
     end, score : float64 arrays (curve,)
-        Finite; ends that are at most `EQUAL` apart are equal.
+        Finite; ends at most `EQUAL` apart count as equal.
 
     Returns
     -------
     tuple of int or None
-        The curve of the smaller score first; None where no two have equal ends.
+        The curve with the smaller score first; None if no two curves have equal ends.
     """
     order = np.argsort(end, kind="stable")
     last = np.searchsorted(end[order], end[order] + EQUAL, side="right")
@@ -183,10 +183,10 @@ def equal_ends(end: Floats, score: Floats) -> tuple[int, int] | None:
 
 
 def response_pairs(table: pl.DataFrame) -> list[Plot]:
-    """Draw two configurations of equal accuracy at the end and unequal gi, where there are any.
+    """Draw two configurations with equal final accuracy and unequal gi, if there are any.
 
-    PRC, figure 2: of each dataset and classifier the two curves of one transform, layer and test
-    set whose gi differ most, found by search.
+    PRC, figure 2: for each dataset and classifier, the two curves of the same transform, layer and
+    test set whose gi differ most, found by search.
 
     Parameters
     ----------
@@ -217,18 +217,18 @@ def _pair(table: pl.DataFrame, number: int) -> Plot | None:
     transform, layer = own["transform"][0], own["layer"][0]
     figure, axes = panels([named(transform, layer), "cumulative"], "accuracy")
     cells = own.unique("cell", maintain_order=True)
-    there = [name for name in ("hparams", *AXES) if name in cells.columns]
-    axes_apart = [name for name in there if cells[name].n_unique() > 1]
+    known = dict.fromkeys(name for name in ("hparams", *AXES) if name in cells.columns)
+    differing = [name for name in known if cells[name].n_unique() > 1]
     handles: dict[str, Handle] = {}
-    said = []
+    descriptions = []
     u = (grid - grid[0]) / (grid[-1] - grid[0])
     for index, one in enumerate(pair):
-        is_of = " · ".join(str(cells[name][one]) for name in dict.fromkeys(axes_apart))
+        levels = " · ".join(str(cells[name][one]) for name in differing)
         style: Any = {"color": colour(index), "linewidth": 1.4, "ls": _DASHES[index]}
-        (handles[is_of],) = axes[0].plot(grid, curves[one], **style)
+        (handles[levels],) = axes[0].plot(grid, curves[one], **style)
         axes[1].plot(u, cumulative(grid, curves[one]), **style)
-        said.append(
-            f"gi {gi(grid, curves[one]):.3f} and {curves[one][-1]:.3f} at the end ({is_of})"
+        descriptions.append(
+            f"gi {gi(grid, curves[one]):.3f} and {curves[one][-1]:.3f} at the end ({levels})"
         )
     (handles["never wrong"],) = axes[1].plot([0, 1], [0, 1], color="black", lw=0.9, ls=":")
     axes[0].set_xlabel(_unit(transform))
@@ -240,15 +240,15 @@ def _pair(table: pl.DataFrame, number: int) -> Plot | None:
     return Plot(
         f"response-pair-{number}",
         f"Equal at the end, unequal before: {dataset} × {classifier}",
-        f"Two configurations whose accuracies at the last magnitude differ by {EQUAL:g} at most, "
-        "chosen so that their gi differ most among all transforms: "
-        f"{'; '.join(said)}. The end alone, as Mixup takes it, does not tell them apart. Means "
-        f"over the runs of a test set, {runs:,} each.",
+        f"Two configurations whose accuracies at the last magnitude differ by at most {EQUAL:g}, "
+        "chosen from all transforms for the largest difference in gi: "
+        f"{'; '.join(descriptions)}. The end alone, which Mixup uses, does not tell them apart. "
+        f"Means over the runs on a test set, {runs:,} each.",
         2 * runs,
         figure,
         dataset=dataset,
         data=shown.filter(
             pl.col("transform") == transform,
             pl.col("layer") == layer,
-        ).select("cell", *dict.fromkeys(axes_apart), "repeat_index", "magnitude", "accuracy"),
+        ).select("cell", *differing, "repeat_index", "magnitude", "accuracy"),
     )

@@ -1,4 +1,4 @@
-"""Runs as dots: one of their metrics against another, and pairs of runs by their churn."""
+"""Runs as dots: one metric against another, and pairs of runs by their churn."""
 
 from __future__ import annotations
 
@@ -32,19 +32,18 @@ from manyseed.analysis.figures.style import (
 )
 from manyseed.analysis.questions.effects import UNPERTURBED
 
-MAX_PANELS = 12  # of a scatter
+MAX_PANELS = 12  # most panels of a scatter
 BESIDE = 2.3  # inches of a panel with δ beside it
 UNITS = {"ece": "ECE", "churn_ensemble": "churn against the ensemble"}
-RANGES = 3  # of churn, of as many pairs each
+RANGES = 3  # ranges of churn with equally many pairs
 _RUN = ["cell", "repeat_index", "run_index"]
 
 
 @styled
 def alpha_hat_against(runs: pl.DataFrame, repeats: pl.DataFrame, other: str) -> Plot | None:
-    """Draw α̂ against another metric, a dot per run, coloured by classifier, source or scheme.
+    """Draw α̂ against another metric, one dot per run, coloured by classifier, source or scheme.
 
-    RKS, figures 9, 11 and 12. Datasets whose α̂ is 0 throughout have no panel; None where all are
-    such.
+    RKS, figures 9, 11 and 12. Datasets with α̂ of 0 everywhere have no panel; None if all are.
     """
     if other not in runs.columns:
         return None
@@ -60,8 +59,8 @@ def alpha_hat_against(runs: pl.DataFrame, repeats: pl.DataFrame, other: str) -> 
     handles: dict[str, Handle] = {}
     marks: list[Mark] = []
     for axis, dataset in zip(axes, datasets, strict=True):
-        here = shown.filter(pl.col("dataset") == dataset)
-        named_dots, handles = dots(axis, here, (other, "alpha_hat"), (by, levels), shown.height)
+        rows = shown.filter(pl.col("dataset") == dataset)
+        named_dots, handles = dots(axis, rows, (other, "alpha_hat"), (by, levels), shown.height)
         marks += named_dots
         axis.set_xlabel(UNITS.get(other, labelled(other)))
         axis.locator_params(axis="x", nbins=3 if _columns(axis) > 2 else 5)
@@ -88,7 +87,7 @@ def alpha_hat_against(runs: pl.DataFrame, repeats: pl.DataFrame, other: str) -> 
 
 
 def _informative(known: pl.DataFrame) -> tuple[pl.DataFrame, str]:
-    """Return the rows of datasets whose α̂ is not 0 throughout, and say which are left out."""
+    """Return the rows of datasets whose α̂ is not 0 everywhere, and say how many are left out."""
     largest = known.group_by("dataset").agg(pl.col("alpha_hat").max()).sort("dataset")
     some = largest.filter(pl.col("alpha_hat") >= NOTHING)
     kept = some.sort("alpha_hat", "dataset", descending=[True, False]).head(MAX_PANELS)
@@ -97,7 +96,7 @@ def _informative(known: pl.DataFrame) -> tuple[pl.DataFrame, str]:
     left = f" {zero:,} of {largest.height:,} datasets are not drawn: α̂ is 0 in all their runs."
     more = some.height - kept.height
     return shown, (left if zero else "") + (
-        f" {more:,} further datasets, of smaller α̂, are not drawn." if more else ""
+        f" {more:,} further datasets, with smaller α̂, are not drawn." if more else ""
     )
 
 
@@ -113,16 +112,16 @@ def alpha_hat_of_pairs(
     if joined.is_empty():
         return None
     datasets = _values(joined, "dataset")
-    figure, axes = panels(datasets, "α̂ of the one further away", BESIDE)
+    figure, axes = panels(datasets, "α̂ of the farther run", BESIDE)
     names = ["least churn", "middle third", "most churn"]
     handles: dict[str, Handle] = {}
-    told = []
+    thirds = []
     pieces: list[pl.DataFrame] = []
     for axis, dataset in zip(axes, datasets, strict=True):
-        here = joined.filter(pl.col("dataset") == dataset).sort("churn", "larger", "smaller")
-        parts = np.array_split(np.arange(here.height), RANGES)
+        rows = joined.filter(pl.col("dataset") == dataset).sort("churn", "larger", "smaller")
+        parts = np.array_split(np.arange(rows.height), RANGES)
         for part, shade, name in zip(parts, shades(RANGES), names, strict=True):
-            drawn = here[part]
+            drawn = rows[part]
             drawn = drawn[thinned(np.arange(drawn.height, dtype=np.float64)).astype(np.int64)]
             pieces.append(drawn)
             handles[name] = axis.scatter(
@@ -134,10 +133,10 @@ def alpha_hat_of_pairs(
                 linewidths=0,
                 rasterized=joined.height > VECTORS,
             )
-        ends = [here["churn"][int(part[-1])] for part in parts if part.size]
-        told.append(f"{dataset} {', '.join(f'{end:.3f}' for end in ends)}")
+        ends = [rows["churn"][int(part[-1])] for part in parts if part.size]
+        thirds.append(f"{dataset} {', '.join(f'{end:.3f}' for end in ends)}")
         axis.grid(visible=True, axis="both")
-        axis.set_xlabel("α̂ of the one nearer")
+        axis.set_xlabel("α̂ of the nearer run")
         upright_axis_of_levels(axis)
         axis.set_xscale("symlog", linthresh=LINEAR, linscale=0.5)
         axis.set_xticks([0, LINEAR, 0.1, 1], ["0", f"{LINEAR}", "0.1", "1"])
@@ -147,9 +146,9 @@ def alpha_hat_of_pairs(
     return Plot(
         "alpha-hat-pairs",
         "α̂ of pairs, by their churn",
-        "Each dot is a pair of runs of a repeat: the smaller and the larger of their α̂, and by its "
-        "colour the share of test points to which the two give different labels, in thirds of the "
-        f"pairs of a dataset. Thirds end at: {'; '.join(told)}. "
+        "Each dot is a pair of runs of a repeat: the smaller and the larger of their α̂, coloured "
+        "by the share of test points to which the two give different labels, in thirds of the "
+        f"pairs of a dataset. Upper ends of the thirds: {'; '.join(thirds)}. "
         f"n = {counted(joined.height, 'pair')}{_identical(repeats)}. "
         f"Dashed: resolution δ. {resolution(repeats)}{left}",
         joined.height,
@@ -189,13 +188,13 @@ def _values(frame: pl.DataFrame, column: str) -> list[str]:
 
 
 def _colour_by(runs: pl.DataFrame) -> str:
-    """Return the first of classifier, sources and scheme axes that has several levels."""
+    """Return the first of classifier, sources and scheme axes with several levels."""
     axes: Sequence[str] = ("classifier", "vary", *UNPERTURBED)
     return next((name for name in axes if runs[name].n_unique() > 1), "classifier")
 
 
 def _columns(axis: Axes) -> int:
-    """Return how many panels stand side by side."""
+    """Return the number of panels side by side."""
     place = axis.get_subplotspec()
     assert place is not None
     return place.get_gridspec().ncols

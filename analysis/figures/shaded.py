@@ -1,4 +1,4 @@
-"""Dots of one quantity against another, shaded by a number: single ensembles, and snapshots."""
+"""Dots of one quantity against another, shaded by a third: single ensembles, and snapshots."""
 
 from __future__ import annotations
 
@@ -28,10 +28,11 @@ from manyseed.analysis.figures.style import (
     styled,
 )
 
-MAX_PANELS = 12  # a dataset and classifier each
-EACH = 100  # ensembles of a size that are drawn in a panel
+MAX_PANELS = 12  # one dataset and classifier each
+EACH = 100  # most ensembles of a size drawn in a panel
 BESIDE = 2.3  # inches of a panel with δ beside it
 GROUP = ["dataset", "classifier"]
+_AXIS = f" The axis of α̂ is linear up to {LINEAR} and logarithmic beyond."
 
 OF_DRAWS = {
     "alpha_hat": ("α̂", "its α̂ against the other half of the runs"),
@@ -39,7 +40,7 @@ OF_DRAWS = {
     "churn": ("churn", "its churn against the average of the whole pool"),
     "ece": ("ECE", "its expected calibration error"),
 }
-"""What is drawn of single ensembles: beside the axis, and in words."""
+"""Quantities of single ensembles: label of the axis, and words for the caption."""
 
 
 @styled
@@ -52,7 +53,7 @@ def single_ensembles(draws: pl.DataFrame, name: str) -> Plot | None:
         Columns dataset, classifier, `size`, `draw`, `accuracy`, one of `OF_DRAWS`, `delta` and
         `n_side`.
     name : str
-        Which of `OF_DRAWS`.
+        A key of `OF_DRAWS`.
     """
     known = draws.filter(pl.col(name).is_not_null())
     if known.is_empty():
@@ -63,18 +64,13 @@ def single_ensembles(draws: pl.DataFrame, name: str) -> Plot | None:
     left = known.height - found.n
     out = f"; {left:,} more are in the tables" if left else ""
     deltas, sides = known["delta"].unique().sort(), known["n_side"].unique().sort()
-    told = f"{deltas[0]:.3f}" + (f" to {deltas[-1]:.3f}" if deltas.len() > 1 else "")
+    delta = f"{deltas[0]:.3f}" + (f" to {deltas[-1]:.3f}" if deltas.len() > 1 else "")
     points = f"{sides[0]:,}" + (f" to {sides[-1]:,}" if sides.len() > 1 else "")
-    tested = name in ("alpha_hat", "ks_distance")
-    line = (
-        f" Dashed: δ = {told} with N = {points} test points on each side"
-        + (", beyond which the classical test rejects." if name == "ks_distance" else ".")
-        if tested
-        else ""
-    )
-    axis = f" The axis of α̂ is linear up to {LINEAR} and logarithmic beyond." * (
-        name == "alpha_hat"
-    )
+    line = ""
+    if name in ("alpha_hat", "ks_distance"):
+        rejects = ", beyond which the classical test rejects" * (name == "ks_distance")
+        line = f" Dashed: δ = {delta} with N = {points} test points on each side{rejects}."
+    axis = _AXIS * (name == "alpha_hat")
     legend(found.figure, found.handles, "M_ens")
     return Plot(
         f"draws-{name.replace('_', '-')}",
@@ -107,31 +103,25 @@ def runs_by_epoch(runs: pl.DataFrame, repeats: pl.DataFrame, name: str) -> Plot 
         return None
     known = varying(runs.filter(~pl.col("identical")), repeats)
     known = known.filter(pl.col(name).is_not_null(), pl.col("accuracy").is_not_null())
-    several = pl.col("epoch").n_unique().over(GROUP) > 1
-    known = known.filter(several)
+    known = known.filter(pl.col("epoch").n_unique().over(GROUP) > 1)
     if known.is_empty():
         return None
     levels = name.startswith("alpha_hat")
-    of = repeats.join(known.select(GROUP).unique(), on=GROUP, how="semi")
-    delta = of.group_by(GROUP).agg(pl.col("delta").drop_nulls().first())
+    own = repeats.join(known.select(GROUP).unique(), on=GROUP, how="semi")
+    delta = own.group_by(GROUP).agg(pl.col("delta").drop_nulls().first())
     rows = known.drop("delta", strict=False).join(delta, on=GROUP, maintain_order="left")
     label = labelled(name)
     found = _panels(rows, name, label, "epoch")
     legend(found.figure, found.handles, "epochs trained")
     left = known.height - found.n
     out = f"; {left:,} more are in the tables" if left else ""
-    told = (
-        f" The axis of α̂ is linear up to {LINEAR} and logarithmic beyond. Dashed: resolution δ. "
-        f"{resolution(of)}"
-        if levels
-        else ""
-    )
+    axis = f"{_AXIS} Dashed: resolution δ. {resolution(own)}" if levels else ""
     return Plot(
         f"epochs-{name.replace('_', '-')}",
         f"{label} against accuracy, by epoch",
         f"Each dot is a run at a snapshot: its accuracy and its {label} on the test set"
-        f"{probe(known) if levels else ''}, by its shade after how many epochs. "
-        f"n = {counted(found.n, 'value')} of runs{out}.{told}",
+        f"{probe(known) if levels else ''}, shaded by the number of epochs trained. "
+        f"n = {counted(found.n, 'value')} of runs{out}.{axis}",
         found.n,
         found.figure,
         found.marks,
@@ -139,7 +129,7 @@ def runs_by_epoch(runs: pl.DataFrame, repeats: pl.DataFrame, name: str) -> Plot 
 
 
 class Panels:
-    """Panels that were drawn."""
+    """Panels that have been drawn, and how many dots they hold."""
 
     def __init__(self, titles: Sequence[str], label: str) -> None:
         self.figure, self.axes = panels(titles, label, BESIDE)
@@ -149,39 +139,38 @@ class Panels:
 
 
 def _panels(rows: pl.DataFrame, name: str, label: str, by: str) -> Panels:
-    """Draw a panel against accuracy for each dataset and classifier, the smallest of `by` first."""
+    """Draw a column against accuracy, one panel per dataset and classifier, shaded by `by`."""
     groups = rows.select(GROUP).unique().sort(GROUP).head(MAX_PANELS)
     titles = [" × ".join(one) for one in groups.rows()]
     levels = [str(level) for level in rows[by].unique().sort().to_list()]
     found = Panels(titles, label)
     upright = _upright(name)
     for axis, group in zip(found.axes, groups.iter_rows(named=True), strict=True):
-        here = rows.filter(**group)
+        own = rows.filter(**group)
         marks, found.handles = dots(
-            axis, here, ("accuracy", name), (by, levels), rows.height, shades(len(levels))
+            axis, own, ("accuracy", name), (by, levels), rows.height, shades(len(levels))
         )
         found.marks += marks
-        found.n += sum(min(n, MAX_POINTS) for n in here[by].value_counts()["count"])
+        found.n += sum(min(n, MAX_POINTS) for n in own[by].value_counts()["count"])
         axis.set_xlabel("accuracy")
         axis.locator_params(axis="x", nbins=3)
-        upright(axis, here)
+        upright(axis, own)
     return found
 
 
 def _upright(name: str) -> Callable[[Axes, pl.DataFrame], None]:
-    """Return what is done to the upright axis of a panel."""
+    """Return the function that sets up the vertical axis of a panel."""
 
-    def levels(axis: Axes, here: pl.DataFrame) -> None:
+    def levels(axis: Axes, rows: pl.DataFrame) -> None:
         upright_axis_of_levels(axis)
-        mark_resolution(axis, here, across=True)
+        mark_resolution(axis, rows, across=True)
 
-    def distances(axis: Axes, here: pl.DataFrame) -> None:
-        seen = [axis.get_ylim()[1], *(1.1 * here["delta"].drop_nulls()).to_list()[:1]]
+    def distances(axis: Axes, rows: pl.DataFrame) -> None:
+        seen = [axis.get_ylim()[1], *(1.1 * rows["delta"].drop_nulls()).to_list()[:1]]
         axis.set_ylim(0, max(seen))
-        mark_resolution(axis, here, across=True)
+        mark_resolution(axis, rows, across=True)
 
-    def plain(axis: Axes, here: pl.DataFrame) -> None:
-        del here
+    def plain(axis: Axes, _: pl.DataFrame) -> None:
         axis.set_ylim(bottom=0)
 
     if name.startswith("alpha_hat"):

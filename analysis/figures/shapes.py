@@ -1,4 +1,4 @@
-"""How many values are drawn: as the outline of a violin, or as dots side by side."""
+"""The shapes of several values: the outline of a violin, or dots side by side."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 
 Real = NDArray[np.float64]
 
-FEWEST = 6  # values that a violin is drawn of
-DOTTED = 30  # values up to which each is drawn
-OUTLINE = 24  # points of a violin's side
+FEWEST = 6  # fewest values of a violin
+DOTTED = 30  # most values drawn as dots
+OUTLINE = 24  # points on each side of a violin
 
 
 def outline(values: Real, y: float, height: float = 0.45) -> Real | None:
-    """Return the outline of a violin at y: (point, 2); None where all values are the same."""
+    """Return the outline of a violin at y: (point, 2); None if the ascending values are equal."""
     if values[0] == values[-1]:
         return None
     over = np.linspace(values[0], values[-1], OUTLINE)
@@ -29,7 +29,7 @@ def outline(values: Real, y: float, height: float = 0.45) -> Real | None:
 
 
 def scattered(n: int) -> Real:
-    """Return offsets that fill a row evenly; nothing is random, one value stands in the middle."""
+    """Return offsets that fill a row evenly and without randomness; 0 for a single value."""
     if n == 1:
         return np.zeros(1)
     golden = (np.sqrt(5) - 1) / 2

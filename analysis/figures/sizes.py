@@ -1,4 +1,4 @@
-"""Ensembles by their size: how large one must be to stand for the training."""
+"""Ensembles by size: how large one must be to stand for the training."""
 
 from __future__ import annotations
 
@@ -11,20 +11,21 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
 from manyseed.analysis.counts import counted
+from manyseed.analysis.figures.described import not_drawn
 from manyseed.analysis.figures.style import Handle, Plot, colour, legend, marker, panels, styled
 
-ROOM = 5  # ticks that always have their labels
-NEAR = 1.9  # beyond that many, sizes of a ratio up to this have one label
-MARGIN = 1.3  # the axis goes beyond the smallest and the largest size by this factor
-APART = 0.03  # classifiers of one size stand side by side, this share of the size apart
+ROOM = 5  # this many ticks are always labelled
+NEAR = 1.9  # among more ticks, sizes within this ratio share a label
+MARGIN = 1.3  # the axis extends beyond the smallest and largest size by this factor
+APART = 0.03  # offset between classifiers of the same size, as a share of the size
 
-LISTED = 3  # cells that are named
-MAX_PANELS = 24  # a dataset each
+LISTED = 3  # most cells that are named
+MAX_PANELS = 24  # one dataset each
 
 
 @styled
 def ensembles_close(ensembles: pl.DataFrame, close: float) -> Plot | None:
-    """Draw which share of the ensembles of each size the robust and the classical test accept.
+    """Draw the share of ensembles of each size that the robust and the classical test accept.
 
     Parameters
     ----------
@@ -32,7 +33,7 @@ def ensembles_close(ensembles: pl.DataFrame, close: float) -> Plot | None:
         `analysis.questions.ensembles.table_one` of each dataset and classifier, with `cell`,
         `n_side` and `delta`.
     close : float
-        As the table was made with.
+        The one that the table was made with.
     """
     if ensembles.is_empty():
         return None
@@ -44,11 +45,10 @@ def ensembles_close(ensembles: pl.DataFrame, close: float) -> Plot | None:
     return Plot(
         "ensembles-close",
         "Ensembles that stand for the training",
-        f"Share of ensembles of M_ens members with α̂ ≤ {close:g} (solid, filled), and that the "
-        "classical KS test accepts (dashed, hollow). Members are drawn from one half of the runs "
-        f"of a repeat; the other half is the reference. {_unsaid(ensembles, close)}"
-        f"{_drawn(ensembles)} "
-        f"{_resolution(ensembles)}{left}",
+        f"Share of ensembles of M_ens members with α̂ ≤ {close:g} (solid, filled), and share that "
+        "the classical KS test accepts (dashed, hollow). Members are drawn from one half of the "
+        f"runs of a repeat; the other half is the reference. {_unsaid(ensembles, close)}"
+        f"{_drawn(ensembles)} {_resolution(ensembles)}{left}",
         int(ensembles["draws"].sum()),
         figure,
         data=ensembles.select("dataset", "classifier", "size", "close", "accepted", "draws"),
@@ -77,32 +77,30 @@ def ensembles_accuracy(ensembles: pl.DataFrame) -> Plot | None:
 
 
 def _drawn_datasets(ensembles: pl.DataFrame) -> tuple[pl.DataFrame, str]:
-    """Return the rows of as many datasets as there is room for, and how many are left out."""
+    """Return the rows of the first `MAX_PANELS` datasets, and say how many are left out."""
     datasets = ensembles["dataset"].unique().sort()
-    left = max(datasets.len() - MAX_PANELS, 0)
-    are = "1 more dataset is" if left == 1 else f"{left:,} more datasets are"
-    note = f" {are} not drawn: their numbers are in the tables." if left else ""
-    return ensembles.filter(pl.col("dataset").is_in(datasets.head(MAX_PANELS).implode())), note
+    drawn = pl.col("dataset").is_in(datasets.head(MAX_PANELS).implode())
+    return ensembles.filter(drawn), not_drawn(max(datasets.len() - MAX_PANELS, 0), "dataset")
 
 
 def _panels(
     ensembles: pl.DataFrame, label: str, draw: Any
 ) -> tuple[Any, Sequence[Axes], dict[str, Handle]]:
-    """Draw a panel per dataset, and in it each classifier."""
+    """Draw a panel per dataset with all its classifiers."""
     datasets = ensembles["dataset"].unique().sort().to_list()
     classifiers = ensembles["classifier"].unique().sort().to_list()
     figure, axes = panels(datasets, label)
     handles = {}
     for axis, dataset in zip(axes, datasets, strict=True):
-        here = ensembles.filter(dataset=dataset)
+        rows = ensembles.filter(dataset=dataset)
         for index, classifier in enumerate(classifiers):
-            own = here.filter(classifier=classifier).sort("size")
+            own = rows.filter(classifier=classifier).sort("size")
             if own.is_empty():
                 continue
             sizes = own["size"].to_numpy() * (1 + APART * (index - (len(classifiers) - 1) / 2))
             look = {"color": colour(index), "marker": marker(index), "markersize": 4}
             handles[classifier] = draw(axis, sizes, own, look)
-        ticks = here["size"].unique().sort().to_list()
+        ticks = rows["size"].unique().sort().to_list()
         axis.set_xscale("log")
         axis.set_xticks(ticks, labels(ticks))
         axis.xaxis.set_minor_locator(NullLocator())
@@ -112,7 +110,7 @@ def _panels(
 
 
 def labels(sizes: Sequence[int]) -> list[str]:
-    """Label as many ticks as there is room for, the largest among them."""
+    """Return labels of ticks, empty where there is no room; the largest has one."""
     if len(sizes) <= ROOM:
         return [str(size) for size in sizes]
     result, last = [], np.inf
@@ -124,7 +122,7 @@ def labels(sizes: Sequence[int]) -> list[str]:
 
 
 def _shares(axis: Axes, sizes: Any, own: pl.DataFrame, look: Mapping[str, Any]) -> Handle:
-    hollow = {**look, "markerfacecolor": "none", "markersize": 8}  # seen around a filled one
+    hollow = {**look, "markerfacecolor": "none", "markersize": 8}  # visible around a filled one
     axis.plot(sizes, own["accepted"].to_numpy(), linewidth=1, ls="--", **hollow)
     (line,) = axis.plot(sizes, own["close"].to_numpy(), linewidth=1.4, **look)
     return line
@@ -138,10 +136,10 @@ def _accuracies(axis: Axes, sizes: Any, own: pl.DataFrame, look: Mapping[str, An
 
 
 def _unsaid(ensembles: pl.DataFrame, close: float) -> str:
-    """Say why a solid line is missing."""
+    """Explain a missing solid line."""
     if ensembles["close"].null_count() == 0:
         return ""
-    return f"No solid line where δ is above {close:g}: α̂ tells no ensemble from the others there. "
+    return f"No solid line where δ is above {close:g}: there, α̂ cannot tell ensembles apart. "
 
 
 def _drawn(ensembles: pl.DataFrame) -> str:
@@ -170,7 +168,7 @@ def _resolution(ensembles: pl.DataFrame) -> str:
     values = [f"{value:.3f}" for value in (delta[0], delta[-1])][: delta.len()]
     return (
         f"δ = {' to '.join(values)} with N = {_from_to(side.reverse())} test points on each side: "
-        "what sets an ensemble apart by less isn't seen."
+        "smaller differences of an ensemble aren't seen."
     )
 
 

@@ -1,4 +1,4 @@
-"""Sources of randomness side by side: how much accuracy varies by each, and α̂, epoch by epoch."""
+"""Sources of randomness side by side: how much accuracy varies with each, and α̂, by epoch."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from manyseed.analysis.figures.levels import NOTHING
 from manyseed.analysis.figures.style import Plot, colour, legend, marker, styled
 from manyseed.analysis.tables.snapshots import last
 
-MAX_PANELS = 12  # datasets and classifiers
-BAR = 0.8  # of the room between sources
+MAX_PANELS = 12  # one dataset and classifier each
+BAR = 0.8  # width of bars, as a share of the distance between sources
 
 
 @styled
 def sources(cells: pl.DataFrame, name: str) -> Plot | None:
-    """Draw a column of the table of cells by source of randomness and epoch, a panel each.
+    """Draw a column of the table of cells by source of randomness and epoch.
 
-    RKS24, figure 4. Panels are of cells that differ in `vary` alone; None where none do.
+    RKS24, figure 4. A panel holds cells that differ only in `vary`; None if there are none.
 
     Parameters
     ----------
@@ -43,24 +43,23 @@ def sources(cells: pl.DataFrame, name: str) -> Plot | None:
     handles = {}
     for cell, axis in axes.items():
         own = first.filter(_panel=cell)
-        there = [one for one in order if one in own["vary"].to_list()]
-        known_here = own["epoch"].unique().sort().to_list()
-        for place, epoch in enumerate(known_here):
+        own_sources = [one for one in order if one in own["vary"].to_list()]
+        own_epochs = own["epoch"].unique().sort().to_list()
+        for place, epoch in enumerate(own_epochs):
             index = epochs.index(epoch)
-            at = own.filter(epoch=epoch)
-            values = dict(at.select("vary", name).iter_rows())
-            bars = [values.get(one) for one in there]
-            _bars(axis, bars, (place, len(known_here)), len(epochs), index)
+            values = dict(own.filter(epoch=epoch).select("vary", name).iter_rows())
+            bars = [values.get(one) for one in own_sources]
+            _bars(axis, bars, (place, len(own_epochs)), len(epochs), index)
             handles[str(epoch)] = axis.scatter([], [], color=colour(index), marker=marker(0))
         if name == "alpha_hat_mean" and own[name].to_numpy().max() < NOTHING:
-            told = axis.get_title(loc="left")
+            title = axis.get_title(loc="left")
             axis.clear()
-            axis.set_title(told)
+            axis.set_title(title)
             axis.text(0.5, 0.5, "α̂ is 0", transform=axis.transAxes, ha="center")
             axis.set_yticks([])
-        axis.set_xticks(range(len(there)), there)
+        axis.set_xticks(range(len(own_sources)), own_sources)
         axis.tick_params(axis="x", length=0)
-        axis.set_xlim(-0.6, len(there) - 0.4)
+        axis.set_xlim(-0.6, len(own_sources) - 0.4)
     if len(epochs) > 1:
         ordered = {str(epoch): handles[str(epoch)] for epoch in epochs if str(epoch) in handles}
         legend(figure, ordered, "epoch")
@@ -72,8 +71,8 @@ def sources(cells: pl.DataFrame, name: str) -> Plot | None:
     return Plot(
         f"sources-{name.replace('_', '-')}",
         f"{_TITLES[name]} by source of randomness",
-        f"{_SAID[name]} of the runs that differ in these sources alone, a panel for cells that are "
-        f"the same in all else.{shades}{read if 'alpha' in name else ''} "
+        f"{_MEANINGS[name]} for runs that differ only in these sources; one panel for cells that "
+        f"agree in everything else.{shades}{read if 'alpha' in name else ''} "
         f"n = {counted(runs, 'run')}.{not_drawn(left)}",
         runs,
         figure,
@@ -84,17 +83,17 @@ def sources(cells: pl.DataFrame, name: str) -> Plot | None:
 def _bars(
     axis: Axes, values: list[float | None], place: tuple[int, int], count: int, index: int
 ) -> None:
-    """Draw a bar for each source, at its place among those of the panel's other epochs."""
-    wide = BAR / count
-    at, here = place
-    x = np.arange(len(values)) + (at - (here - 1) / 2) * wide
+    """Draw a bar per source for one epoch; `place` is its position and the number of epochs."""
+    width = BAR / count
+    position, epochs = place
+    x = np.arange(len(values)) + (position - (epochs - 1) / 2) * width
     heights = np.array([np.nan if value is None else value for value in values])
-    axis.bar(x, heights, width=0.9 * wide, color=colour(index))
+    axis.bar(x, heights, width=0.9 * width, color=colour(index))
 
 
 _LABELS = {"accuracy_std": "± seeds, accuracy", "alpha_hat_mean": "mean α̂"}
 _TITLES = {"accuracy_std": "Spread of accuracy", "alpha_hat_mean": "α̂"}
-_SAID = {
+_MEANINGS = {
     "accuracy_std": "Standard deviation of accuracy between seeds, pooled within repeats,",
     "alpha_hat_mean": "Mean α̂ over repeats",
 }

@@ -1,4 +1,4 @@
-"""One look for all figures: size, type, and colours that colour-blind readers can tell apart."""
+"""One look for all figures: sizes, type, and colours that colour-blind readers can distinguish."""
 
 from __future__ import annotations
 
@@ -24,24 +24,24 @@ from numpy.typing import NDArray
 from manyseed.analysis.figures.compact import compact
 
 Handle = Artist | Container
-"""What a legend shows beside a name."""
+"""What a legend shows beside a label."""
 
 P = ParamSpec("P")
 
 WIDTH = 7.2  # inches, the text width of a page
-CHARACTER = 0.072  # inches, about, of a letter in a legend
-TITLE_CHARACTER = 0.078  # inches, about, of a letter in a panel's title
-BESIDE = 0.5  # inches, about, of a panel's labels to its left
-PANEL = 1.7  # inches that a panel is wide, at least
-SYMBOL = 0.6  # inches, of a legend's marker and the gaps around it
-LINE = 0.17  # inches, of a line of a legend
-CELLS = "cells-"  # what figures of the cells of a dataset are named
-VECTORS = 400  # dots of a figure that are drawn as shapes; more are pixels
-MAX_POINTS = 2000  # dots drawn of a group; the outline is always of all
+CHARACTER = 0.072  # approximate inches per letter in a legend
+TITLE_CHARACTER = 0.078  # approximate inches per letter in a panel's title
+BESIDE = 0.5  # approximate inches for the labels left of a panel
+PANEL = 1.7  # minimum width of a panel in inches
+SYMBOL = 0.6  # inches for a legend's marker and the gaps around it
+LINE = 0.17  # inches per line of a legend
+CELLS = "cells-"  # prefix of the names of figures of a dataset's cells
+VECTORS = 400  # most dots of a figure drawn as vectors; more are pixels
+MAX_POINTS = 2000  # most dots drawn of a group; outlines always use all values
 
 # Okabe and Ito 2008, without black and yellow.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-# Beyond six groups, colours return with another marker.
+# Beyond six groups, colours repeat with another marker.
 MARKERS = ("o", "s", "^", "D", "v", "P")
 GREY = "#808080"
 
@@ -79,7 +79,7 @@ _RC: Any = {
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Dots of a panel: where they are, (dot,) each, and the run of each, ``CELL:REPEAT:RUN``."""
+    """Dots of a panel: their coordinates, (dot,) each, and their runs as ``CELL:REPEAT:RUN``."""
 
     axis: Axes
     x: NDArray[np.float64]
@@ -89,7 +89,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """Rows of a panel that are of one combination of axes: from where to where, and its levels."""
+    """Rows of a panel that share one combination of levels: their extent and these levels."""
 
     axis: Axes
     top: float
@@ -99,24 +99,24 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A figure with the words that belong to it.
+    """A figure with its title and caption.
 
     Attributes
     ----------
     name : str
         For file names and anchors.
     title, caption : str
-        The caption says what is drawn, n, and for α̂ the resolution δ.
+        The caption states what is drawn, n, and for α̂ the resolution δ.
     n : int
-        Number of runs, pairs or repeats that are drawn.
+        Number of runs, pairs or repeats drawn.
     marks : sequence of Mark
-        Dots that have a name.
+        Dots that name their run.
     dataset : str
-        Which one it is of, where it is of the cells of one.
+        The dataset, if the figure shows the cells of one.
     bands : sequence of Band
-        Its rows, where these are combinations of what cells differ in.
+        Its rows, if they are combinations of levels.
     data : polars frame or None
-        The numbers that are drawn, where not all of them are dots with a name.
+        The numbers drawn, unless all of them are dots that name their run.
     """
 
     name: str
@@ -135,7 +135,7 @@ class Plot:
         return self.name.startswith(CELLS)
 
     def svg(self) -> str:
-        """Return the figure as SVG, the same text for the same figure."""
+        """Return the figure as SVG, with identical text for identical figures."""
         buffer = io.StringIO()
         with mpl.rc_context({**_RC, "svg.hashsalt": self.name}):
             self.figure.savefig(buffer, format="svg", dpi=200, metadata={"Date": None})
@@ -147,7 +147,7 @@ _asked: ContextVar[float | None] = ContextVar("width", default=None)
 
 @contextmanager
 def drawn_wide(inches: float | None) -> Iterator[None]:
-    """Draw figures as wide as this; None: as wide as the page has them."""
+    """Draw figures with this width within the context; None for the width on the page."""
     token = _asked.set(inches)
     try:
         yield
@@ -156,14 +156,14 @@ def drawn_wide(inches: float | None) -> Iterator[None]:
 
 
 def wide(default: float = WIDTH) -> float:
-    """Return how wide a figure is to be, in inches."""
+    """Return the width of the figure to draw, in inches."""
     return _asked.get() or default
 
 
 def places(plot: Plot) -> list[tuple[float, float, str]]:
-    """Return where the dots are that have a name, in the units of the figure's SVG, and the names.
+    """Return x and y of dots that name their run, in units of the figure's SVG, and the runs.
 
-    It is for a figure that has been drawn: layouts are made then.
+    The figure must have been drawn, as that computes its layout.
     """
     found = []
     tall = 72 * plot.figure.get_figheight()
@@ -175,9 +175,9 @@ def places(plot: Plot) -> list[tuple[float, float, str]]:
 
 
 def values(plot: Plot) -> dict[str, list[Any]]:
-    """Return what the dots that have a name stand for, in the order of `places`.
+    """Return the values of dots that name their run, in the order of `places`.
 
-    Columns by name: ``panel``, and ``value`` of the rows of cells, of others what their axes say.
+    Columns are ``panel``, and ``value`` for rows of cells, or else the labels of the axes.
     """
     axes = [mark.axis for mark in plot.marks]
     if plot.of_cells:
@@ -196,7 +196,7 @@ def values(plot: Plot) -> dict[str, list[Any]]:
 
 
 def numbers(plot: Plot) -> pl.DataFrame:
-    """Return what a figure draws: `Plot.data`, or of dots alone the runs, panels and `values`."""
+    """Return the numbers of a figure: `Plot.data`, or else the runs and `values` of its dots."""
     if plot.data is not None:
         return plot.data
     runs = [run for mark in plot.marks for run in mark.runs]
@@ -204,7 +204,7 @@ def numbers(plot: Plot) -> pl.DataFrame:
 
 
 def heights(plot: Plot) -> list[tuple[Sequence[str], float, float]]:
-    """Return the levels of each band and where it begins and ends, in units of the figure's SVG."""
+    """Return the levels, top and bottom of each band, in units of the figure's SVG."""
     tall, inch = 72 * plot.figure.get_figheight(), plot.figure.dpi
     found = []
     for band in plot.bands:
@@ -221,7 +221,7 @@ def addresses(rows: pl.DataFrame) -> list[str]:
 
 
 def styled(draw: Callable[P, Plot | None]) -> Callable[P, Plot | None]:
-    """Draw in the common style, leaving matplotlib's own settings as they are."""
+    """Draw in the common style without changing matplotlib's global settings."""
 
     @functools.wraps(draw)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> Plot | None:
@@ -232,14 +232,15 @@ def styled(draw: Callable[P, Plot | None]) -> Callable[P, Plot | None]:
 
 
 def panels(titles: Sequence[str], label: str, least: float = PANEL) -> tuple[Figure, list[Axes]]:
-    """Return a figure with a panel per title, up to three side by side, and one vertical label.
+    """Return a figure with a panel per title, up to three side by side.
 
     Parameters
     ----------
     titles : sequence of str
     label : str
+        Label of the vertical axes.
     least : float
-        How wide a panel is, at least, in inches, unless the figure is narrower.
+        Minimum width of a panel in inches, unless the figure is narrower.
     """
     most = max(1, min(3, int(wide() / least)))
     beside = min(2, most) if len(titles) == 4 else min(len(titles), most)
@@ -263,7 +264,7 @@ def colour(index: int) -> str:
 
 
 def marker(index: int) -> str:
-    """Return the marker of the group with this index, another one each time colours return."""
+    """Return the marker of the group with this index; it changes each time colours repeat."""
     return MARKERS[index // len(COLOURS) % len(MARKERS)]
 
 
@@ -275,30 +276,30 @@ def dots(
     total: int,
     shades: Sequence[Any] = (),
 ) -> tuple[list[Mark], dict[str, Handle]]:
-    """Draw a dot per row; return what names them if they are runs, and the handle of each level.
+    """Draw a dot per row; return the marks of dots that are runs, and the handle of each level.
 
     Parameters
     ----------
     axis : Axes
     rows : polars frame
-        A row per dot.
+        One row per dot.
     drawn : tuple of str
-        Columns: across and up.
+        Columns on the horizontal and the vertical axis.
     by : tuple
-        The column that they are coloured by, and its levels.
+        The column that colours dots, and its levels.
     total : int
-        Dots of all panels: many are drawn as pixels.
+        Number of dots in all panels: many are drawn as pixels.
     shades : sequence of colours
-        Of the levels, where they are numbers in order; empty: they have colours and markers.
+        Shades of the levels if these are ordered numbers; empty for colours and markers.
     """
     marks: list[Mark] = []
     handles: dict[str, Handle] = {}
     for index, level in enumerate(by[1]):
-        of = rows.filter(pl.col(by[0]).cast(pl.String) == level).sort(*drawn)
-        of = of[thinned(np.arange(of.height, dtype=np.float64)).astype(np.int64)]
-        x, y = (of[column].to_numpy() for column in drawn)
-        if "run_index" in of.columns:
-            marks.append(Mark(axis, x, y, addresses(of)))
+        own = rows.filter(pl.col(by[0]).cast(pl.String) == level).sort(*drawn)
+        own = own[thinned(np.arange(own.height, dtype=np.float64)).astype(np.int64)]
+        x, y = (own[column].to_numpy() for column in drawn)
+        if "run_index" in own.columns:
+            marks.append(Mark(axis, x, y, addresses(own)))
         handles[level] = axis.scatter(
             x,
             y,
@@ -314,12 +315,12 @@ def dots(
 
 
 def shades(count: int) -> list[Any]:
-    """Return colours of levels in order, seen on light and on dark paper, and without colours."""
+    """Return colours for ordered levels, visible in light and dark mode and in greyscale."""
     return list(colormaps["viridis"](np.linspace(0.3, 0.85, count)))
 
 
 def legend(figure: Figure, handles: Mapping[str, Handle], title: str) -> None:
-    """Explain the colours above the panels, in as many columns as the page is wide."""
+    """Add a legend above the panels, with as many columns as fit."""
     widest = max(map(len, handles)) * CHARACTER + SYMBOL
     columns = int(np.clip(wide() // widest, 1, len(handles)))
     figure.set_figheight(figure.get_figheight() + LINE * -(-len(handles) // columns))
@@ -335,7 +336,7 @@ def legend(figure: Figure, handles: Mapping[str, Handle], title: str) -> None:
 
 
 def thinned(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return at most `MAX_POINTS` of the values, evenly spaced in their order of size."""
+    """Return at most `MAX_POINTS` of the values, evenly spaced by rank."""
     if values.size <= MAX_POINTS:
         return values
     return np.sort(values)[np.linspace(0, values.size - 1, MAX_POINTS).astype(np.intp)]

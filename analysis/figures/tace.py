@@ -1,4 +1,4 @@
-"""TACE by its threshold and number of bins: whether it orders models depends on both."""
+"""TACE by threshold and number of bins: how it ranks models depends on both."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _AT = ["threshold", "bins"]
 
 @styled
 def calibration_by_bins(tace: pl.DataFrame) -> Plot | None:
-    """Draw calibrated TACE by bins, a panel for each threshold (PIT, figure 2).
+    """Draw calibrated TACE by number of bins, one panel per threshold (PIT, figure 2).
 
-    Of cells that differ in their ensembling alone there is a row of panels: a line for single
-    networks, for the average of all, and for each method's ensembles of all members.
+    Cells that differ only in ensembling share panels: a line for single networks, one for the
+    average of all, and one for each method's ensembles of all members.
     """
     plain = pl.col("ensembling").cast(pl.String) == "none"
     named = (
@@ -65,9 +65,9 @@ def calibration_by_bins(tace: pl.DataFrame) -> Plot | None:
     highest = dict(means.group_by("of").agg(pl.col("mean").max()).iter_rows())
     handles: dict[str, Handle] = {}
     for axis, (cell, threshold) in zip(axes, places, strict=True):
-        here = means.filter(of=cell, threshold=threshold)
-        for value in here["value"].unique().to_list():
-            line, (shade, dot, dashes) = here.filter(value=value), looks[value]
+        rows = means.filter(of=cell, threshold=threshold)
+        for value in rows["value"].unique().to_list():
+            line, (shade, dot, dashes) = rows.filter(value=value), looks[value]
             (handles[value],) = axis.plot(
                 line["bins"].to_numpy(),
                 line["mean"].to_numpy(),
@@ -77,7 +77,7 @@ def calibration_by_bins(tace: pl.DataFrame) -> Plot | None:
                 linewidth=1.2,
                 ls=dashes,
             )
-        ticks = here["bins"].unique().sort().to_list()
+        ticks = rows["bins"].unique().sort().to_list()
         axis.set_xscale("log")
         axis.set_xticks(ticks, labels(ticks))
         axis.xaxis.set_minor_locator(NullLocator())
@@ -85,18 +85,21 @@ def calibration_by_bins(tace: pl.DataFrame) -> Plot | None:
         axis.set_xlabel("bins, M")
     legend(figure, {value: handles[value] for value in values}, "ensembling")
     repeats = own.select("cell", "repeat_index").unique().height
-    pairs, turned = _turned(means)
+    pairs, reordered = _reordered(means)
     order = (
-        f" Of {pairs:,} pairs of lines {turned:,} change their order with θ or M." if pairs else ""
+        f" Of {pairs:,} pairs of lines {reordered:,} change their order with θ or M."
+        if pairs
+        else ""
     )
     return Plot(
         "tace-bins",
         "Calibration error by threshold and bins",
-        "Thresholded adaptive calibration error at the temperature of the other half of the test "
-        "set: of each class the probabilities above θ, sorted, in M bins of equally many points. "
-        "Means over runs, then over repeats; ensembles of all members, or of all runs. It depends "
-        "on both parameters, and its bias differs between models: it tells of one model, and "
-        f"orders none.{order} n = {counted(repeats, 'repeat')}.{not_drawn(left)}",
+        "Thresholded adaptive calibration error at the temperature fitted on the other half of the "
+        "test set: for each class, the probabilities above θ are sorted into M bins of equally "
+        "many points. Means over runs, then over repeats; ensembles are of all members, or of all "
+        "runs. The error depends on both parameters and its bias differs between models, so it "
+        f"describes a model but does not rank models.{order} n = {counted(repeats, 'repeat')}."
+        f"{not_drawn(left)}",
         repeats,
         figure,
         data=with_names(
@@ -106,13 +109,13 @@ def calibration_by_bins(tace: pl.DataFrame) -> Plot | None:
     )
 
 
-def _turned(means: pl.DataFrame) -> tuple[int, int]:
+def _reordered(means: pl.DataFrame) -> tuple[int, int]:
     """Return how many pairs of lines share panels, and how many of these change their order."""
-    pairs = turned = 0
+    pairs = reordered = 0
     for own in means.partition_by("of", maintain_order=True):
         wide = own.pivot("value", index=_AT, values="mean").drop(_AT)
         for one, other in combinations(wide.columns, 2):
             gap = (wide[one] - wide[other]).drop_nulls().to_numpy()
             pairs += 1
-            turned += bool(np.any(gap > 0) and np.any(gap < 0))
-    return pairs, turned
+            reordered += bool(np.any(gap > 0) and np.any(gap < 0))
+    return pairs, reordered

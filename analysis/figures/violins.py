@@ -1,7 +1,7 @@
-"""Violins of a quantity by what cells differ in: by one axis, or on a grid of two.
+"""Violins of a quantity by axes in which cells differ: by one axis, or on a grid of two.
 
 The grid is that of the notes on model variance (rows data perturbation, columns hparam
-perturbation). Cells that agree in what is asked for are put together, and the caption says so.
+perturbation). Cells that agree in the chosen axes are pooled, and the caption says so.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
-from manyseed.analysis.figures.described import AXES_TOLD, QUANTILES, differing
+from manyseed.analysis.figures.described import QUANTILES, SEPARATOR, differing
 from manyseed.analysis.figures.levels import LEVELS, mark_resolution, upright_axis_of_levels
 from manyseed.analysis.figures.quantities import Quantities, Quantity
 from manyseed.analysis.figures.shapes import DOTTED, FEWEST, outline, scattered
@@ -42,16 +42,20 @@ from manyseed.analysis.tables.schema import Tables
 
 Real = NDArray[np.float64]
 
-GROUP = 0.13  # inches of a violin
+GROUP = 0.13  # inches per violin
 BESIDE = 2.3  # inches of a panel with δ beside it
-PAGE = 12  # panels of a figure
-DEEP = 1.35  # inches of a row of the grid
-SIDES = 2  # axes that a grid has
+PAGE = 12  # most panels of a figure
+DEEP = 1.35  # inches per row of the grid
+SIDES = 2  # axes of a grid
+_HOW = (
+    f"Shapes: density, for {FEWEST} values or more; dots: single values, up to {DOTTED}; bars: "
+    "middle half and range, for more values; black: medians."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class _Violins:
-    """What all panels share."""
+    """What all panels of a figure share."""
 
     quantity: Quantity
     tables: Tables
@@ -59,11 +63,11 @@ class _Violins:
     classifiers: Sequence[str]
 
     def group(self, chosen: Mapping[str, Any]) -> Real:
-        """Return the values of a violin, ascending."""
+        """Return the values of a violin in ascending order."""
         return self.values.filter(**chosen)["value"].sort().to_numpy()
 
     def finish(self, axis: Axes, **chosen: Any) -> None:
-        """Give a panel the axis of α̂ where that is drawn."""
+        """Set up the vertical axis if the quantity is α̂."""
         if self.quantity.name in LEVELS:
             upright_axis_of_levels(axis)
             repeats = self.tables.repeats.filter(**chosen)
@@ -72,18 +76,18 @@ class _Violins:
 
 
 def violins(tables: Tables, of: Quantities, by: Sequence[str]) -> list[Plot]:
-    """Draw a quantity by one or two of what cells differ in.
+    """Draw a quantity by one or two columns in which cells differ.
 
-    By one, there is a panel for each dataset, its levels side by side, coloured by classifier. By
-    two, there is a figure for each dataset: rows are the levels of the first, columns of the
-    second. Below six values there are dots and no violin.
+    One column gives a panel per dataset, with levels side by side, coloured by classifier. Two give
+    a figure per dataset: rows are the levels of the first, columns those of the second. Fewer than
+    six values are drawn as dots without a violin.
 
     Parameters
     ----------
     tables : Tables
         With the columns of `AXES` joined.
     of : callable
-        What is drawn (`analysis.figures.quantities`).
+        The quantity to draw (`analysis.figures.quantities`).
     by : sequence of str
         One or two columns of the table of cells.
 
@@ -95,9 +99,9 @@ def violins(tables: Tables, of: Quantities, by: Sequence[str]) -> list[Plot]:
     allowed = axes_of(tables.cells)
     for name in by:
         if name not in allowed:
-            raise Refused("by", name, "is nothing that cells differ in", allowed)
+            raise Refused("by", name, "cells do not differ in it", allowed)
     if not 1 <= len(set(by)) == len(by) <= SIDES:
-        raise Refused("by", ",".join(by), "one column, or two different ones, can be drawn by")
+        raise Refused("by", ",".join(by), "takes one column, or two different ones")
     (quantity,) = of(tables)
     if quantity.values.is_empty():
         return []
@@ -108,13 +112,13 @@ def violins(tables: Tables, of: Quantities, by: Sequence[str]) -> list[Plot]:
 
 
 def axes_of(cells: pl.DataFrame) -> list[str]:
-    """Return what cells may be drawn by: what they are, and the hparams that grids vary."""
+    """Return the columns to draw by: axes in which cells differ, and hparams that grids vary."""
     own = [name for name in cells.columns if name.startswith("hparam_")]
     return ["dataset", "classifier", *differing(cells), *own]
 
 
 def levels(cells: pl.DataFrame, axis: str) -> list[Any]:
-    """Return the values of an axis: numbers ascending, others in the order of their cells."""
+    """Return the values of an axis: numbers and names sorted, others in the order of cells."""
     if cells.schema[axis].is_numeric():
         return cells[axis].drop_nulls().unique().sort().to_list()
     if axis in ("dataset", "classifier"):
@@ -137,40 +141,41 @@ def _by_one(drawn: _Violins, by: str) -> list[Plot]:
 @styled
 def _page(drawn: _Violins, by: str, datasets: Sequence[str], end: str) -> Plot | None:
     x = levels(drawn.values, by)
-    there = levels(drawn.values, "classifier")
-    apart = by != "classifier" and len(there) > 1
+    classifiers = levels(drawn.values, "classifier")
+    apart = by != "classifier" and len(classifiers) > 1
     least = BESIDE if drawn.quantity.name in LEVELS else PANEL
-    need = max(least, len(x) * (len(there) if apart else 1) * GROUP + 0.6)
+    need = max(least, len(x) * (len(classifiers) if apart else 1) * GROUP + 0.6)
     figure, axes = panels(datasets, drawn.quantity.label, need)
-    here = {"dataset": pl.col("dataset").is_in(datasets)} if datasets != [""] else {}
-    n = drawn.values.filter(*here.values()).height
+    values = drawn.values
+    if datasets != [""]:
+        values = values.filter(pl.col("dataset").is_in(datasets))
     handles: dict[str, Handle] = {}
     for axis, dataset in zip(axes, datasets, strict=True):
-        of = {"dataset": dataset} if dataset else {}
-        wanted = drawn.values.filter(**of) if of else drawn.values
+        in_panel = {"dataset": dataset} if dataset else {}
+        wanted = drawn.values.filter(**in_panel) if in_panel else drawn.values
         own = [level for level in x if level in wanted[by].unique().to_list()]
         hues = levels(wanted, "classifier") if apart else [None]
         for place, level in enumerate(own):
             for index, hue in enumerate(hues):
-                chosen = {**of, by: level, **({} if hue is None else {"classifier": hue})}
-                one = level if by == "classifier" else hue
-                look = 0 if one is None else drawn.classifiers.index(one)
+                chosen = {**in_panel, by: level, **({} if hue is None else {"classifier": hue})}
+                classifier = level if by == "classifier" else hue
+                look = 0 if classifier is None else drawn.classifiers.index(classifier)
                 at = place + 0.84 * ((index + 0.5) / len(hues) - 0.5)
                 _violin(axis, drawn, drawn.group(chosen), at, 0.38 / len(hues), look)
                 if hue is not None:
                     handles[hue] = _dot(look)
         _name(axis, own)
-        drawn.finish(axis, **of)
+        drawn.finish(axis, **in_panel)
     if handles:
         legend(figure, handles, "classifier")
     by_words = by.replace("_", " ")
     return Plot(
         f"{drawn.quantity.name}-by-{by}{end}".replace("_", "-"),
         f"{_title(drawn)} by {by_words}",
-        f"{_said(drawn, n)} {_how()}{_together(drawn, [by])}",
-        n,
+        f"{_described(drawn, values.height)} {_HOW}{_pooled(drawn, [by])}",
+        values.height,
         figure,
-        data=_quantiles(drawn.values.filter(*here.values()), [by]),
+        data=_quantiles(values, [by]),
     )
 
 
@@ -188,8 +193,8 @@ def _grids(drawn: _Violins, by: str, across: str) -> list[Plot]:
 
 @styled
 def _grid(drawn: _Violins, by: str, across: str, dataset: str | None, end: str) -> Plot | None:
-    of = {} if dataset is None else {"dataset": dataset}
-    own = drawn.values.filter(**of) if of else drawn.values
+    in_figure = {} if dataset is None else {"dataset": dataset}
+    own = drawn.values.filter(**in_figure) if in_figure else drawn.values
     rows, columns = levels(own, by), levels(own, across)
     hues = [None] if "classifier" in (by, across) else levels(own, "classifier")
     figure = Figure(figsize=(wide(), 0.6 + DEEP * len(rows)))
@@ -200,16 +205,16 @@ def _grid(drawn: _Violins, by: str, across: str, dataset: str | None, end: str) 
         for x, column in enumerate(columns):
             axis = axes[y, x]
             for index, hue in enumerate(hues):
-                chosen = {**of, by: row, across: column}
+                chosen = {**in_figure, by: row, across: column}
                 chosen |= {} if hue is None else {"classifier": hue}
-                one = hue or str(chosen.get("classifier", ""))
-                look = drawn.classifiers.index(one) if one else 0
+                classifier = hue or str(chosen.get("classifier", ""))
+                look = drawn.classifiers.index(classifier) if classifier else 0
                 _violin(axis, drawn, drawn.group(chosen), index, 0.4, look)
                 if hue is not None and len(hues) > 1:
                     handles[hue] = _dot(look)
             axis.set_xticks([])
             axis.set_xlim(-0.7, len(hues) - 0.3)
-            drawn.finish(axis, **of)
+            drawn.finish(axis, **in_figure)
             if y == 0:
                 axis.set_title(str(column), fontsize=8)
             if x == len(columns) - 1:
@@ -220,13 +225,13 @@ def _grid(drawn: _Violins, by: str, across: str, dataset: str | None, end: str) 
     figure.supylabel(drawn.quantity.label, fontsize=8.5)
     if handles:
         legend(figure, handles, "classifier")
-    of_what = f" on {dataset}" if dataset else ""
+    on_dataset = f" on {dataset}" if dataset else ""
     by_words, across_words = by.replace("_", " "), across.replace("_", " ")
     return Plot(
         f"{drawn.quantity.name}-by-{by}-{across}{end}".replace("_", "-"),
-        f"{_title(drawn)} by {by_words} and {across_words}{of_what}",
-        f"{_said(drawn, own.height)} Rows: {by_words}; columns: {across_words}. "
-        f"{_how()}{_together(drawn, [by, across])}",
+        f"{_title(drawn)} by {by_words} and {across_words}{on_dataset}",
+        f"{_described(drawn, own.height)} Rows: {by_words}; columns: {across_words}. "
+        f"{_HOW}{_pooled(drawn, [by, across])}",
         own.height,
         figure,
         data=_quantiles(own, [by, across]),
@@ -234,19 +239,19 @@ def _grid(drawn: _Violins, by: str, across: str, dataset: str | None, end: str) 
 
 
 def _quantiles(values: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Return what violins show, a row each."""
+    """Return the quantiles of the violins, one row each."""
     names = list(dict.fromkeys(["dataset", *by, "classifier"]))
     return values.group_by(names).agg(**QUANTILES).sort(names)
 
 
-def _said(drawn: _Violins, n: int) -> str:
-    """Say what is drawn, and of a part of all values how many they are."""
-    here = f" Here: {n:,}." if n < drawn.values.height else ""
-    return f"{drawn.quantity.said}{here}"
+def _described(drawn: _Violins, n: int) -> str:
+    """Describe the quantity, with the number of values if it is a part of all."""
+    part = f" Shown here: {n:,}." if n < drawn.values.height else ""
+    return f"{drawn.quantity.words}{part}"
 
 
 def _violin(axis: Axes, drawn: _Violins, values: Real, at: float, half: float, look: int) -> None:
-    """Draw values as a violin with the middle half and the median, or as dots."""
+    """Draw values as a violin with its middle half, or as dots, and their median."""
     if not values.size:
         return
     shade = colour(look)
@@ -272,7 +277,7 @@ def _violin(axis: Axes, drawn: _Violins, values: Real, at: float, half: float, l
 
 
 def _name(axis: Axes, own: Sequence[Any]) -> None:
-    """Name the levels below a panel, upright where there is no room side by side."""
+    """Label the levels below a panel, vertically if they do not fit side by side."""
     names = [f"{one:g}" if isinstance(one, float) else str(one) for one in own]
     place = axis.get_subplotspec()
     assert place is not None
@@ -292,14 +297,7 @@ def _title(drawn: _Violins) -> str:
     return label if label.startswith("α") else label[:1].upper() + label[1:]
 
 
-def _how() -> str:
-    return (
-        f"Shapes: density, from {FEWEST} values on; dots: single values, up to {DOTTED}; bars: the "
-        "middle half and the range, of more; black: medians."
-    )
-
-
-def _together(drawn: _Violins, by: Sequence[str]) -> str:
-    """Say what is put together."""
+def _pooled(drawn: _Violins, by: Sequence[str]) -> str:
+    """Name the axes that values are pooled over."""
     over = [name for name in differing(drawn.tables.cells) if name not in by]
-    return f" Put together over: {AXES_TOLD.join(over).replace('_', ' ')}." if over else ""
+    return f" Pooled over: {SEPARATOR.join(over).replace('_', ' ')}." if over else ""

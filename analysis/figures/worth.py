@@ -1,4 +1,4 @@
-"""What members of one training are worth: averaged over classifiers, and metric by metric."""
+"""How many runs the members of one training are worth: averaged over cells, and by metric."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _SIZES = "members averaged, k"
 def averaged_equivalents(dee: pl.DataFrame, metric: str = "cll") -> Plot | None:
     """Draw deep ensemble equivalents of methods by size, averaged over cells (PIT, figure 3).
 
-    A panel for each dataset and test-time augmentation; None where no dataset has two cells that a
-    method is compared in: those figures show them one by one.
+    One panel per dataset and test-time augmentation; None if no dataset has two cells that methods
+    are compared with: other figures show single cells.
     """
     own = _of_methods(dee).filter(metric=metric)
     group = ["dataset", "test_augment"]
@@ -30,27 +30,27 @@ def averaged_equivalents(dee: pl.DataFrame, metric: str = "cll") -> Plot | None:
     values = {value: n for n, value in enumerate(own["value"].unique().sort().to_list())}
     apart = own["test_augment"].n_unique() > 1
     named = [
-        " · ".join([str(data), str(seen)] if apart else [str(data)])
-        for data, seen, _ in several.rows()
+        f"{dataset} · {augment}" if apart else str(dataset)
+        for dataset, augment, _ in several.rows()
     ]
     figure, axes = panels(named, "independent runs")
     handles: dict[str, Handle] = {}
-    for axis, (dataset, seen, _) in zip(axes, several.iter_rows(), strict=True):
-        here = own.filter(dataset=dataset, test_augment=seen)
-        handles |= worth_by_size(axis, here, values, _SIZES)
+    for axis, (dataset, augment, _) in zip(axes, several.iter_rows(), strict=True):
+        rows = own.filter(dataset=dataset, test_augment=augment)
+        handles |= worth_by_size(axis, rows, values, _SIZES)
     legend(figure, handles, "ensembling")
     out = int(own["dee"].is_null().sum())
-    rows = own.select("cell", "deep_cell", "repeat_index").unique().height
+    n = own.select("cell", "deep_cell", "repeat_index").unique().height
     return Plot(
         f"method-equivalent-averaged-{metric}",
         f"Deep ensemble equivalent of methods by {metric}, averaged",
         "How many independent runs make an ensemble as good as the first k members that an "
-        f"ensembling method gets out of one training, by {metric}: means over the cells of a "
-        "dataset (classifiers and whatever else differs) and their repeats; bars: the same with "
+        f"ensembling method gets out of one training, by {metric}. Means over the cells of a "
+        "dataset (classifiers and whatever else differs) and their repeats; bars: the same for "
         "ensembles one standard deviation better and worse. "
-        f"{out:,} of {own.height:,} comparisons are beyond the pool, and count as nothing: where "
-        f"there are many, means are too low. n = {counted(rows, 'compared repeat')}.",
-        rows,
+        f"{out:,} of {own.height:,} comparisons are beyond the pool and left out: if there are "
+        f"many, means are too low. n = {counted(n, 'compared repeat')}.",
+        n,
         figure,
         data=over_repeats(own, "dataset", "test_augment", "value").rename({"value": "ensembling"}),
     )
@@ -58,43 +58,43 @@ def averaged_equivalents(dee: pl.DataFrame, metric: str = "cll") -> Plot | None:
 
 @styled
 def equivalents_by_metric(dee: pl.DataFrame) -> Plot | None:
-    """Draw deep ensemble equivalents of methods, a panel per metric (PIT, figures 7 to 9).
+    """Draw deep ensemble equivalents of methods, one panel per metric (PIT, figures 7 to 9).
 
     None without methods.
     """
     own = _of_methods(dee)
     if own.is_empty():
         return None
-    there = [name for name in METRICS if name in own["metric"].unique().to_list()]
-    # of the deep cell: what the methods' cells have in common with it
+    metrics = [name for name in METRICS if name in own["metric"].unique().to_list()]
+    # rows describe the methods' cells, which share all levels but ensembling with the deep cell
     deep = own.with_columns(pl.col("deep_cell").alias("cell"), pl.lit("none").alias("ensembling"))
-    chosen, left = first_of_each(deep, MAX_PANELS // len(there))
+    chosen, left = first_of_each(deep, MAX_PANELS // len(metrics))
     named = titles(deep)
     own = own.filter(pl.col("deep_cell").is_in(chosen))
     values = {value: n for n, value in enumerate(own["value"].unique().sort().to_list())}
-    places = [(cell, metric) for cell in chosen for metric in there]
+    places = [(cell, metric) for cell in chosen for metric in metrics]
     figure, axes = panels(
         [f"{named[cell]}: {metric}" for cell, metric in places], "independent runs"
     )
     handles: dict[str, Handle] = {}
     for axis, (cell, metric) in zip(axes, places, strict=True):
-        here = own.filter(deep_cell=cell, metric=metric)
-        handles |= worth_by_size(axis, here, values, _SIZES)
+        rows = own.filter(deep_cell=cell, metric=metric)
+        handles |= worth_by_size(axis, rows, values, _SIZES)
     if not handles:
         return None
     legend(figure, dict(sorted(handles.items())), "ensembling")
     out = int(own["dee"].is_null().sum())
-    rows = own.select("cell", "deep_cell", "repeat_index").unique().height
+    n = own.select("cell", "deep_cell", "repeat_index").unique().height
     return Plot(
         "method-equivalents",
         "Deep ensemble equivalent of methods by metric",
         "How many independent runs make an ensemble as good as the first k members that an "
         "ensembling method gets out of one training (mean over runs), by each metric: calibrated "
         "log-likelihood, Brier score and area under the risk–coverage curve, and error. Means over "
-        "repeats; bars: the same with ensembles one standard deviation better and worse, up to the "
+        "repeats; bars: the same for ensembles one standard deviation better and worse, up to the "
         f"size of the pool. {out:,} of {own.height:,} comparisons are beyond the pool and left "
-        f"out. n = {counted(rows, 'compared repeat')}.{not_drawn(left)}",
-        rows,
+        f"out. n = {counted(n, 'compared repeat')}.{not_drawn(left)}",
+        n,
         figure,
         data=with_names(
             over_repeats(own, "deep_cell", "metric", "value").rename(

@@ -95,7 +95,10 @@ def answers(
         *_enough(tables),
         *_sources(variance),
         *_standings(standings(tables.cells)),
-        *(Sentence("scores", *told) for told in ([] if cmi is None else telling.sentences(cmi))),
+        *(
+            Sentence("scores", *sentence)
+            for sentence in ([] if cmi is None else telling.sentences(cmi))
+        ),
     ]
 
 
@@ -188,11 +191,11 @@ def _effects(effects: pl.DataFrame, metric: str, about: str, name: str) -> Itera
 
 def _effect(row: Mapping[str, Any]) -> str:
     on = ", on one test set" if row["over"] == SEEDS else ""
-    low, high = (_signed(row[end]) for end in ("low", "high"))
+    low, high = (signed(row[end]) for end in ("low", "high"))
     pairs = f"n = {counted(row['n_pairs'], 'pair')} of repeats"
     axis = str(row["axis"]).replace("_", " ")
     return (
-        f"{axis} {row['level']} in {row['classifier']}: {_signed(row['difference'])} "
+        f"{axis} {row['level']} in {row['classifier']}: {signed(row['difference'])} "
         f"({low} to {high}, 95 %{on}; {pairs})"
     )
 
@@ -329,13 +332,13 @@ def _sources(variance: pl.DataFrame | None) -> Iterator[Sentence]:
         return
     own = variance.filter(pl.col("metric") == ACCURACY, pl.col("low").is_not_null())
     sources = own.filter(pl.col("part") == OWN, pl.col("low") > 0, pl.col("share").is_not_null())
-    told = []
+    parts = []
     if sources.height:
         row = sources.sort("share", "cell", "source", descending=[True, False, False]).row(
             0, named=True
         )
         ends = f"sd {row['low'] ** 0.5:.4f} to {row['high'] ** 0.5:.4f}, 95 %"
-        told.append(
+        parts.append(
             f"Of the variance between runs, {row['source']} by itself accounts for "
             f"{row['share']:.0%} in {row['dataset']} × {row['classifier']} (cell {row['cell']}; "
             f"{ends}; n = {row['n_runs']:,} runs)"
@@ -347,7 +350,7 @@ def _sources(variance: pl.DataFrame | None) -> Iterator[Sentence]:
     if apart.height:
         row = apart.sort("variance", "cell", descending=[True, False]).row(0, named=True)
         contexts = own.filter(pl.col("part") == TEST_SET).height
-        told.append(
+        parts.append(
             f"accuracy varies more between test sets than between seeds in {apart.height:,} of "
             f"{contexts:,} cells (whose two 95 % intervals do not overlap, each cell by itself), "
             "most in "
@@ -357,8 +360,8 @@ def _sources(variance: pl.DataFrame | None) -> Iterator[Sentence]:
             f"{row['variance_all'] ** 0.5:.4f} "
             f"({row['low_all'] ** 0.5:.4f} to {row['high_all'] ** 0.5:.4f}) between runs"
         )
-    if told:
-        text = "; ".join(told) + "."
+    if parts:
+        text = "; ".join(parts) + "."
         yield Sentence("sources", text[0].upper() + text[1:], ("overview-accuracy-std", "summary"))
 
 
@@ -391,6 +394,7 @@ def _standings(found: Standings | None) -> Iterator[Sentence]:
     yield Sentence("standings", text, ("mean-ranks", "summary"))
 
 
-def _signed(value: object) -> str:
+def signed(value: object) -> str:
+    """Write a number with its sign; one that rounds to zero has none."""
     text = f"{value:+.4f}"
     return text[1:] if float(text) == 0 else text.replace("-", "−")

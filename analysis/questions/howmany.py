@@ -73,7 +73,7 @@ class Answer:
     def words(self) -> str:
         """The answer as a sentence."""
         if self.runs is None:
-            return f"For {self.purpose}: can't be said, {self.reason}."
+            return f"For {self.purpose} there is no answer: {self.reason}."
         interval = ""
         if self.low is not None and (self.low, self.high) != (self.runs, self.runs):
             upper = "or more" if self.high is None else f"to {self.high:,}"
@@ -187,16 +187,8 @@ def for_pairs(
 ) -> Answer:
     """Answer for the mean of a quantity of pairs of runs.
 
-    Parameters
-    ----------
-    purpose : str
-    values : sequence of float arrays (run, run)
-        One per repeat, as `analysis.questions.hoeffding.matrix` returns it.
-    half_width : float
-    confidence : float
-    seconds_per_run : float or None
-    nothing : str
-        The reason to give if `parts` ignores every array.
+    Parameters are those of `for_mean`, but `values` holds an array (run, run) per repeat, as
+    `analysis.questions.hoeffding.matrix` returns it.
     """
     found = parts(values)
     if found is None:
@@ -225,7 +217,9 @@ def _answer(
     runs, low, high = needed
     basis = (made, repeats, confidence)
     if runs is None:
-        return Answer(purpose, None, low, high, *basis, reason=f"it takes more than {MAX_RUNS:,}")
+        return Answer(
+            purpose, None, low, high, *basis, reason=f"it takes more than {MAX_RUNS:,} runs"
+        )
     low = min(runs, low) if low is not None else runs
     high = max(runs, high) if high is not None else None
     basis_repeats = "repeat" if repeats == 1 else "repeats"

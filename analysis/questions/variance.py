@@ -25,7 +25,7 @@ means minus the contribution of runs; training rows change with the test set.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -74,21 +74,7 @@ SCHEMA: Mapping[str, Any] = {
 }
 
 
-class Row(NamedTuple):
-    """A row of the table: columns `SCHEMA`."""
-
-    cell: int
-    metric: str
-    source: str
-    part: str
-    variance: float
-    low: float | None
-    high: float | None
-    share: float | None
-    n_repeats: int
-    n_runs: int
-    over: str | None
-    cells: str
+Row = Mapping[str, Any]  # columns `SCHEMA`
 
 
 def variance(tables: Tables, confidence: float = CONFIDENCE) -> pl.DataFrame:
@@ -115,7 +101,7 @@ def variance(tables: Tables, confidence: float = CONFIDENCE) -> pl.DataFrame:
     rows: list[Row] = []
     for key, own in cells.items():
         rows += _of_context(own, dict(zip(CONTEXT, key, strict=True)), cells, confidence)
-    found = pl.DataFrame(rows, schema=dict(SCHEMA), orient="row")
+    found = pl.DataFrame(rows, schema=dict(SCHEMA))
     order = pl.col("metric").replace_strict({name: i for i, name in enumerate(METRICS)})
     return found.sort("cell", order, maintain_order=True)
 
@@ -192,20 +178,20 @@ class _Report:
         is_share = metric not in CONSISTENCY and part not in (ALONE, TEST_SET)
         whole = self.all.get(metric) if is_share else None
         low, high = limits or (None, None)
-        return Row(
-            cell=self.full.cell,
-            metric=metric,
-            source=source,
-            part=part,
-            variance=value,
-            low=low,
-            high=high,
-            share=value / whole if whole else None,
-            n_repeats=found.own.size,
-            n_runs=sum(one.size for one in found.left_out),
-            over=over if limits else None,
-            cells=",".join(dict.fromkeys(str(one.cell) for one in cells)),
-        )
+        return {
+            "cell": self.full.cell,
+            "metric": metric,
+            "source": source,
+            "part": part,
+            "variance": value,
+            "low": low,
+            "high": high,
+            "share": value / whole if whole else None,
+            "n_repeats": found.own.size,
+            "n_runs": sum(one.size for one in found.left_out),
+            "over": over if limits else None,
+            "cells": ",".join(dict.fromkeys(str(one.cell) for one in cells)),
+        }
 
     def test_set(
         self, metric: str, means: Sequence[float], noise: float, freedom: float, found: Estimates
@@ -220,7 +206,7 @@ class _Report:
         row = self._as_row(
             *(metric, "test set", TEST_SET, between - noise, limits, found, [self.full], TEST_SETS)
         )
-        yield row._replace(n_repeats=len(means))
+        yield {**row, "n_repeats": len(means)}
 
     def of_accuracy(self) -> Iterator[Row]:
         """Yield the parts of the variance of accuracy."""

@@ -165,16 +165,15 @@ def combined(terms: Sequence[Term]) -> tuple[Estimates, tuple[float, float]] | N
     (Estimates, (float, float)) or None
         The second is the scale of the first term (`components.covariances`); None without runs.
     """
-    cells = list(dict.fromkeys(id(one) for _, *both in terms for one in both))
-    by_id = {id(one): one for _, *both in terms for one in both}
-    shared = _shared([by_id[key].accuracy for key in cells])
+    accuracy = {one.cell: one.accuracy for _, *both in terms for one in both}
+    shared = _shared(list(accuracy.values()))
     if not shared:
         return None
-    values = {key: [one[k] for one in shared] for k, key in enumerate(cells)}
+    values = {cell: [sides[k] for sides in shared] for k, cell in enumerate(accuracy)}
     (_, one, other), *rest = terms
-    found, scale = covariances(values[id(one)], values[id(other)])
+    found, scale = covariances(values[one.cell], values[other.cell])
     for times, one, other in rest:
-        found = found.plus(covariances(values[id(one)], values[id(other)])[0], times)
+        found = found.plus(covariances(values[one.cell], values[other.cell])[0], times)
     return found, scale
 
 

@@ -1,4 +1,4 @@
-"""Whose quantities the page shows: the studies that define them, named as they name themselves."""
+"""The studies that define the quantities of the page, for citation."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ RESPONSES = (
 
 
 def citations(tables: Tables, options: Options, *, uncertainty: bool, responses: bool) -> list[str]:
-    """Return what to cite for what the tables hold.
+    """Return the studies to cite for the quantities in the tables.
 
     Parameters
     ----------
     tables : Tables
     options : Options
-        As they were computed with.
+        Those that the tables were computed with.
     uncertainty : bool
         Whether there are deep ensembles.
     responses : bool

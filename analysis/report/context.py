@@ -1,4 +1,4 @@
-"""What the report says, made from the result tables."""
+"""The content of the report, made from the result tables."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ Rows = tuple[Mapping[str, Any], ...]
 
 @dataclass(frozen=True, slots=True)
 class RunCounts:
-    """Runs of the sweep by state: `copies` are not among the done.
+    """Runs of the sweep by state; `done` does not include `copies`.
 
-    `analysed` ones are what the tables hold, fewer than the finished where these were not all there
-    when the sweep was analysed; None where that is not known.
+    `analysed` is the number of runs in the tables, less than `finished` if runs finished after the
+    analysis; None if unknown.
     """
 
     planned: int
@@ -46,18 +46,18 @@ class RunCounts:
 
     @property
     def finished(self) -> int:
-        """Runs that are trained, and copies of such."""
+        """Trained runs and their copies."""
         return self.done + self.copies
 
     @property
     def shown(self) -> int:
-        """Runs that the page's numbers are over."""
+        """Runs that the page's numbers rest on."""
         return self.finished if self.analysed is None else self.analysed
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A sentence, and where it is shown: an anchor, and what that is called; empty for nowhere."""
+class LinkedSentence:
+    """A sentence with the anchor and label of what shows it; both empty if nothing does."""
 
     text: str
     anchor: str
@@ -73,36 +73,36 @@ class Context:
     name : str
         The sweep's name.
     counts : RunCounts
-    answers : sequence of Said
-        What the tables say, in sentences.
+    answers : sequence of LinkedSentence
+        The answers, in sentences.
     colours : mapping of str to str
-        Of each classifier in the figures of datasets; empty where some share one.
+        Colour of each classifier in the figures of datasets; empty if some share one.
     summary : rows
-        One for each cell (`summary`).
+        One per cell (`summary`).
     axes : sequence of str
-        In what cells differ.
+        The axes in which cells differ.
     repeats : str
-        How many there are, in words.
+        The number of repeats, in words.
     effects, effects_by_dataset : rows
-        Differences to the reference of an axis (`effect_rows`), by classifier, and by dataset and
-        classifier where there are several datasets.
+        Differences from the reference of an axis (`effect_rows`), by classifier, and by dataset and
+        classifier if there are several datasets.
     figures : sequence of Plot
     switches : sequence of (str, sequence of str)
-        In what the rows of figures of datasets differ, each with its levels (`switches`).
+        Axes in which rows of figures of datasets differ, each with its levels (`switches`).
     notes : sequence of str
         Conventions behind the numbers, a sentence or two each.
     provenance : mapping of str to str
         Versions and the like, given by the caller.
     tables : sequence of Listed
-        Further ones, below the effects.
+        Further tables, below the effects.
     sweep_file : str
-        Its text; empty where there is none.
+        Its text; empty if there is none.
     citations : sequence of str
     """
 
     name: str
     counts: RunCounts
-    answers: Sequence[Said]
+    answers: Sequence[LinkedSentence]
     colours: Mapping[str, str]
     summary: Rows
     axes: Sequence[str]
@@ -149,17 +149,17 @@ def context(
         The sweep's name.
     counts : RunCounts
     tables : Tables
-        With the columns of `analysis.axes.AXES` joined. Of several snapshots the summary shows
-        all, everything else each cell's last.
+        With the columns of `analysis.axes.AXES` joined. The summary shows all snapshots, everything
+        else each cell's last.
     options : Options
-        As the tables were computed with.
+        Those that the tables were computed with.
     provenance : mapping of str to str
-        What the results were made with, shown as it is.
+        What the results were made with, shown verbatim.
     notes : sequence of str
-        Said beside the conventions, e.g. what could not be computed and why.
+        Shown with the conventions, e.g. what could not be computed and why.
     curves, ensembles : polars frames or None
         Learning curves (`analysis.figures.curves`), and ensembles by size
-        (`analysis.figures.sizes`), where there are any.
+        (`analysis.figures.sizes`), if there are any.
     uncertainty, dee, tace : polars frames or None
         Deep ensembles by size, cells compared with them (`analysis.figures.deep`), and calibration
         errors by threshold and bins (`analysis.figures.tace`), likewise.
@@ -167,7 +167,7 @@ def context(
         Single ensembles (`analysis.figures.shaded`), and distributions of margins
         (`analysis.figures.margins`), likewise.
     compared : Tables or None
-        What effects are taken of, by default `tables`.
+        The tables that effects are computed from; by default `tables`.
     variance : polars frame or None
         The table of variances.
     sources : polars frame or None
@@ -175,9 +175,9 @@ def context(
     sweep_file : str
         Its text.
     responses, response_curves, cmi : polars frames or None
-        Response curves, and what their scores predict, where they were measured.
+        Response curves, and what their scores predict, if measured.
     further : sequence of Sentence
-        Said after the answers.
+        Shown after the answers.
     """
     cells, every, tables = tables.cells, tables, at_last(tables)
     several = tables.repeats["dataset"].n_unique() > 1
@@ -253,20 +253,7 @@ def answered(
     counts: RunCounts,
     cmi: pl.DataFrame | None = None,
 ) -> list[Sentence]:
-    """Answer what tables of one snapshot answer, the same fits once, over the runs that are shown.
-
-    Parameters
-    ----------
-    tables : Tables
-    by_classifier : polars frame
-        Their effects by classifier (`analysis.questions.effects.effects`).
-    variance : polars frame or None
-        The table of variances.
-    options : Options
-    counts : RunCounts
-    cmi : polars frame or None
-        What scores of response curves predict.
-    """
+    """Answer for the runs that `counts` says are shown; parameters are those of `answers`."""
     return answers(
         tables,
         by_classifier,
@@ -280,14 +267,14 @@ def answered(
 
 
 def colours(cells: pl.DataFrame) -> dict[str, str]:
-    """Return the colour of each classifier; none where some would share one."""
+    """Return the colour of each classifier; empty if some would share one."""
     names = cells["classifier"].cast(pl.String).unique().sort().to_list()
     found = {name: colour(index).lower() for index, name in enumerate(names)}
     return found if len(set(found.values())) == len(names) else {}
 
 
 def switches(cells: pl.DataFrame) -> list[tuple[str, list[str]]]:
-    """Return in what cells of a dataset and classifier differ, each with its levels, in order."""
+    """Return the axes in which cells of a dataset and classifier differ, with their levels."""
     ordered = cells.sort("cell")
     return [
         (name, ordered[name].cast(pl.String).unique(maintain_order=True).to_list())
@@ -295,19 +282,19 @@ def switches(cells: pl.DataFrame) -> list[tuple[str, list[str]]]:
     ]
 
 
-def linked(found: Sequence[Sentence], figures: Sequence[Plot]) -> tuple[Said, ...]:
+def linked(found: Sequence[Sentence], figures: Sequence[Plot]) -> tuple[LinkedSentence, ...]:
     """Return sentences with the first of their links that is on the page."""
-    there = {plot.name: f"Figure {number}" for number, plot in enumerate(figures, start=1)}
-    there |= {name: name.capitalize() for name in ("summary", "effects", "conventions")}
-    said = []
-    for one in found:
-        anchor = next((name for name in one.links if name in there), "")
-        said.append(Said(one.text, anchor, there.get(anchor, "")))
-    return tuple(said)
+    labels = {plot.name: f"Figure {number}" for number, plot in enumerate(figures, start=1)}
+    labels |= {name: name.capitalize() for name in ("summary", "effects", "conventions")}
+    anchors = [next((name for name in one.links if name in labels), "") for one in found]
+    return tuple(
+        LinkedSentence(one.text, anchor, labels.get(anchor, ""))
+        for one, anchor in zip(found, anchors, strict=True)
+    )
 
 
 def effect_rows(found: pl.DataFrame) -> Rows:
-    """Return one row for each comparison, its metrics side by side.
+    """Return one row per comparison, with its metrics side by side.
 
     Parameters
     ----------
@@ -317,8 +304,7 @@ def effect_rows(found: pl.DataFrame) -> Rows:
     Returns
     -------
     tuple of mapping
-        What is the same for all metrics, as it stands for accuracy, and `of`: a row of `found` by
-        the name of its metric.
+        The row of the first metric, and `of`, the rows of all metrics by name.
     """
     by_metric: dict[tuple[object, ...], dict[str, Mapping[str, Any]]] = {}
     named = [name for name in ("dataset", "classifier") if name in found.columns]
@@ -329,11 +315,11 @@ def effect_rows(found: pl.DataFrame) -> Rows:
 
 
 def summary(cells: pl.DataFrame) -> Rows:
-    """Return the rows of the summary: those of the table of cells, by dataset and classifier.
+    """Return the rows of the summary: the table of cells, sorted by dataset and classifier.
 
-    None is averaged with another: cells with and without a scheme, with all and half of the data
-    are different trainings. `copies` are the runs that are copies of another, `same_as` is the cell
-    that counts where a cell's fits are another's.
+    Cells are not averaged: with and without a scheme, or with all and half of the data, they are
+    different trainings. `copies` is the number of copied runs; `same_as` is the cell that counts in
+    place of one with the same fits.
     """
     if twins.SAME_AS not in cells.columns:
         cells = cells.with_columns(pl.lit(None, pl.UInt32).alias(twins.SAME_AS))
@@ -342,15 +328,11 @@ def summary(cells: pl.DataFrame) -> Rows:
         trained = pl.when(pl.col("epoch") > 0).then(pl.format("epoch {}", "epoch"))
         cells = cells.sort("epoch").with_columns(trained.fill_null("no epochs").alias("epoch"))
     key = ("dataset", "classifier", "cell")
-    return _rows(cells.with_columns(copies).sort(key, maintain_order=True))
+    return tuple(cells.with_columns(copies).sort(key, maintain_order=True).iter_rows(named=True))
 
 
 def varying_axes(cells: pl.DataFrame) -> list[str]:
-    """Return in what the rows of a dataset and classifier differ: axes, and epoch at the end."""
+    """Return the axes in which rows of a dataset and classifier differ, epoch last."""
     others = [name for name in AXES if name not in ("dataset", "classifier")]
     found = [name for name in others if cells[name].n_unique() > 1]
     return [*found, "epoch"] if several(cells) else found
-
-
-def _rows(frame: pl.DataFrame) -> Rows:
-    return tuple(frame.iter_rows(named=True))

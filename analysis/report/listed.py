@@ -1,4 +1,4 @@
-"""Tables of the source studies that a sweep allows: ensembles, sources, similar runs, times."""
+"""Tables of the source studies that a sweep allows: ensembles, sources, similar runs; and times."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from manyseed.analysis.tables.schema import Tables
 
 MINUS = "\N{MINUS SIGN}"
 SIMILAR = 4  # runs of similar accuracy
-MOST = 12  # datasets and classifiers of which they are shown
+MOST = 12  # most pairs of dataset and classifier with such runs
 QUANTILES = (0.5, 0.75, 0.95, 0.975, 0.99, 1.0)
 
 Row = tuple[str, ...]
@@ -27,10 +27,10 @@ class Listed:
     Attributes
     ----------
     name, title, legend : str
-        For anchors; above it; below it.
+        Anchor; heading above the table; text below it.
     heads : sequence of str
     words : int
-        How many of its columns, the first, are words; the others are numbers.
+        Number of leading columns that hold words; the others hold numbers.
     rows : sequence of sequence of str
     """
 
@@ -45,16 +45,16 @@ class Listed:
 def listed(
     tables: Tables, close: float, ensembles: pl.DataFrame | None, sources: pl.DataFrame | None
 ) -> list[Listed]:
-    """Return the tables that there is anything to say in.
+    """Return the tables that have rows.
 
     Parameters
     ----------
     tables : Tables
-        Of one snapshot, the same fits once.
+        Of one snapshot, without duplicate fits.
     close : float
-        The option that the others were made with.
+        The option that the other tables were made with.
     ensembles, sources : polars frames or None
-        Those tables, where they are there.
+        These tables, if present.
     """
     found = [
         _ensembles(ensembles, close),
@@ -66,16 +66,16 @@ def listed(
 
 
 def filled(table: Listed) -> Listed:
-    """Return a table without its columns of numbers that are dashes in all rows."""
-    there = [
+    """Return a table without number columns that hold only dashes."""
+    kept = [
         n
         for n in range(len(table.heads))
         if n < table.words or any(row[n] != "–" for row in table.rows)
     ]
     return replace(
         table,
-        heads=[table.heads[n] for n in there],
-        rows=[tuple(row[n] for n in there) for row in table.rows],
+        heads=[table.heads[n] for n in kept],
+        rows=[tuple(row[n] for n in kept) for row in table.rows],
     )
 
 
@@ -84,10 +84,10 @@ def _ensembles(ensembles: pl.DataFrame | None, close: float) -> Listed | None:
     if ensembles is None or ensembles.is_empty():
         return None
     metrics = {"accuracy": "Accuracy", "churn": "Churn", "ece": "ECE"}
-    there = {name: head for name, head in metrics.items() if name in ensembles.columns}
+    metrics = {name: head for name, head in metrics.items() if name in ensembles.columns}
     heads = [
         *("Dataset", "Classifier", "M_ens", "Ensembles", f"α̂ ≤ {close:g}, %"),
-        *(f"{head} ± sd" for head in there.values()),
+        *(f"{head} ± sd" for head in metrics.values()),
         "δ",
     ]
     rows = [
@@ -97,7 +97,7 @@ def _ensembles(ensembles: pl.DataFrame | None, close: float) -> Listed | None:
             f"{row['size']:,}",
             f"{row['draws']:,}",
             number(None if row["close"] is None else 100 * row["close"], 1),
-            *(_with_sd(row[one], row[f"{one}_std"]) for one in there),
+            *(with_sd(row[one], row[f"{one}_std"]) for one in metrics),
             number(row["delta"], 3),
         )
         for row in ensembles.sort("dataset", "classifier", "size").iter_rows(named=True)
@@ -108,7 +108,7 @@ def _ensembles(ensembles: pl.DataFrame | None, close: float) -> Listed | None:
         "Ensembles of M_ens members, drawn without replacement from one half of the runs of a "
         "repeat; the other half is the reference of α̂. Mean ± standard deviation over the "
         "ensembles. Churn: against the average of the whole half. A dash: δ is above the level, "
-        "so that a small α̂ says nothing; or scores are no probabilities.",
+        "so a small α̂ says nothing; or scores are not probabilities.",
         heads,
         2,
         rows,
@@ -116,17 +116,17 @@ def _ensembles(ensembles: pl.DataFrame | None, close: float) -> Listed | None:
 
 
 def _sources(cells: pl.DataFrame, sources: pl.DataFrame | None, close: float) -> Listed | None:
-    """Return tables II and III of RKS, of cells that differ in their sources alone."""
+    """Return tables II and III of RKS, for cells that differ only in their sources."""
     if sources is None or cells["vary"].n_unique() < 2:
         return None
-    of = described(cells.drop("vary"))
-    here = sources.join(cells.select("cell", "epoch"), on=["cell", "epoch"], how="semi")
-    here = here.join(of, on="cell", how="left", maintain_order="left")
+    words = described(cells.drop("vary"))
+    shown = sources.join(cells.select("cell", "epoch"), on=["cell", "epoch"], how="semi")
+    shown = shown.join(words, on="cell", how="left", maintain_order="left")
     key = ["dataset", "classifier", "_of"]
-    here = here.filter(pl.col("vary").n_unique().over(key) > 1)
-    if here.is_empty():
+    shown = shown.filter(pl.col("vary").n_unique().over(key) > 1)
+    if shown.is_empty():
         return None
-    apart = here["_of"].n_unique() > 1
+    apart = shown["_of"].n_unique() > 1
     heads = [
         *("Dataset", "Classifier", *(["Cell"] if apart else []), "Sources", "Runs"),
         *("Accuracy ± seeds", "Accuracy, range", "Ensemble", f"Runs with α̂ ≤ {close:g}"),
@@ -139,7 +139,7 @@ def _sources(cells: pl.DataFrame, sources: pl.DataFrame | None, close: float) ->
             *([row["_of"]] if apart else []),
             row["vary"],
             f"{row['n_runs']:,}",
-            _with_sd(row["accuracy_mean"], row["accuracy_std"]),
+            with_sd(row["accuracy_mean"], row["accuracy_std"]),
             _range(row["accuracy_min"], row["accuracy_max"]),
             number(row["ensemble_accuracy"], 4),
             "–" if row["n_close"] is None else f"{row['n_close']:,}",
@@ -147,16 +147,16 @@ def _sources(cells: pl.DataFrame, sources: pl.DataFrame | None, close: float) ->
             _range(row["churn_min"], row["churn_max"]),
             _range(row["churn_min_close"], row["churn_max_close"]),
         )
-        for row in here.sort(*key, "cell").iter_rows(named=True)
+        for row in shown.sort(*key, "cell").iter_rows(named=True)
     ]
     return Listed(
         "sources",
         "Sources of randomness",
-        "Cells that differ in their sources of randomness alone. Accuracy: mean over repeats ± "
+        "Cells that differ only in their sources of randomness. Accuracy: mean over repeats ± "
         "standard deviation between the runs of a repeat, pooled; ranges are over the runs of all "
-        "test sets, those of churn over the pairs of a repeat. Ensemble: accuracy of the average "
-        "of all runs of a repeat. A dash: δ is above the level, so that a small α̂ says nothing, "
-        "or there is no such run.",
+        "test sets, those of churn over pairs within repeats. Ensemble: accuracy of the average "
+        "of all runs of a repeat. A dash: δ is above the level, so a small α̂ says nothing, or "
+        "there is no such run.",
         heads,
         3 + apart,
         rows,
@@ -164,10 +164,10 @@ def _sources(cells: pl.DataFrame, sources: pl.DataFrame | None, close: float) ->
 
 
 def similar(runs: pl.DataFrame) -> pl.DataFrame:
-    """Return runs of similar accuracy that differ most in α̂, of each dataset and classifier.
+    """Return runs of similar accuracy that differ most in α̂, for each dataset and classifier.
 
-    Of each repeat, runs are ordered by accuracy; of all windows of four neighbours the one is
-    taken whose α̂ spread most, of equals the first.
+    Runs of a repeat are ordered by accuracy. Of all windows of four neighbours, the one with the
+    largest range of α̂ is taken; ties go to the first.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def similar(runs: pl.DataFrame) -> pl.DataFrame:
     Returns
     -------
     polars frame
-        Its rows, by dataset, classifier and α̂.
+        Its rows, sorted by dataset, classifier and α̂.
     """
     repeat = ["dataset", "classifier", "cell", "repeat_index"]
     known = runs.filter(~pl.col("identical") & pl.col("alpha_hat").is_not_null())
@@ -205,8 +205,8 @@ def _similar(runs: pl.DataFrame, cells: pl.DataFrame) -> Listed | None:
     found = similar(runs)
     if found.is_empty():
         return None
-    of = dict(described(cells).iter_rows())
-    apart = any(of.values())
+    words = dict(described(cells).iter_rows())
+    apart = any(words.values())
     groups = found.select("dataset", "classifier").unique(maintain_order=True)
     shown = found.join(groups.head(MOST), on=groups.columns, how="semi", maintain_order="left")
     metrics = {
@@ -222,7 +222,7 @@ def _similar(runs: pl.DataFrame, cells: pl.DataFrame) -> Listed | None:
         (
             str(row["dataset"]),
             str(row["classifier"]),
-            *([of.get(row["cell"], "")] if apart else []),
+            *([words.get(row["cell"], "")] if apart else []),
             f"{row['cell']}:{row['repeat_index']}:{row['run_index']}",
             *(number(row[name], digits) for name, digits in metrics.values()),
         )
@@ -232,9 +232,9 @@ def _similar(runs: pl.DataFrame, cells: pl.DataFrame) -> Listed | None:
     return Listed(
         "similar",
         "Runs of similar accuracy",
-        f"Of each dataset and classifier the {SIMILAR} neighbours in accuracy, within a repeat, "
-        "whose α̂ differ most; chosen so, they are no typical runs. Run: its "
-        "address, cell:repeat:run. To be read with δ (Summary)."
+        f"For each dataset and classifier, the {SIMILAR} neighbours in accuracy within a repeat "
+        "whose α̂ differ most; so chosen, they are not typical runs. Run: its address, "
+        "cell:repeat:run. To be read with δ (Summary)."
         + (f" {more:,} more datasets and classifiers are not shown." if more > 0 else ""),
         heads,
         3 + apart,
@@ -243,7 +243,7 @@ def _similar(runs: pl.DataFrame, cells: pl.DataFrame) -> Listed | None:
 
 
 def times(runs: pl.DataFrame) -> Listed | None:
-    """Return quantiles of the time of a fit by classifier, copies left out."""
+    """Return quantiles of fit times by classifier, copies left out."""
     if "fit_seconds" not in runs.columns:
         return None
     known = runs.filter(~pl.col("identical") & pl.col("fit_seconds").is_not_null())
@@ -258,8 +258,8 @@ def times(runs: pl.DataFrame) -> Listed | None:
     return Listed(
         "times",
         "Times of fits",
-        "Seconds of a fit, over all runs of a classifier, copies left out: mean, quantiles and the "
-        "longest. Fits ran beside each other, on the devices under Provenance.",
+        "Seconds per fit over all runs of a classifier, copies left out: mean, quantiles and "
+        "maximum. Fits ran in parallel, on the devices listed under Provenance.",
         ["Classifier", "Runs", "Mean, s", *names, "Longest"],
         1,
         rows,
@@ -267,12 +267,13 @@ def times(runs: pl.DataFrame) -> Listed | None:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Write a number with fixed digits; a dash where it is undefined."""
+    """Write a number with fixed digits; a dash if it is undefined."""
     return "–" if value is None else f"{value:.{digits}f}".replace("-", MINUS)
 
 
-def _with_sd(value: float | None, sd: float | None) -> str:
-    return number(value, 4) if sd is None else f"{number(value, 4)} ± {number(sd, 4)}"
+def with_sd(value: float | None, sd: float | None, digits: int = 4) -> str:
+    """Write a number and its standard deviation, if that is known."""
+    return number(value, digits) + ("" if sd is None else f" ± {number(sd, digits)}")
 
 
 def _range(low: float | None, high: float | None) -> str:

@@ -1,4 +1,4 @@
-"""Ensembling methods and deep ensembles by size, in numbers, as in PIT's tables 4 to 9."""
+"""Ensembling methods and deep ensembles by size, as in PIT's tables 4 to 9."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from manyseed.analysis.report.listed import Listed, Row, number
 from manyseed.analysis.tables.keys import IS_METHOD
 
 SHOWN = (1, 5, 10, 50, 100)
-"""Sizes that PIT's tables have; beside them each cell's largest."""
+"""Sizes in PIT's tables; each cell's largest is shown as well."""
 
 COLUMNS: Mapping[str, tuple[str, int]] = {
     "log_likelihood": ("Log-likelihood", 3),
@@ -23,13 +23,13 @@ COLUMNS: Mapping[str, tuple[str, int]] = {
     "c_ece": ("ECE, calibrated", 3),
     "c_aurc": ("AURC, calibrated", 4),
 }
-MOST = 300  # rows
+MOST = 300  # most rows
 _DEEP = "none (deep ensemble)"
 _CONTEXT = [axis for axis in AXES if axis not in ("ensembling", "test_augment")]
 
 
 def of_methods(uncertainty: pl.DataFrame | None, dee: pl.DataFrame | None) -> list[Listed]:
-    """Return the table of methods beside deep ensembles; empty without methods.
+    """Return the table of methods and deep ensembles; empty without methods.
 
     Parameters
     ----------
@@ -45,34 +45,33 @@ def of_methods(uncertainty: pl.DataFrame | None, dee: pl.DataFrame | None) -> li
     own = known.join(methods.select(_CONTEXT).unique(), on=_CONTEXT, how="semi")
     largest = pl.col("members").max().over("cell")
     own = own.filter(pl.col("members").is_in(SHOWN) | (pl.col("members") == largest))
-    of_repeat = own.group_by("cell", "repeat_index", "members").agg(
+    by_repeat = own.group_by("cell", "repeat_index", "members").agg(
         pl.col(*COLUMNS, "fit_seconds").mean(), pl.col("cll").std().alias("_sd")
     )
-    means = of_repeat.group_by("cell", "members").agg(
+    means = by_repeat.group_by("cell", "members").agg(
         pl.col(*COLUMNS, "fit_seconds").mean(), (pl.col("_sd") ** 2).mean().sqrt()
     )
     cells = own.select("cell", *AXES).unique()
-    of = described(cells.drop("ensembling", "test_augment"))
-    rows = (
+    table = (
         means.join(cells, on="cell")
-        .join(of, on="cell")
+        .join(described(cells.drop("ensembling", "test_augment")), on="cell")
         .join(_worth(dee), on=["cell", "members"], how="left")
+        .sort("dataset", "classifier", "_of", "ensembling", "test_augment", "members")
     )
-    rows = rows.sort("dataset", "classifier", "_of", "ensembling", "test_augment", "members")
-    there = rows.rows(named=True)
+    rows = table.rows(named=True)
     plain = {
         (*(row[axis] for axis in _CONTEXT), row["ensembling"], row["members"]): row
-        for row in there
+        for row in rows
         if row["test_augment"] == "none"
     }
-    apart, seen = any(row["_of"] for row in there), rows["test_augment"].n_unique() > 1
+    apart, seen = any(row["_of"] for row in rows), table["test_augment"].n_unique() > 1
     heads = [
         *("Dataset", "Classifier", *(["Cell"] if apart else []), "Ensembling"),
         *(["Test images"] if seen else []),
         *("Members", *(head for head, _ in COLUMNS.values()), "Worth, runs", "Fit, s"),
     ]
     shown: list[Row] = []
-    for row in there[:MOST]:
+    for row in rows[:MOST]:
         key = (*(row[axis] for axis in _CONTEXT), row["ensembling"], row["members"])
         other = plain.get(key) if row["test_augment"] != "none" else None
         shown.append(
@@ -84,14 +83,14 @@ def of_methods(uncertainty: pl.DataFrame | None, dee: pl.DataFrame | None) -> li
                 *([str(row["test_augment"])] if seen else []),
                 f"{row['members']:,}",
                 *(_cell(row, other, name) for name in COLUMNS),
-                _told(row),
+                f"> {row['_beyond']}" if row["_beyond"] is not None else number(row["_dee"], 1),
                 "–" if row["fit_seconds"] is None else f"{row['fit_seconds']:.3g}",
             )
         )
-    more = len(there) - MOST
+    more = len(rows) - MOST
     arrows = (
-        " With test images transformed, ↑ and ↓ say in what direction the number that is printed "
-        "differs from that of the same ensemble without."
+        " With transformed test images, ↑ and ↓ show in which direction the printed number differs "
+        "from that of the same ensemble without."
         if seen
         else ""
     )
@@ -99,13 +98,13 @@ def of_methods(uncertainty: pl.DataFrame | None, dee: pl.DataFrame | None) -> li
         Listed(
             "methods",
             "Ensembling methods and deep ensembles",
-            "Averages of the probabilities of so many members of one training, or of so many "
-            "independent runs: means over runs, of deep ensembles over draws, and then over "
-            "repeats; of the calibrated log-likelihood ± the standard deviation between runs, or "
-            "draws. Calibrated: at the temperature of the other half of the test set. Worth: deep "
-            "ensemble equivalent by it (> M: more than there are). Fit: what training took, of "
-            "members all of their run, of deep ensembles of all of their runs: methods of longer "
-            f"training are no better for the same time.{arrows}"
+            "Probabilities averaged over members of one training, or over independent runs: means "
+            "over runs (for deep ensembles over draws), then over repeats; calibrated "
+            "log-likelihood ± standard deviation between runs or draws. Calibrated: at the "
+            "temperature fitted on the other half of the test set. Worth: deep ensemble equivalent "
+            "by calibrated log-likelihood (> M: more than all M runs). Fit: training time, for "
+            "members of their whole run, for deep ensembles of all their runs; methods that train "
+            f"longer are no better for the same time.{arrows}"
             + (f" {more:,} more rows are not shown." if more > 0 else ""),
             heads,
             3 + apart + seen,
@@ -115,7 +114,7 @@ def of_methods(uncertainty: pl.DataFrame | None, dee: pl.DataFrame | None) -> li
 
 
 def _worth(dee: pl.DataFrame | None) -> pl.DataFrame:
-    """Return the equivalents by cll: means over repeats, pools where one of these is beyond."""
+    """Return equivalents by cll: means over repeats, and the pool if some repeat exceeds it."""
     schema = {"cell": pl.UInt32, "members": pl.UInt32, "_dee": pl.Float64, "_beyond": pl.UInt32}
     if dee is None:
         return pl.DataFrame(schema=schema)
@@ -126,14 +125,8 @@ def _worth(dee: pl.DataFrame | None) -> pl.DataFrame:
     return found.cast(schema)  # type: ignore[arg-type]
 
 
-def _told(row: Mapping[str, Any]) -> str:
-    if row["_beyond"] is not None:
-        return f"> {row['_beyond']}"
-    return number(row["_dee"], 1)
-
-
 def _cell(row: Mapping[str, Any], plain: Mapping[str, Any] | None, name: str) -> str:
-    """Write a number, with an arrow where it is printed otherwise than without augmentation."""
+    """Write a number, with an arrow if it is printed differently from that without augmentation."""
     digits = COLUMNS[name][1]
     text = _printed(row, name)
     if name == "cll" and row["_sd"] is not None:

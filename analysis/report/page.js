@@ -1,23 +1,23 @@
 "use strict";
-// Tables sort, filter and download; figures download, switch between datasets, classifiers and
-// schemes, and name their runs. Without this the page shows all it has.
+// Tables can be sorted, filtered and downloaded; figures can be downloaded and switched between
+// datasets, classifiers and schemes, and name their runs. Without scripts the page shows everything.
 (() => {
-  const FEW = 40; // rows that are shown at first
-  const LISTED = 8; // rows from which a table has a filter
+  const FEW = 40; // rows shown at first
+  const LISTED = 8; // fewest rows of a table with a filter
   const make = (tag, properties = {}, ...inside) => {
     const element = Object.assign(document.createElement(tag), properties);
     element.append(...inside);
     return element;
   };
   const text = (element) => element.textContent.replace(/\s+/g, " ").trim();
-  const number = (said) => {
-    const plain = said.replace(/\u2212/g, "-").replace(/,/g, "");
+  const number = (words) => {
+    const plain = words.replace(/\u2212/g, "-").replace(/,/g, "");
     const found = /^[+-]?\d+(\.\d+)?(e[+-]?\d+)?/i.exec(plain);
     return found ? Number(found[0]) : NaN;
   };
 
-  const button = (said, label, act) => {
-    const made = make("button", { type: "button" }, said);
+  const button = (words, label, act) => {
+    const made = make("button", { type: "button" }, words);
     made.setAttribute("aria-label", label);
     made.addEventListener("click", act);
     return made;
@@ -32,10 +32,12 @@
     setTimeout(() => URL.revokeObjectURL(url), 1000);
   }
 
-  // What sorts after what: numbers, then text, then what is undefined.
+  const isUndefined = (words) => words === "–" || words === "";
+
+  // Numbers sort before text, and text before undefined values.
   function compare(one, other) {
     const [a, b] = [number(one), number(other)];
-    const [x, y] = [one, other].map((said, k) => (said === "–" || said === "" ? 2 : isNaN([a, b][k]) ? 1 : 0));
+    const [x, y] = [one, other].map((words, k) => (isUndefined(words) ? 2 : isNaN([a, b][k]) ? 1 : 0));
     if (x !== y) return x - y;
     return x === 0 ? a - b : one.localeCompare(other, "en", { numeric: true });
   }
@@ -50,10 +52,9 @@
         heads.forEach((one) => one.removeAttribute("aria-sort"));
         head.setAttribute("aria-sort", up ? "ascending" : "descending");
         const keyed = rows.map((row, place) => [text(row.cells[column]), place, row]);
-        const undefinedLast = (said) => said === "–" || said === "";
         keyed.sort((a, b) => {
           const order = compare(a[0], b[0]);
-          const keep = undefinedLast(a[0]) !== undefinedLast(b[0]);
+          const keep = isUndefined(a[0]) !== isUndefined(b[0]);
           return (up || keep ? order : -order) || a[1] - b[1];
         });
         table.tBodies[0].append(...keyed.map((one) => one[2]));
@@ -63,7 +64,7 @@
 
   const shown = (table) => [...table.tBodies[0].rows].filter((row) => !row.hidden);
 
-  // For the package booktabs; numbers have their signs as in mathematics.
+  // For the package booktabs; numbers are set in math mode.
   function latex(table, rows, title) {
     const special = { "\\": "\\textbackslash{}", "{": "\\{", "}": "\\}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}" };
     const signs = [
@@ -71,13 +72,13 @@
       [/\u2020/g, "\\dag{}"], [/\u2021/g, "\\ddag{}"], [/\u00d7/g, "$\\times$"], [/\u00b1/g, "$\\pm$"], [/\u2264/g, "$\\le$"],
       [/\u2212/g, "$-$"], [/\u2013/g, "--"], [/\u00b7/g, "$\\cdot$"],
     ];
-    const clean = (said) => {
-      const plain = said.replace(/[\\{}~^]/g, (one) => special[one]).replace(/[&%$#_]/g, "\\$&");
+    const clean = (words) => {
+      const plain = words.replace(/[\\{}~^]/g, (one) => special[one]).replace(/[&%$#_]/g, "\\$&");
       return signs.reduce((now, [from, to]) => now.replace(from, to), plain);
     };
-    const cell = (said) => {
-      const found = /^([+\u2212-]?[\d,.]+)(\*?)(?: ± ([\d.]+))?$/.exec(said);
-      if (!found) return clean(said);
+    const cell = (words) => {
+      const found = /^([+\u2212-]?[\d,.]+)(\*?)(?: ± ([\d.]+))?$/.exec(words);
+      if (!found) return clean(words);
       const value = found[1].replace(/\u2212/g, "-").replace(/,/g, "{,}");
       return `$${value}${found[2] ? "^{*}" : ""}${found[3] ? ` \\pm ${found[3]}` : ""}$`;
     };
@@ -99,7 +100,7 @@
 
   const quoted = (value) => (/[",\n]/.test(value) ? `"${String(value).replace(/"/g, '""')}"` : String(value));
 
-  // What the dots of a figure stand for, a row each.
+  // The values of a figure's dots, one row each.
   function dotted({ runs, panels, values }) {
     const { panel, ...others } = values;
     const columns = [runs, panel.map((index) => panels[index]), ...Object.values(others)];
@@ -107,10 +108,10 @@
     return [["run", "panel", ...Object.keys(others)], ...rows].map((row) => row.map(quoted).join(",")).join("\n") + "\n";
   }
 
-  // "0.9796 ± 0.0066" is two columns; marks and thousands' commas go.
+  // "0.9796 ± 0.0066" becomes two columns; marks and thousands separators are removed.
   function csv(table, rows) {
-    const clean = (said) => {
-      const plain = said.replace(/[\u2020\u2021*]/g, "").replace(/\u2212/g, "-").trim();
+    const clean = (words) => {
+      const plain = words.replace(/[\u2020\u2021*]/g, "").replace(/\u2212/g, "-").trim();
       return quoted(plain === "–" ? "" : /^[+-]?[\d,]+(\.\d+)?$/.test(plain) ? plain.replace(/,/g, "") : plain);
     };
     const parts = (cell) => {
@@ -125,10 +126,10 @@
     return [line(heads.map((head) => [clean(head), clean(`${head} ±`)])), ...all.map(line)].join("\n") + "\n";
   }
 
-  const TELLS = 1.5; // how much words matter that tell rows apart
+  const TELLS = 1.5; // priority of columns with words that tell rows apart
 
-  // On a narrow screen the last columns that matter least are left out, and named; files have all.
-  // What tells rows apart, or matters more, stays: the rest scrolls.
+  // On a narrow screen the least important columns are hidden, last ones first, and named; files have all.
+  // Columns that tell rows apart, or matter more, stay, and the table scrolls.
   function fitting(table, bar) {
     const region = table.closest(".scroll");
     const heads = [...table.tHead.rows[0].cells];
@@ -136,13 +137,13 @@
     const tells = (column) => rows.some((row) => text(row.cells[column]) !== text(rows[0].cells[column]));
     const matters = heads.map((head, column) => {
       if (head.dataset.matters) return Number(head.dataset.matters);
-      return head.classList.contains("num") ? 0 : tells(column) ? TELLS : 0.5; // words that are all the same
+      return head.classList.contains("num") ? 0 : tells(column) ? TELLS : 0.5; // 0.5: the same words in all rows
     });
     const order = heads.map((_, column) => column).slice(1);
     order.sort((a, b) => matters[a] - matters[b] || b - a);
-    const told = make("span");
+    const hidden = make("span");
     const all = make("button", { type: "button" });
-    const line = make("div", { className: "controls", hidden: true }, all, told);
+    const line = make("div", { className: "controls", hidden: true }, all, hidden);
     let out = [];
     let whole = false;
     const leave = (columns, away) => {
@@ -163,7 +164,7 @@
         leave(out, true);
       }
       const names = [...out].sort((a, b) => a - b).map((column) => text(heads[column]));
-      told.textContent = names.length ? `no room for: ${names.join(", ")}` : "";
+      hidden.textContent = names.length ? `no room for: ${names.join(", ")}` : "";
       all.textContent = whole ? "Columns that fit" : "All columns";
       all.setAttribute("aria-pressed", String(whole));
     };
@@ -195,8 +196,8 @@
         const words = filter.value.toLowerCase().split(/\s+/).filter(Boolean);
         let shown = 0;
         for (const row of rows) {
-          const said = text(row).toLowerCase();
-          row.hidden = !words.every((word) => said.includes(word));
+          const content = text(row).toLowerCase();
+          row.hidden = !words.every((word) => content.includes(word));
           shown += !row.hidden;
         }
         table.classList.toggle("searched", words.length > 0);
@@ -227,10 +228,10 @@
     }
   }
 
-  const SCALE = 4; // pixels of PNG for one of the figure: 288 an inch
+  const SCALE = 4; // pixels of PNG per unit of the figure: 288 per inch
   const INK = "#1a1c1f";
 
-  // The figure as a file of its own, dark on white.
+  // The figure as a standalone file, dark on white.
   function source(picture) {
     const copy = picture.cloneNode(true);
     copy.setAttribute("xmlns", "http://www.w3.org/2000/svg");
@@ -253,7 +254,7 @@
     image.src = `data:image/svg+xml;charset=utf-8,${encodeURIComponent(source(picture))}`;
   }
 
-  // The browser prints this figure alone, on paper of its size: vectors, and fonts embedded.
+  // Print the figure alone, on paper of its size, to get vectors and embedded fonts.
   function pdf(element, picture) {
     const { width, height } = picture.viewBox.baseVal;
     const sized = make("style", {}, `@page { size: ${width + 1}pt ${height + 2}pt; margin: 0 }`);
@@ -272,15 +273,15 @@
     sized.remove();
   }
 
-  const NEAR = 7; // units of the figure from a dot within which it is meant
+  const NEAR = 7; // largest distance at which the pointer selects a dot, in units of the figure
   const tip = make("div", { className: "tip", hidden: true });
   tip.setAttribute("role", "status");
 
-  // Dots name their runs where the pointer is, or a finger; , and . go from one to the next.
+  // The dot under the pointer or finger names its run; , and . go to the previous and the next one.
   function naming(element, picture) {
-    const said = element.querySelector("script.marks");
-    if (!said) return;
-    const { x, y, runs } = JSON.parse(said.textContent);
+    const marks = element.querySelector("script.marks");
+    if (!marks) return;
+    const { x, y, runs } = JSON.parse(marks.textContent);
     const order = [...runs.keys()].sort((a, b) => x[a] - x[b] || y[a] - y[b]);
     let at = -1;
     const show = (index) => {
@@ -308,7 +309,7 @@
     picture.addEventListener("pointerdown", look);
     picture.addEventListener("pointerleave", () => (tip.hidden = true));
     const region = element.querySelector(".scroll");
-    region.setAttribute("aria-description", "Its dots are runs: full stop names the next, comma the one before.");
+    region.setAttribute("aria-description", "Dots are runs: press full stop for the next, comma for the previous one.");
     region.addEventListener("keydown", (event) => {
       const step = { ".": 1, ",": -1 }[event.key];
       if (!step) return;
@@ -329,7 +330,7 @@
     const dots = element.querySelector("script.marks");
     if (dots) files.CSV = () => save(`${name}.csv`, "text/csv", dotted(JSON.parse(dots.textContent)));
     const numbers = element.querySelector("script.numbers");
-    const [form, end] = dots ? ["Quantiles", "-quantiles"] : ["CSV", ""]; // of rows, beside their runs
+    const [form, end] = dots ? ["Quantiles", "-quantiles"] : ["CSV", ""]; // CSV holds the runs, if there are dots
     if (numbers) files[form] = () => save(`${name}${end}.csv`, "text/csv", JSON.parse(numbers.textContent));
     for (const [form, act] of Object.entries(files)) {
       element.querySelector("figcaption").append(" ", button(form, `Download ${name} as ${form}`, act));
@@ -337,7 +338,7 @@
     naming(element, picture);
   }
 
-  // Paper over the rows of a figure that are not chosen.
+  // Cover the rows of a figure that are not chosen.
   function cover(picture, rows) {
     picture.querySelectorAll(".veil").forEach((one) => one.remove());
     for (const [, top, bottom] of rows) {
@@ -348,7 +349,7 @@
     }
   }
 
-  // Figures of datasets: one dataset, or all; one classifier, or all; rows of one scheme, or all.
+  // Choose which figures of datasets to show: all or one dataset, classifier, and level of each axis.
   function switching(first) {
     const figures = [...document.querySelectorAll("figure[data-dataset]")];
     const datasets = [...new Set(figures.map((one) => one.dataset.dataset))];

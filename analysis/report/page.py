@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -11,19 +12,19 @@ from markupsafe import Markup, escape
 from polars import selectors
 
 from manyseed.analysis.figures.style import Plot, heights, places, values
+from manyseed.analysis.questions.answers import signed
 from manyseed.analysis.report.context import Context, Rows
 from manyseed.analysis.report.listed import number
 from manyseed.analysis.report.worded import better
 
-MINUS = "\N{MINUS SIGN}"
-MARKS = 8000  # dots of a page that name their run
-NUMBERS = 8000  # rows of figures' numbers, of a page
-DIGITS = 6  # of these
-MAX_ROWS = 2000  # of a table; others are in the result tables alone
+MARKS = 8000  # most dots of a page that name their run
+NUMBERS = 8000  # most rows of figures' numbers on a page
+DIGITS = 6  # significant digits of these numbers
+MAX_ROWS = 2000  # most rows of a table; the rest is in the result tables
 
 
 def render(context: Context) -> str:
-    """Return the report as one HTML page that needs nothing from outside."""
+    """Return the report as one self-contained HTML page."""
     environment = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         autoescape=True,
@@ -31,6 +32,7 @@ def render(context: Context) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    data = FigureData()
     environment.filters.update(
         better=better,
         number=number,
@@ -38,95 +40,77 @@ def render(context: Context) -> str:
         known_effects=known_effects,
         difference=difference,
         picture=picture,
-        marks=Marks().of,
-        numbers=Numbers().of,
-        bands=Bands(context.switches).of,
+        marks=data.marks,
+        numbers=data.numbers,
+        bands=partial(bands, context.switches),
     )
     return environment.get_template("page.html").render(page=context, most=MAX_ROWS)
 
 
 def shown(rows: Rows, names: Iterable[str]) -> list[str]:
-    """Return the columns of which some row has a value; δ and N say something of α̂ alone."""
+    """Return the columns with a value in some row; δ and N are shown only with α̂."""
     found = [name for name in names if any(row.get(name) is not None for row in rows)]
     levels = "alpha_hat_mean" in found
     return [name for name in found if levels or name not in ("delta", "n_side")]
 
 
 def known_effects(rows: Rows, names: Iterable[str]) -> list[str]:
-    """Return the metrics of which some row of `context.effect_rows` has a difference."""
-    found = [of for row in rows for of in row["of"].values() if of["difference"] is not None]
-    there = {of["metric"] for of in found}
-    return [name for name in names if name in there]
+    """Return the metrics with a difference in some row of `context.effect_rows`."""
+    effects = [effect for row in rows for effect in row["of"].values()]
+    known = {effect["metric"] for effect in effects if effect["difference"] is not None}
+    return [name for name in names if name in known]
 
 
-class Marks:
-    """Dots that name their runs, of the first figures, `MARKS` in all."""
+class FigureData:
+    """Data of the first figures for the page's script, up to `MARKS` dots and `NUMBERS` rows."""
 
     def __init__(self) -> None:
-        self._left = MARKS
+        self._marks, self._numbers = MARKS, NUMBERS
 
-    def of(self, plot: Plot) -> Markup:
-        """Return them as an element beside the figure; empty where there are none, or no room."""
+    def marks(self, plot: Plot) -> Markup:
+        """Return the dots that name their run as an element; empty without dots or room."""
         found = places(plot)
-        if not found or len(found) > self._left:
+        if not found or len(found) > self._marks:
             return Markup("")
-        self._left -= len(found)
+        self._marks -= len(found)
         x, y, runs = zip(*found, strict=True)
-        of = values(plot)
-        panels = list(dict.fromkeys(of["panel"]))
-        of["panel"] = [panels.index(panel) for panel in of["panel"]]
-        return held("marks", {"x": x, "y": y, "runs": runs, "panels": panels, "values": of})
+        columns = values(plot)
+        panels = list(dict.fromkeys(columns["panel"]))
+        columns["panel"] = [panels.index(panel) for panel in columns["panel"]]
+        return _data("marks", {"x": x, "y": y, "runs": runs, "panels": panels, "values": columns})
 
-
-class Numbers:
-    """What figures draw beside dots that name their runs, `NUMBERS` rows in all."""
-
-    def __init__(self) -> None:
-        self._left = NUMBERS
-
-    def of(self, plot: Plot) -> Markup:
-        """Return them as an element beside the figure; empty where there are none, or no room."""
-        if plot.data is None or not 0 < plot.data.height <= self._left:
+    def numbers(self, plot: Plot) -> Markup:
+        """Return the other numbers as an element; empty without numbers or room."""
+        if plot.data is None or not 0 < plot.data.height <= self._numbers:
             return Markup("")
-        self._left -= plot.data.height
+        self._numbers -= plot.data.height
         rounded = plot.data.with_columns(selectors.float().round_sig_figs(DIGITS))
-        return held("numbers", rounded.write_csv())
+        return _data("numbers", rounded.write_csv())
 
 
-def held(name: str, value: object) -> Markup:
-    """Return an element of the page that the page's script reads."""
-    said = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-    said = said.replace("<", "\\u003c")  # of names, in the script element that holds it
-    return Markup(f'<script type="application/json" class="{name}">{said}</script>')
+def _data(name: str, value: object) -> Markup:
+    """Return an element with data for the page's script."""
+    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+    text = text.replace("<", "\\u003c")  # a name must not end the script element
+    return Markup(f'<script type="application/json" class="{name}">{text}</script>')
 
 
-class Bands:
-    """Rows of figures that one level of an axis can be chosen of."""
-
-    def __init__(self, switches: Sequence[tuple[str, Sequence[str]]]) -> None:
-        self._numbers = [{name: k for k, name in enumerate(levels)} for _, levels in switches]
-
-    def of(self, plot: Plot) -> str:
-        """Return the rows of a figure as JSON: numbers of their levels, and where they are."""
-        return json.dumps(
-            [
-                [[of[name] for of, name in zip(self._numbers, levels, strict=True)], top, bottom]
-                for levels, top, bottom in heights(plot)
-            ],
-            separators=(",", ":"),
-        )
+def bands(switches: Sequence[tuple[str, Sequence[str]]], plot: Plot) -> str:
+    """Return the rows of a figure as JSON: indices of their levels, top and bottom."""
+    indices = [{name: k for k, name in enumerate(levels)} for _, levels in switches]
+    rows = [
+        [[index[name] for index, name in zip(indices, levels, strict=True)], top, bottom]
+        for levels, top, bottom in heights(plot)
+    ]
+    return json.dumps(rows, separators=(",", ":"))
 
 
 def difference(value: float | None) -> str:
-    """Write a difference with its sign; what rounds to zero has none."""
-    if value is None:
-        return "–"
-    text = f"{value:+.4f}"
-    return text[1:] if float(text) == 0 else text.replace("-", MINUS)
+    """Write a difference with its sign; a dash if it is undefined."""
+    return "–" if value is None else signed(value)
 
 
 def picture(plot: Plot) -> Markup:
-    """Return the figure as SVG within the page; screen readers find its title and caption."""
+    """Return the figure as inline SVG, with its title and caption for screen readers."""
     label = escape(f"{plot.title}. {plot.caption}")
-    said = f'<svg role="img" aria-label="{label}" '
-    return Markup(plot.svg().replace("<svg ", said, 1))
+    return Markup(plot.svg().replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1))

@@ -1,4 +1,4 @@
-"""Tables of response curves: what scores predict, alone and combined, and whose they are."""
+"""Tables of response curves: what scores predict, alone and combined, and for which models."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import polars as pl
 
 from manyseed.analysis.figures.responses import coloured_by, levels_of
 from manyseed.analysis.questions.telling import RESPONSE, is_single, judged, named
-from manyseed.analysis.report.listed import Listed, Row, number
+from manyseed.analysis.report.listed import Listed, Row, number, with_sd
 from manyseed.analysis.response.corpora import FEWEST_MODELS, distinct
 
 _HEADS = ("Dataset", "Classifier", "Transform")
@@ -19,7 +19,7 @@ _BASELINES = {
     "shifted_train_accuracy": "Accuracy on moved rows",
     "mean_accuracy": "Mean accuracy",
 }
-"""What PRC's table 3 compares, with their heads."""
+"""Measures compared in PRC's table 3, with their heads."""
 
 
 def of_responses(responses: pl.DataFrame | None, found: pl.DataFrame | None) -> list[Listed]:
@@ -28,22 +28,22 @@ def of_responses(responses: pl.DataFrame | None, found: pl.DataFrame | None) -> 
     Parameters
     ----------
     responses, found : frames or None
-        Tables of responses and of conditional mutual information.
+        The tables of responses and of conditional mutual information.
     """
     if responses is None or found is None or found.is_empty():
         return []
-    said = judged(found)
+    measures = judged(found)
     tables = [
         _models(distinct(responses)),
-        _invariance(said),
-        _measures(said.filter(is_single()), combined=False),
-        _measures(said.filter(~is_single()), combined=True),
+        _invariance(measures),
+        _measures(measures.filter(is_single()), combined=False),
+        _measures(measures.filter(~is_single()), combined=True),
     ]
     return [one for one in tables if one is not None]
 
 
 def _models(responses: pl.DataFrame) -> Listed:
-    """Return how many models there are, and means of gap and gi."""
+    """Return the number of models, and means of gap and gi."""
     by = coloured_by(responses)
     levels = {level: place for place, level in enumerate(levels_of(responses, by))}
     means = (
@@ -69,18 +69,18 @@ def _models(responses: pl.DataFrame) -> Listed:
             f"{row['models']:,}",
             f"{row['excluded']:,}",
             number(row["train"], 3),
-            _with_sd(row["gap"], row["spread"], 3),
-            _with_sd(row["gi"], row["gi_spread"], 3),
+            with_sd(row["gap"], row["spread"], 3),
+            with_sd(row["gi"], row["gi_spread"], 3),
         )
         for row in order.sort(*RESPONSE, "_place").iter_rows(named=True)
     ]
     return Listed(
         "response-models",
         "Models and their response curves",
-        "Means over models ± standard deviation. Left out: of conditional mutual information, for "
-        "a training accuracy that is too low, or no gap. Gap: accuracy on training rows less that "
-        "on test points, which for transforms of images are moved at random. gi: 0 for a model "
-        "that is never wrong; – where no pair of a kind was formed.",
+        "Means over models ± standard deviation. Left out: from conditional mutual information, as "
+        "training accuracy is too low, or there is no gap. Gap: accuracy on training rows minus "
+        "that on test points, which for transforms of images are moved at random. gi: 0 for a "
+        "model that is never wrong; – if no pair of a kind was formed.",
         [
             *(*_HEADS, by.replace("_", " ").capitalize(), "Models", "Left out"),
             *("Training accuracy", "Gap ± sd", "gi ± sd"),
@@ -91,12 +91,12 @@ def _models(responses: pl.DataFrame) -> Listed:
 
 
 def _invariance(found: pl.DataFrame) -> Listed | None:
-    """Return table 3 of PRC: gi beside two baselines, for each transform of both signs."""
+    """Return table 3 of PRC: gi and two baselines, for each transform of both signs."""
     signed = found.filter(measure="shifted_train_accuracy").sort(*RESPONSE)
     rows: list[Row] = []
     for one in signed.iter_rows(named=True):
-        same = [pl.col(name) == one[name] for name in RESPONSE]
-        of = {row["measure"]: row for row in found.filter(*same).iter_rows(named=True)}
+        same = found.filter(**{name: one[name] for name in RESPONSE})
+        by_measure = {row["measure"]: row for row in same.iter_rows(named=True)}
         n, left_out = one["n_models"], one["n_excluded"]
         rows.append(
             (
@@ -104,7 +104,7 @@ def _invariance(found: pl.DataFrame) -> Listed | None:
                 str(one["classifier"]),
                 named(one["transform"], one["layer"]),
                 f"{n:,} of {n + left_out:,}",
-                *(_told(of[name]) if name in of else "–" for name in _BASELINES),
+                *(_cmi(by_measure[name]) if name in by_measure else "–" for name in _BASELINES),
                 number(one["null_q95"], 1),
             )
         )
@@ -112,22 +112,22 @@ def _invariance(found: pl.DataFrame) -> Listed | None:
         return None
     return Listed(
         "response-invariance",
-        "Invariance: gi beside two baselines",
-        "Conditional mutual information (%) with the generalisation gap of gi, of the accuracy on "
-        "training rows each moved by a random magnitude of the whole range, and of the mean "
-        "accuracy over magnitudes; ± standard deviation over corpora of one model a configuration. "
-        "Models: that count, of all; the others' training accuracy is too low. Chance: of the "
-        f"accuracy on moved rows; a measure within its own reads “{_WITHIN}”.",
+        "Invariance: gi and two baselines",
+        "Conditional mutual information (%) between the generalisation gap and gi, the accuracy on "
+        "training rows each moved by a random magnitude of the whole range, or the mean accuracy "
+        "over magnitudes; ± standard deviation over corpora of one model per configuration. "
+        "Models: those used, of all; the others' training accuracy is too low. Chance: for the "
+        f"accuracy on moved rows; a measure within its own chance reads “{_WITHIN}”.",
         [*_HEADS, "Models", *_BASELINES.values(), "Chance"],
         3,
         rows,
     )
 
 
-def _told(row: Mapping[str, Any]) -> str:
-    """Return what a measure predicts, or why that is not known."""
+def _cmi(row: Mapping[str, Any]) -> str:
+    """Write the cmi of a measure, or why it is unknown."""
     if row["beyond"]:
-        return _with_sd(row["cmi"], row["cmi_sd"], 1)
+        return with_sd(row["cmi"], row["cmi_sd"], 1)
     if row["cmi"] is not None:
         return _WITHIN
     if row["n_pairs"] is None:
@@ -136,10 +136,10 @@ def _told(row: Mapping[str, Any]) -> str:
 
 
 def _measures(found: pl.DataFrame, *, combined: bool) -> Listed | None:
-    """Return table 1 of PRC, and of combinations tables 4 to 9.
+    """Return table 1 of PRC, or tables 4 to 9 for combinations.
 
-    Measures within their null are not ranked: they follow the others by name, without figures that
-    would order them.
+    Measures within their null are not ranked: they come last, by name, without numbers that would
+    rank them.
     """
     if found.is_empty():
         return None
@@ -153,22 +153,25 @@ def _measures(found: pl.DataFrame, *, combined: bool) -> Listed | None:
     rows = [_row(row) for row in ranked.iter_rows(named=True)]
     what = "combinations of two scores" if combined else "scores of response curves"
     legend = (
-        f"Conditional mutual information (cmi, in %) of {what} and the generalisation gap: what "
-        "the measure says of which of two models has the larger gap, beyond their hparams; mean "
-        "over corpora of one model a configuration ± their standard deviation. Chance: the 95 % "
-        "quantile when the measure is dealt out at random; a measure within it reads "
-        f"“{_WITHIN}”, and is in no order. Competition: by its rules, where each model is paired "
-        "with itself, too, and ties count as smaller. Given, pairs: of the first corpus; given "
-        "nothing where no hparams leave less, or none vary. r, ρ: "
-        "correlation and rank correlation with the gap of the measure turned so that a larger one "
-        "promises a larger gap, hparams left alone: below 0 it is the other way round."
+        f"Conditional mutual information (cmi, in %) of {what} and the generalisation gap: how "
+        "much the measure tells about which of two models has the larger gap, beyond their "
+        "hparams; mean over corpora of one model per configuration ± their standard deviation. "
+        "Chance: the 95 % quantile when the measure is assigned to models at random; measures "
+        f"within it read “{_WITHIN}” and are not ranked. Competition: by the rules of the "
+        "competition, which also pair each model with itself and count ties as smaller. Given, "
+        "pairs: of the first corpus; nothing is given if no hparams leave less, or none vary. "
+        "r, ρ: correlation and rank correlation with the gap, regardless of hparams, of the "
+        "measure oriented to predict a larger gap when larger: below 0 it predicts the opposite."
     )
     if combined:
         legend += (
-            " Scores are turned to rise with the gap first; prod(dbi, end_accuracy) is DBI · Mixup."
+            " Scores are first oriented to rise with the gap; prod(dbi, end_accuracy) is DBI · "
+            "Mixup."
         )
     name = "response-combined" if combined else "response-measures"
-    title = "Combinations of scores" if combined else "What scores tell of the generalisation gap"
+    title = (
+        "Combinations of scores" if combined else "What scores tell about the generalisation gap"
+    )
     heads = [
         *(*_HEADS, "Measure", "cmi ± sd", "Chance", "Competition", "Given", "Models"),
         *("Pairs", "Tied, %", "r", "ρ"),
@@ -183,7 +186,7 @@ def _row(row: Mapping[str, Any]) -> Row:
         str(row["classifier"]),
         named(row["transform"], row["layer"]),
         row["measure"],
-        _told(row),
+        _cmi(row),
         number(row["null_q95"], 1),
         number(row["cmi_paper"], 1) if beyond else "–",
         (row["given"] or "–").replace("hparam_", "").replace("+", ", "),
@@ -193,9 +196,3 @@ def _row(row: Mapping[str, Any]) -> Row:
         number(row["pearson"], 2),
         number(row["spearman"], 2),
     )
-
-
-def _with_sd(value: float | None, sd: float | None, digits: int) -> str:
-    if sd is None:
-        return number(value, digits)
-    return f"{number(value, digits)} ± {number(sd, digits)}"

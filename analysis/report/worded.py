@@ -19,7 +19,7 @@ REFERENCES = {
     "loo_ensemble": "the ensemble of the other runs of the repeat",
     "ensemble": "the ensemble of the first half of the repeat's runs",
 }
-"""What α̂'s reference is, in words."""
+"""The reference of α̂ in words."""
 
 _MORE = ("Accuracy", "Ensemble", "Log-likelihood", "Calibrated", "Worth, runs")
 _LESS = (
@@ -29,7 +29,7 @@ _LESS = (
 
 
 def better(head: str) -> str:
-    """Return whether more or less of what a column has is better; empty where neither is said."""
+    """Return "more" or "less", whichever is better in a column; empty for neither."""
     name = head.partition(" ±")[0]
     if name in _MORE or name.startswith("α̂ ≤"):
         return "more"
@@ -37,7 +37,7 @@ def better(head: str) -> str:
 
 
 def repeats_in_words(cells: pl.DataFrame) -> str:
-    """Say how many repeats there are: of how many cells, on how many test sets each."""
+    """Say how many repeats, cells and test sets per cell there are."""
     cells = last(cells)
     if cells.is_empty():
         return "No repeat has finished runs."
@@ -59,35 +59,35 @@ def repeats_in_words(cells: pl.DataFrame) -> str:
 
 
 def snapshots_in_words(cells: pl.DataFrame) -> list[str]:
-    """Say which snapshots were analysed, where there are several."""
+    """Say which snapshots were analysed, if there are several."""
     if not several(cells):
         return []
     epochs = cells["epoch"].unique().sort().to_list()
     shown = ", ".join(str(epoch) for epoch in epochs if epoch > 0)
     return [
         f"Several snapshots were analysed, each by itself: epochs {shown}. The summary shows all; "
-        "figures, effects and all else are of the last that each cell has."
+        "figures, effects and everything else use the last one of each cell."
     ]
 
 
 def conventions(tables: Tables, options: Options) -> list[str]:
-    """Say by which conventions the numbers were computed."""
+    """State the conventions behind the numbers."""
     empty = (
         "is left undefined"
         if math.isnan(options.empty_union)
         else f"counts as {options.empty_union:.0f}"
     )
     notes = [
-        "A repeat is the runs of one cell (one combination of dataset, classifier, schemes and "
-        "training fraction) that share a test set."
+        "A repeat consists of the runs of one cell (one combination of dataset, classifier, "
+        "schemes and training fraction) that share a test set."
     ]
     consistency = (
         "Local error consistency is the number of test points that both runs of a pair get wrong, "
         "divided by the number that at least one gets wrong; global error consistency divides by "
-        "all test points, so it is no disagreement. Disagreement is churn: the share of test "
-        "points to which the two runs give different labels. A pair without any error "
-        f"{empty} locally. The quantity that the vision literature calls error consistency "
-        "(Cohen's kappa of correctness) is the column ec_kappa of the tables."
+        "all test points, so it does not measure disagreement. Churn does: the share of test "
+        "points to which the two runs give different labels. Local error consistency of a pair "
+        f"without any error {empty}. The quantity called error consistency in the vision "
+        "literature (Cohen's kappa of correctness) is the column ec_kappa of the tables."
     )
     if tables.cells["ec_global_mean"].is_not_null().any():
         notes.append(consistency)
@@ -97,24 +97,24 @@ def conventions(tables: Tables, options: Options) -> list[str]:
         apart = " Values of α̂ for the two are not comparable." if len(probes) > 1 else ""
         notes.append(
             f"α̂ compares the distribution of {names} on the test set with that of "
-            f"{REFERENCES[options.alpha_reference]}: the mean over {options.resamples} random "
-            "splits of the test points in two halves of the smallest trimming level at which the "
-            f"robust Kolmogorov–Smirnov test accepts (ε = {options.epsilon:g}). δ is the "
-            "resolution: contamination below it isn't seen, and on a small test set α̂ is 0 nearly "
+            f"{REFERENCES[options.alpha_reference]}: it is the smallest trimming level at which "
+            f"the robust Kolmogorov–Smirnov test accepts (ε = {options.epsilon:g}), averaged over "
+            f"{options.resamples} random splits of the test points into two halves. δ is the "
+            "resolution: contamination below it isn't seen, and on a small test set α̂ is 0 almost "
             f"everywhere.{apart}"
         )
     identical = int(tables.repeats["identical"].sum())
     if identical:
         notes.append(
-            f"† marks what holds repeats of identical runs ({identical} in all): nothing of their "
+            f"† marks rows with repeats of identical runs ({identical} in total): nothing in their "
             "training varies, so one run was trained and the others are copies. They are left out "
-            "of the spread between seeds, accuracy range, error consistency, churn and α̂, here, in "
-            "figures and in effects, and counted beside."
+            "of the spread between seeds, accuracy range, error consistency, churn and α̂, in "
+            "tables, figures and effects, and are counted separately."
         )
     if same := twins.in_words(tables.cells):
         notes.append(
-            "‡ marks cells whose runs are the same fits as those of another cell, since what sets "
-            "them apart is drawn from by no fit: they stand in the summary alone, and count once "
-            f"in figures and effects. {'; '.join(same)}."
+            "‡ marks cells whose runs are the same fits as those of another cell, since no fit "
+            "depends on what sets them apart: they are listed in the summary, and counted once in "
+            f"figures and effects. {'; '.join(same)}."
         )
     return notes

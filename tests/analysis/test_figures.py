@@ -211,7 +211,7 @@ def test_violins_hold_all_values():
 
 def test_levels_that_are_all_zero_are_a_line_not_a_panel():
     (zero,) = of_cells.of_datasets(planted(delta=0.3))
-    assert "α̂ is not drawn: that of all 60 runs is 0, as anything below δ = 0.300" in zero.caption
+    assert "α̂ is not drawn: it is 0 for all 60 runs, as anything below δ = 0.300" in zero.caption
     assert len(zero.figure.axes) == 4
     (some,) = of_cells.of_datasets(planted(alpha=0.2, delta=0.3))
     assert [text.get_text() for text in some.figure.axes[4].texts] == ["δ = 0.300"]
@@ -328,7 +328,7 @@ def test_cells_have_panels_of_their_own_in_learning_curves(monkeypatch):
     monkeypatch.setattr(of_curves, "MAX_PANELS", 1)
     less = learning_curves(curves, "accuracy", cells)
     assert len(less.figure.axes) == 1
-    assert "1 more cell is not drawn: their numbers are in the tables." in less.caption
+    assert "1 more cell is not drawn: its numbers are in the tables." in less.caption
 
 
 def uncertainty_of(cells):
@@ -421,7 +421,7 @@ def test_likelihoods_are_correlated_within_a_cell():
     assert titles == [f"data-00 × mlp · {of}: ρ\xa0=\xa01.00,\xa01.00" for of in ("none", "noise")]
     pooled = f"{np.corrcoef(runs['error'], runs['cll'])[0, 1]:.2f}"
     assert plot.data.select("cll", "error").rows() == runs.select("cll", "error").rows()
-    assert f"Over all cells of a dataset ρ: data-00 {pooled},\xa0{pooled}." in plot.caption
+    assert f"ρ over all cells of a dataset: data-00 {pooled},\xa0{pooled}." in plot.caption
 
 
 def test_every_classifier_has_a_panel_before_any_has_two():

@@ -72,7 +72,7 @@ def test_a_violin_holds_the_runs_that_agree_in_what_is_drawn_by(tables):
         assert medians(axis) == pytest.approx([own.median() for own in expected])
     assert plot.n == tables.runs.height
     assert f"n = {plot.n} runs." in plot.caption
-    assert "Put together over: train fraction." in plot.caption
+    assert "Pooled over: train fraction." in plot.caption
 
 
 def test_a_grid_has_rows_and_columns_and_a_figure_a_dataset(tables):
@@ -95,8 +95,8 @@ def test_a_grid_has_rows_and_columns_and_a_figure_a_dataset(tables):
                 expected = [own.filter(classifier=one)["accuracy"] for one in ("lr-sgd", "mlp")]
                 assert medians(axis) == pytest.approx([one.median() for one in expected])
         assert plot.n == tables.runs.filter(dataset=dataset).height
-        assert "Put together" not in plot.caption
-        assert f"n = {tables.runs.height} runs. Here: {plot.n}." in plot.caption
+        assert "Pooled" not in plot.caption
+        assert f"n = {tables.runs.height} runs. Shown here: {plot.n}." in plot.caption
 
 
 def test_a_classifier_has_its_colour_wherever_it_stands(tables):
@@ -131,13 +131,13 @@ def test_what_identical_runs_say_is_left_out_and_counted():
         copies = int(tables.runs["identical"].sum())
         if name == "accuracy":
             assert found.values.height == frame.height - copies
-            assert f"({copies} identical copies left out)" in found.said
+            assert f"({copies} identical copies left out)" in found.words
         elif name == "accuracy_mean":  # says nothing of how runs differ
             assert there == same.height
-            assert "left out" not in found.said
+            assert "left out" not in found.words
         else:
             assert there == 0
-            assert "left out" in found.said
+            assert "left out" in found.words
 
 
 def test_undefined_values_are_counted():

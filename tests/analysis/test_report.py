@@ -160,9 +160,9 @@ def test_counts_and_warning(page):
     tables = planted(runs=3)
     assert re.findall(r"<dd>([\d,]+)</dd>", page) == ["70", "52", "12", "4", "2"]
     assert "4 failed and 2 are missing" in page
-    assert "over the 64 that are finished." in page
+    assert "rests on the 64 that have finished." in page
     fewer = render(content(tables, counts=RunCounts(70, 52, 12, 4, 2, analysed=50)))
-    assert "over the 50 that were analysed, of 64 that are finished: analyze again." in fewer
+    assert "rests on the 50 that were analysed, of 64 that have finished: analyze again." in fewer
     nothing = Tables(*(getattr(tables, n).clear() for n in ("runs", "pairs", "repeats", "cells")))
     whole = render(content(nothing, counts=RunCounts(2000, 2000, 0, 0, 0)))
     assert "missing." not in Page(whole).text("header")
@@ -243,7 +243,7 @@ def test_columns_of_dashes_are_left_out(tables):
     parsed = Page(render(content(Tables(**parts, cells=cells))))
     heads = [data for path, data in parsed.texts if path[-3:] == ("thead", "tr", "th")]
     assert heads[heads.index("Accuracy ±\xa0seeds") + 1] == "Accuracy range"
-    assert heads[heads.index("Churn") + 1] not in ("α̂", "δ", "N a side")
+    assert heads[heads.index("Churn") + 1] not in ("α̂", "δ", "N per side")
     assert "Between test sets" in render(content(tables))
     rows = [("a", "–", "0.1"), ("–", "–", "–")]
     table = filled(Listed("name", "title", "legend", ["word", "no", "some"], 1, rows))
@@ -321,7 +321,7 @@ def test_rows_beyond_the_most_are_told_not_shown(monkeypatch):
     html = render(content(planted(datasets=2, schemes=("none", "noise"), runs=3)))
     summary_section = html.split('<section id="summary">')[1].split("</section>")[0]
     assert summary_section.count("<tr>") == 1 + 3
-    assert "One row for each cell, the first 3 of 8: all are in cells.parquet." in summary_section
+    assert "One row per cell, the first 3 of 8: all are in cells.parquet." in summary_section
     assert "By dataset (4 rows, of which the first 3 are shown)" in html
 
 

@@ -105,7 +105,7 @@ def test_candidates_are_drawn_as_ecdfs_beside_those_of_their_ensembles():
 def test_margins_without_a_place_are_told_and_classes_beyond_two_have_no_ensemble():
     table, cells, _, _ = table_of_margins(spoilt=6)
     told = margins(table, cells).caption
-    assert "are not drawn: there are such in 1 cell, up to 0.6% of the points." in told
+    assert "are not drawn: 1 cell has some, up to 0.6% of the points." in told
     table, cells, _, _ = table_of_margins(n_classes=3)
     plot = margins(table, cells)
     assert "Dashed" not in plot.caption

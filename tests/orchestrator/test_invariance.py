@@ -36,4 +36,4 @@ def test_gap_and_gi_fall_with_augmentation_and_scores_tell_far_beyond_chance(tmp
     code, said = inside("answers", sweep.directory)
     assert code == 0, said
     assert "scores of response curves of digits × convnet" in said
-    assert "how much seeds change it is not known" in " ".join(said.split())
+    assert "so its spread over seeds is unknown" in " ".join(said.split())

@@ -32,7 +32,7 @@ def test_the_fewest_runs_that_do(spread, width):
 
 def test_what_needs_too_many_has_no_answer():
     assert runs_for_mean(1, 1e-6) is None
-    assert "can't be said, it takes more than" in for_mean("x", [np.arange(9.0)], 1e-6).words
+    assert "there is no answer: it takes more than" in for_mean("x", [np.arange(9.0)], 1e-6).words
     with pytest.raises(ValueError, match="must be positive"):
         runs_for_mean(1, 0)
 
@@ -127,7 +127,7 @@ def test_what_the_points_cannot_show_is_no_verdict():
         table([1.0] * 4, [1.0, 1.0, 1.0, 0.9], n_side=35), made=80, epsilon=0.01
     )
     assert (passed.runs, passed.low, passed.high) == (None, None, None)
-    assert "can't be said, 35 test points per side are too few" in passed.words
+    assert "there is no answer: 35 test points per side are too few" in passed.words
     assert "contamination of up to 43% would pass unseen (δ = 0.400)" in passed.words
     assert "about 2,120 would do" in passed.words
     assert "not all ensembles of 30 pass" in failed.words
@@ -190,7 +190,7 @@ def right_runs(wrong, runs=12, options=None):
     ],
 )
 def test_no_error_consistency_says_why(tables, reason):
-    assert f"can't be said, {reason}." in howmany(tables)[1].words
+    assert f"there is no answer: {reason}." in howmany(tables)[1].words
 
 
 def test_answers_from_tables():
@@ -258,4 +258,4 @@ def test_pairs_that_are_not_listed_are_named():
 
 def test_single_runs_say_nothing():
     answer = for_mean("accuracy ± 0.01", [np.array([0.5]), np.array([0.6])], 0.01)
-    assert answer.words == "For accuracy ± 0.01: can't be said, no repeat has 2 runs or more."
+    assert answer.words == "For accuracy ± 0.01 there is no answer: no repeat has 2 runs or more."

@@ -117,7 +117,7 @@ def test_the_numbers_of_figures_are_written_as_csv(sweep: Sweep, tmp_path: Path)
     ("arguments", "said"),
     [
         (["acuracy"], 'KIND = "acuracy": unknown kind of figure\n  did you mean "accuracy"?'),
-        (["accuracy", "--by", "perturb"], '--by = "perturb": is nothing that cells differ in'),
+        (["accuracy", "--by", "perturb"], '--by = "perturb": cells do not differ in it'),
         (["cells", "--by", "classifier"], "--by"),
         (["accuracy", "--where", "classifier = 'mlp'"], "no cell meets the condition"),
         (["accuracy", "--where", "classifier = xgb"], "write 'xgb' in single quotes"),

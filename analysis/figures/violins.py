@@ -130,12 +130,11 @@ def _by_one(drawn: _Violins, by: str) -> list[Plot]:
     apart = by != "dataset"
     datasets = levels(drawn.values, "dataset") if apart else [""]
     pages = [datasets[start : start + PAGE] for start in range(0, len(datasets), PAGE)]
-    found = []
-    for number, page in enumerate(pages, start=1):
-        plot = _page(drawn, by, page, f"-{number}" if len(pages) > 1 else "")
-        if plot is not None:
-            found.append(plot)
-    return found
+    plots = [
+        _page(drawn, by, page, f"-{number}" if len(pages) > 1 else "")
+        for number, page in enumerate(pages, start=1)
+    ]
+    return [plot for plot in plots if plot is not None]
 
 
 @styled
@@ -182,13 +181,11 @@ def _page(drawn: _Violins, by: str, datasets: Sequence[str], end: str) -> Plot |
 def _grids(drawn: _Violins, by: str, across: str) -> list[Plot]:
     apart = "dataset" not in (by, across)
     datasets = levels(drawn.values, "dataset") if apart else [None]
-    found = []
-    for number, dataset in enumerate(datasets, start=1):
-        end = f"-{number}" if len(datasets) > 1 else ""
-        plot = _grid(drawn, by, across, dataset, end)
-        if plot is not None:
-            found.append(plot)
-    return found
+    plots = [
+        _grid(drawn, by, across, dataset, f"-{number}" if len(datasets) > 1 else "")
+        for number, dataset in enumerate(datasets, start=1)
+    ]
+    return [plot for plot in plots if plot is not None]
 
 
 @styled

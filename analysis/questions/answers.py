@@ -105,16 +105,16 @@ def answers(
 def _incomplete(
     tables: Tables, planned: int | None, finished: int | None, failed: int
 ) -> Iterator[Sentence]:
-    """Say how many runs have not finished."""
+    """Say how many planned runs the results lack."""
     if planned is None or finished is None or finished >= planned:
         return
     short = tables.repeats.filter(pl.col("coverage") < 1).height
     lacking = f"; {short:,} of {tables.repeats.height:,} repeats lack runs" if short else ""
-    failures = f", {failed:,} of them failed" if failed else ""
+    failures = f", of which {failed:,} failed" if failed else ""
     yield Sentence(
         "missing",
-        f"The results are incomplete: {planned - finished:,} of {planned:,} planned runs have not "
-        f"finished{failures}{lacking}. Everything below rests on the finished runs alone.",
+        f"The results are incomplete: they lack {planned - finished:,} of {planned:,} planned runs"
+        f"{failures}{lacking}. Everything below rests on the other runs alone.",
         ("conventions",),
     )
 
@@ -125,9 +125,11 @@ def _spread(found: Spreads | None) -> Iterator[Sentence]:
         return
     most, least = found.rows[0], found.rows[-1]
     basis = f"{found.contexts:,} {'cell' if found.contexts == 1 else 'cells'}"
-    runs = f"{most.runs:,}" if most.runs == least.runs else f"{most.runs:,} and {least.runs:,}"
+    runs = f"{most.runs:,} runs of each"
+    if most.runs != least.runs:
+        runs = f"{most.runs:,} and {least.runs:,} runs"
     all_of = "both" if len(found.rows) == 2 else f"all {len(found.rows)}"
-    over = f"over {runs} runs of each on the {basis} that {all_of} have"
+    over = f"over {runs} on the {basis} that {all_of} have"
     if max(abs(most.skewness), abs(least.skewness)) > SKEWED:
         over += (
             "; the intervals assume normal values, but these are skewed, so they may miss the truth"
@@ -315,7 +317,8 @@ def _enough(tables: Tables) -> Iterator[Sentence]:
     elif alone:
         text += "Its repeats have too few runs for that."
     else:
-        text += f"Repeats have enough runs for that in {enough:,} of {cells.height:,} cells."
+        share = f"{enough or 'none'} of {cells.height:,}"
+        text += f"Repeats have enough runs for that in {share} cells."
     yield Sentence("enough", text, ("summary",))
 
 

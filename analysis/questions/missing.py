@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import polars as pl
@@ -21,17 +21,8 @@ FEWEST = 8  # repeats or runs below which a correlation says nothing
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True, slots=True)
-class Correlation:
-    """A rank correlation within strata.
-
-    Attributes
-    ----------
-    value : float
-        -1 to 1; 0 if unknown.
-    p : float
-        Two-sided; 1 if unknown.
-    """
+class Correlation(NamedTuple):
+    """A rank correlation within strata, -1 to 1, and its two-sided p; 0 and 1 if unknown."""
 
     value: float = 0.0
     p: float = 1.0

@@ -312,7 +312,7 @@ def test_the_page_begins_with_the_answers_each_with_a_link():
         assert said.anchor in ids
         assert said.label in items
     first = shown.answers[0].text
-    start = "The results are incomplete: 6 of 70 planned runs have not finished, 4 of them"
+    start = "The results are incomplete: they lack 6 of 70 planned runs, of which 4 failed"
     assert first.startswith(start)
 
 

@@ -250,7 +250,7 @@ def test_what_is_missing_comes_first():
     )
     assert found[0].about == "missing"
     text = found[0].text
-    assert "12 of 60 planned runs have not finished, 3 of them failed; 3 of 6 repeats" in text
+    assert "lack 12 of 60 planned runs, of which 3 failed; 3 of 6 repeats" in text
     whole = said(planted(), planned=60, finished=60)
     assert "missing" not in whole
 

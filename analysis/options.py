@@ -285,6 +285,11 @@ class Options:
         """Limit of probe values in this mode."""
         return PAPER_CLIP if self.clip is None and self.alpha_mode == "paper" else self.clip
 
+    @property
+    def with_replacement(self) -> bool:
+        """Whether both sides of α̂'s test are drawn with replacement from all test points."""
+        return self.alpha_mode == "paper" or self.alpha_reference == "loo_ensemble"
+
 
 def _declared() -> Iterator[tuple[str, Convention]]:
     defaults = {option.name: option.default for option in fields(Options)}

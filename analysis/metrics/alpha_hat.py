@@ -159,12 +159,11 @@ def _samples(held_out: HeldOut, options: Options) -> Iterator[Resamples]:
     """Yield resamples of bootstrap samples of the test points, `BATCH` samples at a time."""
     n_test, n_side = held_out.n_test, side(held_out.n_test, options)
     bits = held_out.bits("alpha_hat_points")
-    with_replacement = options.alpha_reference == "loo_ensemble" or options.alpha_mode == "paper"
 
     def sample() -> Resamples:
         split = (
             bootstraps(bits, n_test, n_side, intervals.SPLITS)
-            if with_replacement
+            if options.with_replacement
             else disjoint_halves(bits, n_test, intervals.SPLITS)
         )
         return intervals.composed(bits, n_test, split)
@@ -233,7 +232,7 @@ def _undefined(parts: Sequence[Tested | Failed], reason: str) -> Finished:
 
 def _deviations(references: Real, n_side: int, options: Options) -> tuple[Real, float]:
     """Return δ_b of each run and δ_c; NaN where the sides are not independent samples of points."""
-    if options.alpha_mode == "paper" or options.alpha_reference == "loo_ensemble":
+    if options.with_replacement:
         return np.full(references.size, np.nan), math.nan
     models = np.ones_like(references) if options.alpha_reference == "ensemble" else references
     delta_b = [dkw_of_one(n_side, options.epsilon, m) for m in models]

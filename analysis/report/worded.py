@@ -95,13 +95,17 @@ def conventions(tables: Tables, options: Options) -> list[str]:
     if probes and tables.cells["alpha_hat_mean"].is_not_null().any():
         names = " and ".join(f"the {PROBES.get(probe, f'probe {probe}')}" for probe in probes)
         apart = " Values of α̂ for the two are not comparable." if len(probes) > 1 else ""
+        sides = (
+            "pairs of samples drawn with replacement from the test points"
+            if options.with_replacement
+            else "random splits of the test points into two halves"
+        )
         notes.append(
             f"α̂ compares the distribution of {names} on the test set with that of "
             f"{REFERENCES[options.alpha_reference]}: it is the smallest trimming level at which "
             f"the robust Kolmogorov–Smirnov test accepts (ε = {options.epsilon:g}), averaged over "
-            f"{options.resamples} random splits of the test points into two halves. δ is the "
-            "resolution: contamination below it isn't seen, and on a small test set α̂ is 0 almost "
-            f"everywhere.{apart}"
+            f"{options.resamples} {sides}. δ is the resolution: contamination below it isn't seen, "
+            f"and on a small test set α̂ is 0 almost everywhere.{apart}"
         )
     identical = int(tables.repeats["identical"].sum())
     if identical:

@@ -438,6 +438,7 @@ def test_drawing_leaves_the_users_settings_alone(tables):
 
 def test_the_resolution_stands_where_no_dot_can_be():
     plot = scatters.alpha_hat_against(*_of(planted(datasets=2, alpha=0.2)), "accuracy")
+    assert "against the other runs" not in plot.caption  # the reference is an option
     plot.figure.draw_without_rendering()
     for axis in plot.figure.axes:
         (label,) = axis.texts

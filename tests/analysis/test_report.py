@@ -296,6 +296,10 @@ def test_conventions_say_which_probes_and_unions(tables):
     said = " ".join(conventions(mixed, Options(empty_union=1)))
     assert "not comparable" in said
     assert "counts as 1" in said
+    for options in (Options(alpha_mode="paper"), Options(alpha_reference="loo_ensemble")):
+        said = " ".join(conventions(tables, options))
+        assert "100 pairs of samples drawn with replacement" in said
+        assert "splits" not in said
 
 
 def test_the_page_begins_with_the_answers_each_with_a_link():

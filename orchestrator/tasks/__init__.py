@@ -1,1 +1,1 @@
-"""What lies below a sweep's ``tasks/``: intents, tasks, what they report, what users ask."""
+"""The contents of a sweep's ``tasks/``: intents, tasks, their reports, and users' requests."""

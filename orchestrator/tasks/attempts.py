@@ -1,6 +1,6 @@
-"""What the attempts of tasks leave in their folders: how far each is, and which runs failed.
+"""The files that task attempts leave in their folders: their progress and the runs that failed.
 
-Read by tasks as they start: imports no table library.
+Tasks import this module at startup, so it imports no table library.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.tasks.submissionpaths import FAILURES, PROGRESS, SubmissionPaths
 
 UNREADABLE = "unreadable"
-"""The state of an attempt whose file cannot be read; others know what became of it."""
+"""The state of an attempt whose file cannot be read; other sources show what became of it."""
 
 _REMEDY = "remove it: the runs that failed there count as missing then"
 
@@ -34,7 +34,7 @@ _Seconds = Annotated[float, Interval(ge=0, le=2.0**40)]
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """What an attempt last reported.
+    """The last report of an attempt.
 
     Attributes
     ----------
@@ -44,29 +44,30 @@ class Attempt:
     process : str
         The fingerprint of its process.
     node, job_id : str
-        As `orchestrator.working.node.Node` has them.
+        As in `orchestrator.working.node.Node`.
     started, updated : float
-        When it began and when it reported this, in seconds since the epoch.
+        Times of its start and of this report, in seconds since the epoch.
     runs, pending : int
-        Runs of the task, and those of them that are neither finished nor failed.
+        Number of runs of the task, and how many of them are neither finished nor failed.
     set_aside, killed : int
-        Runs in whose training processes died over and over; processes that were killed.
+        Number of runs given up after repeated process deaths; number of killed processes.
     done, failed : mapping
-        Runs that this attempt finished, and that raised, by group; of an analysis the ``blocks``.
+        Number of runs that this attempt finished, and that raised, by group; for an analysis, of
+        its ``blocks``.
     workers : int
-        Training processes.
+        Number of training processes.
     reason, details : str
-        Why it is broken: one line, and what there is to read.
+        Why it broke: one line, and the full output.
     node_at_fault : bool
-        Whether it broke before it had finished a run, and not by its own work.
+        Whether it broke before it finished a run, and not because of its task.
     blocks : int
-        Of an analysis: the pieces of its work; 0 before they are known.
+        For an analysis: the number of units of work; 0 before it is known.
     exit_code : int, optional
-        Of an analysis that has ended: what `analyze` ends with.
+        For an analysis that has ended: the exit code of `analyze`.
     plan : str
-        Identity of the plan that its task is of; empty where an earlier version wrote it.
+        Identity of the task's plan; empty if an earlier version wrote the report.
     folder : Path
-        Where it is reported.
+        The attempt's folder.
     """
 
     state: str
@@ -92,21 +93,21 @@ class Attempt:
 
     @classmethod
     def read(cls, folder: Path, plan: str = "") -> Attempt:
-        """Read what the attempt of a folder reports.
+        """Read the report in an attempt's folder.
 
-        `UNREADABLE` where its file is damaged, or is of another plan than the one that is named.
+        Its state is `UNREADABLE` if the file is damaged or belongs to a plan other than `plan`.
         """
         file = folder / PROGRESS
         try:
-            found = read_record(file, cls)
-            require_same_plan(file, found.plan, plan)
-            return replace(found, folder=folder)
+            attempt = read_record(file, cls)
+            require_same_plan(file, attempt.plan, plan)
+            return replace(attempt, folder=folder)
         except DamagedFile as error:
             began, reason = folder.stat().st_mtime, f"{file}: {error.reason}"
             return cls(UNREADABLE, "", started=began, reason=reason, folder=folder)
 
     def write(self, folder: Path, *, durable: bool = True) -> None:
-        """Write it to the attempt's folder, without the keys of faults and analyses it has not."""
+        """Write the report to the attempt's folder; omit unused keys of faults and analyses."""
         value = asdict(self)
         left_out = ["folder"]
         left_out += [] if self.plan else ["plan"]
@@ -123,12 +124,12 @@ class Attempt:
 
     @property
     def n_done(self) -> int:
-        """How many runs it finished."""
+        """The number of runs it finished."""
         return sum(self.done.values())
 
     @property
     def n_failed(self) -> int:
-        """How many runs it saw failing."""
+        """The number of runs that failed in it."""
         return sum(self.failed.values())
 
 
@@ -139,15 +140,15 @@ class Failure:
     Attributes
     ----------
     group, row : int
-        Where the store would hold it.
+        Its place in the store.
     cell, repeat, run : int
         Its address.
     error, traceback : str
-        The exception in a line, and all that was printed of it.
+        The exception in one line, and its full traceback.
     plan : str
-        Identity of the plan that has the address; empty where an earlier version wrote it.
+        Identity of the plan that the address refers to; empty if an earlier version wrote it.
     file : Path
-        Where it is reported.
+        The file that reports it.
     """
 
     group: _Number
@@ -162,16 +163,16 @@ class Failure:
 
 
 def attempt_lease(attempt: str) -> str:
-    """Return the name of the lease that an attempt keeps while it, or a process of it, may write.
+    """Return the name of the lease held while an attempt, or one of its processes, may write.
 
-    ``LeaseWatch.wait_until_dead([attempt_lease(attempt)])`` finds whether an attempt is alive, also
-    where its process cannot be seen: by the lease's counter, and no clock but one's own.
+    ``LeaseWatch.wait_until_dead([attempt_lease(attempt)])`` tells whether an attempt is alive even
+    if its process is not visible: it watches the lease's counter by the local clock alone.
     """
     return f"life-{attempt}"
 
 
 def read_attempts(submission: Path, task: int | None = None, *, plan: str) -> list[Attempt]:
-    """Return what a submission's attempts, of one task or of all, last reported, oldest first."""
+    """Return the last reports of a submission's attempts, of one task or all, oldest first."""
     files = SubmissionPaths(submission).of_attempts(PROGRESS, task)
     return sorted(
         (Attempt.read(file.parent, plan) for file in files), key=lambda attempt: attempt.started
@@ -179,7 +180,7 @@ def read_attempts(submission: Path, task: int | None = None, *, plan: str) -> li
 
 
 def add_failures(attempt: Path, failures: Iterable[Failure], plan: str) -> None:
-    """Report runs of a plan that failed in an attempt."""
+    """Append runs that failed in an attempt to its report."""
     with (attempt / FAILURES).open("a") as file:
         for failure in failures:
             value = asdict(replace(failure, plan=plan))
@@ -190,15 +191,15 @@ def add_failures(attempt: Path, failures: Iterable[Failure], plan: str) -> None:
 
 
 def read_failures(attempt: Path, plan: str) -> list[Failure]:
-    """Return the runs of a plan that failed in an attempt, oldest first.
+    """Return the runs that failed in an attempt, oldest first.
 
     Raises
     ------
     DamagedFile
-        Also where they are another plan's.
+        Also if a failure belongs to another plan.
     """
     file = attempt / FAILURES
-    found = read_records(file, Failure, _REMEDY)
-    for failure in found:
+    failures = read_records(file, Failure, _REMEDY)
+    for failure in failures:
         require_same_plan(file, failure.plan, plan, _REMEDY)
-    return [replace(failure, file=file) for failure in found]
+    return [replace(failure, file=file) for failure in failures]

@@ -1,6 +1,6 @@
-"""What a submission intends: written before anything starts, and read by all who look at it.
+"""The intent of a submission: written before anything starts, read by everything that follows it.
 
-Read by tasks as they start: imports neither a table library nor a validating one.
+Tasks import this module at startup, so it imports no table library and no validation library.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
 from manyseed.slurm import processes
 
 LOCAL = "local"
-"""The name of this machine, among clusters."""
+"""The cluster name that stands for this machine."""
 
 _MOST_SECONDS = 2.0**40
-"""A time beyond that is no time."""
+"""Larger values are refused as times."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskArray:
-    """Tasks of a submission that are submitted under one name.
+    """Tasks of a submission that share one job name.
 
-    `first` is the number of its first task, `count` how many there are; each starts so many
-    training `processes`.
+    `first` is the number of the first task, `count` the number of tasks, `processes` the number of
+    training processes of each.
     """
 
     resource: str
@@ -42,16 +42,16 @@ class TaskArray:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisRequest:
-    """What an analysis that is a job was asked for.
+    """The request for an analysis that runs as a job.
 
     Attributes
     ----------
     options : mapping
-        As `orchestrator.results.conventions.to_json` gives them.
+        As returned by `orchestrator.results.conventions.to_json`.
     dask : str
-        Who computes.
+        The Dask scheduler.
     workers : int, optional
-        Threads or processes.
+        Number of threads or processes.
     """
 
     options: Mapping[str, object]
@@ -66,37 +66,37 @@ class Intent:
     Attributes
     ----------
     cluster : str
-        The name of a cluster's profile, or `LOCAL`.
+        The name of a cluster profile, or `LOCAL`.
     submitter : str
         The fingerprint of the process that submitted it.
     submitted : float
-        When, in seconds since the epoch.
+        The time of submission, in seconds since the epoch.
     user : str
-        Who did.
+        The user who submitted it.
     runs, tasks : int
-        How much there is to do.
+        Number of runs and of tasks.
     workers : int
-        Training processes on this machine; 0 on a cluster.
+        Number of training processes on this machine; 0 on a cluster.
     gpu : str
-        On this machine, where a classifier requests one: its model, or ``none``.
+        On this machine, if a classifier requests a GPU: its model, or ``none``.
     scheduler : str
-        SLURM's name of the cluster.
+        SLURM's name for the cluster.
     profile : str
-        The profile's file, as an absolute path. It says which of a user's own profiles is meant,
-        and is opened for no other reason: `orchestrator.submissions.profiles`.
+        The absolute path of the profile's file. It only identifies one of the user's own profiles
+        and is never opened for any other reason: see `orchestrator.submissions.profiles`.
     arrays : tuple of TaskArray
     excluded : mapping
-        Nodes that tasks were kept from, and why.
+        Nodes that tasks were kept away from, and why.
     exclude : mapping
-        By resource class, the nodes that sbatch left out, with commas.
+        By resource class, the nodes excluded in sbatch, separated by commas.
     walltime : mapping
         By resource class, in seconds.
     request : AnalysisRequest, optional
-        Of an analysis.
+        For an analysis only.
     modules : str
-        Of an analysis: the folder that users' metrics are imported from; empty: none.
+        For an analysis: the folder from which users' metrics are imported; empty if none.
     plan : str
-        Identity of the sweep's plan; empty where an earlier version wrote the intent.
+        Identity of the sweep's plan; empty if an earlier version wrote the intent.
     """
 
     cluster: str
@@ -119,8 +119,8 @@ class Intent:
 
     @classmethod
     def now(cls, cluster: str, plan: str) -> Intent:
-        """Return the intent of this process and user, of nothing yet, for a plan."""
-        import getpass  # a task, which reads intents alone, does without
+        """Return an intent of this process and user for a plan, with nothing to do yet."""
+        import getpass  # tasks only read intents and do not need it
 
         return cls(
             cluster=cluster,
@@ -138,13 +138,13 @@ class Intent:
         ----------
         folder : Path
         plan : str
-            Identity of the plan that it must be for; empty where that is not known.
+            Identity that its plan must have; empty if unknown.
 
         Raises
         ------
         FileNotFoundError
         DamagedFile
-            For anything but an intent, and for one of another sweep.
+            If it is not an intent, or belongs to another sweep.
         """
         file = SubmissionPaths(folder).intent
         value = read_json(file)
@@ -157,25 +157,22 @@ class Intent:
         return intent
 
     def write(self, folder: Path) -> None:
-        """Write it into a submission's folder, without what has its default."""
+        """Write it to a submission's folder, without the fields that have their defaults."""
         value = asdict(self)
         kept = {key: value[key] for key, default in _DEFAULTS.items() if value[key] != default}
         write_json(SubmissionPaths(folder).intent, kept)
 
 
-def _default(name: str) -> Any:
-    found = {one.name: one for one in fields(Intent)}[name]
-    if found.default_factory is not MISSING:
-        return found.default_factory()
-    return found.default
-
-
-_DEFAULTS = {one.name: _default(one.name) for one in fields(Intent)}
+_DEFAULTS: dict[str, Any] = {
+    each.name: each.default if each.default_factory is MISSING else each.default_factory()
+    for each in fields(Intent)
+}
 
 
 def _intent(value: Any) -> Intent:
     given = _mapping("intent", value)
-    # an analysis of earlier versions has one walltime, of the class cpu, and no array's resource
+    # earlier versions wrote analyses with a single walltime, for the class cpu, and wrote arrays
+    # without a resource
     walltime = given.get("walltime", {})
     walltime = walltime if isinstance(walltime, dict) else {"cpu": walltime}
     read: dict[str, Callable[[str, Any], Any]] = {
@@ -186,9 +183,9 @@ def _intent(value: Any) -> Intent:
         **dict.fromkeys(("excluded", "exclude"), _texts),
         "submitted": _seconds,
         "arrays": _arrays,
-        "walltime": lambda key, those: {k: _seconds(key, v) for k, v in those.items()},
+        "walltime": lambda key, times: {k: _seconds(key, v) for k, v in times.items()},
         "request": _request,
-        "modules": lambda key, given: "" if given is None else _text(key, given),
+        "modules": lambda key, folder: "" if folder is None else _text(key, folder),
     }
     known = {**given, "walltime": walltime}
     for key in ("cluster", "submitter"):
@@ -198,16 +195,16 @@ def _intent(value: Any) -> Intent:
 
 def _arrays(key: str, value: Any) -> tuple[TaskArray, ...]:
     if not isinstance(value, list):
-        raise TypeError(f"{key} is no list")
+        raise TypeError(f"{key} is not a list")
     return tuple(
         TaskArray(
-            resource=_text("resource", one.get("resource", "cpu")),
-            name=_text("name", one["name"]),
-            first=_count("first", one["first"]),
-            count=_count("count", one["count"]),
-            processes=_count("processes", one.get("processes", 1)),
+            resource=_text("resource", array.get("resource", "cpu")),
+            name=_text("name", array["name"]),
+            first=_count("first", array["first"]),
+            count=_count("count", array["count"]),
+            processes=_count("processes", array.get("processes", 1)),
         )
-        for one in (_mapping(key, each) for each in value)
+        for array in (_mapping(key, each) for each in value)
     )
 
 
@@ -224,26 +221,26 @@ def _request(key: str, value: Any) -> AnalysisRequest | None:
 
 def _text(key: str, value: Any) -> str:
     if not isinstance(value, str):
-        raise TypeError(f"{key} is no text")
+        raise TypeError(f"{key} is not a string")
     return value
 
 
 def _count(key: str, value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 2**31:
-        raise ValueError(f"{key} is no whole number from 0")
+        raise ValueError(f"{key} is not a nonnegative integer")
     return value
 
 
 def _seconds(key: str, value: Any) -> float:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not math.isfinite(value) or not 0 <= value < _MOST_SECONDS:
-        raise ValueError(f"{key} is no time in seconds")
+        raise ValueError(f"{key} is not a time in seconds")
     return float(value)
 
 
 def _mapping(key: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise TypeError(f"{key} is no object")
+        raise TypeError(f"{key} is not an object")
     return value
 
 

@@ -1,4 +1,4 @@
-"""What users request of running tasks: files of a submission, as its tasks read them."""
+"""Users' requests to running tasks: files in the submission's folder that its tasks read."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
 
 STOPPED = ""
-"""In the stop file: finish the fits in flight, however long they take, and end."""
+"""Content of the stop file: finish the fits in flight, however long they take, then end."""
 
 PAUSED = "pause\n"
-"""The same; `resume` takes it back."""
+"""Like `STOPPED`, until `resume` revokes it."""
 
 NOW = "now\n"
 """End at once; fits in flight are trained again."""
 
 
 def stop_request(submission: Path) -> str | None:
-    """Return how the tasks of a submission must stop; None where they go on.
+    """Return how the tasks of a submission must stop; None if they continue.
 
-    A stop file of unknown content means what an empty one does.
+    A stop file with unknown content means `STOPPED`.
     """
     try:
         text = read_plain(SubmissionPaths(submission).stop).decode(errors="replace")
@@ -35,7 +35,7 @@ def stop_request(submission: Path) -> str | None:
 def skipped_cells(submission: Path) -> list[int]:
     """Return the cells that the tasks of a submission must no longer train.
 
-    Earlier versions wrote their list alone, without a checksum.
+    Earlier versions wrote only the list, without a checksum.
 
     Raises
     ------
@@ -51,12 +51,12 @@ def skipped_cells(submission: Path) -> list[int]:
         raise DamagedFile(file, error.reason, remedy) from None
     cells = value.get("cells") if isinstance(value, dict) else value
     if not isinstance(cells, list) or not all(type(cell) is int and cell >= 0 for cell in cells):
-        raise DamagedFile(file, "is no list of cells", remedy)
+        raise DamagedFile(file, "is not a list of cells", remedy)
     return cells
 
 
 def skip_cells(submission: Path, cells: Collection[int]) -> set[int]:
-    """Request that a submission's tasks train no more of these cells; return all such cells."""
+    """Request that a submission's tasks stop training these cells; return all skipped cells."""
     skipped = {*skipped_cells(submission), *cells}
     write_json(SubmissionPaths(submission).skip, {"cells": sorted(skipped)})
     return skipped

@@ -1,7 +1,7 @@
-"""Runs that a repair set back to missing: what failed of them before no longer counts.
+"""Runs that a repair set back to missing: their earlier failures no longer count.
 
-A failure of a run that was finished later says nothing of it. While the run is finished that is
-plain; once it is set back only what is written here shows it.
+A failure is void if its run finished later. As long as the run is finished, that is evident; once
+the run is set back, only the records written here show it.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ from manyseed.orchestrator.tasks.submissionpaths import FAILURES, SubmissionPath
 
 @dataclass(frozen=True, slots=True)
 class _SetBack:
-    """Rows by group number, and the attempts, below ``tasks``, whose failures of them are void."""
+    """Rows by group number, and the attempts (below ``tasks``) whose failures in them are void."""
 
     rows: dict[int, list[int]]
     lives: list[str]
 
 
 def set_back(paths: SweepPaths, plan: str, rows: Mapping[int, Collection[int]]) -> None:
-    """Make void what failed of these rows of a plan, by group number, until now."""
+    """Void all failures so far in these rows of a plan, given by group number."""
     attempts = {
         attempt
         for attempt, failure in _failures(paths, plan)
         if failure.row in rows.get(failure.group, ())
     }
     if attempts:
-        numbers = {group: sorted(some) for group, some in rows.items()}
-        write_json(
-            paths.set_back(os.urandom(16).hex()), asdict(_SetBack(numbers, sorted(attempts)))
-        )
+        record = _SetBack({group: sorted(n) for group, n in rows.items()}, sorted(attempts))
+        write_json(paths.set_back(os.urandom(16).hex()), asdict(record))
 
 
 def failures(
     paths: SweepPaths, plan: str, attempts: Iterable[Path] | None = None
 ) -> Iterator[Failure]:
-    """Yield a plan's failures that count, oldest submission first: all, or these attempts'."""
-    void = [read_record(file, _SetBack) for file in paths.all_set_back()]
-    rows = [{group: set(some) for group, some in one.rows.items()} for one in void]
-    void_attempts = [set(one.lives) for one in void]
+    """Yield the failures of a plan that count, of all or some attempts, oldest submission first."""
+    records = [read_record(file, _SetBack) for file in paths.all_set_back()]
+    void = [
+        (set(record.lives), {group: set(rows) for group, rows in record.rows.items()})
+        for record in records
+    ]
     for attempt, failure in _failures(paths, plan, attempts):
         if not any(
-            attempt in some and failure.row in which.get(failure.group, ())
-            for which, some in zip(rows, void_attempts, strict=True)
+            attempt in void_attempts and failure.row in void_rows.get(failure.group, ())
+            for void_attempts, void_rows in void
         ):
             yield failure
 
@@ -58,8 +58,11 @@ def _failures(
     paths: SweepPaths, plan: str, attempts: Iterable[Path] | None = None
 ) -> Iterator[tuple[str, Failure]]:
     if attempts is None:
-        files = (SubmissionPaths(one).of_attempts(FAILURES) for one in paths.submissions())
-        attempts = (file.parent for some in files for file in some)
+        attempts = (
+            file.parent
+            for submission in paths.submissions()
+            for file in SubmissionPaths(submission).of_attempts(FAILURES)
+        )
     for attempt in attempts:
         for failure in read_failures(attempt, plan):
             yield attempt.relative_to(paths.tasks).as_posix(), failure

@@ -1,4 +1,4 @@
-"""Every file name of a submission's folder: a training's, or an analysis' that is a job."""
+"""All file names in the folder of a submission: a training, or an analysis that runs as a job."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROGRESS, FAILURES, LOG = "progress.json", "failures.jsonl", "log.txt"
-"""What an attempt leaves in its folder: its progress, runs that failed, what was printed."""
+"""The files in an attempt's folder: its progress, its failed runs, and printed output."""
 
 RESERVE = "reserve"
-"""Bytes that an attempt gives back at its end, so that a full disk has room for its last report."""
+"""A file that an attempt removes at its end, so that its last report fits on a full disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubmissionPaths:
-    """The files of one submission: of a training's, or of an analysis' that is a job."""
+    """The files of one submission: a training, or an analysis that runs as a job."""
 
     folder: Path
 
@@ -29,31 +29,31 @@ class SubmissionPaths:
         return self.folder / "shards.json"
 
     def task(self, number: int) -> Path:
-        """Return the work of a task."""
+        """Return the file of a task."""
         return self.folder / f"task-{number:04d}.json"
 
     def tasks(self) -> list[Path]:
-        """Return the work of all tasks, by number."""
+        """Return the files of all tasks, by number."""
         return sorted(self.folder.glob("task-*.json"))
 
     @property
     def local_job(self) -> Path:
-        """Its one job, where it was submitted to this machine."""
+        """Its only job, if it was submitted to this machine."""
         return self.folder / "job.json"
 
     @property
     def jobs(self) -> Path:
-        """The job ids of tasks, by number."""
+        """The job ids of its tasks, by number."""
         return self.folder / "jobs.json"
 
     @property
     def submitted(self) -> Path:
-        """There once all its jobs are noted."""
+        """Exists once all its jobs are recorded."""
         return self.folder / "submitted"
 
     @property
     def stop(self) -> Path:
-        """While it is there, tasks finish their fits in flight and end."""
+        """While it exists, tasks finish their fits in flight and end."""
         return self.folder / "stop"
 
     @property
@@ -63,24 +63,24 @@ class SubmissionPaths:
 
     @property
     def submitit(self) -> Path:
-        """The scripts of its jobs, and what they printed."""
+        """The scripts and the output of its jobs."""
         return self.folder / "submitit"
 
     def printed(self, job_id: str = "*") -> list[Path]:
-        """Return what a job printed, or all of them did."""
+        """Return the files with the output of one job, or of all."""
         return sorted(self.submitit.glob(f"{job_id}_0_log.*"))
 
     def printed_output(self, job_id: str) -> Path:
-        """Return what a job printed to its standard output."""
+        """Return the file with a job's standard output."""
         return self.submitit / f"{job_id}_0_log.out"
 
     def printed_errors(self, job_id: str) -> Path:
-        """Return what a job printed to its standard error."""
+        """Return the file with a job's standard error."""
         return self.submitit / f"{job_id}_0_log.err"
 
     @property
     def leases(self) -> Path:
-        """The leases of attempts: its own, and those of submissions beside it."""
+        """The leases of attempts, shared with the sweep's other submissions."""
         return self.folder.parent / "leases"
 
     @property
@@ -93,14 +93,14 @@ class SubmissionPaths:
         return self.attempts / f"{task:04d}-{name}"
 
     def of_attempts(self, name: str, task: int | None = None) -> list[Path]:
-        """Return the files of this name, such as `PROGRESS`, of a task's attempts or of all."""
+        """Return the files with this name, such as `PROGRESS`, of one task's attempts or all."""
         which = "*" if task is None else f"{task:04d}-*"
         return sorted(self.attempts.glob(f"{which}/{name}"))
 
     def lost_reports(self, task: int | None = None) -> list[Path]:
-        """Return the reports that attempts, of a task or of all, must have made, and that lack.
+        """Return the missing progress reports of attempts, of one task or all.
 
-        An attempt reports before it starts the first process that may print.
+        An attempt with a log must have one: it reports before its first process can print.
         """
         logs = self.of_attempts(LOG, task)
         return [log.parent / PROGRESS for log in logs if not (log.parent / PROGRESS).exists()]

@@ -1,7 +1,7 @@
-"""Missing runs → tasks: what one job on one node is given to do.
+"""Missing runs → tasks: the work of one job on one node.
 
-A task is a JSON file that holds all that its processes need (cells and runs as ranges), so that
-they open neither the plan nor a table library.
+A task is a JSON file with everything its processes need (cells, and runs as ranges), so that
+they neither open the plan nor import a table library.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 TASK_VERSION = 1
 _TURNS = 4
-"""Runs of few repeats are trained in so many turns, each over all cells: half of them, at any
-moment, is a study of all cells."""
+"""Cells with few repeats are trained in this many turns over all cells, so that a half-finished
+sweep is already a study of all cells."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,9 @@ class Span:
     run: int
     count: int
     source: int = -1
-    """Row of the run that these are copies of; -1 where each is trained."""
+    """Row of the run that these are copies of; -1 if each is trained."""
     models: int = 1
-    """Whether their parameters are kept, where the group keeps those of some runs; 1 or 0."""
+    """1 to keep their parameters, if the group keeps those of some runs; else 0."""
 
     def runs(self) -> Iterator[tuple[int, int]]:
         """Yield (row, run) of each run."""
@@ -62,11 +62,11 @@ class TaskCell:
     canonical: Mapping[str, object]
     snapshots: tuple[int, ...]
     device: str = "cpu"
-    """The resource class requested; met where the task's own is ``gpu``."""
+    """The resource class requested; a GPU is used only if the task's own class is ``gpu``."""
     code: str = ""
-    """Of users' own code: its digest, or the library's version."""
+    """For users' own code: its digest, or the library's version."""
     timeout: float = 0.0
-    """Seconds after which a user's command is ended; 0 for never."""
+    """Seconds after which a user's command is killed; 0 for never."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +80,14 @@ class Task:
     cells : dict
         By cell number.
     spans : tuple of Span
-        Breadth first: a test set of all cells comes before the next test set, and where there are
-        few test sets, some runs of all cells before the next ones: `turns`.
+        Breadth first: one test set for all cells before the next test set; with few test sets,
+        some runs of all cells before further runs (see `turns`).
     resource : str
         The resource class, ``cpu`` or ``gpu``.
     plan : str
-        Identity of the plan; empty where an earlier version wrote the task.
+        Identity of the plan; empty if an earlier version wrote the task.
     own_code : str
-        `provenance.code_digest` where the task was written; empty where it is a release's, or an
+        `provenance.code_digest` of the process that wrote the task; empty for a release, or if an
         earlier version wrote the task.
     """
 
@@ -137,7 +137,7 @@ class Task:
         Raises
         ------
         DamagedFile
-            For anything but a task of this version.
+            If it is not a task of this version.
         """
         with _damage_of(path):
             value = read_json(path)
@@ -158,30 +158,30 @@ class Task:
                 {s.cell for s in spans} - task.cells.keys(),
             )
             if any(unknown):
-                raise ValueError("runs of groups or cells that it does not describe")
+                raise ValueError("it has runs of groups or cells that it does not describe")
         return task
 
 
 @contextmanager
 def _damage_of(path: Path) -> Iterator[None]:
-    """Turn what is wrong with a task's file into `DamagedFile`."""
+    """Turn errors in the content of a task's file into `DamagedFile`."""
     try:
         yield
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         reason = f"lacks {error}" if isinstance(error, LookupError) else str(error)
-        raise DamagedFile(path, f"is no task: {reason}") from None
+        raise DamagedFile(path, f"is not a task: {reason}") from None
 
 
 def _read_plan(value: object) -> str:
     if not isinstance(value, str) or re.fullmatch(r"([0-9a-f]{32})?", value) is None:
-        raise ValueError(f"plan is {value!r}, no identity")
+        raise ValueError(f"plan is {value!r}, not an identity")
     return value
 
 
 def _read_spans(value: Any) -> tuple[Span, ...]:
     """Return the spans of a task's JSON value."""
     if value["v"] != TASK_VERSION:
-        raise ValueError(f"of version {value['v']}; this is {TASK_VERSION}")
+        raise ValueError(f"its version is {value['v']}; this is {TASK_VERSION}")
     spans = tuple(Span(*span) for span in value["spans"])
     for span in spans:
         numbers = (span.group, span.shard, span.row, span.cell, span.repeat, span.run, span.count)
@@ -195,14 +195,13 @@ def _read_spans(value: Any) -> tuple[Span, ...]:
 
 
 def held_rows(files: Iterable[Path]) -> pl.DataFrame:
-    """Return the runs of tasks: columns group, row and cell."""
+    """Return the runs of the tasks in these files: columns group, row and cell (UInt32)."""
     import polars as pl
 
     spans = []
     for file in files:
         with _damage_of(file):  # not `Task.read`: there may be thousands
-            held = _read_spans(read_json(file))
-        spans += [(span.group, span.row, span.cell, span.count) for span in held]
+            spans += [(s.group, s.row, s.cell, s.count) for s in _read_spans(read_json(file))]
     schema = {"group": pl.UInt32, "row": pl.UInt32, "cell": pl.UInt32, "count": pl.UInt32}
     return (
         pl.DataFrame(spans, schema=schema, orient="row")
@@ -213,17 +212,17 @@ def held_rows(files: Iterable[Path]) -> pl.DataFrame:
 
 
 def turns(*by: str, together: pl.Expr) -> pl.Expr:
-    """Return at which turn a run comes, from 0: breadth first where there are few repeats.
+    """Return the turn in which each run is trained, from 0: breadth first if there are few repeats.
 
-    A task that has four repeats of a cell or more trains one after another. Of fewer it takes each
-    in two to four turns, over all cells, so that these never are far apart.
+    Four or more repeats of a cell are trained one after another. Fewer are each split into two to
+    four turns over all cells, so that all cells progress at a similar pace.
 
     Parameters
     ----------
     *by : str
-        Columns whose values say what is one sequence of work, such as a task; none: all is.
+        Columns that identify one sequence of work, such as a task; without any, all runs are one.
     together : Expr
-        Whether runs of a cell and repeat have to stay together, as copies and their source do.
+        Whether the runs of a cell and repeat must stay together, as copies and their source do.
     """
     import polars as pl
 
@@ -243,7 +242,7 @@ def make_tasks(
     code: Mapping[int, tuple[str, float]] = MappingProxyType({}),
     where: Mapping[int, str] = MappingProxyType({}),
 ) -> Iterator[Task]:
-    """Yield the tasks that train `rows`, by number.
+    """Yield the tasks that train `rows`, in order of their numbers.
 
     Parameters
     ----------
@@ -251,13 +250,13 @@ def make_tasks(
     rows : DataFrame
         Columns group, cell, repeat, run, row, resource and task.
     shard_lengths : dict
-        Of every group.
+        Rows per shard of every group.
     code : mapping
-        Of cells with users' own code, its digest, and the timeout of a command.
+        For cells with users' own code: its digest, and the timeout of a command in seconds.
     where : mapping
-        Of groups that keep parameters of some runs alone, of which (`plans.keptmodels`).
+        For groups that keep the parameters of only some runs: their condition (`plans.keptmodels`).
     """
-    import polars as pl  # a task, which reads what this makes, does without
+    import polars as pl  # tasks import this module but do not need polars
 
     from manyseed.orchestrator.plans.keptmodels import with_models
 
@@ -294,8 +293,8 @@ def make_tasks(
         for row in used.iter_rows(named=True)
     }
     paths = dict(used.select("group", "path").unique().iter_rows())
-    for task, found in groupby(_spans(work), key=lambda pair: pair[0]):
-        spans = tuple(span for _, span in found)
+    for task, pairs in groupby(_spans(work), key=lambda pair: pair[0]):
+        spans = tuple(span for _, span in pairs)
         yield Task(
             groups={group: paths[group] for group in sorted({span.group for span in spans})},
             cells={cell: cells[cell] for cell in sorted({span.cell for span in spans})},
@@ -312,10 +311,10 @@ def _spans(work: pl.DataFrame) -> Iterator[tuple[int, Span]]:
         return
     columns = ("task", "group", "shard", "row", "cell", "repeat", "run", "source", "models")
     values = np.stack([work[name].to_numpy().astype(np.int64) for name in columns])
-    # a span goes on while all else stays and row and run grow by one
+    # a span continues while row and run grow by one and everything else stays the same
     step = np.diff(values, axis=1)
-    same = (step == np.array([0, 0, 0, 1, 0, 0, 1, 0, 0])[:, None]).all(axis=0)
-    starts = np.concatenate([[0], np.flatnonzero(~same) + 1])
+    continues = (step == np.array([0, 0, 0, 1, 0, 0, 1, 0, 0])[:, None]).all(axis=0)
+    starts = np.concatenate([[0], np.flatnonzero(~continues) + 1])
     counts = np.diff(np.concatenate([starts, [values.shape[1]]])).tolist()
     for first, count in zip(values[:, starts].T.tolist(), counts, strict=True):
         task, group, shard, row, cell, repeat, run, source, models = first

@@ -57,17 +57,17 @@ def test_intents_of_versions_before_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"cluster": 7}, "cluster is no text"),
-        ({"submitter": None}, "submitter is no text"),
-        ({"submitted": 1e300}, "submitted is no time"),
-        ({"submitted": float("nan")}, "submitted is no time"),
-        ({"tasks": -1}, "tasks is no whole number"),
-        ({"runs": 2**40}, "runs is no whole number"),
-        ({"arrays": {"name": "m"}}, "arrays is no list"),
+        ({"cluster": 7}, "cluster is not a string"),
+        ({"submitter": None}, "submitter is not a string"),
+        ({"submitted": 1e300}, "submitted is not a time"),
+        ({"submitted": float("nan")}, "submitted is not a time"),
+        ({"tasks": -1}, "tasks is not a nonnegative integer"),
+        ({"runs": 2**40}, "runs is not a nonnegative integer"),
+        ({"arrays": {"name": "m"}}, "arrays is not a list"),
         ({"arrays": [{"name": "m", "first": 0}]}, "lacks 'count'"),
-        ({"excluded": {"c1": 3}}, "excluded is no text"),
-        ({"walltime": {"cpu": "long"}}, "walltime is no time"),
-        ({"request": []}, "request is no object"),
+        ({"excluded": {"c1": 3}}, "excluded is not a string"),
+        ({"walltime": {"cpu": "long"}}, "walltime is not a time"),
+        ({"request": []}, "request is not an object"),
     ],
 )
 def test_what_is_no_intent_is_named(change: dict[str, object], named: str, tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_what_is_no_intent_is_named(change: dict[str, object], named: str, tmp_p
 @pytest.mark.parametrize("text", ["[]", "{}", "null", '{"cluster": "lab"}'])
 def test_what_lacks_the_least_is_no_intent(text: str, tmp_path: Path) -> None:
     (tmp_path / "intent.json").write_text(text)
-    with pytest.raises(DamagedFile, match=r"no object|lacks '(cluster|submitter)'"):
+    with pytest.raises(DamagedFile, match=r"is not an object|lacks '(cluster|submitter)'"):
         Intent.read(tmp_path)
 
 

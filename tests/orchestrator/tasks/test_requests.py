@@ -48,5 +48,7 @@ def test_another_cell_than_was_cancelled_is_seen(submission: Submission) -> None
 @pytest.mark.parametrize("text", ["{}", '{"cells":7}', '{"cells":[-1]}', "[true]", "7"])
 def test_what_is_no_list_of_cells_is_named(submission: Submission, text: str) -> None:
     (submission.folder / "skip.json").write_text(text)
-    with pytest.raises(DamagedFile, match=r"is no list of cells\n.*cancel these cells once more"):
+    with pytest.raises(
+        DamagedFile, match=r"is not a list of cells\n.*cancel these cells once more"
+    ):
         skipped_cells(submission.folder)

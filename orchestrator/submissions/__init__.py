@@ -1,1 +1,1 @@
-"""From missing runs to jobs: submitted once, followed, stopped."""
+"""From missing runs to jobs: submit them once, follow them, stop them."""

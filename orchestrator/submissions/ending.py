@@ -1,4 +1,4 @@
-"""Tasks that were asked to stop and have not ended: what they hold cannot be submitted yet."""
+"""Wait for tasks that were asked to stop: until they end, their runs cannot be submitted."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from manyseed.orchestrator.tasks.intent import LOCAL
 
 _POLL_SECONDS = 0.25
 _PATIENCE = 10.0
-"""Of the time between two looks, one takes a tenth at most."""
+"""The pause between two checks, in multiples of the time that a check takes."""
 
 
 def wait_for_ending(
@@ -23,36 +23,36 @@ def wait_for_ending(
 ) -> int:
     """Wait until tasks that were asked to stop have ended; return how many have not.
 
-    Fits in flight are finished first, which may take as long as they do. What a pause holds in a
-    queue does not end by itself, and is not waited for; nor is what cannot be seen from here.
+    They finish their fits in flight first. Tasks that a pause holds in a queue never end by
+    themselves, so they are not waited for; nor are tasks that are not visible from here.
 
     Parameters
     ----------
     submissions : sequence of Submission
     seconds : float
-        How long to wait at most.
+        Longest time to wait.
     dispensable : callable
-        As `tasks_of` takes it.
+        As in `tasks_of`.
     report : callable
-        Called once, to say that there is something to wait for.
+        Called once with a message if there is something to wait for.
 
     Raises
     ------
     UnavailableError
-        When a cluster does not answer that is needed.
+        If a cluster that is needed does not answer.
     """
-    stopped = [one for one in submissions if one.files.stop.exists()]
+    stopped = [submission for submission in submissions if submission.files.stop.exists()]
     until, is_reported = time.monotonic() + seconds, False
     while stopped:
         began = time.monotonic()
-        looked = tasks_of(stopped, dispensable=dispensable)
-        left = [sum(_is_ending(s, t) for t in ts) for s, ts in zip(stopped, looked, strict=True)]
+        states = tasks_of(stopped, dispensable=dispensable)
+        left = [sum(_is_ending(s, t) for t in ts) for s, ts in zip(stopped, states, strict=True)]
         if not sum(left) or began > until:
             return sum(left)
         if not is_reported:
-            report("Waiting for tasks that were asked to stop: they finish their fits in flight.")
+            report("Waiting for tasks that were asked to stop to finish their fits in flight.")
             is_reported = True
-        stopped = [one for one, n in zip(stopped, left, strict=True) if n]
+        stopped = [submission for submission, n in zip(stopped, left, strict=True) if n]
         time.sleep(max(_POLL_SECONDS, _PATIENCE * (time.monotonic() - began)))
     return 0
 

@@ -1,4 +1,4 @@
-"""Files of submissions that must be there, and are not."""
+"""Missing files of submissions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SHOWN = 5
 
 
 def lost_files(paths: SweepPaths) -> list[Path]:
-    """Return the files that a sweep's submissions must have, and lack: each appeared whole."""
+    """Return the files that a sweep's submissions lost: they were written, but are missing."""
     plan = identity_of(paths)
     return [file for folder in paths.submissions() for file in _lost(SubmissionPaths(folder), plan)]
 
@@ -25,7 +25,7 @@ def _lost(files: SubmissionPaths, plan: str) -> Iterator[Path]:
     tasks = set(files.tasks())
     if files.intent.exists():
         intent = Intent.read(files.folder, plan)
-        yield from (one for one in map(files.task, range(intent.tasks)) if one not in tasks)
+        yield from (file for file in map(files.task, range(intent.tasks)) if file not in tasks)
     elif tasks:
         yield files.intent
     if files.submitted.exists() and not files.jobs.exists():
@@ -34,15 +34,15 @@ def _lost(files: SubmissionPaths, plan: str) -> Iterator[Path]:
 
 
 def lost_failures(listed: Sequence[Submission]) -> list[str]:
-    """Return what to say of files that hold fewer failures than their attempts reported."""
-    found = []
+    """Return a message for each file that holds fewer failures than its attempt reported."""
+    messages = []
     for attempt in (attempt for submission in listed for attempt in submission.attempts()):
         if not attempt.n_failed:
             continue
         n = attempt.n_failed - len(read_failures(attempt.folder, attempt.plan))
         if n > 0:
-            found.append(
+            messages.append(
                 f"{attempt.folder / FAILURES} lacks {n:,} of the {attempt.n_failed:,} failures "
                 "that its attempt reported: these runs count as missing until trained again"
             )
-    return found[:_SHOWN]
+    return messages[:_SHOWN]

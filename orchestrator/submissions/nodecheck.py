@@ -1,4 +1,4 @@
-"""Whether a cluster can train: ask it, then let a tiny job on a node say what works there."""
+"""Check whether a cluster can train: query it, then run a tiny job that reports what works."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _ASK_SECONDS = 2.0
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One thing that was checked: `problem` is empty where it works."""
+    """One thing that was checked; `problem` is empty if it works."""
 
     what: str
     answer: str
@@ -49,7 +49,7 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What a job saw on its node: errors by module, and what is wrong; empty where it works."""
+    """What a job found on its node: import errors by module, other errors (empty if none)."""
 
     node: str
     cores: int
@@ -69,16 +69,16 @@ def check(
     ----------
     profile : Profile
     folder : Path
-        A folder that the nodes share; a folder in it holds the jobs' files, and is removed.
+        A folder that the nodes share; the jobs' files lie in a temporary folder in it.
     seconds : float
-        How long to wait for the jobs.
+        Longest time to wait for each job.
     waiting : callable
-        Called with what is being waited for.
+        Called with a text that says what is being waited for.
 
     Raises
     ------
     UnavailableError
-        When the cluster does not answer.
+        If the cluster does not answer.
     """
     with scheduler_of(profile.slurm_conf).active():
         cluster = discover.discover()
@@ -94,16 +94,16 @@ def check(
 
 
 def report(path: str, resource_class: str) -> str:
-    """Write what works on this node: runs in the job, twice if jobs can be requeued."""
+    """Write to a file what works on this node; run by the job, again if it is requeued."""
     file = Path(path)
-    if file.exists():  # the second attempt: it was requeued
+    if file.exists():  # the job was requeued
         write_json(file, asdict(replace(read_record(file, Seen), requeued=True)))
         return "finished"
     here = Node.here()
     gpu_error = _gpu_error() if resource_class == "gpu" else ""
     seen = Seen(here.name, here.cores, here.n_gpus, _import_errors(), gpu_error, _may_submit())
     write_json(file, asdict(seen))
-    os.kill(os.getpid(), signal.SIGUSR2)  # as SLURM does before the walltime
+    os.kill(os.getpid(), signal.SIGUSR2)  # as SLURM does before the walltime ends
     return arrays.STOPPED
 
 
@@ -140,7 +140,7 @@ def _wait_for_job(
     seconds: float,
     waiting: Callable[[str], None],
 ) -> states.JobState:
-    """Submit the job, and return its last state; it is cancelled where it takes too long."""
+    """Submit the job and return its last state; cancel it if it takes too long."""
     started = time.time()
     name = f"manyseed-check-{uuid.uuid4().hex[:8]}"
     tasks = arrays.Tasks(_FUNCTION, [[str(file), resources.name]], name, signal_seconds=30)
@@ -164,10 +164,10 @@ def _findings(
         seen_state = f"{state.state} {state.reason}".strip()
         if state.state == "pending":
             yield CheckResult(
-                what, seen_state, "it did not start in time: give --wait more, or see squeue"
+                what, seen_state, "it did not start in time: increase --wait, or see squeue"
             )
         else:
-            yield CheckResult(what, seen_state, f"it never came to Python; its log ends:\n{log}")
+            yield CheckResult(what, seen_state, f"it never started Python; its log ends:\n{log}")
         return
     gpus = {0: "", 1: " and a GPU"}.get(seen.gpus, f" and {seen.gpus} GPUs")
     given = f"{seen.cores} cores{gpus}"
@@ -188,7 +188,7 @@ def _findings(
 
 def _accounting(has_accounting: bool) -> tuple[str, str]:
     if not has_accounting:
-        return "none: how a job ended is known for some minutes only", ""
+        return "none: how a job ended is known only for a few minutes", ""
     try:
         commands.run(["sacct", "-X", "-n", "-S", "now"])
     except ClusterError as error:
@@ -217,7 +217,7 @@ def _gpu_error() -> str:
 
 
 def _may_submit() -> str:
-    """Return why a job of this job's kind could not submit another one; nothing is submitted."""
+    """Return why a job like this one could not submit another; nothing is submitted."""
     try:
         commands.run(["sbatch", "--test-only", "--wrap", "true"])
     except ClusterError as error:

@@ -1,9 +1,9 @@
-"""Which cluster is meant: by a user's command, or by a submission that somebody made.
+"""Choose the cluster profile that a command or an earlier submission refers to.
 
 A profile's ``slurm-conf`` loads plugins into SLURM's commands, so nothing in a sweep directory may
-name one: a sweep can come from anybody. A submission names its profile, and what it asks for is
-looked up among this user's own profiles: those in `slurm.profile.user_folder`, and the files that
-this user once submitted with.
+name one: a sweep can come from anybody. A submission only names its profile, which is looked up
+among this user's own: those in `slurm.profile.user_folder`, and the files that this user once
+submitted with.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ TESTCLUSTER = "testcluster"
 
 
 def choose(name: str, memory: str | None = None, last: Intent | None = None) -> Profile | None:
-    """Return the profile of a cluster, with other memory where given; None for this machine.
+    """Return the profile of a cluster, with `memory` if given; None for this machine.
 
     Parameters
     ----------
     name : str
         A profile's name or file, `LOCAL`, or `AUTO`: where `last` went; else, where ``sbatch`` is
-        and outside of jobs, the user's one profile; else this machine. A running test cluster is
-        chosen by its name alone.
+        available and outside of jobs, the user's only profile; else this machine. A running test
+        cluster is only chosen by name.
     memory : str, optional
     last : Intent, optional
-        The submission that was made last.
+        The latest submission.
 
     Raises
     ------
     UserError
-        For an unknown or wrong profile, where ``auto`` could mean several, and where it would mean
-        to train on a login node.
+        For an unknown or invalid profile, if ``auto`` is ambiguous, or if it would train on a login
+        node.
     """
     profile = None if name == LOCAL else _automatic(last) if name == AUTO else read(name)
     if memory is None:
         return profile
     if profile is None:
         raise UserError(
-            "this machine gives every process what it asks for", key="--memory", value=memory
+            "memory can only be set for jobs on a cluster", key="--memory", value=memory
         )
     try:
         return profile.with_memory(memory)
@@ -56,31 +56,31 @@ def choose(name: str, memory: str | None = None, last: Intent | None = None) -> 
 
 
 def read(name: str, key: str = "--cluster") -> Profile:
-    """Return the profile of a name or a file, which the user gave as `key`.
+    """Return the profile with a name or file that the user gave as `key`.
 
     Raises
     ------
     UserError
-        Where it does not exist, or something in it is wrong.
+        If it does not exist or is invalid.
     """
     try:
         file = find_profile(name)
     except Refused as error:
-        remedy = None if error.allowed else "make one: manyseed cluster init"
+        remedy = None if error.allowed else "create one: manyseed cluster init"
         if name == TESTCLUSTER:
             remedy = "the test cluster is not running: manyseed testcluster start"
         raise refused(error, key=key, remedy=remedy) from None
     try:
         return read_profile(file)
     except UnknownOption as error:
-        further = "options of sbatch that are not known here go into the table extra"
-        raise unknown_key(error, file=file, remedy=further) from None
+        remedy = "other options of sbatch go into the table extra"
+        raise unknown_key(error, file=file, remedy=remedy) from None
     except Refused as error:
         raise refused(error, file=file) from None
 
 
 def require_search_here(cluster: str, last: Intent | None) -> None:
-    """Refuse to search for hparams on what may be a login node, unless this machine is named.
+    """Refuse to search for hparams on a possible login node, unless this machine is named.
 
     Raises
     ------
@@ -89,26 +89,30 @@ def require_search_here(cluster: str, last: Intent | None) -> None:
     if cluster == LOCAL or (cluster == AUTO and _may_train_here(last)):
         return
     raise UserError(
-        "hparams are searched for on one machine, and this one submits jobs (sbatch is here)",
+        "hparams are tuned on one machine, and this one submits jobs (it has sbatch)",
         key="--cluster",
         value=cluster,
-        remedy="search in a job: sbatch --cpus-per-task 32 --wrap 'manyseed tune DIR'; "
-        "or on this very machine: --cluster local",
+        remedy="tune in a job: sbatch --cpus-per-task 32 --wrap 'manyseed tune DIR'; "
+        "or on this machine all the same: --cluster local",
     )
 
 
 def _may_train_here(last: Intent | None) -> bool:
-    """Whether this machine is no login node, or was trained on before."""
-    return not available() or "SLURM_JOB_ID" in os.environ or _was_here(last)
+    """Return whether this machine is not a login node, or has trained this sweep before."""
+    if not available() or "SLURM_JOB_ID" in os.environ:
+        return True
+    if last is None or last.cluster != LOCAL:
+        return False
+    return last.submitter.partition(" ")[0] == socket.gethostname()
 
 
 def the_one() -> Profile | None:
-    """Return the user's one profile, if any.
+    """Return the user's only profile, if any.
 
     Raises
     ------
     UserError
-        Where there are several, or it is wrong.
+        If there are several, or it is invalid.
     """
     names = [name for name in _names() if name != TESTCLUSTER]
     if len(names) > 1:
@@ -121,7 +125,7 @@ def the_one() -> Profile | None:
 
 
 def own_profile(intent: Intent) -> Profile | None:
-    """Return the profile of this user that a submission was made with, if any."""
+    """Return the user's own profile that a submission was made with, if any."""
     if intent.cluster == LOCAL:
         return None
     if intent.profile in _remembered():
@@ -136,14 +140,14 @@ def own_profile(intent: Intent) -> Profile | None:
 
 
 def remember(profile: Profile) -> None:
-    """Note that this user submitted with a profile that is not in their own folder."""
+    """Record that this user submitted with a profile outside of their own folder."""
     file = str(profile.path.absolute())
     if profile.path.absolute().parent == user_folder().absolute() or file in _remembered():
         return
-    with suppress(OSError):  # a home that cannot be written to: --cluster says it each time
+    with suppress(OSError):  # if the home is not writable, the user gives --cluster each time
         _given().parent.mkdir(parents=True, exist_ok=True)
-        with _given().open("a") as noted:
-            noted.write(f"{file}\n")
+        with _given().open("a") as remembered:
+            remembered.write(f"{file}\n")
 
 
 def _automatic(last: Intent | None) -> Profile | None:
@@ -153,7 +157,7 @@ def _automatic(last: Intent | None) -> Profile | None:
         if not available():
             return None
         raise UserError(
-            f"the runs were last submitted to {last.cluster}, which is no profile of yours",
+            f"the runs were last submitted to {last.cluster}, which is not one of your profiles",
             key="--cluster",
             remedy=_WAYS,
         )
@@ -162,22 +166,16 @@ def _automatic(last: Intent | None) -> Profile | None:
     if (profile := the_one()) is not None:
         return profile
     raise UserError(
-        "this machine submits jobs (sbatch is here), and no cluster profile says what they ask for",
+        "this machine submits jobs (it has sbatch), and no cluster profile says what they request",
         key="--cluster",
         remedy=_WAYS,
     )
 
 
 _WAYS = (
-    "make a profile: manyseed cluster init; or train on this very machine: --cluster local "
-    '(from Python: cluster="local")'
+    "create a profile: manyseed cluster init; or train on this machine all the same: "
+    '--cluster local (from Python: cluster="local")'
 )
-
-
-def _was_here(last: Intent | None) -> bool:
-    if last is None or last.cluster != LOCAL:
-        return False
-    return last.submitter.partition(" ")[0] == socket.gethostname()
 
 
 def _names() -> list[str]:
@@ -186,7 +184,7 @@ def _names() -> list[str]:
 
 
 def _given() -> Path:
-    """Return the file of the paths that `remember` notes."""
+    """Return the file in which `remember` records paths."""
     return user_folder().parent / "cluster-files"
 
 

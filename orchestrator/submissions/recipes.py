@@ -1,4 +1,4 @@
-"""Whether runs that are about to be submitted would be made as those that are there."""
+"""Check that new runs would be made with the same recipe as the existing ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from manyseed.orchestrator.provenance import Recipe, read_recipes
 def require_same(
     paths: SweepPaths, has_finished: Mapping[str, bool], *, gpu: str | None, is_here: bool
 ) -> None:
-    """Refuse to go on in another recipe than before.
+    """Refuse to continue with a recipe other than the recorded ones.
 
     Parameters
     ----------
@@ -21,14 +21,14 @@ def require_same(
     has_finished : mapping
         For each device that the runs request: whether runs that request it are finished.
     gpu : str, optional
-        The model of the GPU for those that request one.
+        The GPU model for runs that request one.
     is_here : bool
-        Whether they are trained on this machine: its processor says nothing of a cluster's nodes.
+        Whether this machine trains them; if not, its processor is not compared.
 
     Raises
     ------
     UserError
-        With what differs.
+        With the differences.
     """
     recorded = list(read_recipes(paths.recipes).values())
     for device, is_known in has_finished.items():
@@ -44,14 +44,14 @@ def require_same(
 
 
 def _made_on(requested: str, recorded: Sequence[Recipe]) -> str:
-    """Return where finished runs were trained: requests for a GPU are met always or never."""
+    """Return where finished runs were trained: requests for a GPU are always or never met."""
     return requested if any(recipe.device == requested for recipe in recorded) else "cpu"
 
 
 def _refusal(paths: SweepPaths, changes: Mapping[str, tuple[object, object]]) -> UserError:
     text = ", ".join(f"{key}: {before} → {now}" for key, (before, now) in changes.items())
     return UserError(
-        f"runs of this sweep were made in another recipe ({text})",
+        f"runs of this sweep were made with another recipe ({text})",
         file=paths.recipes,
         remedy="restore it, or mix recipes knowingly with --other-recipe: results mark the repeats",
     )

@@ -1,4 +1,4 @@
-"""What must be there before anything is submitted: packages, data, room, time, the same recipe."""
+"""Preconditions of a submission: packages, data, disk space, walltime, and the same recipe."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from manyseed.slurm.profile import Profile
 
 
 def require_packages(state: Survey, cells: pl.DataFrame) -> None:
-    """Refuse cells whose fits import what is not installed here; nodes report that themselves."""
-    one_each = cells.unique("classifier", keep="first", maintain_order=True)["cell"]
-    kinds = dict.fromkeys(str(state.plan.cell(cell).classifier["name"]) for cell in one_each)
+    """Refuse cells whose fits need packages not installed here; nodes report that themselves."""
+    first_cells = cells.unique("classifier", keep="first", maintain_order=True)["cell"]
+    kinds = dict.fromkeys(str(state.plan.cell(cell).classifier["name"]) for cell in first_cells)
     missing = {kind: packages for kind in kinds if (packages := classifiers.lacking(kind))}
     if missing:
-        lacking = ", ".join(dict.fromkeys(one for each in missing.values() for one in each))
+        lacking = ", ".join(dict.fromkeys(name for names in missing.values() for name in names))
         raise UnavailableError(
             f"{', '.join(missing)} cannot be trained here: {lacking} not installed\n"
             "  pip install 'manyseed[cpu]', or 'manyseed[gpu]' on a machine with GPUs"
@@ -34,24 +34,24 @@ def require_packages(state: Survey, cells: pl.DataFrame) -> None:
 
 
 def require_data(paths: SweepPaths, state: Survey, rows: pl.DataFrame) -> None:
-    """Refuse rows whose datasets were not fetched."""
+    """Refuse rows whose datasets have not been fetched."""
     cells = state.plan.cells.join(rows.select("cell").unique(), on="cell", how="semi")
-    one_each = cells.unique("dataset", keep="first", maintain_order=True)
-    names = one_each.select("dataset", "cell").iter_rows()
+    first_cells = cells.unique("dataset", keep="first", maintain_order=True)
+    names = first_cells.select("dataset", "cell").iter_rows()
     require_fetched({name: state.plan.cell(n).dataset for name, n in names}, paths.sweep_file)
 
 
 def require_space(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.DataFrame) -> None:
-    """Refuse rows whose predictions the disk cannot hold.
+    """Refuse rows whose predictions do not fit on the disk.
 
     Parameters
     ----------
     paths : SweepPaths
     state : Survey
     groups : Groups
-        Their layouts.
-    rows : polars frame
-        What is to be trained: columns group, cell, repeat and run, a row per run.
+        With their layouts.
+    rows : DataFrame
+        The runs to train: columns group, cell, repeat and run, a row per run.
 
     Raises
     ------
@@ -70,16 +70,16 @@ def require_space(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.Dat
 def require_recipe(
     paths: SweepPaths, state: Survey, devices: pl.Series, *, gpu: str | None, is_here: bool
 ) -> None:
-    """Refuse to train on other devices than the finished runs.
+    """Refuse to train with a recipe other than that of the finished runs.
 
     Parameters
     ----------
     paths : SweepPaths
     state : Survey
-    devices : polars.Series
-        The devices requested for what is submitted.
+    devices : Series
+        The devices that the submitted runs request.
     gpu : str, optional
-        The model of the GPU here.
+        The model of this machine's GPU.
     is_here : bool
         Whether this machine trains.
     """
@@ -90,7 +90,7 @@ def require_recipe(
 
 
 def gpu_here(devices: pl.Series) -> str | None:
-    """Return the model of this machine's GPU, where one is requested."""
+    """Return the model of this machine's GPU if one is requested."""
     return next(iter(gpus().values()), None) if "gpu" in devices else None
 
 
@@ -101,17 +101,17 @@ def require_walltime(
     measuring: pl.DataFrame,
     profile: Profile,
 ) -> None:
-    """Refuse rows whose fits end in no job of the profile's walltime.
+    """Refuse rows whose fits take longer than the profile's walltime.
 
     Parameters
     ----------
     plan : Plan
     rows : DataFrame
-        Column cell, of what is to be submitted.
+        The runs to submit: column cell.
     observed, measuring : DataFrame
-        As `cost.seconds` takes them.
+        As in `cost.seconds`.
     profile : Profile
-        What jobs ask for.
+        With the walltime that jobs request.
     """
     cells = plan.cells.join(rows, on="cell", how="semi")
     for device in cells["device"].unique():
@@ -129,6 +129,6 @@ def require_walltime(
                 f"{hours:.1f} h",
                 file=profile.path,
                 key="time",
-                remedy='give more, or submit the others with --only "classifier <> '
+                remedy='increase it, or submit the others with --only "classifier <> '
                 f"'{worst['classifier']}'\"",
             )

@@ -1,4 +1,4 @@
-"""What SLURM says of a sweep's jobs: asked once for all of them, and again only after a while."""
+"""The states of a sweep's jobs in SLURM, queried for all jobs at once and not too often."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from manyseed.slurm import ClusterError, available, commands, states
 from manyseed.slurm.states import JobState
 
 ASK_SECONDS = 15.0
-"""The scheduler is asked again after so long: at most nine commands per minute, two per look and
-one for the cluster's name."""
+"""Time between two queries: at most nine commands per minute, two per query and one for the
+cluster's name."""
 
 _NEVER = -math.inf
 
 
 @dataclass(frozen=True, slots=True)
 class Array:
-    """The tasks of a submission that are submitted under one name; its jobs are noted later."""
+    """The tasks of a submission that share one job name; their jobs are recorded later."""
 
     name: str
     submitted: float
@@ -33,7 +33,7 @@ class Array:
 
     @property
     def logs(self) -> Path:
-        """The folder of what its jobs print."""
+        """The folder of its jobs' output."""
         return SubmissionPaths(self.folder).submitit
 
 
@@ -51,7 +51,7 @@ class Scheduler:
     Parameters
     ----------
     conf : Path, optional
-        Its configuration file, where the profile names one.
+        Its configuration file, if the profile names one.
     """
 
     def __init__(self, conf: Path | None) -> None:
@@ -65,29 +65,29 @@ class Scheduler:
     def states(
         self, jobs: Iterable[Job], lost: Collection[Array] = (), *, fresh: bool = False
     ) -> dict[str, JobState]:
-        """Return the state of jobs, those that are not known (any more) as ``gone``.
+        """Return the states of jobs; ``gone`` for those that SLURM does not know, or no longer.
 
         Parameters
         ----------
         jobs : iterable of Job
         lost : collection of Array
-            Arrays whose jobs were never noted: those found are returned, too.
+            Arrays whose jobs were never recorded; any that are found are returned, too.
         fresh : bool
-            Ask, however lately somebody asked.
+            Query the scheduler however recently it was queried.
 
         Raises
         ------
         UnavailableError
-            When the cluster does not answer.
+            If the cluster does not answer.
         """
         wanted = {job.id: job for job in jobs}
         if not wanted and not lost:
             return {}
         is_known = wanted.keys() <= self._known.keys() and self._sought.issuperset(lost)
-        late = time.monotonic() - self._asked > ASK_SECONDS
-        if self._silence and not (fresh or late):
+        is_due = fresh or time.monotonic() - self._asked > ASK_SECONDS
+        if self._silence and not is_due:
             raise self._silence
-        if fresh or late or not is_known:
+        if is_due or not is_known:
             alive = {k: job for k, job in self._wanted.items() if self._known[k].is_alive}
             self._ask(alive | wanted, set(lost))
         names = {array.name for array in lost}
@@ -111,7 +111,7 @@ class Scheduler:
         self._wanted, self._sought, self._silence = jobs | found, lost, None
 
     def _answers(self, jobs: dict[str, Job], lost: set[Array]) -> dict[str, JobState]:
-        if not available():  # another machine's, or another cluster's
+        if not available():  # the jobs belong to another machine or cluster
             return {name: JobState(name, "", "gone") for name in jobs}
         arrays = {job.array for job in jobs.values()} | lost
         with self.active():
@@ -125,7 +125,7 @@ class Scheduler:
         answers = {}
         for job, state in found.items():
             name = jobs[job].array.name if job in jobs else state.submission
-            # another cluster's, or an older, job may have the same id
+            # an older job, or one of another cluster, may have the same id
             is_ours = state.submission in ("", name)
             state = state if is_ours else JobState(job, "", "gone")
             answers[job] = states.named_for_memory(state, logs[name])
@@ -133,7 +133,7 @@ class Scheduler:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Let SLURM's commands speak to this cluster; its refusals become the command's error.
+        """Let SLURM's commands talk to this cluster; turn its errors into `UnavailableError`.
 
         Raises
         ------
@@ -147,14 +147,14 @@ class Scheduler:
 
     @contextmanager
     def changing(self) -> Iterator[None]:
-        """As `active`, for changes to jobs: what was known of them no longer counts."""
+        """Like `active`, but for changes to jobs: their known states become stale."""
         with self.active():
             yield
         self._asked = _NEVER
 
     @cached_property
     def cluster_name(self) -> str:
-        """The name of the cluster that is reached here, which may not be the one that was meant."""
+        """The name of the cluster that is reached from here, perhaps not the intended one."""
         from manyseed.slurm.discover import configuration
 
         with self.active():
@@ -163,5 +163,5 @@ class Scheduler:
 
 @cache
 def scheduler_of(conf: Path | None) -> Scheduler:
-    """Return a cluster; one object for all who ask."""
+    """Return the only `Scheduler` of a cluster in this process."""
     return Scheduler(conf)

@@ -1,4 +1,4 @@
-"""Missing runs → tasks of a size that fits a cluster: breadth first, by estimated time."""
+"""Missing runs → tasks whose size suits a cluster: breadth first, by estimated time."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import polars as pl
 from manyseed.orchestrator.tasks.task import turns
 
 _LEAST_SECONDS = 300.0
-"""A task trains at least so long, or its start would cost more than it brings."""
+"""Shortest training time worth the startup cost of a task."""
 _LEAST_FIT = 1e-4
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSize:
-    """What a cluster's tasks of one resource class can be.
+    """Limits for a cluster's tasks of one resource class.
 
     Attributes
     ----------
     processes : int
         Training processes of a task.
     seconds : float
-        How long a task may train; one that takes longer is requeued until it is done.
+        Longest training time of a task; one that takes longer is requeued until it is done.
     parallelism : int
-        Tasks that may run at once: work is spread over so many where it suffices.
+        Number of tasks that may run at once; the work is spread over that many if it is enough.
     most : int
-        Tasks that may be submitted.
+        Number of tasks that may be submitted.
     """
 
     processes: int
@@ -43,16 +43,16 @@ def cut(
     identical: pl.Series,
     shapes: Mapping[str, TaskSize],
 ) -> pl.DataFrame:
-    """Give every run its resource class and its task.
+    """Assign each run its resource class and its task.
 
     Parameters
     ----------
     rows : DataFrame
         Runs: columns group, cell, repeat, run, row.
     costs : DataFrame
-        Of each cell: cell, seconds (of a fit), device (cpu or gpu).
+        A row per cell: columns cell, seconds (of a fit), device (cpu or gpu).
     identical : Series
-        Cells of which only the first run of a repeat is trained; its copies stay in its task.
+        Cells in which only the first run of a repeat is trained; its copies stay in its task.
     shapes : mapping
         By resource class.
 
@@ -86,7 +86,7 @@ def cut(
 
 
 def _number(rows: pl.DataFrame, shape: TaskSize) -> int:
-    """Return how many tasks these runs are cut into."""
+    """Return the number of tasks into which to cut these runs."""
     total = float(rows["seconds"].sum()) / shape.processes
     needed = math.ceil(total / shape.seconds)
     spread = min(shape.parallelism, math.ceil(total / _LEAST_SECONDS))
@@ -102,5 +102,5 @@ def _cut(rows: pl.DataFrame, number: int) -> pl.DataFrame:
         .then(pl.col("part").min().over("group", "cell", "repeat"))
         .otherwise("part")
     )
-    # copies that moved to their source may leave a number without runs
+    # copies that moved to their source's task may leave a number without runs
     return cut.with_columns(task=(pl.col("part").rank("dense") - 1).cast(pl.UInt32)).drop("part")

@@ -1,8 +1,8 @@
-"""Stop, pause and slow down what was submitted.
+"""Stop, pause and throttle submissions.
 
-Running tasks read two files of their submission: while ``stop`` is there they finish their fits in
-flight and end; of the cells in ``skip.json`` they train no more. Waiting tasks are the scheduler's:
-they are cancelled, or, by a pause, held.
+Running tasks read two files of their submission: while ``stop`` exists they finish their fits in
+flight and end; they do not train cells in ``skip.json``. Waiting tasks are left to the scheduler,
+which cancels them or, for a pause, holds them.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ _Act = Callable[[Iterable[str]], None]
 
 
 def cancel(submissions: Sequence[Submission], *, now: bool = False) -> tuple[int, int]:
-    """Stop submissions; return how many tasks were asked to end, and how many never start.
+    """Stop submissions; return how many tasks were asked to end, and how many will never start.
 
-    Fits in flight are finished, however long they take; with `now` they are ended, and trained
-    again some time.
+    Fits in flight are finished, however long they take; with `now` they are killed and remain
+    missing.
     """
     return _stop(submissions, NOW if now else STOPPED, control.cancel)
 
 
 def pause(submissions: Sequence[Submission]) -> tuple[int, int]:
-    """Stop what runs and hold what waits; return how many tasks of each there were."""
+    """Stop running tasks and hold waiting ones; return the number of each."""
     return _stop(submissions, PAUSED, control.hold)
 
 
 def unpause(submissions: Sequence[Submission], dispensable: Callable[[Scheduler], bool]) -> None:
-    """Release what a pause holds; what it stopped is missing, and is submitted anew.
+    """Release the tasks that a pause holds; the runs it stopped are missing, to be submitted anew.
 
-    What a cluster holds that is not reached stays stopped for good: others go on with its work.
+    Tasks held by a cluster that cannot be reached stay stopped for good, as others take over.
     """
     paused = [s for s in submissions if s.is_paused]
-    looked = tasks_of(paused, fresh=True, dispensable=dispensable)
-    for submission, tasks in zip(paused, looked, strict=True):
+    states = tasks_of(paused, fresh=True, dispensable=dispensable)
+    for submission, tasks in zip(paused, states, strict=True):
         if any(task.is_out_of_sight for task in tasks):
             place(submission.files.stop, STOPPED.encode())
             continue
@@ -55,15 +55,13 @@ def unpause(submissions: Sequence[Submission], dispensable: Callable[[Scheduler]
 
 
 def cancel_cells(submissions: Sequence[Submission], cells: Collection[int]) -> int:
-    """Let submissions train no more of some cells; return how many waiting tasks had no others."""
-    alive = _alive(submissions)
+    """Stop training some cells; return how many waiting tasks had no others and were cancelled."""
     cancelled = 0
-    for submission, tasks in alive:
+    for submission, tasks in _alive(submissions):
         skipped = skip_cells(submission.folder, cells)
-        waiting = [task for task in tasks if task.state in ("waiting", "held") and task.job_id]
         idle = [
             task.job_id
-            for task in waiting
+            for task in _waiting(tasks)
             if Task.read(submission.files.task(task.number)).cells.keys() <= skipped
         ]
         if idle:
@@ -74,12 +72,12 @@ def cancel_cells(submissions: Sequence[Submission], cells: Collection[int]) -> i
 
 
 def throttle(submissions: Sequence[Submission], parallelism: int) -> int:
-    """Let so many tasks run at once, shared among arrays; return how many arrays there are.
+    """Limit how many tasks run at once, shared among arrays; return the number of arrays.
 
     Raises
     ------
     UserError
-        Where nothing waits or runs on a cluster.
+        If nothing waits or runs on a cluster.
     """
     alive = [
         (submission, [task.job_id for task in tasks if task.is_alive and task.job_id])
@@ -105,17 +103,22 @@ def _stop(submissions: Sequence[Submission], content: str, act: _Act) -> tuple[i
         if content == NOW or stop_request(submission.folder) in (None, PAUSED):
             place(submission.files.stop, content.encode())
     running = waiting = 0
-    # a task that starts from here on finds the file; one that started before is seen running
+    # a task that starts from now on finds the file; one that started before shows as running
     for submission, tasks in zip(alive, tasks_of(alive, fresh=True), strict=True):
-        held = [task.job_id for task in tasks if task.state in ("waiting", "held") and task.job_id]
-        if held:
+        jobs = [task.job_id for task in _waiting(tasks)]
+        if jobs:
             with submission.scheduler.changing():
-                act(held)
-        waiting += len(held)
-        running += sum(task.is_alive for task in tasks) - len(held)
+                act(jobs)
+        waiting += len(jobs)
+        running += sum(task.is_alive for task in tasks) - len(jobs)
     return running, waiting
 
 
+def _waiting(tasks: Iterable[TaskState]) -> list[TaskState]:
+    """Return the tasks whose jobs wait in a queue or are held there."""
+    return [task for task in tasks if task.state in ("waiting", "held") and task.job_id]
+
+
 def _alive(submissions: Sequence[Submission]) -> list[tuple[Submission, list[TaskState]]]:
-    looked = zip(submissions, tasks_of(submissions), strict=True)
-    return [(s, tasks) for s, tasks in looked if any(task.is_alive for task in tasks)]
+    states = zip(submissions, tasks_of(submissions), strict=True)
+    return [(s, tasks) for s, tasks in states if any(task.is_alive for task in tasks)]

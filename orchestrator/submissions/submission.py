@@ -1,4 +1,4 @@
-"""What was submitted, and what of it is still alive."""
+"""Submissions, and the states of their tasks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SILENT_SECONDS = 120.0
 
 @dataclass(frozen=True)
 class Submission:
-    """One submission: its folder, and what it was asked to do."""
+    """One submission: its folder and its intent."""
 
     folder: Path
     intent: Intent
@@ -46,7 +46,7 @@ class Submission:
 
     @property
     def n_runs(self) -> int:
-        """Runs that it was given."""
+        """The number of its runs."""
         return self.intent.runs
 
     @property
@@ -56,12 +56,12 @@ class Submission:
 
     @property
     def files(self) -> SubmissionPaths:
-        """Its files."""
+        """The names of its files."""
         return SubmissionPaths(self.folder)
 
     @property
     def is_paused(self) -> bool:
-        """Whether it was asked to stop until somebody resumes it: what waits is held."""
+        """Whether it was asked to stop until a `resume`; its waiting tasks are held."""
         return stop_request(self.folder) == PAUSED
 
     @property
@@ -70,30 +70,26 @@ class Submission:
         return skipped_cells(self.folder)
 
     def attempts(self, task: int | None = None) -> list[Attempt]:
-        """Return what each attempt, of one task or of all, last reported, oldest first."""
+        """Return the last reports of its attempts, of one task or all, oldest first."""
         return read_attempts(self.folder, task, plan=self.intent.plan)
 
     def is_alive(self) -> bool:
-        """Whether a task of this submission trains, or will."""
+        """Return whether one of its tasks trains or will train."""
         return any(task.is_alive for task in self.tasks())
 
     def tasks(self) -> list[TaskState]:
         """Return the state of every task, by number."""
         return tasks_of([self])[0]
 
-    def ask_to_stop(self) -> None:
-        """Let the submission's tasks finish the fits in flight, then end."""
-        self.files.stop.touch()
-
     @cached_property
     def scheduler(self) -> Scheduler:
-        """Who knows of its jobs; only where it was submitted to SLURM."""
+        """The scheduler of its jobs; only for a submission to SLURM."""
         profile = own_profile(self.intent)
         return scheduler_of(None if profile is None else profile.slurm_conf)
 
     @cached_property
     def arrays(self) -> dict[int, Array]:
-        """Its arrays, by the number of their first task; empty for a submission to this machine."""
+        """Its arrays by the number of their first task; empty for a submission to this machine."""
         user = self.intent.user or getpass.getuser()
         return {
             array.first: Array(array.name, self.intent.submitted, user, self.folder)
@@ -101,7 +97,7 @@ class Submission:
         }
 
     def noted_jobs(self) -> dict[int, Job]:
-        """Return the job of every task, as far as its submitter noted them."""
+        """Return the jobs of its tasks that its submitter recorded."""
         noted, firsts = read_jobs(self.folder), sorted(self.arrays)
         if noted and min(noted) < min(firsts, default=math.inf):
             raise DamagedFile(self.files.jobs, "names tasks that were not submitted")
@@ -113,14 +109,14 @@ class Submission:
     def jobs(self) -> dict[int, Job]:
         """Return the job of every task that has one.
 
-        Where the submitter died before it noted them, they are looked for by name.
+        If the submitter died before it recorded them, the scheduler is asked for them by name.
         """
         lost = self.lost_arrays
-        found = self.scheduler.states([], lost) if lost else {}
-        return self.noted_jobs() | self.named(found)
+        states = self.scheduler.states([], lost) if lost else {}
+        return self.noted_jobs() | self.named(states)
 
     def named(self, states: Mapping[str, JobState]) -> dict[int, Job]:
-        """Return the jobs of tasks that a scheduler knows by the names of this one's arrays."""
+        """Return the jobs of its tasks that a scheduler knows by the names of its arrays."""
         firsts = {array.name: first for first, array in self.arrays.items()}
         return {
             first + state.index: Job(job, self.arrays[first])
@@ -130,26 +126,26 @@ class Submission:
 
     @property
     def lost_arrays(self) -> list[Array]:
-        """Its arrays, where some of their jobs may be known to the scheduler alone."""
+        """Its arrays, if only the scheduler may know some of their jobs; else none."""
         is_lost = not self.is_noted and not self.is_being_submitted
         return list(self.arrays.values()) if is_lost else []
 
     def note_jobs(self, jobs: Mapping[int, str]) -> None:
-        """Note the job id of each task."""
+        """Record the job id of each task."""
         write_jobs(self.folder, jobs)
 
     @property
     def is_noted(self) -> bool:
-        """Whether all its jobs are noted: else its submitter is at it, or died."""
+        """Whether all its jobs are recorded; if not, its submitter is still at work or died."""
         return self.files.submitted.exists()
 
     @property
     def is_being_submitted(self) -> bool:
-        """Whether its submitter still works on it, as far as can be seen from here."""
+        """Whether its submitter still works on it and is visible from here."""
         return not self.is_noted and processes.is_alive(self.intent.submitter)
 
     def local_state(self, attempts: Sequence[Attempt]) -> TaskState:
-        """Return the state of the one task of a submission to this machine."""
+        """Return the state of the only task of a submission to this machine."""
         state = attempts[-1].state if attempts else "waiting"
         if state not in OVER:
             state = "running" if attempts else "waiting"
@@ -157,13 +153,13 @@ class Submission:
         return TaskState(0, state, tuple(attempts))
 
     def _is_alive_locally(self, attempts: Sequence[Attempt]) -> bool:
-        """Look at processes.
+        """Return whether a process of it is alive.
 
-        Of those that cannot be seen from here, another machine's or another container's, only
-        their files are: one that reports no end counts as alive while they change.
+        Processes of another machine or container are not visible; an attempt that has reported no
+        end then counts as alive while its files change.
         """
         job = self.files.local_job
-        # without a note of the job it is being submitted, or its submitter died
+        # without a record of the job it is being submitted, or its submitter died
         first = read_record(job, LocalJob).process if job.exists() else self.intent.submitter
         running = [attempt.process for attempt in attempts if attempt.state == "running"]
         if any(processes.is_alive(name) for name in (first, *running)):
@@ -171,17 +167,13 @@ class Submission:
         is_known = attempts and all(attempt.state != UNREADABLE for attempt in attempts)
         names = running if is_known else [first, *running]
         is_unclear = any(processes.state(name) == "unknown" for name in names)
-        return is_unclear and self.changed_lately()
-
-    def changed_lately(self) -> bool:
-        """Whether an attempt reported in the last minutes."""
-        return _changed_lately(self.files.of_attempts(PROGRESS), self.folder)
+        return is_unclear and _changed_lately(self.files.of_attempts(PROGRESS), self.folder)
 
 
 def running(submissions: Sequence[Submission]) -> list[Submission]:
-    """Return those of which something trains, or will; raises as `tasks_of` does."""
+    """Return the submissions with a task that trains or will train; raises like `tasks_of`."""
     states = zip(submissions, tasks_of(submissions), strict=True)
-    return [one for one, tasks in states if any(task.is_alive for task in tasks)]
+    return [submission for submission, tasks in states if any(task.is_alive for task in tasks)]
 
 
 def tasks_of(
@@ -191,42 +183,42 @@ def tasks_of(
     fresh: bool = False,
     dispensable: Callable[[Scheduler], bool] = lambda scheduler: False,
 ) -> list[list[TaskState]]:
-    """Return the state of every task of several submissions, asking a scheduler once for all.
+    """Return the states of all tasks of several submissions, querying each scheduler once.
 
     Parameters
     ----------
     submissions : sequence of Submission
     ask : bool
-        Without, what tasks report must do: the cluster does not answer.
+        Whether to query schedulers; if not, only the tasks' reports are used.
     fresh : bool
-        Ask the scheduler however lately it was asked.
+        Query the scheduler however recently it was queried.
     dispensable : callable
-        Whether a cluster that does not answer counts as one that is not reached from here.
+        Whether a scheduler that does not answer may be treated as out of reach.
 
     Raises
     ------
     UnavailableError
-        When a cluster does not answer.
+        If a cluster does not answer.
     """
-    looks = [_Look(submission) for submission in submissions]
-    remote = [look for look in looks if look.submission.cluster != LOCAL] if ask else []
-    for scheduler in dict.fromkeys(look.submission.scheduler for look in remote):
-        mine = [look for look in remote if look.submission.scheduler is scheduler]
-        asked = [job for look in mine for job in look.open_jobs.values()]
-        lost = [array for look in mine for array in look.submission.lost_arrays]
+    views = [_View(submission) for submission in submissions]
+    remote = [view for view in views if view.submission.cluster != LOCAL] if ask else []
+    for scheduler in dict.fromkeys(view.submission.scheduler for view in remote):
+        mine = [view for view in remote if view.submission.scheduler is scheduler]
+        asked = [job for view in mine for job in view.open_jobs.values()]
+        lost = [array for view in mine for array in view.submission.lost_arrays]
         try:
             known = scheduler.states(asked, lost, fresh=fresh)
         except UnavailableError:
             if not dispensable(scheduler):
                 raise
             known = None
-        for look in mine:
-            look.hear(known)
-    return [look.states() for look in looks]
+        for view in mine:
+            view.set_known(known)
+    return [view.states() for view in views]
 
 
-class _Look:
-    """A submission's files, and what its scheduler says."""
+class _View:
+    """A submission as its files and its scheduler show it."""
 
     def __init__(self, submission: Submission) -> None:
         self.submission = submission
@@ -237,14 +229,14 @@ class _Look:
             self.attempts.setdefault(attempt.task, []).append(attempt)
         self.jobs = submission.noted_jobs()
 
-    def hear(self, known: Mapping[str, JobState] | None) -> None:
-        """Take what the scheduler says: None where it was asked and does not answer."""
+    def set_known(self, known: Mapping[str, JobState] | None) -> None:
+        """Set the scheduler's answer: states by job id, None if it did not answer."""
         self.known, self.is_silent = known, known is None
         self.jobs |= self.submission.named(known or {})
 
     @property
     def open_jobs(self) -> dict[int, Job]:
-        """The jobs of tasks that did not report their end."""
+        """The jobs of tasks that have not reported their end."""
         return {number: job for number, job in self.jobs.items() if self._last(number) not in OVER}
 
     def states(self) -> list[TaskState]:
@@ -267,25 +259,25 @@ class _Look:
         if job is None:
             state = "waiting" if self.submission.is_being_submitted else "gone"
             return TaskState(number, state, attempts, note="never submitted")
-        if self.known is None:  # nobody was asked
+        if self.known is None:  # no scheduler was asked
             state = "running" if last == "running" else "waiting"
             return TaskState(number, state, attempts, job_id, node)
-        found = self.known[job.id]
-        if not found.is_alive and (ended := self._ended(number)):
+        job_state = self.known[job.id]
+        if not job_state.is_alive and (ended := self._ended(number)):
             return TaskState(number, ended[-1].state, ended, job_id, ended[-1].node)
-        state = _WORDS.get(found.state, found.state)
-        if found.state == "pending" and "Held" in found.reason:
+        state = _WORDS.get(job_state.state, job_state.state)
+        if job_state.state == "pending" and "Held" in job_state.reason:
             state = "held"
-        if found.state == "gone" and (self._is_elsewhere or self._writes(number)):
+        if job_state.state == "gone" and (self._is_elsewhere or self._writes(number)):
             return self._elsewhere(number, state)
-        if found.state == "gone" and not attempts:
+        if job_state.state == "gone" and not attempts:
             state = "cancelled" if self._was_cancelled(number) else "gone"
-        return TaskState(number, state, attempts, job_id, found.node or node, found.reason)
+        return TaskState(number, state, attempts, job_id, job_state.node or node, job_state.reason)
 
     def _elsewhere(self, number: int, otherwise: str) -> TaskState:
         """Return the state of a task that only its files show: it runs while they change.
 
-        Whoever goes on with the sweep here lets what waits there never start.
+        If its job waits there, continuing the sweep here keeps it from ever starting.
         """
         runs = self._last(number) in ("running", UNREADABLE) and self._writes(number)
         attempts, job = tuple(self.attempts.get(number, ())), self.jobs.get(number)
@@ -294,7 +286,7 @@ class _Look:
         return TaskState(number, "running" if runs else otherwise, attempts, job_id, node, note)
 
     def _writes(self, number: int) -> bool:
-        """Whether a task's last attempt reported in the last minutes: then it is alive."""
+        """Return whether a task's last attempt wrote in the last minutes, that is, is alive."""
         if not (attempts := self.attempts.get(number)):
             return False
         attempt = attempts[-1].folder
@@ -303,22 +295,22 @@ class _Look:
 
     @cached_property
     def _leases(self) -> dict[str, list[Path]]:
-        """The files of leases beside the submission, by name."""
-        found: dict[str, list[Path]] = {}
+        """The files of the sweep's leases, by the leases' names."""
+        leases: dict[str, list[Path]] = {}
         with suppress(OSError):
             for file in self.submission.files.leases.iterdir():
-                found.setdefault(file.name.rsplit(".", 2)[0], []).append(file)
-        return found
+                leases.setdefault(file.name.rsplit(".", 2)[0], []).append(file)
+        return leases
 
     def _ended(self, number: int) -> tuple[Attempt, ...]:
-        """Return a task's attempts where it reported its end since they were read."""
+        """Return a task's attempts, read again, if it has reported its end by now; else none."""
         attempts = self.submission.attempts(number)
         return tuple(attempts) if attempts and attempts[-1].state in OVER else ()
 
     def _was_cancelled(self, number: int) -> bool:
-        """Whether a task that never began was kept from it by what users requested since.
+        """Return whether users' requests kept a task from ever starting.
 
-        Accounting may leave out what was cancelled while it waited.
+        Accounting may leave out jobs that were cancelled while they waited.
         """
         submission = self.submission
         if submission.files.stop.exists() and not submission.is_paused:
@@ -328,7 +320,7 @@ class _Look:
 
     @cached_property
     def _is_elsewhere(self) -> bool:
-        """Whether the scheduler that was asked has not the jobs, or may not show them to us."""
+        """Whether the queried scheduler does not have the jobs, or may not show them to us."""
         if not available():
             return True
         mine = [job.id for job in self.jobs.values()]
@@ -341,26 +333,26 @@ class _Look:
     def _is_other_cluster(self) -> bool:
         if not available():
             return True
-        meant = self.submission.intent.scheduler
-        return bool(meant) and self.submission.scheduler.cluster_name != meant
+        intended = self.submission.intent.scheduler
+        return bool(intended) and self.submission.scheduler.cluster_name != intended
 
 
 def _changed_lately(files: Iterable[Path], folder: Path) -> bool:
-    """Whether one of the files changed in the last minutes, by the clock of their file system."""
-    changed = []
+    """Return whether a file changed in the last minutes, by the clock of the file system."""
+    times = []
     for file in files:
         with suppress(OSError):
-            changed.append(file.stat().st_mtime)
-    return bool(changed) and file_clock(folder) - max(changed) < _SILENT_SECONDS
+            times.append(file.stat().st_mtime)
+    return bool(times) and file_clock(folder) - max(times) < _SILENT_SECONDS
 
 
 _WORDS = {"pending": "waiting", "ended": "killed", "gone": "killed"}
 
 
 def last_intent(paths: SweepPaths) -> Intent | None:
-    """Return what was intended last; None where nothing was submitted."""
-    listed = [folder for folder in paths.submissions() if SubmissionPaths(folder).intent.exists()]
-    return Intent.read(listed[-1], identity_of(paths)) if listed else None
+    """Return the intent of the latest submission; None if nothing was submitted."""
+    folders = [folder for folder in paths.submissions() if SubmissionPaths(folder).intent.exists()]
+    return Intent.read(folders[-1], identity_of(paths)) if folders else None
 
 
 def submissions(paths: SweepPaths) -> list[Submission]:

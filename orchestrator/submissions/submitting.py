@@ -1,4 +1,4 @@
-"""Submit what is missing, once: under one lock, with an intent on disk before anything starts."""
+"""Submit missing runs exactly once: under a lock, with an intent on disk before anything starts."""
 
 from __future__ import annotations
 
@@ -62,19 +62,19 @@ class Request:
     Attributes
     ----------
     profile : Profile, optional
-        A SLURM cluster; None: this machine.
+        A SLURM cluster; None for this machine.
     workers : int
-        Training processes on this machine; there are never more.
+        Largest number of training processes on this machine.
     failed : bool
         Submit exactly the failed runs instead of the missing ones.
     other_recipe : bool
-        Allow that the recipe here differs from the recorded ones.
+        Allow a recipe that differs from the recorded ones.
     only : str, optional
-        A condition in SQL over cells.
+        An SQL condition on cells.
     limit : int, optional
-        So many runs at most, spread over all cells.
+        Largest number of runs, spread over all cells.
     patience : float
-        Seconds to wait for tasks that were asked to stop, and still finish their fits in flight.
+        Seconds to wait for tasks that were asked to stop and still finish their fits in flight.
     """
 
     profile: Profile | None = None
@@ -89,22 +89,22 @@ class Request:
 def submit(
     paths: SweepPaths, request: Request, report: Callable[[str], None] = lambda text: None
 ) -> Submission | None:
-    """Submit every missing run; return None where nothing is to be submitted.
+    """Submit every missing run; return None if there is nothing to submit.
 
-    Runs that a task has which trains or waits are never submitted again, and failed ones only when
-    asked. Waiting tasks that were held by a pause are released. Those that were asked to stop are
-    waited for, which `report` says.
+    Runs of tasks that train or wait are never submitted again, and failed ones only on request.
+    Waiting tasks that a pause holds are released. Tasks that were asked to stop are waited for,
+    with a message to `report`.
 
     Raises
     ------
     UserError, UnavailableError
     StillRunning
-        Where nothing is left to submit but what tasks still have that were asked to stop.
+        If tasks that were asked to stop still hold all runs that could be submitted.
     """
     scheduler = scheduler_of(request.profile.slurm_conf) if request.profile else None
 
     def dispensable(other: Scheduler) -> bool:
-        # a cluster that is silent keeps nobody from going on elsewhere
+        # a cluster that does not answer must not block work elsewhere
         return other is not scheduler
 
     n_ending = wait_for_ending(submissions(paths), request.patience, dispensable, report)
@@ -126,7 +126,7 @@ def submit(
             report(text)
         cells = state.plan.cells.join(rows, on="cell", how="semi")
         require_searched(paths, cells)
-        checkpoint_seconds()  # refused here rather than by each task
+        checkpoint_seconds()  # to refuse an invalid value here rather than in each task
         devices = cells["device"].unique().sort()
         is_here = request.profile is None
         gpu = gpu_here(devices) if is_here else None
@@ -140,7 +140,7 @@ def submit(
         groups = Groups.read(paths)
         require_space(paths, state, groups, rows)
         lay_out(paths, state.plan, groups)
-        # else each process of a task would read the whole store to begin with
+        # otherwise each process of a task would first read the whole store
         keep_numbers(paths.recipes, lambda: highest_recipe(paths.store, state.plan.journals(paths)))
         number = _next_number(paths)
         code.copy()
@@ -171,7 +171,7 @@ class _Submitter:
     def to_this_machine(
         self, rows: pl.DataFrame, devices: pl.Series, gpu: str | None
     ) -> Submission:
-        """One task, which keeps all processes busy."""
+        """Submit one task, which keeps all processes busy."""
         resource = pl.lit("gpu" if gpu else "cpu")
         work = rows.with_columns(resource=resource, task=pl.lit(0, dtype=pl.UInt32))
         self.intent = replace(
@@ -182,8 +182,8 @@ class _Submitter:
         files = SubmissionPaths(self.folder)
         try:
             self._write(work)
-            self.lease.check()  # whoever took it over submits these runs anew
-            with deferred():  # a job that starts and is not noted would be submitted again
+            self.lease.check()  # if another process took it over, it submits these runs anew
+            with deferred():  # a job that starts but is not recorded would be submitted again
                 arguments = self._arguments(0, self.request.workers)
                 job = local.submit(files.submitit, FUNCTION, arguments, {})
                 write_json(files.local_job, asdict(job))
@@ -194,25 +194,25 @@ class _Submitter:
     def to_cluster(
         self, rows: pl.DataFrame, profile: Profile, earlier: list[Submission], n_waiting: int
     ) -> Submission:
-        """Submit an array of tasks for each resource class, cut where the cluster's limits ask it.
+        """Submit an array of tasks for each resource class, split to respect the cluster's limits.
 
         Parameters
         ----------
-        rows : polars frame
+        rows : DataFrame
             The runs to train.
         profile : Profile
-            What jobs ask for on this cluster.
+            The resources that jobs request on this cluster.
         earlier : list of Submission
-            Whose attempts show which nodes are broken.
+            Their attempts show which nodes are broken.
         n_waiting : int
-            Tasks that wait or run already, which count towards the user's limits.
+            Number of tasks that already wait or run, which count towards the user's limits.
 
         Raises
         ------
         UnavailableError
-            Where the cluster does not answer or take the jobs.
+            If the cluster does not answer or take the jobs.
         UserError
-            For a profile without what the runs need.
+            If the profile lacks something that the runs need.
         """
         from manyseed.orchestrator.plans.measuring import planned_seconds
         from manyseed.slurm.arrays import Tasks, submit_array
@@ -223,13 +223,14 @@ class _Submitter:
         measuring = planned_seconds(self.paths, self.plan, groups.specs)
         costs = cost.seconds(self.plan, observed, measuring)
         classes = sorted(costs.join(rows, on="cell", how="semi")["device"].unique())
-        attempts = cluster.attempts_on(earlier, profile.name)
+        there = [submission for submission in earlier if submission.cluster == profile.name]
+        attempts = [attempt for submission in there for attempt in submission.attempts()]
         nodes = {} if is_environment(attempts) else broken_nodes(attempts)
         profile = cluster.without_nodes(profile, sorted(nodes))
         with scheduler_of(profile.slurm_conf).active():
-            there = discover()
+            discovered = discover()
         try:
-            shapes = cluster.shapes(profile, classes, there, n_waiting)
+            shapes = cluster.shapes(profile, classes, discovered, n_waiting)
         except Refused as error:
             remedy = 'add it with gres or gpus, or leave out device = "gpu"'
             raise refused(error, file=profile.path, remedy=remedy) from None
@@ -239,7 +240,7 @@ class _Submitter:
         self.intent = replace(
             self.intent,
             arrays=self._arrays(work, shapes),
-            scheduler=there.name,
+            scheduler=discovered.name,
             profile=str(profile.path.absolute()),
             excluded=nodes,
             exclude={name: profile.resources(name).options.get("exclude", "") for name in classes},
@@ -270,7 +271,7 @@ class _Submitter:
                 )
                 submit_array(profile, array.resource, submission.files.submitit, tasks, note)
         except ClusterUnavailable as error:
-            # it may have got the job all the same: whoever submits next looks for it
+            # it may have received the job all the same: the next submission looks for it
             raise UnavailableError(
                 f"{error}\n  when it answers again: manyseed resume {self.paths.directory}"
             ) from None
@@ -300,16 +301,17 @@ class _Submitter:
         return [str(self.paths.directory.resolve()), str(self.number), str(task), str(workers)]
 
     def _write(self, work: pl.DataFrame) -> None:
-        """Write the submission's folder, which is there whole or not at all."""
-        for left in self.paths.unfinished_submissions():  # of submitters that were killed, or
-            shutil.rmtree(left, ignore_errors=True)  # stood still: these find their folder gone
+        """Write the submission's folder atomically."""
+        for unfinished in self.paths.unfinished_submissions():
+            # its submitter was killed or suspended; a suspended one will find its folder gone
+            shutil.rmtree(unfinished, ignore_errors=True)
         building = self.paths.unfinished_submission(uuid.uuid4().hex)
         with appearing(self.folder, building) as folder:
             files = SubmissionPaths(folder)
             files.attempts.mkdir()
             shards = []
-            made = make_tasks(self.plan, work, self.shard_lengths, self.code, self.where)
-            for number, task in enumerate(made):
+            tasks = make_tasks(self.plan, work, self.shard_lengths, self.code, self.where)
+            for number, task in enumerate(tasks):
                 task.write(files.task(number))
                 shards.append(shards_of(task))
             write_shards(folder, shards)
@@ -346,13 +348,13 @@ def _still_ending(paths: SweepPaths, n: int) -> StillRunning:
     tasks = "1 task that was" if n == 1 else f"{n:,} tasks that were"
     return StillRunning(
         f"nothing to submit yet: {tasks} asked to stop still finish fits in flight\n"
-        f"  then again: manyseed resume {paths.directory}; or end these fits, which are trained "
-        f"again: manyseed cancel {paths.directory} --now"
+        f"  try again later: manyseed resume {paths.directory}; or kill these fits, which are then "
+        f"trained again: manyseed cancel {paths.directory} --now"
     )
 
 
 def _next_number(paths: SweepPaths) -> int:
-    """Return the number of the next submission, which none ever had: journals outlive folders."""
+    """Return a number that no submission ever had, judging by folders and the journals left."""
     journals = paths.journals.iterdir() if paths.journals.is_dir() else ()
     numbers = (re.match(r"\d{4}(?=-|$)", p.name) for p in (*paths.submissions(), *journals))
     return 1 + max((int(number[0]) for number in numbers if number), default=0)
@@ -361,21 +363,19 @@ def _next_number(paths: SweepPaths) -> int:
 def _held(
     earlier: list[Submission], dispensable: Callable[[Scheduler], bool]
 ) -> tuple[pl.DataFrame, int]:
-    """Return the runs that living tasks have, and how many such tasks there are."""
+    """Return the runs that living tasks hold, and the number of these tasks."""
     parts = [held_rows([])]
     n_alive = 0
-    looked = tasks_of(earlier, fresh=True, dispensable=dispensable)
-    for submission, tasks in zip(earlier, looked, strict=True):
+    states = tasks_of(earlier, fresh=True, dispensable=dispensable)
+    for submission, tasks in zip(earlier, states, strict=True):
         if any(task.is_out_of_sight and not task.is_alive for task in tasks):
-            submission.ask_to_stop()  # what still waits there ends as it starts
+            submission.files.stop.touch()  # tasks that still wait there end as soon as they start
         elif submission.cluster != LOCAL and not submission.is_noted:
             submission.note_jobs({n: job.id for n, job in submission.jobs().items()})
             submission.files.submitted.touch()
         alive = [submission.files.task(task.number) for task in tasks if task.is_alive]
         n_alive += len(alive)
-        if alive and not submission.files.stop.exists():
-            skipped = submission.skipped_cells
+        if alive:
+            skipped = [] if submission.files.stop.exists() else submission.skipped_cells
             parts.append(held_rows(alive).filter(~pl.col("cell").is_in(skipped)))
-        elif alive:
-            parts.append(held_rows(alive))
     return pl.concat(parts), n_alive

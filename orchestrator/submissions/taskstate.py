@@ -1,4 +1,4 @@
-"""The state of one task, in words that are the same wherever it runs."""
+"""The state of one task, in the same terms wherever it runs."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from manyseed.orchestrator.tasks.attempts import Attempt
 
 OVER = ("finished", "stopped", "broken")
-"""How an attempt says that its task is over, wherever it ran."""
+"""States of an attempt that mean its task is over, wherever it ran."""
 
 ALIVE = ("waiting", "held", "running")
-"""States of a task that trains, or will."""
+"""States of a task that trains or will train."""
 
 _NONE = Attempt("", "", started=0.0)
 
@@ -26,15 +26,15 @@ class TaskState:
     ----------
     number : int
     state : str
-        waiting, held, running; finished, stopped, broken (the machine was at fault); killed
-        (nothing of it is alive, it reported no end), gone (no attempt of it is known anywhere),
-        cancelled, or, where SLURM knows more: failed, timeout, out_of_memory, node_fail, preempted.
+        waiting, held, running; finished, stopped, broken (the machine was at fault); killed (no
+        process of it is alive and it reported no end), gone (no attempt of it is known anywhere),
+        cancelled, or, if SLURM knows more: failed, timeout, out_of_memory, node_fail, preempted.
     attempts : tuple of Attempt
-        What each attempt last reported, oldest first.
+        The last report of each attempt, oldest first.
     job_id : str
-        SLURM's, empty on this machine and where there is none.
+        SLURM's job id; empty on this machine and if there is none.
     node, note : str
-        Where it runs or ran last, and what the scheduler says of it.
+        The node where it runs or last ran, and the scheduler's remark on it.
     """
 
     number: int
@@ -46,25 +46,25 @@ class TaskState:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it trains, or will."""
+        """Whether it trains or will train."""
         return self.state in ALIVE
 
     @property
     def is_out_of_sight(self) -> bool:
-        """Whether only its files show it, since no scheduler that knows it answers here."""
+        """Whether only its files show its state, as no scheduler that knows it is in reach."""
         return self.note in (ELSEWHERE, UNSEEN)
 
     @property
     def done(self) -> int:
-        """Runs that its attempts finished."""
+        """The number of runs that its attempts finished."""
         return sum(attempt.n_done for attempt in self.attempts)
 
     @property
     def failed(self) -> int:
-        """Runs that its attempts saw failing."""
+        """The number of runs that failed in its attempts."""
         return sum(attempt.n_failed for attempt in self.attempts)
 
     @property
     def last(self) -> Attempt:
-        """What its last attempt reported; before the first, nothing."""
+        """The report of its last attempt; an empty one before the first."""
         return self.attempts[-1] if self.attempts else _NONE

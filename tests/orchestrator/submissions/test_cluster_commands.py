@@ -135,7 +135,7 @@ def test_a_check_names_what_keeps_python_from_starting(slurm: Slurm, tmp_path: P
     profile.write_text(f'python = "/no/such/python"\n{text}')
     done = command("cluster", "check", profile, cwd=tmp_path)
     assert done.returncode == 4
-    assert "never came to Python" in done.stdout
+    assert "never started Python" in done.stdout
     assert "/no/such/python" in done.stdout
 
 

@@ -124,7 +124,7 @@ def test_a_sweep_goes_on_where_it_was_last_submitted(login: Path) -> None:
         choose("auto", last=replace(OTHERS, cluster="gone"))
     file = profile_of("given", folder=login / "project")
     intent = replace(OTHERS, cluster="given", profile=str(file))
-    with pytest.raises(UserError, match="no profile of yours"):
+    with pytest.raises(UserError, match="not one of your profiles"):
         choose("auto", last=intent)
     for _ in range(2):
         remember(read_profile(file))
@@ -136,7 +136,7 @@ def test_a_sweep_goes_on_where_it_was_last_submitted(login: Path) -> None:
 
 def test_what_is_wrong_with_a_profile_is_told_with_file_key_and_remedy(login: Path) -> None:
     for name, told in {
-        "fats": r'--cluster = "fats": there is no such .*\n  make one: manyseed cluster init',
+        "fats": r'--cluster = "fats": there is no such .*\n  create one: manyseed cluster init',
         "testcluster": r"not running: manyseed testcluster start",
         "./no.toml": r'--cluster = "./no.toml": there is no such file',
     }.items():
@@ -185,7 +185,7 @@ def test_a_configuration_that_a_sweep_directory_names_reaches_no_command(
     monkeypatch.chdir(sweep.directory)  # where evil.toml would be found by its name
     assert sweep.status()["tasks"] == {"killed": 1}
     sweep.cancel()
-    with pytest.raises(UserError, match="no profile of yours"):
+    with pytest.raises(UserError, match="not one of your profiles"):
         sweep.submit()
     assert {line.partition("conf=")[2] for line in asked(login)} == {""}
 

@@ -1,1 +1,1 @@
-"""One task on its node: a pool of training processes, shards published while they train."""
+"""One task on its node: a pool of training processes, and shards published while they train."""

@@ -1,9 +1,9 @@
 """Checkpoints of long fits: a file per run in training, below ``tasks/checkpoints``.
 
-A network that trains for more than `checkpoint_seconds` saves itself there, and whoever trains the
-run next goes on from its last saved epoch. A file that another recipe made is passed over and
-overwritten. Members of an ensemble that are kept one by one may lie beside it, in files whose names
-begin with its own and a dot.
+A network that trains for more than `checkpoint_seconds` saves itself there, and the next attempt at
+the run continues from the last saved epoch. A file from another recipe is ignored and overwritten.
+Ensemble members that are kept individually may lie beside it, in files whose names begin with its
+name and a dot.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _SECONDS, _MOST_SECONDS = 60.0, 86_400.0
 
 
 def checkpoint_seconds() -> float:
-    """Return the time between two saves: what a kill costs at most, besides the epoch in training.
+    """Return the time between two saves, in seconds: a kill loses this much plus one epoch at most.
 
     Raises
     ------
     UserError
-        Where the environment asks for none that makes sense.
+        If the environment variable is not a sensible time.
     """
     return seconds_of(_VARIABLE, _SECONDS, (0.0, _MOST_SECONDS), "time between checkpoints")
 
@@ -34,16 +34,16 @@ def checkpoint_seconds() -> float:
 def checkpoint(
     paths: SweepPaths, group: int, row: int, run: Run, recipe: int, every: float
 ) -> Checkpoint | None:
-    """Return where a run saves itself; None for a classifier that cannot go on later.
+    """Return the checkpoint of a run; None for a classifier that cannot resume training.
 
     Parameters
     ----------
     paths : SweepPaths
     group, row : int
-        Where the store will hold it.
+        Its place in the store.
     run : Run
     recipe : int
-        Number of the recipe; a checkpoint of another one is passed over.
+        Number of the recipe; a checkpoint of another one is ignored.
     every : float
         `checkpoint_seconds`.
     """
@@ -55,20 +55,19 @@ def checkpoint(
 
 
 def remove_stale(paths: SweepPaths) -> int:
-    """Remove the files that no missing run goes on from; return how many there were.
+    """Remove the files that no missing run can continue from; return their number.
 
-    For when nothing is in training.
+    Call this only while nothing trains.
     """
     files = list(paths.checkpoints.glob("*")) if paths.checkpoints.exists() else []
     if not files:
         return 0
-    from manyseed.orchestrator.survey import (
-        survey,  # a training process does without its table library
-    )
+    # training processes import this module but not a table library
+    from manyseed.orchestrator.survey import survey
 
     missing = survey(paths).with_state("missing").select("group", "row")
-    awaited = {paths.checkpoint(group, row).name for group, row in missing.iter_rows()}
-    stale = [file for file in files if file.name.partition(".")[0] not in awaited]
+    needed = {paths.checkpoint(group, row).name for group, row in missing.iter_rows()}
+    stale = [file for file in files if file.name.partition(".")[0] not in needed]
     for file in stale:
         if file.is_dir():
             shutil.rmtree(file, ignore_errors=True)

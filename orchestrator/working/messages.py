@@ -1,4 +1,4 @@
-"""What a task and its training processes say to each other."""
+"""The messages between a task and its training processes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from manyseed.orchestrator.tasks.attempts import Failure
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Runs of one repeat of one cell that a process trains without asking again."""
+    """Runs of one repeat of one cell that a process trains in one go."""
 
     group: int
     shard: int
@@ -18,9 +18,9 @@ class Batch:
     runs: tuple[tuple[int, int], ...]
     """(row, run) of each."""
     source: int = -1
-    """Row of the run that these are copies of; -1 where each is trained."""
+    """Row of the run that these are copies of; -1 if each is trained."""
     models: bool = True
-    """Whether their parameters are kept, where the group keeps those of some runs."""
+    """Whether their parameters are kept, if the group keeps those of some runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class Ready:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a batch: rows finished, failures, and seconds per run."""
+    """The outcome of a batch: finished rows, failures, and seconds per run."""
 
     done: tuple[int, ...]
     failures: tuple[Failure, ...]
@@ -39,9 +39,9 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The process cannot go on, for a reason that is not a run's."""
+    """The process cannot continue, for a reason that is not a run's failure."""
 
     reason: str
     details: str
     is_of_task: bool = False
-    """Whether the task is at fault: on another node it would end in the same way."""
+    """Whether the task is at fault: it would end the same way on any node."""

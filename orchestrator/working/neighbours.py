@@ -1,7 +1,7 @@
-"""Which other tasks have, or had, runs of a task's shards: known without opening all of them.
+"""Find the other tasks that have, or had, runs in a task's shards, without opening all tasks.
 
-A journal's name says submission and task, and a submission's ``shards.json`` which shards each of
-its tasks was given. On a cluster with thousands of tasks, a task so reads the journals of a few.
+A journal's name contains the submission and the task, and a submission's ``shards.json`` lists the
+shards of each task. So a task on a cluster with thousands of tasks reads only a few journals.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ def journal_name(attempt: str, process: int) -> str:
 
 
 def write_shards(submission: Path, tasks: Iterable[Collection[Shard]]) -> None:
-    """Note what shards each task of a submission was given, in the order of their numbers."""
+    """Record the shards of each task of a submission, in the order of task numbers."""
     write_json(SubmissionPaths(submission).shards, {"tasks": [sorted(shards) for shards in tasks]})
 
 
 def read_shards(submission: Path) -> list[set[Shard]]:
-    """Return what shards each task of a submission was given, in the order of their numbers.
+    """Return the shards of each task of a submission, in the order of task numbers.
 
-    None where that was not noted, or what was noted cannot be trusted: no more follows from it than
-    which journals need not be read.
+    The list is empty if they were not recorded or the record is invalid; then more journals are
+    read, with no other effect.
     """
     try:
         given = read_json(SubmissionPaths(submission).shards)
@@ -57,20 +57,20 @@ def shards_of(task: Task) -> set[Shard]:
 
 
 def given_since(paths: SweepPaths, submission: Path, task: Task) -> dict[int, set[int]]:
-    """Return, by group, those rows of a task's shards that later submissions were given.
+    """Return, by group, the rows in a task's shards that later submissions were given.
 
-    Whoever submitted them took the task for dead: they are no longer its own to train, also where
-    its job was requeued, or thawed, meanwhile.
+    Their submitter considered the task dead, so they are no longer the task's to train, even if
+    its job was requeued or resumed in the meantime.
     """
     shards, given = shards_of(task), dict[int, set[int]]()
     for later in paths.submissions():
         if int(later.name) <= int(submission.name):
             continue
-        noted = read_shards(later)
+        later_shards = read_shards(later)
         for number, file in enumerate(SubmissionPaths(later).tasks()):
-            if number < len(noted) and shards.isdisjoint(noted[number]):
+            if number < len(later_shards) and shards.isdisjoint(later_shards[number]):
                 continue
-            with suppress(DamagedFile, FileNotFoundError):  # it trains nothing
+            with suppress(DamagedFile, FileNotFoundError):  # such a task trains nothing
                 for span in Task.read(file).spans:
                     rows = range(span.row, span.row + span.count)
                     given.setdefault(span.group, set()).update(rows)
@@ -80,8 +80,8 @@ def given_since(paths: SweepPaths, submission: Path, task: Task) -> dict[int, se
 class SharedJournals:
     """Separates journals that may hold rows of some shards from those that cannot.
 
-    What is not known counts as one that may: other names, and submissions whose note is missing or
-    damaged.
+    In doubt a journal may: if it has an unknown name, or its submission's ``shards.json`` is
+    missing or damaged.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class SharedJournals:
     def __init__(self, paths: SweepPaths, shards: Collection[Shard]) -> None:
         self._paths = paths
         self._shards = frozenset(shards)
-        self._strangers: dict[int, frozenset[int]] = {}
+        self._unrelated: dict[int, frozenset[int]] = {}
 
     def may_hold(self, journal: str) -> bool:
         """Return whether a journal may hold rows of the shards."""
@@ -100,11 +100,9 @@ class SharedJournals:
         if name is None:
             return True
         submission, task = map(int, name.groups())
-        if submission not in self._strangers:
-            self._strangers[submission] = self._without(submission)
-        return task not in self._strangers[submission]
-
-    def _without(self, submission: int) -> frozenset[int]:
-        """Return the tasks of a submission that were given none of the shards."""
-        given = read_shards(self._paths.submission(submission))
-        return frozenset(n for n, shards in enumerate(given) if self._shards.isdisjoint(shards))
+        if submission not in self._unrelated:
+            tasks = enumerate(read_shards(self._paths.submission(submission)))
+            self._unrelated[submission] = frozenset(
+                n for n, shards in tasks if self._shards.isdisjoint(shards)
+            )
+        return task not in self._unrelated[submission]

@@ -1,6 +1,6 @@
-"""The node that a task runs on: what it offers, and whether it is at fault when tasks break.
+"""The node that a task runs on: its resources, and whether it is at fault when tasks break.
 
-Read by tasks as they start: imports no table library.
+Tasks import this module at startup, so it imports no table library.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ _SUSPECTS = 3
 _NO_DEVICES = ("", "NoDevFiles", "-1")
 
 EACH_CORE, EACH_GPU = "node", "gpu:"
-"""In place of a number of training processes: one per core of the node, or, with a number behind,
-so many per GPU that the node gives to the task."""
+"""Instead of a number of training processes: one per core of the node, or, followed by a number,
+that many per GPU that the node gives to the task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Where an attempt runs.
+    """The node of an attempt.
 
     Attributes
     ----------
     name : str
-        The node's, as SLURM calls it.
+        SLURM's name for the node.
     job_id : str
-        ``123_4``; empty on this machine.
+        Such as ``123_4``; empty on this machine.
     cores : int
-        That the task may use.
+        Number of cores that the task may use.
     n_gpus : int
-        Those that the scheduler gave to the task; on this machine, all.
+        Number of GPUs that the scheduler gave to the task; on this machine, all.
     """
 
     name: str
@@ -64,7 +64,7 @@ class Node:
         )
 
     def processes(self, requested: str) -> int:
-        """Return how many training processes a task has here: a number, `EACH_CORE`, `EACH_GPU`."""
+        """Resolve a requested number of training processes, `EACH_CORE` or `EACH_GPU`."""
         if requested == EACH_CORE:
             return self.cores
         if requested.startswith(EACH_GPU):
@@ -73,15 +73,15 @@ class Node:
 
 
 def _n_given(env: Mapping[str, str]) -> int:
-    """Return how many GPUs a job was given."""
-    given = (env.get("CUDA_VISIBLE_DEVICES", ""), env.get("ROCR_VISIBLE_DEVICES", ""))
-    return max(sum(device not in _NO_DEVICES for device in listed.split(",")) for listed in given)
+    """Return the number of GPUs that a job was given."""
+    lists = (env.get("CUDA_VISIBLE_DEVICES", ""), env.get("ROCR_VISIBLE_DEVICES", ""))
+    return max(sum(device not in _NO_DEVICES for device in each.split(",")) for each in lists)
 
 
 def broken_nodes(attempts: Iterable[Attempt]) -> dict[str, str]:
-    """Return the nodes on which tasks broke before they finished a run, and why.
+    """Return the nodes on which tasks broke before they finished a run, each with the reason.
 
-    A node on which a later attempt finished runs is well again; one is forgiven after a day.
+    A node is good again once a later attempt finishes runs on it, or after a day.
     """
     broken: dict[str, str] = {}
     for attempt in sorted(attempts, key=lambda attempt: attempt.started):
@@ -93,13 +93,13 @@ def broken_nodes(attempts: Iterable[Attempt]) -> dict[str, str]:
 
 
 def is_environment(attempts: Collection[Attempt]) -> bool:
-    """Whether no node is at fault, but what all are given: several broke, and none worked."""
+    """Return whether the common environment is at fault: several nodes broke and none worked."""
     worked = any(attempt.n_done for attempt in attempts)
     return not worked and len(broken_nodes(attempts)) >= _SUSPECTS
 
 
 def read_jobs(submission: Path) -> dict[int, str]:
-    """Return the job id of each task of a submission, as far as they are noted.
+    """Return the recorded job ids of a submission's tasks, by task number.
 
     Raises
     ------
@@ -107,39 +107,39 @@ def read_jobs(submission: Path) -> dict[int, str]:
     """
     file = SubmissionPaths(submission).jobs
     try:
-        noted = read_json(file)
+        jobs = read_json(file)
     except FileNotFoundError:
         return {}
-    if not isinstance(noted, dict) or not all(
+    if not isinstance(jobs, dict) or not all(
         number.isascii() and number.isdecimal() and isinstance(job, str) and job
-        for number, job in noted.items()
+        for number, job in jobs.items()
     ):
-        raise DamagedFile(file, "is no list of tasks and their jobs")
-    return {int(number): job for number, job in noted.items()}
+        raise DamagedFile(file, "is not a mapping of tasks to jobs")
+    return {int(number): job for number, job in jobs.items()}
 
 
 def write_jobs(submission: Path, jobs: Mapping[int, str]) -> None:
-    """Note the job id of each task of a submission."""
+    """Record the job id of each task of a submission."""
     write_json(SubmissionPaths(submission).jobs, {str(number): job for number, job in jobs.items()})
 
 
 def keep_away(submission: Path, intent: Intent) -> None:
-    """Keep the waiting tasks of a submission from its broken nodes, or stop it.
+    """Keep a submission's waiting tasks away from its broken nodes, or stop the submission.
 
-    A broken node ends task after task within seconds, and would soon have ended all.
+    Otherwise a broken node, which ends each task within seconds, would soon have ended all.
     """
     attempts = read_attempts(submission, plan=intent.plan)
     started = {attempt.job_id for attempt in attempts}
     jobs = read_jobs(submission)
     nodes = broken_nodes(attempts)
-    if stops := is_environment(attempts):
+    if must_stop := is_environment(attempts):
         SubmissionPaths(submission).stop.touch()
     for array in intent.arrays:
         numbers = range(array.first, array.first + array.count)
         waiting = [jobs[n] for n in numbers if jobs.get(n, "") not in {"", *started}]
         excluded = [text for text in (intent.exclude.get(array.resource, ""),) if text]
-        with suppress(ClusterError):  # where jobs may not change jobs, `resume` does it
-            if stops:
+        with suppress(ClusterError):  # if jobs may not modify jobs, `resume` does it
+            if must_stop:
                 control.cancel(waiting)
             elif nodes:
                 control.exclude_nodes(waiting, [*excluded, *sorted(nodes)])

@@ -1,8 +1,7 @@
 """A pool of warm training processes, one pipe each.
 
-Every process is started as ``python -P -m orchestrator.working.process`` with one thread, so that
-nothing of the parent is inherited (no fork) and a folder with the user's own modules changes
-nothing.
+Every process is started afresh as ``python -P -m manyseed.orchestrator.working.process`` with one
+thread: nothing is inherited by a fork, and the user's modules in the working folder have no effect.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from socket import socketpair
-from typing import Any, TextIO
+from typing import Any
 
 from manyseed.orchestrator.devices import assigned
 from manyseed.slurm.signals import shielded
@@ -28,7 +27,7 @@ ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in _THREADS}
 
 @dataclass(eq=False)
 class Worker:
-    """One training process: `batch` is what it trains now, None while it starts or waits."""
+    """One training process; `batch` is its current work, None while it starts or waits."""
 
     index: int
     process: subprocess.Popen[bytes]
@@ -44,7 +43,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """Something a worker said; `value` is None when its process has ended."""
+    """A message of a worker; `value` is None if its process has ended."""
 
     worker: Worker
     value: Any
@@ -61,7 +60,6 @@ class Pool:
     def start(self) -> Worker:
         """Start one more process."""
         ours, theirs = socketpair()
-        log: TextIO
         with self._log.open("a") as log, shielded():
             process = subprocess.Popen(
                 [
@@ -86,13 +84,13 @@ class Pool:
         return worker
 
     def send(self, worker: Worker, batch: Any) -> None:
-        """Give a worker something to do; a worker that just died is noticed by `messages`."""
+        """Give a worker a batch; if the worker just died, `messages` reports it."""
         worker.batch = batch
         with suppress(OSError):
             worker.pipe.send(batch)
 
     def messages(self, timeout: float) -> Iterator[Message]:
-        """Yield what workers said within `timeout` seconds, ends of processes included."""
+        """Yield the workers' messages within `timeout` seconds, including ends of processes."""
         by_pipe = {worker.pipe: worker for worker in self.workers}
         for pipe in wait(list(by_pipe), timeout):
             worker = by_pipe[pipe]  # type: ignore[index]
@@ -110,14 +108,14 @@ class Pool:
         return any(worker.batch is not None for worker in self.workers)
 
     def end_fits(self) -> None:
-        """Kill the processes that train, and those that only begin."""
+        """Kill the processes that train, and those that are still starting."""
         for worker in self.workers:
             if not worker.is_idle:
                 worker.batch = None
                 worker.process.kill()
 
     def dismiss(self, timeout: float) -> None:
-        """Let all processes finish what they train, for `timeout` seconds in all, then end them."""
+        """Let all processes finish their batches within `timeout` seconds in all; kill the rest."""
         for worker in self.workers:
             with suppress(OSError):
                 worker.pipe.send(None)

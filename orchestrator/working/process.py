@@ -1,7 +1,7 @@
 """One warm training process: takes batches from a pipe, trains them, writes its journal.
 
-Started by `pool`; imports what the fits need once. An exception inside a fit is that run's failure;
-whatever else is wrong ends the process with a message, and leaves runs missing.
+Started by `pool`; imports what the fits need only once. An exception inside a fit is that run's
+failure; any other error ends the process with a message and leaves runs missing.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from manyseed.orchestrator.working.neighbours import journal_name
 from manyseed.slurm.signals import belong_to_parent
 
 MACHINE_ERRORS = (MachineError, StoreError, ImportError, MemoryError, OSError)
-"""Errors of the machine, not of a run."""
+"""Errors that are the machine's fault, not a run's."""
 
 _QUICK_SECONDS = 1.0
 
@@ -58,7 +58,7 @@ class _Training:
         self._save_seconds = checkpoint_seconds()
 
     def train(self, batch: Batch) -> Outcome:
-        """Train a batch; whatever a fit raises is its run's failure."""
+        """Train a batch; an exception in a fit is that run's failure."""
         group, cell = self._group(batch), self._cell(batch.cell)
         self._use_code(batch.cell)
         snapshots, recipe = self._task.cells[batch.cell].snapshots, self._recipe_of(batch.cell)
@@ -107,15 +107,20 @@ class _Training:
         return Outcome(tuple(done), tuple(failures), seconds / len(batch.runs))
 
     def _forget(self, saved: Checkpoint | None) -> None:
-        """Remove what a finished run need not go on from any more."""
+        """Remove the checkpoint of a finished run."""
         if saved is not None and saved.path.exists():
             self._journal.sync()
             saved.remove()
 
     def sync(self, seconds: float = 0.0) -> None:
-        """Make the journal durable where it is time, or the next fit may take as long as this one.
+        """Make the journal durable if that is due or the last fits were slow.
 
         Nothing can be synced during a fit, and no finished run may wait longer than 30 s.
+
+        Parameters
+        ----------
+        seconds : float
+            Duration of the last batch: the next one may take as long.
         """
         self._journal.sync_if_due(SYNC_SECONDS if seconds < _QUICK_SECONDS else 0.0)
 
@@ -124,7 +129,7 @@ class _Training:
         self._journal.close()
 
     def _group(self, batch: Batch) -> Group:
-        """Return an open group; its test sets are stored, or found equal, when it is opened."""
+        """Return an open group; opening it stores its test sets or checks that they are equal."""
         if batch.group not in self._groups:
             group = open_group(self._paths.store, self._task.groups[batch.group])
             cell = self._cell(batch.cell)
@@ -136,35 +141,35 @@ class _Training:
         return self._groups[batch.group]
 
     def _recipe_of(self, cell: int) -> int:
-        """Return the recipe's number; what searches found is a part of it."""
-        found = searched(self._asked(cell), self._cell(cell))
+        """Return the number of a cell's recipe, which includes tuned hparams."""
+        tuned = searched(self._asked(cell), self._cell(cell))
         device = self._device(cell)
         code = self._task.cells[cell].code
-        key = json.dumps([device, found, code])
+        key = json.dumps([device, tuned, code])
         if key not in self._recipes:
             journals = JournalFolder(self._paths.journals, self._task.plan)
             recipe = Recipe.here(gpu_model() if device == "gpu" else None)
             self._recipes[key] = register(
                 self._paths.recipes,
-                replace(recipe, tuned=found, own=self._own(cell)),
+                replace(recipe, tuned=tuned, own=self._own(cell)),
                 lambda: highest_recipe(self._paths.store, journals),
             )
         return self._recipes[key]
 
     def _own(self, cell: int) -> dict[str, str] | None:
-        """Return what the recipe says of a cell's code; None where it is the product's."""
+        """Return the recipe's entry for a cell's own code; None for built-in classifiers."""
         code = self._task.cells[cell].code
         return {code_key(self._asked(cell).classifier): code} if code else None
 
     def _use_code(self, cell: int) -> None:
-        """Let the code of a cell be imported from the copy that was made of it."""
+        """Make a cell's own code importable, from the copy made of it."""
         code = self._task.cells[cell].code
         if code and cell not in self._used:
             use_code(self._paths, code, self._asked(cell).classifier)
             self._used.add(cell)
 
     def _device(self, cell: int) -> Device:
-        """Return where a cell's runs are trained: on a GPU where it is requested and given."""
+        """Return the device of a cell's runs: a GPU if it is requested and the task has one."""
         requests_gpu = self._task.cells[cell].device == "gpu"
         return "gpu" if requests_gpu and self._task.resource == "gpu" else "cpu"
 
@@ -178,39 +183,39 @@ class _Training:
 
 
 class CodeEdited(Exception):
-    """The code that trains is not that of the submission."""
+    """The training code differs from that of the submission."""
 
 
 def _require_code(task: Task, paths: SweepPaths) -> None:
-    """Refuse to train in other code of the product's than the task was submitted with.
+    """Refuse to train if manyseed's own code was edited since the task was submitted.
 
-    A release has none that could be edited: a profile may name an interpreter that has one.
+    A release has no digest; either side may be one, as a profile may name another interpreter.
     """
     now = code_digest()
     if task.own_code and now and task.own_code != now:
         raise CodeEdited(
-            "the code of manyseed that trains was edited since this was submitted "
-            f"({task.own_code} → {now})\n  restore it, or train the rest in what "
-            f"is there now: manyseed resume {paths.directory} --other-recipe"
+            "manyseed's training code was edited since this was submitted "
+            f"({task.own_code} → {now})\n  restore it, or train the rest with the present code: "
+            f"manyseed resume {paths.directory} --other-recipe"
         )
 
 
 def _failure(batch: Batch, row: int, run: int, error: Exception) -> Failure:
-    said = traceback.TracebackException.from_exception(error)
-    said.__notes__ = None  # what a command printed: failures of one cause are one error
+    summary = traceback.TracebackException.from_exception(error)
+    summary.__notes__ = None  # a command's output; without it, failures of one cause are one error
     return Failure(
         group=batch.group,
         row=row,
         cell=batch.cell,
         repeat=batch.repeat,
         run=run,
-        error="".join(said.format_exception_only()).strip(),
+        error="".join(summary.format_exception_only()).strip(),
         traceback=traceback.format_exc(),
     )
 
 
 def main(arguments: list[str]) -> int:
-    """Serve batches until the pipe says None or closes."""
+    """Train batches until the pipe sends None or closes."""
     directory, task_file, attempt, index, descriptor = arguments
     pipe = Connection(int(descriptor))
     belong_to_parent()

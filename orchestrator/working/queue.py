@@ -1,4 +1,4 @@
-"""What of a task is still to be trained, handed out in batches that fit the speed of the fits."""
+"""The runs of a task still to be trained, handed out in batches that suit the speed of the fits."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ class Queue:
     Parameters
     ----------
     task : Task
-        What was asked.
     settled : dict
-        For each group the rows that are finished or failed already.
+        By group, the rows that are already finished or failed.
     """
 
     def __init__(self, task: Task, settled: dict[int, set[int]]) -> None:
@@ -36,11 +35,11 @@ class Queue:
 
     @property
     def n_pending(self) -> int:
-        """Runs that are neither finished nor failed nor set aside, those in training included."""
+        """Number of runs not finished, failed or set aside, including those in training."""
         return self.pending.total()
 
     def take(self) -> Batch | None:
-        """Return the next batch: about a quarter second of work, as far as can be known."""
+        """Return the next batch: an estimated quarter second of work; None if none is left."""
         if not self._waiting:
             return None
         batch = self._waiting.popleft()
@@ -52,9 +51,10 @@ class Queue:
         return batch
 
     def put_back(self, batch: Batch, rows: Iterable[int]) -> None:
-        """Queue again those runs of a batch that its process did not finish.
+        """Requeue the runs of a batch that its process did not finish.
 
-        One by one, so that a run that kills its process is found; copies stay with their source.
+        Each becomes a batch of its own, to identify a run that kills its process; copies stay with
+        their source.
         """
         rows = set(rows)
         runs = tuple(run for run in batch.runs if run[0] in rows)
@@ -62,7 +62,7 @@ class Queue:
         self._waiting.extendleft(replace(batch, runs=part) for part in reversed(parts) if part)
 
     def settle(self, batch: Batch, rows: Iterable[int]) -> None:
-        """Note that runs of a batch are finished, failed or set aside."""
+        """Mark runs of a batch as finished, failed or set aside."""
         self.pending[batch.group, batch.shard] -= len(set(rows))
 
     def skip(self, cells: Collection[int]) -> None:
@@ -75,7 +75,7 @@ class Queue:
             self._waiting = deque(kept)
 
     def leave(self, rows: Mapping[int, Collection[int]]) -> None:
-        """Hand out no more of some rows of groups, which others train."""
+        """Hand out no more runs in some rows, given by group, which other tasks train."""
         waiting, self._waiting = self._waiting, deque()
         for batch in waiting:
             others = rows.get(batch.group, ())
@@ -85,14 +85,15 @@ class Queue:
                 self._waiting.append(replace(batch, runs=kept))
 
     def learn(self, group: int, seconds: float) -> None:
-        """Note how long a run of a group took."""
+        """Update the estimated time of a run in a group by the time of a recent one."""
         before = self._seconds.get(group, seconds)
         self._seconds[group] = 0.7 * before + 0.3 * seconds
 
     def _add(self, span: Span, settled: set[int]) -> None:
         runs = tuple(run for run in span.runs() if run[0] not in settled)
         if runs:
-            self._waiting.append(_batch(span, runs))
+            place = (span.group, span.shard, span.cell, span.repeat)
+            self._waiting.append(Batch(*place, runs, span.source, bool(span.models)))
             self.pending[span.group, span.shard] += len(runs)
 
     def _size(self, group: int) -> int:
@@ -100,9 +101,3 @@ class Queue:
         if seconds is None:
             return 1
         return max(1, min(_BATCH_RUNS, int(_BATCH_SECONDS / max(seconds, 1e-6))))
-
-
-def _batch(span: Span, runs: tuple[tuple[int, int], ...]) -> Batch:
-    return Batch(
-        span.group, span.shard, span.cell, span.repeat, runs, span.source, bool(span.models)
-    )

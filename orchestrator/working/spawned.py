@@ -1,4 +1,4 @@
-"""Processes beside the command's own, one thread each, that keep their data between calls."""
+"""Worker processes of a command, one thread each, that keep their data between calls."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from manyseed.slurm.signals import belong_to_parent
 
 @contextmanager
 def spawned(workers: int) -> Iterator[ProcessPoolExecutor]:
-    """Yield a pool that, left by an error or Ctrl-C, begins nothing further."""
-    # started afresh: a fork of a process that has used polars hangs
+    """Yield a process pool that starts no further work after an error or Ctrl-C."""
+    # a fork of a process that has used polars hangs
     spawn = multiprocessing.get_context("spawn")
     with _one_thread():
         pool = ProcessPoolExecutor(workers, spawn, belong_to_parent)
@@ -27,13 +27,13 @@ def spawned(workers: int) -> Iterator[ProcessPoolExecutor]:
 
 @contextmanager
 def _one_thread() -> Iterator[None]:
-    """Let processes that are started here use one thread each, and import nobody's modules."""
-    wanted = {**ONE_THREAD, "PYTHONSAFEPATH": "1"}
-    before = {name: os.environ.get(name) for name in wanted}
-    os.environ.update(wanted)
+    """Let child processes use one thread each and import no modules of the working folder."""
+    settings = {**ONE_THREAD, "PYTHONSAFEPATH": "1"}
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
     try:
         yield
-    finally:  # other threads may read all the others meanwhile
+    finally:  # one by one: other threads may read other variables meanwhile
         for name, value in before.items():
             if value is None:
                 os.environ.pop(name, None)

@@ -1,4 +1,4 @@
-"""What one task does on its node: keep a pool busy, publish shards, report how far it is.
+"""One task on its node: keep a pool busy, publish shards, report progress.
 
 This process imports neither polars nor torch: a node may start hundreds of tasks at once.
 """
@@ -36,8 +36,8 @@ from manyseed.slurm import processes, signals
 _TICK = 0.2
 _REPORT_SECONDS = 1.0
 _REPORT_ON_CLUSTER = 10.0
-"""Between two reports of progress, and two looks for what users requested. On a shared disk a young
-attempt, which is being watched, reports more often: after a tenth of its age in seconds."""
+"""Time between two progress reports, and between two checks for users' requests. On a shared disk a
+young attempt, which users watch, does both more often: after a tenth of its age."""
 _GRACE_SECONDS = 20.0
 _PUBLISH_SECONDS = 20.0
 _DEATHS = 2
@@ -47,7 +47,7 @@ _SUSPENDED = "suspended"
 _INTERRUPTED = "interrupted"
 _STOPPED = "stopped"
 _LAST_SECONDS = 180.0
-"""An attempt that ends so long before its walltime, or later, was ended by it."""
+"""An attempt that ends in this last part of its walltime was ended by the walltime."""
 _RESERVE_BYTES = 2**13
 
 
@@ -57,14 +57,14 @@ def run_task(directory: str, submission: str, number: str, workers: str) -> str:
     Parameters
     ----------
     directory, submission, number : str
-        The sweep, and the numbers of submission and task: strings, as a scheduler carries them.
+        The sweep's directory, and the numbers of the submission and the task.
     workers : str
         As in `Node.processes`.
 
     Raises
     ------
     RuntimeError
-        As a job of a scheduler, which must see it fail, when the machine is at fault.
+        If the machine is at fault and this is a scheduler's job, which must then fail.
     """
     paths = SweepPaths(Path(directory))
     node = Node.here()
@@ -87,9 +87,9 @@ class TaskAttempt:
     submission : Path
         The submission's folder.
     number : int
-        Of the task.
+        The task's number.
     workers : int
-        Training processes.
+        Number of training processes.
     node : Node
         Where it runs.
     """
@@ -104,7 +104,7 @@ class TaskAttempt:
         self.earlier = read_attempts(submission, number, plan=self.task.plan)
         self.folder = files.attempt(number, os.urandom(4).hex())
         self.folder.mkdir(parents=True)
-        # room to report how the attempt ended, on a disk that is full by then
+        # reserve space for the last report, in case the disk is full by then
         self.reserve = self.folder / RESERVE
         place(self.reserve, bytes(_RESERVE_BYTES))
         self.submission = submission
@@ -127,12 +127,12 @@ class TaskAttempt:
         self.barren_starts = 0
         self.started = time.time()
         self._began = time.monotonic()
-        self._reported = self._looked = 0.0
+        self._reported = self._requests_read = 0.0
 
     def run(self) -> str:
-        """Train until nothing is left, somebody asks to stop, or the machine is at fault."""
+        """Train until nothing is left, a stop is requested, or the machine is at fault."""
         signals.on_stop(self.stop.on_signal)
-        # the lease shows everybody that this attempt's journals are still written
+        # the lease shows other processes that this attempt may still write its journals
         lease = Lease(self.publisher.watch, attempt_lease(self.folder.name), vanishes=True)
         state = _SUSPENDED
         try:
@@ -143,7 +143,7 @@ class TaskAttempt:
                         state = self._run(lease)
         except (UnavailableError, OSError) as error:
             self.fault = self.fault or Fault(str(error), "")
-        except SystemExit:  # the scheduler has no more patience
+        except SystemExit:  # the scheduler will not wait any longer
             state = _INTERRUPTED
             raise
         except BaseException:
@@ -157,7 +157,7 @@ class TaskAttempt:
 
     @contextmanager
     def _dismissing(self) -> Iterator[None]:
-        """End all processes, whatever happens: the lease is held until they write no more."""
+        """End all processes in any case, so that the lease is held as long as they write."""
         patience = _GRACE_SECONDS
         try:
             yield
@@ -169,25 +169,25 @@ class TaskAttempt:
 
     @property
     def is_node_at_fault(self) -> bool:
-        """Whether the attempt broke before it had finished a run, and not by its own work."""
+        """Whether the attempt broke before it finished a run, and not because of its task."""
         worked = self.done.total() + self.failed.total() > 0
         return self.fault is not None and not (self.is_task_at_fault or worked)
 
     def _is_startable(self) -> bool:
-        """Whether a start makes sense here; else the fault says why not."""
+        """Return whether it makes sense to start here; if not, set the fault."""
         if self.task.resource == "gpu" and not self.node.n_gpus:
-            self.fault = Fault(f"the task asks for a GPU, and {self.node.name} gives it none", "")
+            self.fault = Fault(f"the task needs a GPU, but {self.node.name} gives it none", "")
         elif self.node.job_id and (times := self._fruitless()) >= _FRUITLESS:
             self.fault = Fault(
-                f"the walltime ended {times} attempts of this task one after another, and none "
-                "finished a run: give tasks more time in the cluster's profile",
+                f"the walltime ended {times} attempts of this task in a row, and none finished a "
+                "run: give tasks more time in the cluster's profile",
                 "",
             )
             self.is_task_at_fault = True
         return self.fault is None
 
     def _fruitless(self) -> int:
-        """Return how many attempts until now were ended by the walltime without any progress."""
+        """Return how many of the latest attempts in a row hit the walltime without any progress."""
         walltime = self.intent.walltime[self.task.resource]
         saved = _last_checkpoint(self.paths, self.task)
         times = 0
@@ -200,11 +200,12 @@ class TaskAttempt:
 
     def _run(self, lease: Lease) -> str:
         self._report("running")
-        # after the report: whoever submits from now on sees that this attempt is alive
+        # after the report: submissions from now on see that this attempt is alive
         self.queue.leave(given_since(self.paths, self.submission, self.task))
-        self._look()
+        self._read_requests()
         while self.queue.n_pending and not self.fault and not lease.is_stale:
-            self._look_if_due()
+            if self._is_due(self._requests_read):
+                self._read_requests()
             if self.stop.is_asked:
                 if self.stop.is_urgent:
                     self.pool.end_fits()
@@ -215,16 +216,17 @@ class TaskAttempt:
             for message in self.pool.messages(_TICK):
                 self._on_message(message)
             self.publisher.publish_due()
-            self._report_if_due()
+            if self._is_due(self._reported):
+                self._report("running", durable=False)
         self.pool.dismiss(_GRACE_SECONDS)
         if lease.is_stale:
-            # Taken for dead while it was suspended: others may have gone on with its work, and
-            # removed its journals, which its processes then took for a fault.
+            # While it was suspended it was taken for dead: others may have continued its work and
+            # removed its journals, which its processes then reported as a fault.
             self.fault = None
             self.queue = Queue(self.task, self._settled())
             return _SUSPENDED
-        is_short = self.stop.is_schedulers or self.stop.is_urgent
-        self.publisher.publish_all(_PUBLISH_SECONDS if is_short else None)
+        is_hurried = self.stop.is_schedulers or self.stop.is_urgent
+        self.publisher.publish_all(_PUBLISH_SECONDS if is_hurried else None)
         if not self.queue.n_pending:
             return "finished"
         return _INTERRUPTED if self.stop.is_schedulers else _STOPPED
@@ -269,10 +271,10 @@ class TaskAttempt:
             self.publisher.publish(batch.group, batch.shard)
 
     def _on_death(self, worker: Worker) -> None:
-        """Count what the dead process had journaled as done, and train the rest elsewhere.
+        """Count the runs that the dead process had journaled as done; queue the rest again.
 
-        A run in whose training two processes died is set aside: it stays missing, and others go on.
-        In place of one that died without work another is started, unless that is in vain.
+        A run is set aside, and stays missing, after two processes died while training it. If a
+        process died before it had work, another is started, unless that keeps happening.
         """
         batch = worker.batch
         was_killed = worker.process.returncode == -signal.SIGKILL
@@ -283,7 +285,7 @@ class TaskAttempt:
                 return
             how = f"ended with code {worker.process.returncode}"
             if was_killed:
-                how = "was killed, as systems do that run out of memory,"
+                how = "was killed, perhaps because memory ran out,"
             self.fault = Fault(
                 f"a training process {how} before it trained",
                 (self.folder / LOG).read_text()[-4000:],
@@ -304,7 +306,7 @@ class TaskAttempt:
         self._publish_if_complete(batch)
 
     def _settled(self) -> dict[int, set[int]]:
-        """Rows that are finished, or failed in this task and were not set back since."""
+        """Return the rows, by group, that are finished, or failed here and were not set back."""
         settled = self.publisher.finished()
         attempts = [attempt.folder for attempt in self.earlier]
         for failure in failures(self.paths, self.task.plan, [*attempts, self.folder]):
@@ -312,28 +314,20 @@ class TaskAttempt:
         return settled
 
     def _is_due(self, since: float) -> bool:
-        """Whether it is time to report, or to look, again."""
+        """Return whether the time to report or check requests again has come."""
         age = time.monotonic() - self._began
         seconds = _REPORT_SECONDS
         if self.node.job_id:
             seconds = min(_REPORT_ON_CLUSTER, max(seconds, age / 10))
         return time.monotonic() - since >= seconds
 
-    def _look_if_due(self) -> None:
-        if self._is_due(self._looked):
-            self._look()
-
-    def _look(self) -> None:
-        """Read what users request: to stop, or to train no more of some cells."""
-        self._looked = time.monotonic()
-        with suppress(DamagedFile):  # a request that cannot be read ends nothing
+    def _read_requests(self) -> None:
+        """Read users' requests: to stop, or to skip some cells."""
+        self._requests_read = time.monotonic()
+        with suppress(DamagedFile):  # an unreadable request has no effect
             self.stop.hear(stop_request(self.submission))
         with suppress(DamagedFile):
             self.queue.skip(skipped_cells(self.submission))
-
-    def _report_if_due(self) -> None:
-        if self._is_due(self._reported):
-            self._report("running", durable=False)
 
     def _report(self, state: str, *, durable: bool = True) -> None:
         self._reported = time.monotonic()
@@ -359,9 +353,11 @@ class TaskAttempt:
 
 
 def _last_checkpoint(paths: SweepPaths, task: Task) -> float:
-    """Return when a run of a task last saved itself; 0 where none did."""
+    """Return the time of the latest checkpoint of a task's runs; 0 if there is none."""
     if not paths.checkpoints.exists():
         return 0.0
-    own = {paths.checkpoint(span.group, row).name for span in task.spans for row, _ in span.runs()}
-    files = [entry for entry in os.scandir(paths.checkpoints) if entry.name in own]
+    names = {
+        paths.checkpoint(span.group, row).name for span in task.spans for row, _ in span.runs()
+    }
+    files = [entry for entry in os.scandir(paths.checkpoints) if entry.name in names]
     return max((entry.stat().st_mtime for entry in files), default=0.0)

@@ -1,6 +1,6 @@
-"""``manyseed init``: a sweep file for the data and the model at hand; comments say what was seen.
+"""``manyseed init``: a sweep file for given data and a model, with comments on what was found.
 
-Nothing of the model's is imported: what it is, the names of its parameters say. A function that
+The model's code is not imported: the names of its parameters show what it is. A function that
 returns data is called, as planning does.
 """
 
@@ -26,7 +26,7 @@ from manyseed.orchestrator.errors import UserError, first_line, nearest, refused
 from manyseed.orchestrator.grids.own import OwnCode
 
 TARGETS = ("target", "label", "labels", "class", "y", "species", "diagnosis", "outcome")
-"""Names of columns that are taken for the classes; else the last one is."""
+"""Column names taken for the classes; without any of them, the last column is."""
 
 TARGET = "target"
 
@@ -37,7 +37,7 @@ _WIDTH = 27
 
 @dataclass(frozen=True, slots=True)
 class _Data:
-    """A dataset: its source, what its table says with remarks, what is known of it; its key."""
+    """A dataset: its source, its table's options with remarks, its facts, its source's key."""
 
     source: str
     options: Mapping[str, tuple[Any, str]]
@@ -55,15 +55,14 @@ def sweep_file(data: str, model: str | None = None, target: str | None = None) -
     model : str, optional
         A classifier, ``"module:name"`` in the working folder or installed, or a script.
     target : str, optional
-        The column of classes, where another is meant than the one that looks like it.
+        The column of classes, if it is not the one that looks like it.
 
     Raises
     ------
     UserError
     """
-    found = _data(data, target)
     table = {} if model is None else _model(model)
-    return "".join(f"{line}\n" for line in _lines(found, model, table))
+    return "".join(f"{line}\n" for line in _lines(_data(data, target), model, table))
 
 
 def _data(data: str, target: str | None) -> _Data:
@@ -75,22 +74,22 @@ def _data(data: str, target: str | None) -> _Data:
         try:
             return _Data(f"file:{path}", {}, datasets.resolve(f"file:{path}"))
         except Refused as error:
-            remedy = "a folder of images holds a folder for each class"
+            remedy = "a folder of images must hold a folder for each class"
             raise refused(error, key="DATA", value=data, remedy=remedy) from None
     if path.is_file() and path.suffix not in FORMATS:
-        remedy = f"there are {', '.join(FORMATS)}"
+        remedy = f"known formats: {', '.join(FORMATS)}"
         raise UserError("unknown kind of file", key="DATA", value=data, remedy=remedy)
     if path.suffix not in FORMATS or (":" in data and not data.startswith("file:")):
         try:
             return _Data(data, {}, datasets.resolve(data))
         except Refused as error:
-            remedy = f"a source, a function, or a file ({', '.join(FORMATS)})"
+            remedy = f"give a source, a function, or a file ({', '.join(FORMATS)})"
             raise refused(error, key="DATA", value=data, remedy=remedy) from None
     return _of_file(data, path, target, {})
 
 
 def _returned(data: str) -> Mapping[str, Any] | None:
-    """Return what a function returned; None where no module of that name is here."""
+    """Return what a function returned; None if there is no module of that name here."""
     if not is_entry(data) or data.partition(":")[0] in SOURCES:
         return None
     try:
@@ -104,11 +103,11 @@ def _returned(data: str) -> Mapping[str, Any] | None:
 
 
 def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]) -> _Data:
-    """Return what is in a file of which something is known already."""
+    """Return the dataset in a file; `given` holds the options that are already known."""
     columns, unreadable = _columns(path)
     remark = "given"
     if not columns:
-        raise UserError("no classes are beside it", key="DATA", value=data)
+        raise UserError("there are no classes beside it", key="DATA", value=data)
     target = given.get(TARGET) if target is None else target
     if target is None:
         names = {name.lower().removesuffix(".npy"): name for name in reversed(columns)}
@@ -119,29 +118,31 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
         raise UserError("unknown column", key="--target", value=target, remedy=remedy)
     ignored = [name for name in unreadable if name != target]
     source = f"file:{path}"
-    said = {key: value for key, value in given.items() if key != TARGET}
+    options = {key: value for key, value in given.items() if key != TARGET}
     try:
-        info = datasets.resolve(source, target=target, ignore=ignored, **said)
-        odd = [each.name for each in info.columns if each.looks]
-        if odd:
-            ignored = sorted({*ignored, *odd})
-            info = datasets.resolve(source, target=target, ignore=ignored, **said)
+        info = datasets.resolve(source, target=target, ignore=ignored, **options)
+        suspicious = [each.name for each in info.columns if each.looks]
+        if suspicious:
+            ignored = sorted({*ignored, *suspicious})
+            info = datasets.resolve(source, target=target, ignore=ignored, **options)
     except Refused as error:
-        others = f"name the column of classes: --target, one of {', '.join(columns[:_SHOWN])}"
-        file, helps = None if given else path, error.option == TARGET
+        remedy = f"name the column of classes: --target, one of {', '.join(columns[:_SHOWN])}"
         raise refused(
-            error, file=file, key=error.option, remedy=others if helps else None
+            error,
+            file=None if given else path,
+            key=error.option,
+            remedy=remedy if error.option == TARGET else None,
         ) from None
-    options: dict[str, tuple[Any, str]] = {}
+    remarked: dict[str, tuple[Any, str]] = {}
     if target != given.get(TARGET):
-        options[TARGET] = (target, remark)
+        remarked[TARGET] = (target, remark)
     if ignored:
-        options["ignore"] = (ignored, "look like ids or dates, or hardly repeat")
-    return _Data(source, options, info)
+        remarked["ignore"] = (ignored, "look like ids or dates, or hardly repeat")
+    return _Data(source, remarked, info)
 
 
 def _columns(path: Path) -> tuple[list[str], list[str]]:
-    """Return the columns of a file, and those that no feature can be made of."""
+    """Return the columns of a file, and those that cannot be features."""
     import numpy as np
     import polars as pl
 
@@ -162,15 +163,18 @@ def _columns(path: Path) -> tuple[list[str], list[str]]:
         raise UserError(
             f"cannot be read: {first_line(error)}", key="DATA", value=str(path)
         ) from None
-    kinds = {series.name: series.dtype for series in frame}
-    if not kinds:
+    if not frame.columns:
         raise UserError("has no columns", key="DATA", value=str(path))
-    odd = [n for n, k in kinds.items() if k.is_temporal() or k.is_nested() or k == pl.Binary]
-    return [*kinds], odd
+    unreadable = [
+        name
+        for name, dtype in frame.schema.items()
+        if dtype.is_temporal() or dtype.is_nested() or dtype == pl.Binary
+    ]
+    return frame.columns, unreadable
 
 
 def _model(model: str) -> dict[str, object]:
-    """Return the table of a model; empty for a classifier that has a name."""
+    """Return the table of a model; empty for a built-in classifier."""
     if model in classifiers.names():
         return {}
     if re.fullmatch(r"[\w.]+:[\w.]+", model):
@@ -189,47 +193,49 @@ def _model(model: str) -> dict[str, object]:
 
 
 def _form(entry: str) -> str:
-    """Return what an entry point is by the parameters of its function, read in its module."""
+    """Return the form of an entry point, judging by its function's parameters in the source."""
     module, _, name = entry.partition(":")
     file = Path(f"{module.replace('.', '/')}.py")
     try:
         nodes = ast.parse(file.read_bytes()).body if file.is_file() else []
     except (OSError, SyntaxError, ValueError) as error:
-        raise UserError(f"{file} is no Python: {error}", key="MODEL", value=entry) from None
+        message = f"{file} is not valid Python: {error}"
+        raise UserError(message, key="MODEL", value=entry) from None
     named = {each.name: each for each in nodes if isinstance(each, ast.FunctionDef | ast.ClassDef)}
     if file.is_file() and name not in named:
         remedy = nearest(name, named)
         raise UserError(f"{file} has no {name}", key="MODEL", value=entry, remedy=remedy)
-    found: ast.stmt | None = named.get(name)
-    if isinstance(found, ast.ClassDef):
-        of_class = {each.name: each for each in found.body if isinstance(each, ast.FunctionDef)}
-        if "fit" in of_class:
+    node: ast.stmt | None = named.get(name)
+    if isinstance(node, ast.ClassDef):
+        methods = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
+        if "fit" in methods:
             return "estimator"
-        found = of_class.get("__init__")
-    asked = {each.arg for each in found.args.args} if isinstance(found, ast.FunctionDef) else set()
-    if "X_test" in asked:
+        node = methods.get("__init__")
+    names = {each.arg for each in node.args.args} if isinstance(node, ast.FunctionDef) else set()
+    if "X_test" in names:
         return "train"
-    return "module" if "shape" in asked else "estimator"
+    return "module" if "shape" in names else "estimator"
 
 
 def _lines(data: _Data, model: str | None, table: Mapping[str, Any]) -> Iterator[str]:
     info = data.info
-    called = data.source.split(":", 1)[data.key == "source"]
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(called).stem).strip("-._")
-    own = "mine" if table else model
-    known = _ON_IMAGES if info.image else _TABULAR
-    models = [own] if own else [each for each in known if not classifiers.lacking(each)]
-    yield "# manyseed plan THIS-FILE --dry-run   says what it asks for and what that costs"
+    source_name = data.source.split(":", 1)[data.key == "source"]
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(source_name).stem).strip("-._")
+    given = "mine" if table else model
+    suitable = _ON_IMAGES if info.image else _TABULAR
+    models = [given] if given else [each for each in suitable if not classifiers.lacking(each)]
+    yield "# manyseed plan THIS-FILE --dry-run   shows what it asks for and what that costs"
     yield "# manyseed run THIS-FILE              trains, analyses and reports"
     yield _line("name", name or "sweep")
-    yield _line("seed", 1, "of all random streams: another one makes another sweep")
-    one = info.n_test_sets == 1
-    yield _line("repeats", 1 if one else 2, "test sets" + (": there is one" if one else ""))
+    yield _line("seed", 1, "of all random streams: another seed makes another sweep")
+    is_single = info.n_test_sets == 1
+    remark = "test sets: there is only one" if is_single else "test sets"
+    yield _line("repeats", 1 if is_single else 2, remark)
     yield _line("runs", 10, "fits that share a test set")
     yield "\n[[grid]]                   # every combination of these lists"
     yield _line("dataset", ["data"])
     yield _line("classifier", models)
-    yield _line("vary", ["init+batch"], 'or apart: "init", "batch", and "train" for a bootstrap')
+    yield _line("vary", ["init+batch"], 'or one alone: "init", "batch", or "train" for a bootstrap')
     if info.n_continuous and not info.image:
         what = f"on {info.n_continuous} continuous features"
         yield _line("perturb_continuous", ["none", "relative:0.1"], what)
@@ -248,7 +254,7 @@ def _lines(data: _Data, model: str | None, table: Mapping[str, Any]) -> Iterator
     yield _line(data.key, data.source)
     for key, (value, remark) in data.options.items():
         yield _line(key, value, remark)
-    if not one:
+    if not is_single:
         yield _line("test", 0.25, "share of the rows, drawn for each repeat, stratified")
     if table:
         yield "\n[classifier.mine]"

@@ -1,7 +1,7 @@
 """From a sweep file's grids to the distinct cells that they ask for.
 
-Columnar: an axis value is resolved and encoded once for each dataset and classifier; combinations
-are codes until the distinct ones are known, and only those get their description and identity.
+Columnar: each axis value is resolved and encoded once for each dataset and classifier, combinations
+are integer codes, and only the distinct ones get a description and an identity.
 """
 
 from __future__ import annotations
@@ -20,30 +20,25 @@ from manyseed.jobs.cells import SOURCES_OF_RANDOMNESS
 from manyseed.jobs.classifiers import ClassifierInfo
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.ensembling.methods import METHODS, NONE
-from manyseed.jobs.identity import (
-    canonical_json,
-    canonical_pieces,
-    optional_piece,
-    text_identity,
-)
+from manyseed.jobs.identity import canonical_json, canonical_pieces, optional_piece, text_identity
 from manyseed.jobs.run import LATER, Cell
 from manyseed.orchestrator.errors import UserError, toml_value
-from manyseed.orchestrator.grids.grid import GRID, Combinations, combine
+from manyseed.orchestrator.grids.grid import GRID, Combinations, combine, present
 from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.plannotes import Notes
 from manyseed.orchestrator.grids.resolving import Resolver
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 
 _FITS = ("dataset", "classifier", "hparams")
-"""The axes that decide how the others resolve."""
+"""The axes that determine how the others resolve."""
 
 VALUES = tuple(axis for axis in AXES if axis not in _FITS)
-"""The axes that resolve by themselves, given dataset, classifier and hparams."""
+"""The axes that resolve independently, given dataset, classifier and hparams."""
 
 
 @dataclass(frozen=True)
 class Expansion:
-    """All that a sweep file asks for.
+    """Everything that a sweep file asks for.
 
     Attributes
     ----------
@@ -51,15 +46,15 @@ class Expansion:
         The distinct cells in the order of the file: cell_id, `AXES` as results show them,
         identical (all runs of a repeat are the same fit), repeats, runs, canonical.
     datasets, classifiers
-        What the plan knows of each, by name and by (classifier, dataset).
+        The plan's information on each, by name and by (classifier, dataset).
     asked : int
-        Runs as the lists multiply, after exclusions.
+        Number of runs before duplicate cells are merged, after exclusions.
     removed : tuple of (key, rule, runs)
-        What each exclusion took out.
+        The number of runs that each exclusion removed.
     notes : tuple of str
-        What the user might not expect.
+        Remarks on what the user might not expect.
     searches : int
-        Tunings that the cells need, one for each dataset and classifier.
+        Number of hparam searches that the cells need, one for each dataset and classifier.
     """
 
     cells: pl.DataFrame
@@ -85,7 +80,7 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
     path : Path
         The file, for messages.
     own : OwnCode, optional
-        Knows the user's own code; by default what lies beside the file is found, and probed.
+        Finds and probes the user's own code; by default the code beside the file.
 
     Raises
     ------
@@ -100,20 +95,20 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
     asked, removed, frames = 0, [], []
     for number, grid in enumerate(sweep.grid):
         where = f"grid[{number}]"
-        found = combine(grid, where, path, resolver.configurations)
-        repeats = _repeats(found.values["dataset"], grid.repeats or sweep.repeats, resolver, where)
+        combos = combine(grid, where, path, resolver.configurations)
+        repeats = _repeats(combos.values["dataset"], grid.repeats or sweep.repeats, resolver, where)
         runs = grid.runs or sweep.runs
-        for rule, (exclusion, gone) in enumerate(zip(grid.exclude, found.removed_by, strict=True)):
+        for rule, (exclusion, gone) in enumerate(zip(grid.exclude, combos.removed_by, strict=True)):
             key = f"{where}.exclude[{rule}]"
-            rules = exclusion.patterns().items()
-            text = toml_value({axis: of[0] if len(of) == 1 else of for axis, of in rules})
+            patterns = exclusion.patterns().items()
+            text = toml_value({axis: p[0] if len(p) == 1 else p for axis, p in patterns})
             removed.append((key, text, int(repeats[gone["dataset"]].sum()) * runs))
         for kind in used:
-            used[kind] |= {found.values[kind][code] for code in _present(found.codes[kind])}
+            used[kind] |= combos.present(kind)
         if GRID in grid.hparams:
-            gridded |= {found.values["classifier"][c] for c in _present(found.codes["classifier"])}
-        frames.append(_resolve(found, where, resolver, tables, notes, repeats, runs))
-        asked += int(repeats[found.codes["dataset"]].sum()) * runs
+            gridded |= combos.present("classifier")
+        frames.append(_resolve(combos, where, resolver, tables, notes, repeats, runs))
+        asked += int(repeats[combos.codes["dataset"]].sum()) * runs
     distinct = _distinct(pl.concat(frames), tables, notes, path)
     notes.facts_of(resolver.datasets, used["dataset"])
     notes.grids(resolver.configurations, gridded)
@@ -137,17 +132,15 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
 
 
 def _require_deep(cells: pl.DataFrame, path: Path) -> None:
-    """Refuse single networks that methods cannot be compared with: they all begin alike."""
-    single, differ = (
-        pl.col("ensembling") == NONE,
-        pl.col("vary").cast(pl.String).str.contains("init|batch"),
-    )
+    """Refuse single networks with equal initial weights and batches beside ensembling methods."""
+    single = pl.col("ensembling") == NONE
+    differ = pl.col("vary").cast(pl.String).str.contains("init|batch")
     if cells.filter(~single).is_empty() or (alike := cells.filter(single & ~differ)).is_empty():
         return
     vary = alike["vary"][0]
     raise UserError(
-        "these runs have the same weights to begin with, and the same batches; the deep ensemble "
-        "that methods are compared with needs others",
+        "these runs have the same initial weights and the same batches; the deep ensemble that "
+        "methods are compared with needs different ones",
         file=path,
         key="grid.vary",
         value=vary,
@@ -158,14 +151,14 @@ def _require_deep(cells: pl.DataFrame, path: Path) -> None:
 def _repeats(
     names: Sequence[str], repeats: int, resolver: Resolver, where: str
 ) -> NDArray[np.int64]:
-    """Return the repeats of each dataset: each official test set makes one."""
+    """Return the number of repeats of each dataset, at most one for each official test set."""
     return np.array(
         [min(resolver.dataset(name, where).n_test_sets or repeats, repeats) for name in names]
     )
 
 
 def _resolve(
-    found: Combinations,
+    combos: Combinations,
     where: str,
     resolver: Resolver,
     tables: _Named,
@@ -174,106 +167,95 @@ def _resolve(
     runs: int,
 ) -> pl.DataFrame:
     """Return a grid's combinations as codes into `tables`."""
-    columns = {name: np.zeros(len(found), dtype=np.uint32) for name in (*AXES, "fit")}
-    identical = np.zeros(len(found), dtype=bool)
+    columns = {name: np.zeros(len(combos), dtype=np.uint32) for name in (*AXES, "fit")}
+    identical = np.zeros(len(combos), dtype=bool)
     groups = [
-        (places, {axis: found.value(axis, int(places[0])) for axis in _FITS})
-        for places in _groups(found)
+        (places, {axis: combos.value(axis, int(places[0])) for axis in _FITS})
+        for places in _groups(combos)
     ]
-    resolver.resolve_pairs([(first["dataset"], first["classifier"]) for _, first in groups], where)
-    for places, first in groups:
-        fit = resolver.axis(first, where, "hparams", first["hparams"]).cell
+    resolver.resolve_pairs([(names["dataset"], names["classifier"]) for _, names in groups], where)
+    for places, names in groups:
+        fit = resolver.axis(names, where, "hparams", names["hparams"]).cell
         columns["fit"][places] = tables.code("fit", canonical_json(fit.canonical()), fit)
-        pair = resolver.pair(first["dataset"], first["classifier"])
+        pair = resolver.pair(names["dataset"], names["classifier"])
         for axis in _FITS:
-            columns[axis][places] = tables.code(axis, pair.shown(axis, first[axis]), fit)
-        alike = np.full(len(places), first["hparams"] != "tuned")
+            columns[axis][places] = tables.code(axis, pair.shown(axis, names[axis]), fit)
+        same_fit = np.full(len(places), names["hparams"] != "tuned")
         for axis in VALUES:
-            values, raw = _asked(found, axis, places, resolver)
+            values, raw = _asked(combos, axis, places, resolver)
             codes = np.zeros(len(values), dtype=np.uint32)
-            still = np.zeros(len(codes), dtype=bool)
-            for code in _present(raw):
+            is_same = np.zeros(len(codes), dtype=bool)
+            for code in present(raw):
                 value = values[code]
-                resolved = resolver.axis(first, where, axis, value)
-                notes.add(axis, value, first, resolved)
+                resolved = resolver.axis(names, where, axis, value)
+                notes.add(axis, value, names, resolved)
                 if axis == "train_fraction":
-                    notes.steps(first, resolved, pair.dataset)
+                    notes.steps(names, resolved, pair.dataset)
                 shown = axis_value(resolved.cell, axis)
                 if axis == "ensembling":  # a description shows the method, not the file's name
                     shown = NONE if shown is None else value
                 codes[code] = tables.code(axis, shown, resolved.cell)
-                still[code] = axis not in resolved.differing
+                is_same[code] = axis not in resolved.differing
             columns[axis][places] = codes[raw]
-            alike &= still[raw]
-        identical[places] = alike
-        notes.own_rates(first["classifier"], _own_rates(found, places, resolver, where))
+            same_fit &= is_same[raw]
+        identical[places] = same_fit
+        notes.own_rates(names["classifier"], _own_rates(combos, places, resolver, where))
     return pl.DataFrame(
         {
             **columns,
             "identical": identical,
-            "repeats": repeats[found.codes["dataset"]].astype(np.uint32),
-            "runs": np.full(len(found), runs, dtype=np.uint32),
+            "repeats": repeats[combos.codes["dataset"]].astype(np.uint32),
+            "runs": np.full(len(combos), runs, dtype=np.uint32),
         }
     )
 
 
 def _asked(
-    found: Combinations, axis: str, places: NDArray[np.int64], resolver: Resolver
+    combos: Combinations, axis: str, places: NDArray[np.int64], resolver: Resolver
 ) -> tuple[Sequence[Any], NDArray[np.uint32]]:
-    """Return an axis' values, and codes into them.
+    """Return an axis' values, and the codes of combinations into them.
 
-    A single network is none where it sees the test set as it is: all members were equal.
+    A single network that sees unchanged test sets becomes `NONE`: its members would be equal.
     """
-    values, codes = found.values[axis], found.codes[axis][places]
+    values, codes = combos.values[axis], combos.codes[axis][places]
     if axis == "ensembling":
         single = np.array([resolver.is_single(value) for value in values])[codes]
-        plain = np.array([value == NONE for value in found.values["test_augment"]])
-        alone = single & plain[found.codes["test_augment"][places]]
+        plain = np.array([value == NONE for value in combos.values["test_augment"]])
+        alone = single & plain[combos.codes["test_augment"][places]]
         if alone.any():
             return [*values, NONE], np.where(alone, len(values), codes).astype(np.uint32)
     return values, codes
 
 
 def _own_rates(
-    found: Combinations, places: NDArray[np.int64], resolver: Resolver, where: str
+    combos: Combinations, places: NDArray[np.int64], resolver: Resolver, where: str
 ) -> list[str]:
     """Return the ensemblings of combinations that perturb hparams and have rates of their own."""
-    names = found.values["ensembling"]
-    perturbed = np.array([value != NONE for value in found.values["perturb_hparams"]])
-    moved = perturbed[found.codes["perturb_hparams"][places]]
-    codes = found.codes["ensembling"][places][moved]
-    asked = [names[code] for code in _present(codes)] if len(codes) else []
+    names = combos.values["ensembling"]
+    perturbed = np.array([value != NONE for value in combos.values["perturb_hparams"]])
+    moved = perturbed[combos.codes["perturb_hparams"][places]]
+    asked = [names[code] for code in present(combos.codes["ensembling"][places][moved])]
     own = {name: resolver.method(name, f"{where}.ensembling") for name in asked}
     return [name for name, method in own.items() if method and METHODS[method["name"]].own_rate]
 
 
-def _groups(found: Combinations) -> list[NDArray[np.int64]]:
+def _groups(combos: Combinations) -> list[NDArray[np.int64]]:
     """Return the positions of combinations that share dataset, classifier and hparams."""
-    shape = [len(found.values[axis]) for axis in _FITS]
-    keys = np.ravel_multi_index([found.codes[axis] for axis in _FITS], shape)
+    shape = [len(combos.values[axis]) for axis in _FITS]
+    keys = np.ravel_multi_index([combos.codes[axis] for axis in _FITS], shape)
     order = np.argsort(keys, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(keys[order])) + 1)
 
 
-def _present(codes: NDArray[np.uint32]) -> NDArray[np.int64]:
-    """Return the codes that occur, ascending; they are small."""
-    return np.flatnonzero(np.bincount(codes))
-
-
 def axis_value(cell: Cell, axis: str) -> Any:
-    """Return an axis' value of a cell as results show it, but numbers of points as integers."""
-    if axis == "vary":
-        return vary_name(cell.vary)
+    """Return a cell's value of an axis as results show it, but numbers of points as integers."""
+    if axis == "vary":  # such as init+batch+train, in this order
+        return "+".join(source for source in SOURCES_OF_RANDOMNESS if source in cell.vary)
     return getattr(cell, axis)
 
 
-def vary_name(vary: Sequence[str]) -> str:
-    """Return sources of randomness as results show them: ``init+batch+train``, in this order."""
-    return "+".join(source for source in SOURCES_OF_RANDOMNESS if source in vary)
-
-
 def _distinct(asked: pl.DataFrame, tables: _Named, notes: Notes, path: Path) -> pl.DataFrame:
-    """Return each cell once, as the first combination that asks for it names it."""
+    """Return each cell once, named as in the first combination that asks for it."""
     keys = ["fit", *VALUES]
     names = pl.struct("dataset", "classifier").rank("dense")
     whole = [pl.col(column) == pl.col(column).max() for column in ("repeats", "runs")]
@@ -305,7 +287,7 @@ def _distinct(asked: pl.DataFrame, tables: _Named, notes: Notes, path: Path) -> 
 def _note_same(
     asked: pl.DataFrame, cells: pl.DataFrame, keys: list[str], tables: _Named, notes: Notes
 ) -> None:
-    """Note which datasets and classifiers of the file are others under another name."""
+    """Note which datasets and classifiers of the file are the same under different names."""
     names = ["dataset", "classifier"]
     pairs = cells.select(*keys, *names).join(asked, on=keys, suffix="_asked")
     for row in (
@@ -322,9 +304,9 @@ def _note_same(
 
 
 class _Named:
-    """Values by code, each with a cell that it was resolved in, all other axes at their defaults.
+    """Values by code, each with a cell that has it and all other axes at their defaults.
 
-    The values of ``fit`` stand for all that `VALUES` leave out.
+    The axis ``fit`` stands for everything in a cell except `VALUES`.
     """
 
     def __init__(self) -> None:
@@ -342,7 +324,7 @@ class _Named:
         return list(self._codes[axis])[code]
 
     def named(self, cells: pl.DataFrame) -> pl.DataFrame:
-        """Return cells with values in the place of codes."""
+        """Return cells with values instead of codes."""
         return cells.with_columns(
             self._gathered(
                 axis, [float(v) for v in known] if axis == "train_fraction" else known, cells
@@ -352,7 +334,7 @@ class _Named:
         )
 
     def described(self, cells: pl.DataFrame) -> pl.DataFrame:
-        """Return cells with values in the place of codes, their descriptions and identities."""
+        """Return cells with values instead of codes, and their descriptions and identities."""
         known = {
             axis: [cell.canonical() for cell in self._cells[axis]] for axis in ("fit", *VALUES)
         }

@@ -1,6 +1,6 @@
-"""One ``[[grid]]`` of a sweep file: its lists multiplied, zipped and thinned by exclusions.
+"""One ``[[grid]]`` of a sweep file: multiply and zip its lists, and remove exclusions.
 
-Columnar: a combination is a row of codes, one an axis, that point into the grid's lists.
+Columnar: a combination is a row of codes, one per axis, that index the grid's lists.
 """
 
 from __future__ import annotations
@@ -27,12 +27,17 @@ from manyseed.orchestrator.grids.sweepfile import Exclusion, Grid
 
 SUITE = "suite:"
 GRID = "grid"
-"""Of the axis ``hparams``: every configuration of each classifier's hparam grid."""
+"""Value of the axis ``hparams``: every configuration of each classifier's hparam grid."""
 HPARAMS = ("default", "tuned", GRID)
 MAX_COMBINATIONS = 5_000_000
-"""Of one grid: a table of cells that still fits a login node's memory."""
+"""Limit for one grid: its table of cells still fits in a login node's memory."""
 
 Codes = NDArray[np.uint32]
+
+
+def present(codes: Codes) -> NDArray[np.int64]:
+    """Return the codes that occur, ascending; they must be small."""
+    return np.flatnonzero(np.bincount(codes))
 
 
 @dataclass(frozen=True)
@@ -42,12 +47,12 @@ class Combinations:
     Attributes
     ----------
     values : mapping of axis to list
-        What the codes point at, as the file writes it; suites stand as their datasets, hparam
-        grids as their configurations.
+        The values that the codes index, as in the file; suites are replaced by their datasets,
+        hparam grids by their configurations.
     codes : mapping of axis to uint32 array (n,)
-        Of every combination that is left, in the order of the lists.
+        The codes of every remaining combination, in the order of the lists.
     removed_by : list of dict of axis to uint32 array
-        For each exclusion the combinations that it removed (and none before it).
+        For each exclusion, the codes of the combinations that it was the first to remove.
     """
 
     values: Mapping[str, Sequence[Any]]
@@ -58,8 +63,12 @@ class Combinations:
         return len(self.codes["dataset"])
 
     def value(self, axis: str, position: int) -> Any:
-        """Return an axis' value of one combination."""
+        """Return the value of an axis in one combination."""
         return self.values[axis][self.codes[axis][position]]
+
+    def present(self, axis: str) -> set[Any]:
+        """Return the values of an axis that occur."""
+        return {self.values[axis][code] for code in present(self.codes[axis])}
 
 
 def combine(
@@ -78,13 +87,13 @@ def combine(
     path : Path
         The file, for messages.
     configurations : mapping of classifier to sequence of str, optional
-        Of those that have an hparam grid.
+        The configurations of classifiers that have an hparam grid.
 
     Raises
     ------
     UserError
-        For a value that is unknown or stands twice, lists that cannot go in step, a rule that
-        matches nothing, and a grid that is empty or too large.
+        For an unknown or duplicate value, lists that cannot be zipped, a rule that matches nothing,
+        and a grid that is empty or too large.
     """
     reader = _GridReader(grid, where, path)
     values = reader.values()
@@ -126,7 +135,7 @@ class _GridReader:
             raise refused(error, file=self.path, key=key, value=name) from None
 
     def steps(self, values: Mapping[str, list[Any]]) -> list[tuple[str, ...]]:
-        """Return which axes go in step: a tuple for each list of `zip`, each other axis alone."""
+        """Return the axes that are zipped: a tuple for each list of `zip`, other axes alone."""
         key = f"{self.where}.zip"
         zipped: dict[str, tuple[str, ...]] = {}
         for names in self.grid.zip:
@@ -140,9 +149,7 @@ class _GridReader:
                         remedy=nearest(axis, AXES),
                     )
                 if axis in zipped or names.count(axis) > 1:
-                    raise UserError(
-                        f"{axis} stands there twice", file=self.path, key=key, value=names
-                    )
+                    raise UserError(f"{axis} is listed twice", file=self.path, key=key, value=names)
                 zipped[axis] = tuple(names)
             lengths = {axis: len(values[axis]) for axis in names}
             if len(names) < 2 or len(set(lengths.values())) > 1:
@@ -163,7 +170,7 @@ class _GridReader:
         for entry in zip(*(values[axis] for axis in step), strict=True):
             if entry in seen:
                 key, value = f"{self.where}.{step[0]}", entry[0]
-                text = "stands twice in the list"
+                text = "is listed twice"
                 if len(step) > 1:
                     key, value = f"{self.where}.zip", list(step)
                     text = f"these lists have {toml_value(list(entry))} twice"
@@ -177,34 +184,34 @@ class _GridReader:
         values: Mapping[str, list[Any]],
         codes: Mapping[str, Codes],
     ) -> NDArray[np.bool_]:
-        """Return which combinations a rule is about.
+        """Return which combinations a rule matches: bool array (combination,).
 
         Parameters
         ----------
         rule : Exclusion
         number : int
-            Its place among the grid's rules, for messages.
+            Its index among the grid's rules, for messages.
         values : mapping of str to list
-            What each axis takes.
+            The values of each axis.
         codes : mapping of str to integer array (combination,)
-            Of each combination, the place of its value among `values`.
+            For each combination, the index of its value among `values`.
 
         Raises
         ------
         UserError
-            For a rule that names no axis, or a pattern that meets no value.
+            For a rule that names no axis, or a pattern that matches no value.
         """
         key = f"{self.where}.exclude[{number}]"
         if not rule.patterns():
             raise UserError(
-                "a rule names at least one axis",
+                "a rule must name at least one axis",
                 file=self.path,
                 key=key,
                 remedy=f"one of {', '.join(AXES)}",
             )
-        found = np.ones(len(codes["dataset"]), dtype=bool)
+        matched = np.ones(len(codes["dataset"]), dtype=bool)
         for axis, patterns in rule.patterns().items():
-            table = np.zeros(len(values[axis]), dtype=bool)
+            is_hit = np.zeros(len(values[axis]), dtype=bool)
             for pattern in patterns:
                 hits = np.array([_fits(pattern, axis, value) for value in values[axis]])
                 if not hits.any():
@@ -216,9 +223,9 @@ class _GridReader:
                         value=pattern,
                         remedy=f"the grid's list: {listed}",
                     )
-                table |= hits
-            found &= table[codes[axis]]
-        if not found.any():
+                is_hit |= hits
+            matched &= is_hit[codes[axis]]
+        if not matched.any():
             raise UserError(
                 "the rule matches nothing",
                 file=self.path,
@@ -226,25 +233,25 @@ class _GridReader:
                 value=rule.patterns(),
                 remedy="each of its values is in the lists, but no combination has all of them",
             )
-        return found
+        return matched
 
 
 def normal_form(axis: str, value: Any, *, where: str, path: Path) -> str:
-    """Return an axis value as results show it, as far as the value alone shows it.
+    """Return an axis value as results show it, as far as that follows from the value alone.
 
     Parameters
     ----------
     axis : str
     value : TOML value
     where : str
-        The table that holds it, as errors name it.
+        The table that holds it, for errors.
     path : Path
-        The sweep file.
+        The sweep file, for errors.
 
     Raises
     ------
     UserError
-        For a value that no dataset and no classifier could have.
+        For a value that is invalid for every dataset and classifier.
     """
     try:
         match axis:
@@ -276,7 +283,7 @@ def _fits(pattern: Any, axis: str, value: Any) -> bool:
         return bool(pattern == value)
     if axis == "hparams" and pattern == GRID:
         return value == GRID or is_written(value)
-    # as written, and as results write it: "neighbour:.5" is "neighbour:0.5"
+    # as in the file, and as results show it: "neighbour:.5" is "neighbour:0.5"
     shown = normal_form(axis, value, where="", path=Path())
     return fnmatchcase(str(value), pattern) or fnmatchcase(shown, pattern)
 
@@ -311,9 +318,9 @@ def _spread(
     where: str,
     path: Path,
 ) -> dict[str, Codes]:
-    """Put each classifier's configurations in the place of its grid; `values` get them as well.
+    """Replace `GRID` by each classifier's configurations, in the codes and in `values`.
 
-    A classifier without a grid keeps the word: an exclusion may still take it out.
+    A classifier without an hparam grid keeps it, as an exclusion may still remove that combination.
     """
     listed = values["hparams"]
     is_grid = np.array([value == GRID for value in listed])[codes["hparams"]]
@@ -337,7 +344,7 @@ def _spread(
     spread = {axis: column[rows] for axis, column in codes.items()}
     flat = np.array([places[value] for each in own for value in each], dtype=np.uint32)
     starts = np.cumsum([0, *map(len, own)])[spread["classifier"]]
-    found = is_grid[rows]
-    spread["hparams"][found] = flat[(starts + number)[found]]
+    from_grid = is_grid[rows]
+    spread["hparams"][from_grid] = flat[(starts + number)[from_grid]]
     values["hparams"] = extended
     return spread

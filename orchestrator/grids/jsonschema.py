@@ -1,7 +1,7 @@
-"""The sweep file's JSON Schema, by which editors complete and check it.
+"""The sweep file's JSON Schema, with which editors complete and check it.
 
-It is made from the models of `sweepfile`; what tables of classifiers and datasets hold besides is
-what `jobs` knows of each. The schema knows single values; what fits together, `plan` checks.
+It is made from the models in `sweepfile`, and from the options of classifiers and datasets that
+`jobs` declares. It covers single values; ``plan`` checks whether they fit together.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
 
 _OWN = "own"
-"""Among the names of classifiers' tables: that of users' code."""
+"""The name that stands for users' own code among classifiers' tables."""
 
 
 def schema() -> Schema:
     """Return the schema of a sweep file, as JSON values."""
-    found = SweepFile.model_json_schema()
-    tables = found["$defs"]
+    root = SweepFile.model_json_schema()
+    tables = root["$defs"]
     for name, record in classifiers.CLASSIFIERS.items():
         tables[f"classifier {name}"] = _classifier(record, tables["ClassifierTable"])
     tables[f"classifier {_OWN}"] = _own()
-    found["properties"]["classifier"] |= {
+    root["properties"]["classifier"] |= {
         "properties": {name: _reference(name) for name in classifiers.names()},
         "additionalProperties": {
             "description": "A classifier under a name of your own.",
@@ -76,11 +76,11 @@ def schema() -> Schema:
     lists["hparams"]["items"] = {
         "anyOf": [{"enum": [*HPARAMS]}, {"type": "string", "pattern": r"^\s*\w+\s*=.*$"}]
     }
-    for table in (found, *tables.values()):
+    for table in (root, *tables.values()):
         for key, value in table["properties"].items():
             value["title"] = key
     described = {"title": "manyseed sweep file", "description": "What is trained, and how often."}
-    return {"$schema": DIALECT, **_without_null(found), **described}
+    return {"$schema": DIALECT, **_without_null(root), **described}
 
 
 def _reference(classifier: str) -> Schema:
@@ -110,14 +110,14 @@ def _classifier(record: Classifier, table: Schema) -> Schema:
             },
         },
         "device": {
-            "description": "Where to train; no part of the identity (default: cpu).",
+            "description": "Where to train; not part of the identity (default: cpu).",
             "enum": [*record.devices],
         },
     }
     if record.epochs is not None:
         options["epochs"] = _option(EPOCHS_OPTION, f"How long to train (default: {record.epochs}).")
         options["snapshots"] = {
-            "description": "Epochs whose predictions are kept beside the last one's.",
+            "description": "Epochs whose predictions are kept besides those of the last.",
             "type": "array",
             "items": {"type": "integer", "minimum": 1},
         }
@@ -143,7 +143,7 @@ def _classifier(record: Classifier, table: Schema) -> Schema:
 
 
 def _own() -> Schema:
-    """Return the table of a classifier that is code of the user's."""
+    """Return the table of a classifier in the user's own code."""
     value: Schema = {"type": ["string", "number", "boolean"]}
     hparam: Schema = {
         "type": "object",
@@ -160,50 +160,51 @@ def _own() -> Schema:
     entry: Schema = {"type": "string", "pattern": r"^[\w.]+:[\w.]+$"}
     properties: Schema = {
         "estimator": entry
-        | {"description": 'What makes an estimator: "module:name", a class or a function.'},
+        | {"description": 'A class or function that makes an estimator: "module:name".'},
         "train": entry
         | {"description": 'A function that trains and returns scores: "module:name".'},
-        "module": entry | {"description": 'What makes a torch.nn.Module: "module:name".'},
+        "module": entry
+        | {"description": 'A class or function that makes a torch.nn.Module: "module:name".'},
         "command": {
-            "description": "What is run, a word after the other, with placeholders in braces.",
+            "description": "The command line to run, with placeholders in braces.",
             "type": "string",
         },
         "rows": {
-            "description": "Of a command, the form of its files of rows (default: npz).",
+            "description": "For a command: the format of its files of rows (default: npz).",
             "enum": [*ROWS],
         },
         "files": {
-            "description": "Of a command, what is copied beside the files that it names.",
+            "description": "For a command: files to copy besides those that it names.",
             "type": "array",
             "items": {"type": "string"},
         },
         "timeout": {
-            "description": "Of a command, after how many seconds it is ended (default: never).",
+            "description": "For a command: seconds after which it is killed (default: never).",
             "type": "number",
             "exclusiveMinimum": 0,
         },
         **{key: _option(OPTIMIZERS[key], OPTIMIZERS[key].about) for key in OF_OPTIMIZERS},
-        "epochs": _option(EPOCHS_OPTION, f"Of a module, how long to train (default: {EPOCHS})."),
+        "epochs": _option(EPOCHS_OPTION, f"For a module: how long to train (default: {EPOCHS})."),
         "snapshots": {
-            "description": "Of a module, epochs whose predictions are kept beside the last one's.",
+            "description": "For a module: epochs whose predictions are kept besides the last.",
             "type": "array",
             "items": {"type": "integer", "minimum": 1},
         },
         "version": {
-            "description": "Your number for what the code does: part of the identity (default: 1).",
+            "description": "Your version number of the code, part of the identity (default: 1).",
             "type": "integer",
             "minimum": 1,
         },
-        "params": {"description": "What it is called with.", "type": "object"},
+        "params": {"description": "The arguments that it is called with.", "type": "object"},
         "space": {
             "description": "Hparams that may be perturbed and tuned.",
             "type": "object",
             "additionalProperties": hparam,
         },
-        "encode": {"description": "How rows are given (default: raw).", "enum": [*ENCODINGS]},
+        "encode": {"description": "How rows are encoded (default: raw).", "enum": [*ENCODINGS]},
         "scores": {
-            "description": "What a fit's scores are; by default the first that the model has.",
-            "enum": sorted({each for of in SCORES.values() for each in of}),
+            "description": "The method that gives scores; by default the first that the model has.",
+            "enum": sorted({each for methods in SCORES.values() for each in methods}),
         },
         "seeds": {
             "description": "Parameters that take a seed, each with its stream.",
@@ -226,7 +227,7 @@ def _own() -> Schema:
             "additionalProperties": _values(value),
         },
         "device": {
-            "description": "Where to train; no part of the identity (default: cpu).",
+            "description": "Where to train; not part of the identity (default: cpu).",
             "enum": ["cpu", "gpu"],
         },
     }
@@ -238,24 +239,24 @@ def _own() -> Schema:
     }
 
 
-def _values(of: Schema) -> Schema:
-    """Return a list of values, or the range that it is."""
+def _values(item: Schema) -> Schema:
+    """Return the schema of a list of values, or of a range."""
     ends: Schema = {"type": "array", "items": {"type": "number"}, "minItems": 3, "maxItems": 3}
     return {
         "type": ["array", "object"],
-        "items": of,
+        "items": item,
         "minItems": 1,
         "uniqueItems": True,
         "minProperties": 1,
         "maxProperties": 1,
         "additionalProperties": False,
-        "properties": {kind: ends | {"description": "First, last, how many."} for kind in RANGES},
+        "properties": {kind: ends | {"description": "First, last, number."} for kind in RANGES},
     }
 
 
 def _hparam(hparam: Hparam) -> Schema:
     described: Schema = {"title": hparam.name, "description": f"Default: {hparam.default}."}
-    assert not isinstance(hparam, Free)  # of users' own code alone
+    assert not isinstance(hparam, Free)  # only users' own code has these
     if isinstance(hparam, Continuous):
         return described | {"type": "number", "minimum": hparam.low, "maximum": hparam.high}
     if isinstance(hparam, Categorical) or not isinstance(hparam.levels, range):
@@ -265,31 +266,30 @@ def _hparam(hparam: Hparam) -> Schema:
 
 
 def _of_sources() -> Mapping[str, Schema]:
-    """Return the keys that sources take besides, each with the sources that take it."""
-    found: dict[str, list[str]] = {}
+    """Return the keys that only some sources take, each with these sources."""
+    sources_of: dict[str, list[str]] = {}
     for kind, source in SOURCES.items():
         for key in source.parameters:
-            found.setdefault(key, []).append("data" if kind == FUNCTION else f"{kind}:…")
-    return {key: {"description": f"Of {', '.join(kinds)}."} for key, kinds in found.items()}
+            sources_of.setdefault(key, []).append("data" if kind == FUNCTION else f"{kind}:…")
+    return {key: {"description": f"For {', '.join(kinds)}."} for key, kinds in sources_of.items()}
 
 
 def _of_methods() -> Mapping[str, Schema]:
     """Return the options of ensembling methods, each with the methods that have it."""
-    found: dict[str, dict[str, object]] = {}
+    methods_of: dict[str, list[str]] = {}
     for name, method in methods.METHODS.items():
         for option, default in method.defaults.items():
-            found.setdefault(option, {})[name] = default
-    described = {
-        option: ", ".join(f"{name} (default: {default})" for name, default in of.items())
-        for option, of in found.items()
+            methods_of.setdefault(option, []).append(f"{name} (default: {default})")
+    options = {
+        option: _option(methods.OPTIONS[option], f"For {', '.join(names)}.")
+        for option, names in methods_of.items()
     }
     members = methods.OPTIONS["members"]
-    options = {name: _option(methods.OPTIONS[name], f"Of {of}.") for name, of in described.items()}
     return {"members": _option(members, members.about), **options}
 
 
 def _option(option: Option, about: str) -> Schema:
-    """Return what an option may be."""
+    """Return the schema of an option."""
     described: Schema = {"description": about}
     if option.numbers == "none":
         return described | {"enum": [*option.words]}
@@ -307,7 +307,7 @@ def _option(option: Option, about: str) -> Schema:
 
 
 def _known() -> Mapping[str, list[str]]:
-    """Return values that lists of a grid may hold, for completion; others may be right, too."""
+    """Return values to offer as completions in a grid's lists; others may be valid, too."""
     return {
         "dataset": [*datasets.names(), *datasets.bare_names()],
         "classifier": [*classifiers.names()],
@@ -320,7 +320,7 @@ def _known() -> Mapping[str, list[str]]:
 
 
 def _without_null(value: Any) -> Any:
-    """Return a schema without null, which TOML has not."""
+    """Return a schema without null, which TOML does not have."""
     if isinstance(value, list):
         return [_without_null(item) for item in value if item != {"type": "null"}]
     if not isinstance(value, dict):

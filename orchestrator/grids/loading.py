@@ -1,4 +1,4 @@
-"""A sweep file from disk: its text, read and checked."""
+"""Read and check sweep files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from manyseed.orchestrator.grids.sweepfile import LARGEST, SweepFile
 def _whole_numbers(
     value: Any, location: tuple[int | str, ...] = ()
 ) -> Iterator[tuple[tuple[int | str, ...], int]]:
-    """Yield every whole number of a file with its place."""
+    """Yield every integer of a file with its location."""
     if isinstance(value, dict | list):
         entries = value.items() if isinstance(value, dict) else enumerate(value)
         for key, inner in entries:
@@ -34,24 +34,24 @@ def read_sweep_file(path: Path, settings: Sequence[str] = ()) -> SweepFile:
     ----------
     path : Path
     settings : sequence of str
-        Values in the place of its own (`settings.with_settings`).
+        Values that override its own (`settings.with_settings`).
 
     Raises
     ------
     UserError
-        With the file, the first wrong key, its value and a remedy.
+        With the file, the first invalid key, its value and a remedy.
     """
     return load_sweep_file(path, settings)[0]
 
 
 def load_sweep_file(path: Path, settings: Sequence[str] = ()) -> tuple[SweepFile, bytes]:
-    """Return a checked sweep file, and its text as it lies on disk but for settings."""
+    """Return a checked sweep file, and its content on disk with settings applied."""
     try:
         content = path.read_bytes()
     except OSError as error:
         remedy = None
         if path.is_dir():
-            remedy = f"this takes the file; a planned sweep goes on with: manyseed resume {path}"
+            remedy = f"give the file; to continue a planned sweep: manyseed resume {path}"
         raise UserError(
             f"cannot read the sweep file: {error.strerror}", file=path, remedy=remedy
         ) from None
@@ -66,15 +66,15 @@ def load_sweep_file(path: Path, settings: Sequence[str] = ()) -> tuple[SweepFile
 
 
 def parse_sweep_file(text: str, path: Path) -> SweepFile:
-    """Check the text of a sweep file; `path` is named in messages."""
+    """Parse and check the text of a sweep file; `path` is only for messages."""
     try:
         table = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # also of whole numbers of thousands of digits
+    except (ValueError, RecursionError) as error:  # also for integers with thousands of digits
         raise UserError(f"not valid TOML: {error}", file=path) from None
     for location, number in _whole_numbers(table):
         if not -LARGEST <= number <= LARGEST:
             raise UserError(
-                "a whole number lies between -2^63 and 2^63",
+                "a whole number must lie between -2^63 and 2^63",
                 file=path,
                 key=key_text(location),
                 value=number,

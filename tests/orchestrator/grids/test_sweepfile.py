@@ -92,7 +92,7 @@ MISTAKES = {
     ),
     "twice": (
         HEAD + GRID.replace('["lr-sgd"]', '["xgb", "xgb"]'),
-        ['grid[0].classifier = "xgb": stands twice in the list'],
+        ['grid[0].classifier = "xgb": is listed twice'],
     ),
     "number among names": (
         HEAD + GRID.replace('["lr-sgd"]', '["xgb", 3]'),

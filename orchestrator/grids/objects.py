@@ -1,4 +1,4 @@
-"""Objects of a Python program → a sweep file: an estimator as a table, arrays as a file of data."""
+"""Python objects → a sweep file: estimators become tables, arrays become data files."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ TARGET, GROUP = "y", "group"
 
 
 def table_of(estimator: Any) -> dict[str, object]:
-    """Return the table ``[classifier.NAME]`` of an estimator, which is only described, not kept.
+    """Return the table ``[classifier.NAME]`` that describes an estimator.
 
-    Seeds that it has are left out: each run has its own.
+    Its seeds are left out, as each run has its own.
 
     Raises
     ------
     UserError
-        For what no other process could make again.
+        For an estimator that another process cannot recreate.
     """
     if isinstance(estimator, str):
         return {"estimator": estimator}
@@ -43,8 +43,8 @@ def table_of(estimator: Any) -> dict[str, object]:
     if not hasattr(estimator, "fit") or not hasattr(estimator, "get_params"):
         kind = type(estimator).__name__
         raise UserError(
-            f"{kind} is no estimator: it has no fit and get_params",
-            remedy='a function that returns one is given by its name: "mymodel:build"',
+            f"{kind} is not an estimator: it lacks fit or get_params",
+            remedy='give a function that returns one by its name: "mymodel:build"',
         )
     return _described(estimator)
 
@@ -71,7 +71,7 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def _value(value: Any, where: str) -> Any:
-    """Return a parameter's value as a sweep file has it (`jobs.own.calling.built`)."""
+    """Return a parameter's value in the form of sweep files (`jobs.own.calling.built`)."""
     if value is None:
         return {"none": True}
     if isinstance(value, np.generic):
@@ -91,55 +91,55 @@ def _value(value: Any, where: str) -> Any:
     if hasattr(value, "get_params"):
         return _described(value)
     raise UserError(
-        f"a sweep file has no form for {type(value).__name__}",
+        f"a sweep file cannot hold values of type {type(value).__name__}",
         key=where,
-        remedy='write a function that makes the estimator into a module: "mymodel:build"',
+        remedy='write a function in a module that makes the estimator: "mymodel:build"',
     )
 
 
 def _entry(named: Any) -> str:
-    """Return ``"module:name"`` of a class or function, as another process imports it."""
+    """Return the ``"module:name"`` by which another process can import a class or function."""
     module, name = named.__module__, named.__qualname__
     if module == "__main__":
         file = getattr(sys.modules["__main__"], "__file__", None)
         if file is None:
             raise UserError(
                 f"{name} is defined in a notebook or at a prompt: no other process can import it",
-                remedy=f"write it into a file, in a notebook with %%writefile mymodel.py, and "
+                remedy="write it to a file, in a notebook with %%writefile mymodel.py, then "
                 f"from mymodel import {name.partition('.')[0]}",
             )
         module = Path(file).stem
     if "<" in name:
         raise UserError(
-            f"{name} is defined inside of a function, where no other process finds it",
-            remedy="define it at the top of a module",
+            f"{name} is defined inside a function, where no other process finds it",
+            remedy="define it at the top level of a module",
         )
     return f"{module}:{name}"
 
 
 def keep_data(X: Any, y: Any, groups: Any = None) -> Path:
-    """Write rows and classes to the folder of data, once for the same content; return the file.
+    """Write rows and classes to the data folder, only once for equal content; return the file.
 
     Parameters
     ----------
-    X : array (sample, feature) of numbers, or a frame of polars or pandas
-        A frame's columns that are not numbers are categorical.
+    X : array (sample, feature) of numbers, or a polars or pandas data frame
+        Columns of a data frame that are not numeric are categorical.
     y : array (sample,)
-        Classes: text or whole numbers.
+        Classes: text or integers.
     groups : array (sample,), optional
-        What rows that belong together share: text or numbers.
+        Text or numbers that are equal for rows that belong together.
 
     Raises
     ------
     UserError
-        For other shapes.
+        For other shapes or types.
     """
     buffer = io.BytesIO()
     if hasattr(X, "columns"):
         suffix = ".parquet"
         frame = _frame(X, y)
         if groups is not None:
-            frame = _grouped(frame, _groups(groups, len(frame)))
+            frame = _with_groups(frame, _groups(groups, len(frame)))
         frame.write_parquet(buffer)
     else:
         suffix = ".npz"
@@ -148,14 +148,14 @@ def keep_data(X: Any, y: Any, groups: Any = None) -> Path:
             raise UserError(
                 f"X is {rows.dtype} {rows.shape}, y {classes.shape}; numbers (sample, feature) and "
                 "classes (sample,) are needed",
-                remedy="columns that are no numbers: give a frame of polars or pandas",
+                remedy="for columns that are not numeric, give a polars or pandas data frame",
             )
-        beside = {} if groups is None else {GROUP: _groups(groups, len(rows))}
-        np.savez(buffer, X=rows, y=classes, **beside)
+        more = {} if groups is None else {GROUP: _groups(groups, len(rows))}
+        np.savez(buffer, X=rows, y=classes, **more)
     content = buffer.getvalue()
     file = given_copy(hashlib.sha256(content).hexdigest(), suffix)
     if not file.exists():
-        place(file, lambda opened: opened.write(content))
+        place(file, lambda target: target.write(content))
     return file
 
 
@@ -164,7 +164,9 @@ def _frame(X: Any, y: Any) -> Any:
 
     frame = to_polars(X)
     if TARGET in frame.columns:
-        raise UserError(f"X has a column {TARGET!r}", remedy="rename it: y is what is predicted")
+        raise UserError(
+            f"X has a column {TARGET!r}", remedy="rename it: that is the name of the classes"
+        )
     if len(np.asarray(y)) != len(frame):
         raise UserError(f"X has {len(frame):,} rows, y {len(np.asarray(y)):,}")
     classes = pl.Series(TARGET, [str(label) for label in np.asarray(y).tolist()])
@@ -172,7 +174,7 @@ def _frame(X: Any, y: Any) -> Any:
 
 
 def _groups(given: Any, rows: int) -> Any:
-    """Return what tells groups apart, as an array (sample,)."""
+    """Return the group of each row, as an array (sample,) of text or numbers."""
     groups = np.asarray(given)
     if groups.dtype.kind == "O":
         groups = groups.astype(str)
@@ -185,11 +187,13 @@ def _groups(given: Any, rows: int) -> Any:
     return groups
 
 
-def _grouped(frame: Any, groups: Any) -> Any:
+def _with_groups(frame: Any, groups: Any) -> Any:
     import polars as pl
 
     if GROUP in frame.columns:
-        raise UserError(f"X has a column {GROUP!r}", remedy="rename it: that is what groups are")
+        raise UserError(
+            f"X has a column {GROUP!r}", remedy="rename it: that is the name of the groups"
+        )
     return frame.with_columns(pl.Series(GROUP, groups.astype(str)))
 
 
@@ -210,19 +214,19 @@ def sweep_text(
     Parameters
     ----------
     name : str
-        Of the sweep and of the classifier.
+        Name of the sweep and of the classifier.
     table : mapping
         The classifier's table.
     data : Path
         The dataset's file.
     seed, repeats, runs : int
-        As the file's keys.
+        The file's keys.
     test : float or int
         A share, or a number of points.
     grid : mapping
-        More axes of the grid.
+        Further axes of the grid.
     is_grouped : bool
-        Whether the file says which rows belong together.
+        Whether the dataset's file has groups of rows.
     """
     lines = [
         f"name = {toml_value(name)}",
@@ -250,17 +254,17 @@ def sweep_text(
 
 @contextmanager
 def written(sweep: Mapping[str, Any]) -> Iterator[Path]:
-    """Write what a sweep file would hold into one, for as long as it is read.
+    """Write a mapping to a temporary sweep file, and yield its path.
 
-    It lies in the working folder, from which files that it names are looked for.
+    It lies in the working folder, so that paths in it are relative to that folder.
 
     Raises
     ------
     UserError
-        For a value that no sweep file can hold; and of those raised meanwhile, with "the mapping"
-        for the file's name.
+        For a value that no sweep file can hold. Errors about the file itself that are raised while
+        it exists name "the mapping" instead.
     UnavailableError
-        Where the working folder cannot be written to.
+        If the working folder is not writable.
     """
     sweep = with_registered(sweep, _entry, _value)
     text = "".join(f"{line}\n" for line in lines(sweep))
@@ -297,21 +301,21 @@ def lines(sweep: Mapping[str, Any]) -> Iterator[str]:
         for axis, values in grid.items():
             yield f"{toml_value(axis)} = {_toml(values, f'grid[{number}].{axis}')}"
     for key, table in tables.items():
-        inner = {name: own for name, own in table.items() if isinstance(own, Mapping)}
+        subtables = {name: inner for name, inner in table.items() if isinstance(inner, Mapping)}
         yield f"\n[{toml_value(key)}]"
         for name, value in table.items():
-            if name not in inner:
+            if name not in subtables:
                 yield f"{toml_value(name)} = {_toml(value, f'{key}.{name}')}"
-        for name, own in inner.items():
+        for name, inner in subtables.items():
             yield f"\n[{toml_value(key)}.{toml_value(name)}]"
-            if key == "classifier" and "estimator" in own:
-                own = {**own, **table_of(own["estimator"])}
-            for option, value in own.items():
+            if key == "classifier" and "estimator" in inner:
+                inner = {**inner, **table_of(inner["estimator"])}
+            for option, value in inner.items():
                 yield f"{toml_value(option)} = {_toml(value, f'{key}.{name}.{option}')}"
 
 
 def _toml(value: Any, key: str) -> str:
-    """Return a value as a sweep file has it; arrays and numbers of NumPy are lists and numbers."""
+    """Return a value as TOML; NumPy arrays and numbers become lists and numbers."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):
@@ -325,13 +329,13 @@ def _toml(value: Any, key: str) -> str:
         raise UserError(
             f"is of type {type(value).__name__}, which no sweep file can hold",
             key=key,
-            remedy="give texts, numbers, true or false, lists or mappings, or leave the key out",
+            remedy="give text, numbers, true or false, lists or mappings, or leave the key out",
         )
     return toml_value(value)
 
 
 def require_guard() -> None:
-    """Refuse to begin where a training process imports the program that begins.
+    """Refuse to begin a sweep if a training process is importing the program that begins it.
 
     Raises
     ------
@@ -340,6 +344,6 @@ def require_guard() -> None:
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is not None and spec.name.startswith("manyseed."):
         raise UserError(
-            "the program begins a sweep whenever it is imported, also by the sweep's processes",
+            "the program begins a sweep whenever it is imported, even by the sweep's own processes",
             remedy='put the call below: if __name__ == "__main__":',
         )

@@ -1,4 +1,4 @@
-"""What is known of users' own code while a sweep file is resolved, asked once for each table."""
+"""Find and probe users' own code while a sweep file is resolved, once for each table."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
 
 
 _PROBED: dict[tuple[str, str], Findings] = {}
-"""By what a probe depends on, in this process: `run` plans twice."""
+"""Findings of this process by table and digest of the code, as `run` plans twice."""
 
 
 _RETURNED: dict[tuple[str, str, str], Mapping[str, Any]] = {}
-"""The same of functions that return data, which may read what lies beside them."""
+"""The same for functions that return data; also by their folder, as they may read files in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """What was found out about the code of a table.
+    """The findings about the code of a table.
 
     Attributes
     ----------
     entry : str
-        What the table names.
+        The entry point that the table names.
     root : str
         The folder of its local modules; empty for an installed library.
     digest : str
-        Of the code that was probed (`jobs.own.modules.Code.digest`).
+        Digest of the code that was probed (`jobs.own.modules.Code.digest`).
     findings : mapping
-        As `jobs.own.findings.Findings.to_json` gives them; of a function that returns data as
-        `jobs.own.loading.Returned.to_json`.
+        The fields of `jobs.own.findings.Findings`; for a function that returns data, those of
+        `jobs.own.loading.Returned`.
     """
 
     entry: str
@@ -49,19 +49,19 @@ class Pin:
 
 
 class OwnCode:
-    """Finds users' code, and probes it where nothing is known of it yet.
+    """Finds users' code, and probes it unless its findings are known.
 
     Parameters
     ----------
     roots : sequence of Path
-        Folders that local modules are looked for in.
+        Folders in which local modules are looked for.
     pins : mapping of str to Pin
-        What is known already; it holds while the code stays as it is, or cannot be found any more.
+        Known findings, which hold while the code is unchanged or if it can no longer be found.
     is_probing : bool
-        Whether classifiers are looked for at all; else what would be found is left open.
+        Whether to look for classifiers at all; if not, their findings are left open.
     is_calling : bool
-        Whether code may be imported at all; else what is known of it holds: for whoever looks at a
-        sweep, which may be a stranger's.
+        Whether code may be imported; if not, only known findings are used, as for reading a sweep
+        that may be a stranger's.
     """
 
     def __init__(
@@ -79,23 +79,22 @@ class OwnCode:
 
     @classmethod
     def beside(cls, sweep_file: Path, pins: Mapping[str, Pin] | None = None) -> OwnCode:
-        """Look beside a sweep file, where code was found before, and in the working folder."""
+        """Look beside a sweep file, where code was found earlier, and in the working folder."""
         before = [Path(pin.root) for pin in (pins or {}).values() if pin.root]
         return cls([sweep_file.absolute().parent, *before, Path.cwd()], pins or {})
 
     def of_data(self) -> OwnCode:
-        """Return what looks for functions that return data, and for no classifiers."""
+        """Return a finder of functions that return data, which ignores classifiers."""
         return OwnCode(self._roots, self._pins, is_probing=False)
 
     def as_planned(self) -> OwnCode:
-        """Return what takes all code as it was planned, and imports none."""
+        """Return a finder that takes all code as it was planned and imports none."""
         return OwnCode(self._roots, self._pins, is_calling=False)
 
     def data(self, entry: object, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return what a function returned for data: as `jobs.own.loading.Returned` has it.
+        """Return the data that a function returned: the fields of `jobs.own.loading.Returned`.
 
-        It is called where the code, or what it is called with, is new; and where what it returned
-        is no longer kept.
+        The function is called if its code or arguments are new, or if the data is no longer kept.
 
         Raises
         ------
@@ -114,8 +113,8 @@ class OwnCode:
             known = None
         if not self._is_calling:
             if known is None:
-                reason = "what it returned is not kept on this machine: manyseed datasets fetch"
-                raise Refused("data", name, f"{reason} calls it")
+                reason = "its data is not on this machine: manyseed datasets fetch calls it"
+                raise Refused("data", name, reason)
             return known.findings
         try:
             code = modules.find("data", [name], self._roots)
@@ -130,9 +129,9 @@ class OwnCode:
         root = "" if code.root is None else str(code.root)
         if (key, code.digest, root) not in _RETURNED:
             _RETURNED[key, code.digest, root] = asdict(loading.loaded(name, params, code))
-        found = _RETURNED[key, code.digest, root]
-        self.used[key] = Pin(name, root, code.digest, found)
-        return found
+        returned = _RETURNED[key, code.digest, root]
+        self.used[key] = Pin(name, root, code.digest, returned)
+        return returned
 
     def resolve(
         self, name: str, options: Mapping[str, Any], dataset: DatasetInfo
@@ -174,19 +173,19 @@ class OwnCode:
             self.used[key] = known
             return Findings.from_json(known.findings)
         if known is not None and known.digest == code.digest:
-            found = Findings.from_json(known.findings)
+            findings = Findings.from_json(known.findings)
         else:
             if (key, code.digest) not in _PROBED:
                 _PROBED[key, code.digest] = probe(own, code, dataset)
-            found = _PROBED[key, code.digest]
+            findings = _PROBED[key, code.digest]
         root = "" if code.root is None else str(code.root)
-        self.used[key] = Pin(own.entry, root, code.digest, asdict(found))
-        return found
+        self.used[key] = Pin(own.entry, root, code.digest, asdict(findings))
+        return findings
 
 
 def _key(own: Own, dataset: DatasetInfo) -> str:
-    """Return what a probe depends on besides the code: the table, and the kind of data."""
-    asked: dict[str, Json] = {
+    """Return an identity of what a probe depends on besides code: the table and kind of data."""
+    parts: dict[str, Json] = {
         "form": own.form,
         "entry": own.entry,
         "version": own.version,
@@ -202,4 +201,4 @@ def _key(own: Own, dataset: DatasetInfo) -> str:
         "two": len(dataset.class_names) == 2,
         "image": dataset.image,
     }
-    return text_identity(canonical_json(asked))
+    return text_identity(canonical_json(parts))

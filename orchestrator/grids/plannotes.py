@@ -1,4 +1,4 @@
-"""What a plan reports beside its numbers: what a user might not expect of the grid they wrote."""
+"""A plan's notes: remarks on what a user might not expect of their grids."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from manyseed.orchestrator.errors import toml_value
 
 _SHOWN = 5
 _FEW_STEPS = 5
-"""An epoch with fewer is hardly an epoch: the plan says so."""
+"""The plan notes when an epoch has fewer steps."""
 _LOOKS = {
-    "id": "looks like a number or name of rows, and is taken as a feature",
-    "date": "looks like dates, and is taken as a feature",
-    "distinct": "has labels that hardly repeat, and is taken as a category",
+    "id": "looks like a row number or name, but is taken as a feature",
+    "date": "looks like dates, but is taken as a feature",
+    "distinct": "has labels that hardly repeat, but is taken as a category",
 }
 _WRITTEN = {
     "sklearn:digits",
     *(f"torchvision:{name}" for name in ("MNIST", "EMNIST", "KMNIST", "QMNIST", "SVHN", "USPS")),
 }
-"""Sources whose images are of characters."""
+"""Sources of images of characters."""
 _LACKING = {
     "perturb_continuous": "continuous features",
     "perturb_categorical": "categorical features",
@@ -33,7 +33,7 @@ _LACKING = {
 
 
 class Notes:
-    """Collects what is said of single values, and says it once for all."""
+    """Collects notes on single values, and merges those that are alike."""
 
     def __init__(self) -> None:
         self._idle: dict[tuple[str, str], dict[str, None]] = {}
@@ -44,14 +44,14 @@ class Notes:
         self._others: list[str] = []
 
     def add(self, axis: str, value: Any, names: Mapping[str, str], resolved: ResolvedCell) -> None:
-        """Note what resolving one value of an axis showed, for a dataset and a classifier.
+        """Note what resolving an axis value for a dataset and a classifier showed.
 
         Parameters
         ----------
         axis : str
         value : TOML value
-        names : mapping of str
-            The cell's value of every axis.
+        names : mapping of str to str
+            The dataset, the classifier and the hparams.
         resolved : ResolvedCell
         """
         cell = resolved.cell
@@ -65,12 +65,12 @@ class Notes:
             self._unmoved.setdefault((names["classifier"], value), []).append(resolved.unmoved)
 
     def steps(self, names: Mapping[str, str], resolved: ResolvedCell, info: DatasetInfo) -> None:
-        """Note where batches that the user can choose leave few steps per epoch.
+        """Note if a batch size that the user can choose leaves few steps per epoch.
 
         Parameters
         ----------
-        names : mapping of str
-            The cell's dataset and classifier.
+        names : mapping of str to str
+            The dataset and the classifier.
         resolved : ResolvedCell
         info : DatasetInfo
         """
@@ -78,63 +78,60 @@ class Notes:
         if not isinstance(batch := cell.hparams.get("batch"), int):
             return
         rows = n_points(cell.train_fraction, info.n_train)
-        found = (-(-rows // batch), rows, batch)
-        if found[0] < _FEW_STEPS:
+        steps = (-(-rows // batch), rows, batch)
+        if steps[0] < _FEW_STEPS:
             key = (names["classifier"], names["dataset"])
-            self._steps[key] = min(found, self._steps.get(key, found))
+            self._steps[key] = min(steps, self._steps.get(key, steps))
 
     def same(self, other: tuple[str, str], kept: tuple[str, str]) -> None:
-        """Note that a dataset and classifier are the same fits as others of another name."""
+        """Note that a dataset and classifier have the same fits as others with other names."""
         self._same[other] = kept
 
     def facts_of(self, datasets: Mapping[str, DatasetInfo], used: Iterable[str]) -> None:
-        """Note what is special in the datasets of a plan."""
+        """Note special facts of a plan's datasets."""
         for name in sorted(used):
             info = datasets[name]
             if info.n_dropped:
                 self._others.append(
                     f"{name}: {info.n_dropped:,} samples belong to classes that no group names"
                 )
-            self._columns(name, info.columns)
+            if info.columns:
+                self._columns(name, info.columns)
             if info.group_sizes:
                 self._others.append(_groups(name, info))
             if info.n_test_sets is not None:
                 self._others.append(_official(name, info))
 
     def _columns(self, name: str, columns: Sequence[ColumnInfo]) -> None:
-        """Note what a file's columns are taken for, and which of them a user should look at."""
-        if not columns:
-            return
+        """Note how a file's columns are used, and which of them a user should check."""
         kinds: dict[str, list[str]] = {"continuous": [], "categorical": [], "ignored": []}
-        for one in columns:
-            labels = f" ({one.n_labels:,})" if one.kind == "categorical" else ""
-            kinds[one.kind].append(f"{one.name}{labels}")
-        said = [
-            f"{len(found)} {kind}: {some(found, _SHOWN)}" for kind, found in kinds.items() if found
-        ]
-        self._others.append(f"{name}: its columns are taken as " + "; ".join(said))
-        for one in columns:
-            if one.looks:
-                column = toml_value(one.name)
-                together = f", if rows that share it belong together: group = {column}"
+        for column in columns:
+            labels = f" ({column.n_labels:,})" if column.kind == "categorical" else ""
+            kinds[column.kind].append(f"{column.name}{labels}")
+        listed = [f"{len(c)} {kind}: {some(c, _SHOWN)}" for kind, c in kinds.items() if c]
+        self._others.append(f"{name}: its columns are taken as " + "; ".join(listed))
+        for column in columns:
+            if column.looks:
+                shown = toml_value(column.name)
+                together = f", if rows that share it belong together: group = {shown}"
                 self._others.append(
-                    f"{name}: {one.name} {_LOOKS[one.looks]}; "
-                    f"if it is no feature: ignore = [{column}]"
-                    + (together if one.looks == "id" else "")
+                    f"{name}: {column.name} {_LOOKS[column.looks]}; "
+                    f"if it is not a feature: ignore = [{shown}]"
+                    + (together if column.looks == "id" else "")
                 )
 
     def grids(self, configurations: Mapping[str, Sequence[str]], used: set[str]) -> None:
-        """Note what hparam grids come to, and those that no grid of the file asks for."""
-        for name, found in configurations.items():
+        """Note the configurations of hparam grids, and the hparam grids that no grid uses."""
+        for name, listed in configurations.items():
             if name in used:
-                self._others.append(f"The hparam grid of {name} is {_axes(found)}")
+                self._others.append(f"The hparam grid of {name} is {_axes(listed)}")
             else:
                 self._others.append(
                     f'{name} has an hparam grid that no [[grid]] asks for: hparams = ["grid"]'
                 )
 
     def own_rates(self, classifier: str, ensemblings: Iterable[str]) -> None:
-        """Note for which methods no scheme moves the learning rate: they have their own."""
+        """Note the methods with a learning rate of their own, which no scheme can move."""
         for name in ensemblings:
             line = f"perturb_hparams cannot move lr of {classifier} under {name}, which has its own"
             if line not in self._others:
@@ -145,17 +142,17 @@ class Notes:
         self._others += [f"[{table}] is used by no grid" for table in tables]
 
     def own(self, notes: Mapping[str, Iterable[str]]) -> None:
-        """Note what was found out about users' own code, by the names of its tables."""
-        self._others += [f"{name}: {note}" for name, found in notes.items() for note in found]
+        """Note the findings about users' own code, by the names of its tables."""
+        self._others += [f"{name}: {note}" for name, listed in notes.items() for note in listed]
 
     def lines(self) -> tuple[str, ...]:
-        """Return all notes as sentences without their full stop."""
+        """Return all notes, as sentences without a full stop."""
         idle: dict[tuple[str, tuple[str, ...]], list[str]] = {}
         for (axis, value), names in self._idle.items():
             idle.setdefault((axis, tuple(names)), []).append(value)
         unmoved: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-        for (classifier, value), found in self._unmoved.items():
-            if hparams := _of_all(found):
+        for (classifier, value), by_configuration in self._unmoved.items():
+            if hparams := _merged(by_configuration):
                 unmoved.setdefault((classifier, hparams), []).append(value)
         lines = [
             f"{axis} = {_values(values)} is the same as none on {some(names, _SHOWN)}: "
@@ -185,21 +182,21 @@ class Notes:
         return (*lines, *self._others)
 
 
-def _of_all(found: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
-    """Return what some configurations have, and say of which that not all do."""
-    every = set(found[0]).intersection(*found)
-    names = dict.fromkeys(name for each in found for name in each)
-    return tuple(name if name in every else f"{name} (at some configurations)" for name in names)
+def _merged(hparams: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
+    """Return the hparams of any configuration, and mark those that not all of them have."""
+    common = set(hparams[0]).intersection(*hparams)
+    names = dict.fromkeys(name for each in hparams for name in each)
+    return tuple(name if name in common else f"{name} (at some configurations)" for name in names)
 
 
 def _axes(configurations: Sequence[str]) -> str:
-    """Say what a grid multiplies: ``4 configurations: lr = 0.001 | 0.0003, width1 = 32 | 64``."""
+    """Describe an hparam grid: ``4 configurations: lr = 0.001 | 0.0003, width1 = 32 | 64``."""
     values: dict[str, dict[str, None]] = {}
     for each in configurations:
         for part in each.split(","):
             name, _, value = part.partition("=")
             values.setdefault(name, {})[value] = None
-    axes = ", ".join(f"{name} = {_some(list(found))}" for name, found in values.items())
+    axes = ", ".join(f"{name} = {_some(list(listed))}" for name, listed in values.items())
     n = len(configurations)
     return f"{n:,} {'configuration' if n == 1 else 'configurations'}: {axes}"
 
@@ -215,24 +212,24 @@ def _values(values: list[str]) -> str:
 
 
 def _official(name: str, info: DatasetInfo) -> str:
-    """Say how many repeats there are at most."""
+    """Describe how official test sets limit the number of repeats."""
     if info.n_test_sets == 1:
         return f"{name}: the official test set makes one repeat"
-    said = f"{name}: {info.n_test_sets:,} official test sets make as many repeats at most"
+    text = f"{name}: {info.n_test_sets:,} official test sets make as many repeats at most"
     if info.largest_test > info.n_test:
-        said += (
+        text += (
             f"; each has {info.n_test:,} rows, drawn from those of larger ones (up to "
             f"{info.largest_test:,})"
         )
-    return said
+    return text
 
 
 def _groups(name: str, info: DatasetInfo) -> str:
-    """Say which rows are kept together, and what that makes of the test set."""
+    """Describe the groups of rows that are kept together, and the resulting test set size."""
     count, least, median, most = info.group_sizes
     rows = f"{least:,} rows" if least == most else f"{least:,} to {most:,} rows (median {median:,})"
-    said = f"{name}: {count:,} groups of {rows} are never torn apart"
+    text = f"{name}: {count:,} groups of {rows} are never split"
     if info.n_test_asked is not None:
         asked = f"no groups have {info.n_test_asked:,} together"
-        said += f"; test sets have {info.n_test:,} of {info.n_samples:,} rows, as {asked}"
-    return said
+        text += f"; test sets have {info.n_test:,} of {info.n_samples:,} rows, as {asked}"
+    return text

@@ -1,4 +1,4 @@
-"""Classifiers that a program registers by name, for sweeps that are planned from it."""
+"""Classifiers that a program registers by name, for the sweeps that it plans."""
 
 from __future__ import annotations
 
@@ -25,63 +25,64 @@ _BY_NAME: dict[str, _Registered] = {}
 
 
 def classifier(name: str, *, form: str | None = None, **options: Any) -> Callable[[Made], Made]:
-    """Register a class or a function as a classifier; `manyseed.classifier` says more.
+    """Register a class or a function as a classifier; see `manyseed.classifier`.
 
     Raises
     ------
     UserError
-        For an unknown form, or a name that something else in this program has.
+        For an unknown form, or a name that is registered for something else.
     """
     if form not in (None, *FORMS):
         raise UserError("unknown form", key="form", value=form, remedy=nearest(str(form), FORMS))
 
     def register(made: Made) -> Made:
         before = _BY_NAME.get(name)
-        if before is not None and _called(before.made) != _called(made):
+        if before is not None and _entry(before.made) != _entry(made):
             raise UserError(
-                f"{_called(before.made)} is registered by this name",
+                f"{_entry(before.made)} is already registered under this name",
                 key="classifier",
                 value=name,
-                remedy=f"give {_called(made)} another",
+                remedy=f"give {_entry(made)} another name",
             )
-        own = form or ("estimator" if inspect.isclass(made) else "train")
-        _BY_NAME[name] = _Registered(made, own, options)
+        default = "estimator" if inspect.isclass(made) else "train"
+        _BY_NAME[name] = _Registered(made, form or default, options)
         return made
 
     return register
 
 
-def _called(made: Any) -> str:
+def _entry(made: Any) -> str:
     return f"{made.__module__}:{made.__qualname__}"
 
 
 def with_registered(
     sweep: Mapping[str, Any], describe: Callable[[Any], str], plain: Callable[[Any, str], Any]
 ) -> dict[str, object]:
-    """Return a sweep with the tables of registered classifiers that its grids name.
+    """Return a sweep with tables for the registered classifiers that its grids name.
 
-    What a table of that name says by itself goes first.
+    Keys that the sweep gives in a table of that name take precedence.
 
     Parameters
     ----------
     sweep : mapping
-        What would stand in a sweep file.
+        The content of a sweep file.
     describe : callable
-        From a class or function to ``"module:name"``, as another process imports it.
+        Takes a class or function, returns the ``"module:name"`` to import it by.
     plain : callable
-        From a value and where it stands to its form in a sweep file.
+        Takes a value and its key, returns its form in a sweep file.
     """
     tables = dict(sweep.get("classifier", {}))
     for name in _named(sweep):
-        if (found := _BY_NAME.get(name)) is None:
+        if (registered := _BY_NAME.get(name)) is None:
             continue
         options = {
             key: {inner: plain(each, f"{name}.{inner}") for inner, each in value.items()}
             if key == "params" and isinstance(value, Mapping)
             else value
-            for key, value in found.options.items()
+            for key, value in registered.options.items()
         }
-        tables[name] = {found.form: describe(found.made), **options, **tables.get(name, {})}
+        made = {registered.form: describe(registered.made)}
+        tables[name] = {**made, **options, **tables.get(name, {})}
     return {**sweep, "classifier": tables} if tables else {**sweep}
 
 

@@ -1,6 +1,6 @@
-"""What `jobs` says of the names and values of a sweep file, asked once for each.
+"""Resolve the names and values of a sweep file by asking `jobs`, once for each.
 
-A cell's description is put together from these answers: each axis resolves by itself, given the
+A cell's description is composed of the answers, as each axis resolves independently, given the
 dataset and the classifier.
 """
 
@@ -48,7 +48,7 @@ _FORMS = " or ".join(f'{form} = "…"' for form in classifiers.FORMS)
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A classifier on a dataset, and what its search is where hparams are tuned."""
+    """A classifier on a dataset, and its search for tuned hparams."""
 
     seed: int
     dataset: DatasetInfo
@@ -61,10 +61,10 @@ class Pair:
         Parameters
         ----------
         hparams_of : str
-            ``default``, a configuration, or ``tuned``: a tuned cell holds the search, and beside it
-            the hparams that the file fixes; what is found is no part of the identity.
+            ``default``, a configuration, or ``tuned``. A tuned cell holds the search and the
+            hparams that the file fixes; the search's result is not part of the identity.
         **axes
-            As `jobs.cells.resolve_cell` takes them.
+            As in `jobs.cells.resolve_cell`.
 
         Raises
         ------
@@ -78,21 +78,22 @@ class Pair:
             model = model.at(hparams_of) if is_written(hparams_of) else model
             return resolve_cell(self.seed, self.dataset, model, perturb_hparams=scheme, **axes)
         if self.classifier.defaults == "library":
-            reason = 'has defaults = "library": a search has no use for them'
+            reason = 'has defaults = "library", which a search does not use'
             raise Refused("hparams", hparams_of, f"{self.classifier.name} {reason}")
-        found = resolve_cell(self.seed, self.dataset, self.classifier, **axes)
-        # around anchors that are not known yet, any scheme may move any hparam
-        cell = replace(found.cell, hparams=self.search, perturb_hparams=hparams.canonical(scheme))
-        return replace(found, cell=cell, differing=(*found.differing, "hparams"))
+        resolved = resolve_cell(self.seed, self.dataset, self.classifier, **axes)
+        # the anchors are not known yet, so any scheme may move any hparam
+        scheme = hparams.canonical(scheme)
+        cell = replace(resolved.cell, hparams=self.search, perturb_hparams=scheme)
+        return replace(resolved, cell=cell, differing=(*resolved.differing, "hparams"))
 
     def shown(self, axis: str, value: Any) -> Any:
-        """Return an axis' value as results show it, of those that a cell does not hold."""
+        """Return a value of dataset, classifier or hparams as results show it."""
         if axis == "hparams" and is_written(value):
             return written(read(self.classifier.record.space, value))
         return value
 
     def takes(self, hparams_of: str, **axes: Any) -> bool:
-        """Whether a combination can be resolved."""
+        """Return whether a combination can be resolved."""
         if hparams_of == GRID and "grid" in self.classifier.options:
             return True
         try:
@@ -103,7 +104,7 @@ class Pair:
 
 
 class Resolver:
-    """Asks `jobs` about a sweep file, and makes user errors of its refusals."""
+    """Asks `jobs` about a sweep file, and turns its refusals into user errors."""
 
     def __init__(self, sweep: SweepFile, path: Path, own: OwnCode) -> None:
         self._sweep, self._path, self._own = sweep, path, own
@@ -114,7 +115,7 @@ class Resolver:
         self._check_tables()
 
     def dataset(self, name: str, where: str) -> DatasetInfo:
-        """Return what is known of a dataset that the grid at `where` names.
+        """Return the information on a dataset that the grid at `where` names.
 
         Raises
         ------
@@ -156,15 +157,15 @@ class Resolver:
             raise self._refused(error, f"dataset.{toml_key(name)}", given) from None
 
     def _function(self, name: str, table: DatasetTable) -> DatasetInfo:
-        """Resolve a dataset that a function of the user's returns."""
+        """Resolve a dataset that a user's function returns."""
         key = f"dataset.{toml_key(name)}"
         if table.source is not None:
             raise UserError(
-                "a source is named, too",
+                "the table also has a source",
                 file=self._path,
                 key=f"{key}.{DATA}",
                 value=table.data,
-                remedy="leave one of the two out",
+                remedy="remove one of the two",
             )
         options = table.options()
         try:
@@ -180,7 +181,7 @@ class Resolver:
         Raises
         ------
         UserError
-            Also where classifiers cannot be trained on datasets: all of these are named.
+            Also if classifiers cannot be trained on datasets; then all such pairs are named.
         """
         impossible: dict[str, list[tuple[str, str]]] = {}
         asked = dict.fromkeys(names)
@@ -191,9 +192,9 @@ class Resolver:
                 except Unsuitable as error:
                     impossible.setdefault(error.reason, []).append((dataset, classifier))
         if impossible:
-            pairs = [pair for found in impossible.values() for pair in found]
+            pairs = [pair for listed in impossible.values() for pair in listed]
             raise UserError(
-                "; ".join(f"{crossed(found)}: {why}" for why, found in impossible.items()),
+                "; ".join(f"{crossed(listed)}: {why}" for why, listed in impossible.items()),
                 file=self._path,
                 key=where,
                 remedy=f"or leave them out: exclude = [{rules_without(pairs, asked)}]",
@@ -232,12 +233,12 @@ class Resolver:
         return Pair(self._sweep.seed, info, replace(resolved, name=classifier), search)
 
     def axis(self, names: Mapping[str, str], where: str, axis: str, value: Any) -> ResolvedCell:
-        """Resolve one axis' value, all other axes at their defaults.
+        """Resolve one value of an axis, with all other axes at their defaults.
 
         Parameters
         ----------
         names : mapping
-            The dataset, the classifier and the hparams that it is combined with.
+            The dataset, the classifier and the hparams.
 
         Raises
         ------
@@ -272,7 +273,7 @@ class Resolver:
             ) from None
 
     def method(self, name: str, key: str) -> Mapping[str, Any] | None:
-        """Return the description of an ensembling method that a file names; None for none.
+        """Return the description of an ensembling method that the file names; None for ``none``.
 
         Raises
         ------
@@ -294,22 +295,22 @@ class Resolver:
             )
         options = {} if table is None else table.options()
         try:
-            found = methods.resolve(kind, options)
+            method = methods.resolve(kind, options)
         except Refused as error:
             raise self._refused(error, f"ensembling.{toml_key(name)}", options) from None
         for other, known_method in self._methods.items():
-            if found is not None and known_method == found:
+            if method is not None and known_method == method:
                 raise UserError(
-                    f"is the same as {other}: two names of one method",
+                    f"is the same as {other}: two names for one method",
                     file=self._path,
                     key=f"ensembling.{toml_key(name)}",
-                    remedy="leave one of them out, or give it other options",
+                    remedy="remove one of them, or give it other options",
                 )
-        self._methods[name] = found
-        return found
+        self._methods[name] = method
+        return method
 
     def is_single(self, name: str) -> bool:
-        """Whether an ensembling is a single network that sees the test set several times."""
+        """Return whether an ensembling is a single network that sees test sets several times."""
         table = self._sweep.ensembling.get(name)
         return (name if table is None or table.kind is None else table.kind) == methods.SINGLE
 
@@ -333,7 +334,7 @@ class Resolver:
             reserved = (*methods.SAME_AS_NONE, *methods.names())
             if name in reserved and kind != name:
                 raise UserError(
-                    f"{name} is a method of its own and cannot be of another kind",
+                    f"{name} is the name of a method, which cannot have another kind",
                     file=self._path,
                     key=f"{key}.kind",
                     value=kind,
@@ -358,22 +359,22 @@ class Resolver:
             if name in classifiers.names() and kind != name:
                 key = kind if kind in classifiers.FORMS else "kind"
                 raise UserError(
-                    f"{name} is a classifier of its own and cannot be of another kind",
+                    f"{name} is the name of a classifier, which cannot have another kind",
                     file=self._path,
                     key=f"classifier.{toml_key(name)}.{key}",
                     value=options.get(key, kind),
                     remedy="give the table another name",
                 )
             try:
-                if found := classifiers.configurations(kind, options):
-                    self.configurations[name] = found
+                if configurations := classifiers.configurations(kind, options):
+                    self.configurations[name] = configurations
             except Refused as error:
                 raise self._refused(error, f"classifier.{toml_key(name)}", options) from None
         for name in self._sweep.dataset:
             self.datasets[name] = self._dataset(name, f"dataset.{toml_key(name)}")
 
     def _refused(self, error: Refused, table: str, given: Mapping[str, Any]) -> UserError:
-        """Word a refusal at the option that is to blame, of a table and what it gives."""
+        """Return the user error for a refused option of a table with these options."""
         parts = error.option.split(".", 1)
         key = ".".join([table, *map(toml_key, parts)])
         if isinstance(error, UnknownOption):
@@ -385,7 +386,7 @@ class Resolver:
         if isinstance(error, NoHparam):
             remedies.append("give each value a classifier of its own")
         if value is None and error.value is not None:
-            remedies.append("this is what it is by default: give another")
+            remedies.append("this is its default: give another value")
         remedy = "\n  ".join(remedies) or None
         if value is None:
             return refused(error, file=self._path, key=key, remedy=remedy)

@@ -1,4 +1,4 @@
-"""What pydantic finds wrong in a sweep file, said as file, key, value and remedy."""
+"""Turn pydantic's validation errors into messages with file, key, value and remedy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from manyseed.analysis.refused import Refused
 from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value
 
 _TABLES_OF_USERS = ("dataset", "classifier", "ensembling")
-"""Tables whose keys are names that the user gives."""
+"""Tables whose keys are names chosen by the user."""
 
 _WORDS = {
     "dict_type": "must be a table",
@@ -24,15 +24,15 @@ _WORDS = {
     "list_type": "must be a list",
     "literal_error": "not a valid value",
     "model_type": "must be a table",
-    "string_pattern_mismatch": "a name has letters, digits, '.', '_' and '-' and begins with a "
-    "letter or digit",
+    "string_pattern_mismatch": "a name consists of letters, digits, '.', '_' and '-' and begins "
+    "with a letter or digit",
     "string_too_long": "must have at most {max_length} letters",
 }
-"""What is said of the kinds of errors that pydantic finds; of other kinds it says it itself."""
+"""Messages for some types of pydantic's errors; other types keep pydantic's own."""
 
 
 def user_error(detail: ErrorDetails, model: type[BaseModel], path: Path) -> UserError:
-    """Return the error that says to a user what pydantic found."""
+    """Return the user error for an error that pydantic found."""
     location = tuple(part for part in detail["loc"] if part != "[key]")
     key = key_text(location)
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
@@ -57,7 +57,7 @@ def user_error(detail: ErrorDetails, model: type[BaseModel], path: Path) -> User
 
 
 def key_text(location: Sequence[int | str]) -> str:
-    """Return where something stands as a user reads it: ``grid[0].dataset``."""
+    """Return a location as messages show it: ``grid[0].dataset``."""
     text = ""
     for part in location:
         if isinstance(part, int):
@@ -95,11 +95,11 @@ def _model_at(model: type[BaseModel], location: Sequence[int | str]) -> type[Bas
 def _literals(annotation: Any) -> list[str]:
     """Return the values of ``Literal[…] | None``."""
     inner = get_args(annotation)
-    return [x for one in inner for x in ([one] if isinstance(one, str) else _literals(one))]
+    return [x for each in inner for x in ([each] if isinstance(each, str) else _literals(each))]
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
-    """Return the model inside of ``list[M]``, ``dict[str, M]`` or ``M | None``."""
+    """Return the model in ``list[M]``, ``dict[str, M]`` or ``M | None``."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [model for inner in get_args(annotation) for model in _models(inner)]

@@ -1,7 +1,7 @@
-"""``--set key=value``: a sweep file's text with other values, its comments and order kept.
+"""``--set key=value``: change values in a sweep file's text, keeping its comments and order.
 
-A sweep keeps the text that it was planned from, so what is set stands there. A line is replaced or
-added; where that does not say what was asked for, the file is written out anew, without comments.
+A sweep keeps the text that it was planned from, so it must contain the settings. A line is replaced
+or added; if that does not give the right content, the file is written anew, without comments.
 """
 
 from __future__ import annotations
@@ -26,29 +26,29 @@ _HEADER = re.compile(r"\s*(\[\[?)\s*(.*?)\s*\]\]?\s*(#.*)?")
 
 
 def with_settings(text: str, settings: Sequence[str]) -> str:
-    """Return the text of a sweep file with values in the place of its own.
+    """Return the text of a sweep file with some values set.
 
     Parameters
     ----------
     text : str
     settings : sequence of str
-        Each ``key=value``: the key as in ``classifier.mlp.epochs`` or ``grid[1].vary``, the value
-        as TOML has it, where one word may stand without quotes.
+        Each ``key=value``: a key such as ``classifier.mlp.epochs`` or ``grid[1].vary``, and a TOML
+        value, or a single word without quotes.
 
     Raises
     ------
     UserError
-        For a setting of another form, or a key within what is no table.
+        For a malformed setting, or a key in something that is not a table.
     """
     for setting in settings:
         key, value = _parsed(setting)
         try:
             table = tomllib.loads(text)
         except ValueError:
-            return text  # said where the file is read
+            return text  # reported when the file is parsed
         wanted = _set(copy.deepcopy(table), key, value, setting)
         text = next(
-            (found for found in _edited(text, key, value) if _is(found, wanted)),
+            (edited for edited in _edited(text, key, value) if _is(edited, wanted)),
             "".join(f"{line}\n" for line in lines(wanted)),
         )
     return text
@@ -57,10 +57,10 @@ def with_settings(text: str, settings: Sequence[str]) -> str:
 def _parsed(setting: str) -> tuple[Key, Any]:
     name, sign, value = setting.partition("=")
     name = name.strip()
-    found = [*_PART.finditer(name)]
-    if not sign or not found or "".join(part[0] for part in found) != name:
+    parts = [*_PART.finditer(name)]
+    if not sign or not parts or "".join(part[0] for part in parts) != name:
         raise UserError(
-            "a setting is key=value",
+            "a setting must be key=value",
             key=OPTION,
             value=setting,
             remedy="such as --set runs=20, --set classifier.mlp.epochs=5, or "
@@ -68,7 +68,7 @@ def _parsed(setting: str) -> tuple[Key, Any]:
         )
     key = tuple(
         int(part[3]) if part[3] is not None else part[1] or json.loads(f'"{part[2]}"')
-        for part in found
+        for part in parts
     )
     try:
         return key, tomllib.loads(f"value = {value}")["value"]
@@ -76,11 +76,11 @@ def _parsed(setting: str) -> tuple[Key, Any]:
         if _WORD.fullmatch(value.strip()):
             return key, value.strip()
         raise UserError(
-            "the value is no TOML",
+            "the value is not valid TOML",
             key=OPTION,
             value=setting,
-            remedy="numbers as they are, text in quotes that the shell leaves: "
-            "--set 'name=\"my sweep\"', lists in brackets",
+            remedy="give plain numbers, lists in brackets, and text in quotes that the shell "
+            "keeps: --set 'name=\"my sweep\"'",
         ) from None
 
 
@@ -94,7 +94,7 @@ def _set(table: dict[str, object], key: Key, value: Any, setting: str) -> dict[s
             inner = _text(key[:number])
             several = isinstance(place, list) and place and isinstance(place[0], dict)
             remedy = f"name one: {inner}[0] to {inner}[{len(place) - 1}]" if several else None
-            what = f"{inner} has {len(place)} tables" if several else f"{inner} is no such table"
+            what = f"{inner} has {len(place)} tables" if several else f"{inner} has no such entry"
             raise UserError(what, key=OPTION, value=setting, remedy=remedy)
         if number == len(key) - 1:
             place[part] = value
@@ -116,7 +116,7 @@ def _is(text: str, wanted: Mapping[str, Any]) -> bool:
 
 
 def _edited(text: str, key: Key, value: Any) -> Iterator[str]:
-    """Yield texts of which one may say what is asked for: with a line replaced, added, appended."""
+    """Yield candidate texts, with a line replaced, added or appended; one of them may be right."""
     held = text.splitlines()
     names = [part for part in key if isinstance(part, str)]
     index = next((part for part in key if isinstance(part, int)), 0)
@@ -130,7 +130,7 @@ def _edited(text: str, key: Key, value: Any) -> Iterator[str]:
                         yield "\n".join([*held[:at], line, *held[last:]]) + "\n"
             if depth == len(names) - 1:
                 at = begin
-                if not depth:  # below the file's first words
+                if not depth:  # below the file's last top-level line
                     written = [at for at in range(begin, end) if held[at].strip()]
                     at = written[-1] + 1 if written else begin
                 yield "\n".join([*held[:at], line, *held[at:]]) + "\n"
@@ -141,7 +141,7 @@ def _edited(text: str, key: Key, value: Any) -> Iterator[str]:
 
 
 def _sections(held: Sequence[str], names: Sequence[str], index: int) -> Iterator[tuple[int, int]]:
-    """Yield the lines of a table: those between its header and the next one."""
+    """Yield the range of lines of a table, between its header and the next one."""
     headers = [(at, match) for at, line in enumerate(held) if (match := _HEADER.fullmatch(line))]
     ends = [at for at, _ in headers[1:]] + [len(held)]
     if not names:

@@ -1,7 +1,7 @@
 """The sweep file: its schema and its defaults.
 
-Types are checked here; what the values of datasets, classifiers and schemes mean, `expansion`
-asks `jobs`. ``docs/sweep-file.md`` describes every key.
+Types are checked here; for the values of datasets, classifiers and schemes, `expansion` asks
+`jobs`. ``docs/sweep-file.md`` describes every key.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CONVENTIONS, OWN_PATTERN, Convention, check
 
 LARGEST = 2**63 - 1
-"""Of whole numbers in TOML, which have 64 bits."""
+"""The largest integer in TOML, which has 64 bits."""
 
 Scores = Literal["all", "margin", "none"]
 Members = Literal["sizes", "all", "none"]
@@ -43,7 +43,7 @@ def _wrong(message: str, kind: str = "sweep_file") -> PydanticCustomError:
 
 
 def _typed(expected: str, *types: type) -> BeforeValidator:
-    """Return a check with one message, whatever pydantic would say of each type by itself."""
+    """Return a type check with one message, instead of pydantic's messages for each type."""
 
     def check(value: Any) -> Any:
         if not isinstance(value, types) or isinstance(value, bool):
@@ -61,7 +61,7 @@ def _finite(value: float) -> float:
 
 def _plain_name(value: str) -> str:
     if not value or any(unicodedata.category(letter) in ("Cc", "Cs") for letter in value):
-        raise _wrong("a name has one letter or more, and no control characters")
+        raise _wrong("a name must not be empty or have control characters")
     return value
 
 
@@ -86,7 +86,7 @@ def _list(value: Any) -> Any:
 
 
 def _patterns(value: Any) -> Any:
-    """Return what an exclusion gives for one axis as a list."""
+    """Return an exclusion's patterns for one axis as a list."""
     patterns = value if isinstance(value, list) else [value]
     if not patterns or any(
         isinstance(item, bool) or not isinstance(item, str | int | float) for item in patterns
@@ -131,45 +131,36 @@ class Keep(_Table):
     scores: Scores | None = None
     """A score per class, one number per point, or nothing; by default "all" for 3 to 10 classes."""
     dtype: ScoreType | None = None
-    """Of stored scores; "float16" halves the store."""
+    """Type of stored scores; "float16" halves the store."""
     curves: Flag | None = None
-    """Of networks, loss and accuracy after every epoch."""
+    """For networks: loss and accuracy after every epoch."""
     train_accuracy: Flag | None = None
     """Accuracy of the final model on the rows that it was fitted on."""
     parameters: Models | None = None
-    """Of networks and linear models, all arrays of the trained model: of all runs, or of those that
-    meet a condition, such as "run_index < 10"."""
+    """For networks and linear models: all arrays of the trained model, of all runs, or of those
+    that meet a condition, such as "run_index < 10"."""
     members: Members | None = None
-    """Of ensembling methods: the ensembles of 1, 2, 3, 5, 7, 10, … members (by default, where all
-    scores are kept, or with two classes), every member, or the whole ensemble alone."""
+    """For ensembling methods: the ensembles of 1, 2, 3, 5, 7, 10, … members (the default if all
+    scores are kept, or with two classes), every member, or only the whole ensemble."""
 
     def over(self, other: Keep) -> Keep:
-        """Return these settings, and another's where these say nothing."""
-        return Keep(
-            scores=self.scores or other.scores,
-            dtype=self.dtype or other.dtype,
-            curves=other.curves if self.curves is None else self.curves,
-            train_accuracy=(
-                other.train_accuracy if self.train_accuracy is None else self.train_accuracy
-            ),
-            parameters=other.parameters if self.parameters is None else self.parameters,
-            members=self.members or other.members,
-        )
+        """Return these settings, with another's for those that are not set."""
+        return Keep(**other.model_dump(exclude_none=True) | self.model_dump(exclude_none=True))
 
     def members_of(self, n_classes: int) -> Members:
-        """Return what is kept of members: sizes by default where scores have probabilities."""
+        """Return what is kept of members: by default sizes, if probabilities can be computed."""
         scores = self.resolve(n_classes)[0]
-        enough = scores == "all" or (scores == "margin" and n_classes == 2)
-        return self.members or ("sizes" if enough else "none")
+        has_probabilities = scores == "all" or (scores == "margin" and n_classes == 2)
+        return self.members or ("sizes" if has_probabilities else "none")
 
     def resolve(self, n_classes: int) -> tuple[Scores, ScoreType]:
-        """Return what is kept of a dataset: by default all scores for 3 to 10 classes."""
+        """Return which scores are kept, and their type: by default all for 3 to 10 classes."""
         default: Scores = "all" if 3 <= n_classes <= 10 else "margin"
         return self.scores or default, self.dtype or "float32"
 
 
 class Exclusion(_Table):
-    """A rule that takes combinations out of a grid: those that match it in every axis it names."""
+    """A rule that removes combinations from a grid: those that match it in every axis it names."""
 
     dataset: Patterns | None = None
     classifier: Patterns | None = None
@@ -185,11 +176,11 @@ class Exclusion(_Table):
 
     def patterns(self) -> dict[str, list[Any]]:
         """Return the patterns by axis."""
-        return {axis: found for axis in AXES if (found := getattr(self, axis)) is not None}
+        return {axis: listed for axis in AXES if (listed := getattr(self, axis)) is not None}
 
 
 class Grid(_Table):
-    """Every combination of these lists, less what `exclude` takes out."""
+    """Every combination of these lists, except those that `exclude` removes."""
 
     dataset: Texts
     """Sources such as "sklearn:digits", "suite:NAME", or names of tables [dataset.NAME]."""
@@ -209,41 +200,41 @@ class Grid(_Table):
     vary: Texts = ["init+batch"]
     """What differs between the runs of a repeat: init, batch, train, joined by "+"."""
     augment: Texts = ["none"]
-    """What training images go through at random, anew in each epoch, such as "crop-flip:4"."""
+    """Random transforms of training images, drawn anew in each epoch, such as "crop-flip:4"."""
     ensembling: Texts = ["none"]
-    """Methods that make several members of each training, such as "snapshot", or names of tables
+    """Methods that make several members in each training, such as "snapshot", or names of tables
     [ensembling.NAME]; "none": single models, of which deep ensembles are made."""
     test_augment: Texts = ["none"]
-    """What test images go through at random, anew for each member, such as "crop-flip:4"."""
+    """Random transforms of test images, drawn anew for each member, such as "crop-flip:4"."""
     exclude: list[Exclusion] = []
-    """Combinations that are left out."""
+    """Combinations to leave out."""
     zip: list[list[Text]] = []
     """Lists of axes that go in step."""
     repeats: Repeats | None = None
-    """Test sets of each of this grid's cells; by default the file's."""
+    """Test sets of each cell of this grid; by default the file's number."""
     runs: Runs | None = None
-    """Fits that share a test set, of this grid's cells; by default the file's."""
+    """Fits that share a test set, in each cell of this grid; by default the file's number."""
 
 
 class Response(_Table):
     """Response curves of every trained model; changes no prediction."""
 
     transforms: Texts
-    """"intra", "inter", and of images such as "rotate:90", "shift-x:0.25", "colour:0.25"."""
+    """"intra", "inter", and for images such as "rotate:90", "shift-x:0.25", "colour:0.25"."""
     layers: Annotated[list[StrictInt], BeforeValidator(_list)] | None = None
-    """Layers whose output intra and inter act on: 0 the input, 1 a network's first block."""
+    """Layers on whose output intra and inter act: 0 the input, 1 a network's first block."""
     rows: Annotated[StrictInt | StrictFloat, _typed("a number", int, float)] | None = None
-    """Training rows of a sample: how many, or a share."""
+    """Training rows in a sample: a number or a share."""
     batch: Annotated[StrictInt, _WHOLE] | None = None
     """Rows within which pairs are formed."""
     draws: Annotated[StrictInt, _WHOLE] | None = None
-    """Samples."""
+    """Number of samples."""
     magnitudes: Annotated[StrictInt, _WHOLE] | None = None
-    """Points of a curve of a transform of both signs."""
+    """Points on the curve of a transform with both signs."""
     pair_magnitudes: Annotated[StrictInt, _WHOLE] | None = None
-    """Points of a curve of intra; inter has one less."""
+    """Points on a curve of intra; inter has one less."""
     dbi: Flag | None = None
-    """Whether the Davies–Bouldin index of the first block's outputs is taken, too."""
+    """Whether to compute the Davies–Bouldin index of the first block's outputs, too."""
 
     given: Texts | None = None
     """Hparams of the grids that conditional mutual information conditions on; by default all."""
@@ -256,29 +247,28 @@ class Response(_Table):
         ]
         | None
     ) = None
-    """Below it models are left out of the results of transforms of images (default: 0.8)."""
+    """Models below it are left out of the results for transforms of images (default: 0.8)."""
 
     def options(self) -> Mapping[str, Any]:
-        """Return what is measured, as the file says: all but what the analysis makes of it."""
-        said = self.model_dump(exclude={"given", "least_train_accuracy"})
-        return {key: value for key, value in said.items() if value is not None}
+        """Return the options of the measurement, without those of its analysis."""
+        return self.model_dump(exclude={"given", "least_train_accuracy"}, exclude_none=True)
 
 
 class Tune(_Table):
     """The random search that ``hparams = ["tuned"]`` asks for."""
 
     draws: Annotated[StrictInt, Field(ge=1, le=10_000), _WHOLE] = 100
-    """Fits of a search, one search for each dataset and classifier."""
+    """Fits of a search; there is one search for each dataset and classifier."""
 
 
 class _OwnMetrics(_Table):
-    """How results are computed from the predictions; changes none of them."""
+    """How results are computed from the predictions; does not change predictions."""
 
     metrics: Annotated[
         list[Annotated[StrictStr, Field(pattern=OWN_PATTERN), _TEXT]],
         BeforeValidator(_list),
     ] = []
-    """Metrics of your own, "module:function"; computed where the command names them, too."""
+    """Metrics of your own, "module:function"; computed only if the command names them, too."""
 
 
 def _convention(name: str, declared: Convention) -> Any:
@@ -313,17 +303,23 @@ else:
     )
 
 
-class DatasetTable(BaseModel):
-    """A dataset under a name of the file's; what a source takes besides, `jobs` checks."""
-
+class _OpenTable(BaseModel):
     model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
+
+    def options(self) -> Mapping[str, Any]:
+        """Return the options as the file gives them, without the kind."""
+        return dict(self.model_extra or {})
+
+
+class DatasetTable(_OpenTable):
+    """A dataset with a name of its own; `jobs` checks further keys of its source."""
 
     source: Text | None = None
     """Where the data comes from; by default the table's name."""
     data: Text | None = None
-    """In place of a source a function of your own that returns the data, "module:name"."""
+    """Instead of a source, a function of your own that returns the data, "module:name"."""
     classes: dict[str, list[Name]] | None = None
-    """Classes to keep or to merge: each with the source's classes that it is made of."""
+    """Classes to keep or to merge, each with the source's classes that it consists of."""
     positive: Name | None = None
     """Which of two classes has index 1; by default the last."""
     test: (
@@ -335,41 +331,29 @@ class DatasetTable(BaseModel):
     ) = None
     """A share (0.25 by default) or a number of points of the test set, or "official"."""
     keep: Keep = Keep()
-    """As the file's table [keep], for this dataset; it goes first."""
+    """Like the file's table [keep], for this dataset; takes precedence."""
 
     def options(self) -> Mapping[str, Any]:
-        """Return what the table says of the dataset itself, without its source."""
+        """Return the options of the dataset itself, without its source."""
         return {
             key: getattr(self, key)
-            for key in (*sorted(self.model_fields_set),)
+            for key in sorted(self.model_fields_set)
             if key not in ("source", "data", "keep") and getattr(self, key) is not None
         }
 
 
-class ClassifierTable(BaseModel):
-    """A classifier under a name of the file's; its options, `jobs` checks."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
+class ClassifierTable(_OpenTable):
+    """A classifier with a name of its own; `jobs` checks its options."""
 
     kind: Text | None = None
     """The classifier, for a name of your own."""
 
-    def options(self) -> Mapping[str, Any]:
-        """Return the options as the file gives them, without the kind."""
-        return dict(self.model_extra or {})
 
-
-class EnsemblingTable(BaseModel):
+class EnsemblingTable(_OpenTable):
     """An ensembling method with options of its own, which `jobs` checks."""
-
-    model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
 
     kind: Text | None = None
     """The method, for a name of your own."""
-
-    def options(self) -> Mapping[str, Any]:
-        """Return the options as the file gives them, without the kind."""
-        return dict(self.model_extra or {})
 
 
 class SweepFile(_Table):
@@ -378,13 +362,13 @@ class SweepFile(_Table):
     name: Annotated[
         StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100), _TEXT
     ]
-    """Of the sweep, and of its directory where none is given."""
+    """Name of the sweep, and of its directory if none is given."""
     seed: Annotated[StrictInt, Field(ge=0, le=LARGEST), _WHOLE]
-    """Of all random streams; another seed makes another sweep."""
+    """Seed of all random streams; another seed makes another sweep."""
     repeats: Repeats = 10
-    """Test sets."""
+    """Number of test sets."""
     runs: Runs = 10
-    """Fits that share a test set."""
+    """Number of fits that share a test set."""
     keep: Keep = Keep()
     """What is stored of every prediction."""
     tune: Tune = Tune()
@@ -396,13 +380,13 @@ class SweepFile(_Table):
     grid: Annotated[list[Grid], Field(min_length=1), BeforeValidator(_list)]
     """Combinations of lists; a file may hold several grids."""
     dataset: dict[PlainName, DatasetTable] = {}
-    """Datasets under names of your own, or with options."""
+    """Datasets with names of your own, or with options."""
     classifier: dict[PlainName, ClassifierTable] = {}
-    """Classifiers under names of your own, or with options."""
+    """Classifiers with names of your own, or with options."""
     ensembling: dict[PlainName, EnsemblingTable] = {}
-    """Ensembling methods under names of your own, or with options."""
+    """Ensembling methods with names of your own, or with options."""
 
     def keep_of(self, dataset: str) -> Keep:
-        """Return what is kept of a dataset: its own table's settings go before the file's."""
+        """Return what is kept of a dataset: the settings of its own table, then the file's."""
         table = self.dataset.get(dataset)
         return self.keep if table is None else table.keep.over(self.keep)

@@ -338,7 +338,7 @@ def test_a_scale_is_searched_for_before_its_cells_are_trained(tmp_path: Path) ->
         ("members = 6", "members = 1", "from 2"),
         ('optimizer  = "sgd"', 'optimizer  = "adam"', 'add to [classifier.net]: optimizer = "sgd"'),
         ("epochs     = 2", "epochs     = 2\nsnapshots = [1]", "keep.members"),
-        ("epochs     = 2", 'epochs     = 2\nschedule = "plateau"', "take schedule out of"),
+        ("epochs     = 2", 'epochs     = 2\nschedule = "plateau"', "remove schedule from"),
         (
             "lr = 0.05 }",
             "lr = 0.05, dropout = 0 }",
@@ -352,7 +352,7 @@ def test_a_scale_is_searched_for_before_its_cells_are_trained(tmp_path: Path) ->
             "[ensembling.dropout2]\nkind='dropout'\nmembers=6\n\n[ensembling.snapshot]",
             "is the same as",
         ),
-        ("[ensembling.snapshot]\n", '[ensembling.snapshot]\nkind = "fge"\n', "of its own"),
+        ("[ensembling.snapshot]\n", '[ensembling.snapshot]\nkind = "fge"\n', "cannot have another kind"),
         ('dtype = "float16" }', "dtype = 3 }", "keep.dtype"),
     ],
 )

@@ -258,7 +258,7 @@ def test_the_digest_tells_what_rows_are_for(project: Path) -> None:
         (PLAIN, "version = 0", r"dataset\.mine\.version"),
         (PLAIN, "size = [2, 2]", r"dataset\.mine\.size"),
         (PLAIN, 'group = "who"', r"dataset\.mine\.group"),
-        (PLAIN, 'source = "sklearn:iris"', r"dataset\.mine\.data = .*a source is named, too"),
+        (PLAIN, 'source = "sklearn:iris"', r"dataset\.mine\.data = .*the table also has a source"),
     ],
 )
 def test_mistakes_are_one_message_and_nothing_is_planned(

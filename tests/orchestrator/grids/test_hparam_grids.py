@@ -170,7 +170,7 @@ def test_structural_hparams_are_in_grids_and_neither_moved_nor_searched():
             {"mlp": {"hparams": {"lr": 0.1}, "grid": {"lr": [0.1, 0.2]}}},
             ["grid"],
             "sweep.toml: classifier.mlp.grid.lr = [0.1, 0.2]: hparams fixes lr already\n"
-            "  take hparams.lr out of [classifier.mlp]",
+            "  remove hparams.lr from [classifier.mlp]",
         ),
         (
             {"mlp": {"epochs": 2}},
@@ -214,7 +214,7 @@ def test_structural_hparams_are_in_grids_and_neither_moved_nor_searched():
             {"own": {"kind": "xgb", "defaults": "library", "grid": {"eta": [0.1]}}},
             ["default"],
             "classifier.own.grid = { eta = [0.1] }: values around the library's defaults\n"
-            "  take defaults out of [classifier.own]",
+            "  remove defaults from [classifier.own]",
         ),
         (
             {"mlp": {"grid": {"lr": [0.1]}}},

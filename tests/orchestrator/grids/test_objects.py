@@ -64,11 +64,11 @@ def test_what_no_other_process_can_make_is_refused() -> None:
         pass
 
     for wrong, said in (
-        (Inner(), "inside of a function"),
+        (Inner(), "inside a function"),
         (RandomForestClassifier, "is a class"),
-        (3, "no estimator"),
-        (LogisticRegression(C=np.zeros(3)), "no form for ndarray"),
-        (make_pipeline(FunctionTransformer(lambda X: X)), "inside of a function|<lambda>"),
+        (3, "not an estimator"),
+        (LogisticRegression(C=np.zeros(3)), "cannot hold values of type ndarray"),
+        (make_pipeline(FunctionTransformer(lambda X: X)), "inside a function|<lambda>"),
     ):
         with pytest.raises(UserError, match=said):
             objects.table_of(wrong)
@@ -183,7 +183,9 @@ def test_registered_classifiers_have_the_table_that_they_need(
     }
     with pytest.raises(UserError, match=r'form = "trian".*unknown form'):
         manyseed.classifier("other", form="trian")
-    with pytest.raises(UserError, match="test_objects:function is registered by this name"):
+    with pytest.raises(
+        UserError, match="test_objects:function is already registered under this name"
+    ):
         manyseed.classifier("function")(Planted)
     manyseed.classifier("function")(function)  # as where a cell of a notebook runs again
 
@@ -192,7 +194,7 @@ def test_registered_classifiers_have_the_table_that_they_need(
 
     manyseed.classifier("inner")(inner)
     with (
-        pytest.raises(UserError, match="inner is defined inside of a function"),
+        pytest.raises(UserError, match="inner is defined inside a function"),
         objects.written({"grid": [{"classifier": ["inner"]}]}),
     ):
         pass

@@ -508,11 +508,11 @@ def test_a_plan_shows_columns_as_it_takes_them(tmp_path):
         "2 categorical: admitted (9), site (3)"
     ) in notes
     assert [note for note in notes if "ignore =" in note] == [
-        "d: patient looks like a number or name of rows, and is taken as a feature; "
-        'if it is no feature: ignore = ["patient"], if rows that share it belong together: '
+        "d: patient looks like a row number or name, but is taken as a feature; "
+        'if it is not a feature: ignore = ["patient"], if rows that share it belong together: '
         'group = "patient"',
-        "d: admitted looks like dates, and is taken as a feature; "
-        'if it is no feature: ignore = ["admitted"]',
+        "d: admitted looks like dates, but is taken as a feature; "
+        'if it is not a feature: ignore = ["admitted"]',
     ]
     file.write_text(text + 'ignore = ["patient", "admitted"]\n')
     notes = plan_sweep(file, tmp_path / "second").summary()["notes"]
@@ -524,7 +524,7 @@ def test_a_plan_shows_columns_as_it_takes_them(tmp_path):
     notes = plan_sweep(file, tmp_path / "grouped").summary()["notes"]
     assert any("1 continuous: size; 3 ignored: patient, admitted, site" in note for note in notes)
     assert (
-        "d: 3 groups of 13 to 14 rows (median 13) are never torn apart; test sets have 13 of 40 "
+        "d: 3 groups of 13 to 14 rows (median 13) are never split; test sets have 13 of 40 "
         "rows, as no groups have 10 together"
     ) in notes
     file.write_text(text + 'ignore = ["patent"]\n')

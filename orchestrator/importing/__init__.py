@@ -1,4 +1,4 @@
-"""Predictions that others made → a sweep directory that is analysed like any other."""
+"""Predictions made elsewhere → a sweep directory that can be analysed like any other."""
 
 from __future__ import annotations
 
@@ -45,41 +45,41 @@ def import_predictions(
     probabilities: bool = False,
     adding: bool = False,
 ) -> int:
-    """Make a sweep directory of files of predictions; ``docs/import.md`` describes them.
+    """Make a sweep directory from files of predictions; ``docs/import.md`` describes them.
 
     Parameters
     ----------
     files : sequence of Path
-        NPZ, NPY or PyTorch files, each of a dataset of its own, or all of the same where `dataset`
-        is given; CSV or Parquet tables in OpenML's columns, each with further runs of the same; or
-        one file that ``export`` wrote.
+        NPZ, NPY or PyTorch files, each for a dataset of its own, or all for `dataset` if given; CSV
+        or Parquet tables with OpenML's columns, each with further runs on the same dataset; or one
+        file that ``export`` wrote.
     directory : Path
         The sweep directory to make.
     dataset, classifier : str
-        Names of what `files` are of; by default the file's name, and "imported".
+        Names for the predictions in `files`; by default the file's name, and "imported".
     classifiers : mapping of str to sequence of Path
-        Files of arrays of further classifiers, by name; `dataset` is by default "imported" then.
+        Files of arrays of further classifiers, by name; then `dataset` defaults to "imported".
     truth, runs : Path
-        Beside NPY and NPZ files: an NPY file of true classes, a table of one row per run.
+        In addition to NPY and NPZ files: an NPY file of true classes, a table with a row per run.
     probability : str
         How scores become probabilities: softmax, ovr or none.
     probabilities : bool
-        Whether scores of arrays are probabilities already.
+        Whether scores in arrays already are probabilities.
     adding : bool
-        Whether `directory` holds imported predictions already, to which further runs of its
-        datasets are added: all of them or, where it is interrupted, none. Files of arrays alone.
-        `dataset` and `classifier` are by default the only ones that it holds.
+        Whether to add runs to the imported predictions that `directory` already holds; if
+        interrupted, none are added. Only for files of arrays. `dataset` and `classifier` default to
+        the only ones that the directory holds.
 
     Returns
     -------
     int
-        Predictions of a test point in which a probability lies below
-        `importing.probabilities.FLOOR`, and counts as that.
+        Number of predictions of a test point with a probability below
+        `importing.probabilities.FLOOR`, which is raised to it.
 
     Raises
     ------
     UserError
-        For files that can't be read, or don't fit each other.
+        For files that can't be read or don't match.
     """
     if probability not in PROBABILITIES:
         remedy = nearest(probability, PROBABILITIES)
@@ -91,8 +91,8 @@ def import_predictions(
     elif classifiers:
         dataset = dataset or "imported"
     named = [(file, Names(dataset, classifier)) for file in files]
-    for name, own in (classifiers or {}).items():
-        named += [(file, Names(dataset, name)) for file in own]
+    for name, listed in (classifiers or {}).items():
+        named += [(file, Names(dataset, name)) for file in listed]
     if not named:
         raise UserError("there is no file to import", remedy="name one, or --classifier NAME=FILE")
     files = [file for file, _ in named]
@@ -104,35 +104,33 @@ def import_predictions(
         or (classifiers and kinds != {"arrays"})
     ):
         raise UserError(
-            "these files go by themselves",
+            "these files cannot be imported together",
             file=files[-1],
-            remedy="import arrays, tables in OpenML's columns, or one exported file at a time",
+            remedy="import arrays, tables with OpenML's columns, or one exported file at a time",
         )
     (kind,) = kinds
     if adding and kind != "arrays":
         raise UserError(
-            "only files of arrays are added to a sweep: NPZ, NPY and those of PyTorch",
+            "only files of arrays can be added to a sweep: NPZ, NPY and PyTorch files",
             file=files[0],
             remedy="import all tables together, into a new directory with --out",
         )
     if kind == ".zip":
         unpack(files[0], directory)
         return 0
-    # what overflows is not finite afterwards, and refused
+    # values that overflow become infinite, which is refused later
     with ExitStack() as stack, _one_message(files), np.errstate(all="ignore"):
         sources: list[PredictionFile]
         if kind == "exported":
             sources = read_exported(files[0])
         elif kind == "table":
-            sources = [read_openml(files, named[0][1], _checked(probability))]
+            sources = [read_openml(files, named[0][1], probability)]
         else:
             _allow_open(4 * len(named))
-            beside = _beside(truth, runs)
+            more = _further_entries(truth, runs)
             scratch = next(folder for folder in directory.absolute().parents if folder.is_dir())
             sources = [
-                read_arrays(
-                    file, names, beside, _checked(probability), probabilities, scratch, stack
-                )
+                read_arrays(file, names, more, probability, probabilities, scratch, stack)
                 for file, names in named
             ]
         for source in sources:
@@ -143,20 +141,20 @@ def import_predictions(
 
 @contextmanager
 def _one_message(files: Sequence[Path]) -> Iterator[None]:
-    """Make one message of whatever a file that anybody made leads to."""
+    """Turn any error that an untrusted file causes into one message."""
     try:
         yield
     except (ManyseedError, OSError):
         raise
     except (Exception, pl.exceptions.PanicException) as error:
-        said = "it needs more memory than there is"
+        reason = "it needs more memory than there is"
         if not isinstance(error, MemoryError):
-            said = f"{type(error).__name__}: {first_line(error)}"
-        raise UserError(f"can't be imported: {said}", file=files[0]) from None
+            reason = f"{type(error).__name__}: {first_line(error)}"
+        raise UserError(f"can't be imported: {reason}", file=files[0]) from None
 
 
 def _allow_open(files: int) -> None:
-    """Raise the limit of open files, which many systems set far below what they allow."""
+    """Raise the soft limit on open files, which many systems set far below the hard limit."""
     with suppress(ImportError, OSError, ValueError):
         import resource
 
@@ -164,10 +162,6 @@ def _allow_open(files: int) -> None:
         wanted = max(soft, 256 + files)
         most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-
-
-def _checked(probability: str) -> Probability:
-    return next(known for known in PROBABILITIES if known == probability)
 
 
 def _kind(file: Path) -> str:
@@ -182,9 +176,9 @@ def _kind(file: Path) -> str:
     return "exported" if is_exported(file) else "table"
 
 
-def _beside(truth: Path | None, runs: Path | None) -> dict[str, NDArray[Any] | list[Any]]:
-    """Return the entries that other files give."""
-    beside: dict[str, NDArray[Any] | list[Any]] = {}
+def _further_entries(truth: Path | None, runs: Path | None) -> dict[str, NDArray[Any] | list[Any]]:
+    """Return the entries in the files of true classes and of runs, if given."""
+    entries: dict[str, NDArray[Any] | list[Any]] = {}
     if truth is not None:
         try:
             with truth.open("rb") as file:
@@ -192,7 +186,7 @@ def _beside(truth: Path | None, runs: Path | None) -> dict[str, NDArray[Any] | l
                 values = array.rows(np.arange(array.shape[0])) if array.shape else np.empty(0)
         except OSError as error:
             raise UserError(f"cannot be read: {error.strerror}", file=truth) from None
-        beside["y_true"] = values
+        entries["y_true"] = values
     if runs is not None:
         table = read_frame(runs)
         for name in table.columns:
@@ -200,5 +194,5 @@ def _beside(truth: Path | None, runs: Path | None) -> dict[str, NDArray[Any] | l
                 raise UserError(
                     "unknown column", file=runs, key=name, remedy=nearest(name, ATTRIBUTES)
                 )
-            beside[name] = table[name].to_list()
-    return beside
+            entries[name] = table[name].to_list()
+    return entries

@@ -1,4 +1,4 @@
-"""What runs must share with the sweep of imported predictions that they are added to."""
+"""Check that runs match the sweep of imported predictions to which they are added."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.publishing.splits import Integers, read_splits
 
 ELSEWHERE = "import them into a directory of their own with --out"
-"""The way of runs that have not."""
+"""The remedy for runs that do not match."""
 
 
 def imported_plan(paths: SweepPaths) -> tuple[Plan, Groups]:
-    """Return the plan and the groups of a sweep that holds imported predictions alone.
+    """Return the plan and the groups of a sweep that holds only imported predictions.
 
     Raises
     ------
@@ -31,16 +31,16 @@ def imported_plan(paths: SweepPaths) -> tuple[Plan, Groups]:
     """
     if not paths.is_sweep:
         raise UserError(
-            "is no sweep directory, to which runs could be added",
+            "is not a sweep directory, so no runs can be added to it",
             file=paths.directory,
-            remedy="to make one of these files name it with --out",
+            remedy="to make one from these files, name it with --out",
         )
     plan, groups = Plan.read(paths), Groups.read(paths)
     groups.require_of(plan, paths)
     groups.require_planned(plan, paths)
     if not plan.all_cells.select(IS_IMPORTED.all()).item():
         raise UserError(
-            "holds runs that were trained here, to which none are added from elsewhere",
+            "holds runs that were trained here; imported runs cannot be added to them",
             file=paths.directory,
             remedy=f"{ELSEWHERE}; manyseed compare sets two sweeps side by side",
         )
@@ -50,7 +50,7 @@ def imported_plan(paths: SweepPaths) -> tuple[Plan, Groups]:
 def pair_of(
     directory: Path, dataset: str | None, classifier: str | None, *, is_classifier_given: bool
 ) -> tuple[str, str | None]:
-    """Return the names of files that go into a sweep: what is not said is what the sweep holds.
+    """Return the dataset and the classifier to which to add runs; by default the sweep's only ones.
 
     Parameters
     ----------
@@ -63,7 +63,7 @@ def pair_of(
     Raises
     ------
     UserError
-        Where the sweep holds several, or no such dataset.
+        If the sweep holds several, or not this dataset.
     """
     plan, _ = imported_plan(SweepPaths(directory))
     known = plan.cells.select(*PAIR).unique(maintain_order=True)
@@ -73,7 +73,7 @@ def pair_of(
     dataset = dataset or datasets[0]
     if dataset not in datasets:
         raise UserError(
-            "the sweep holds no such dataset, and runs are added to those that it holds",
+            "the sweep holds no such dataset; runs can only be added to those that it holds",
             file=directory,
             key="--dataset",
             value=dataset,
@@ -92,32 +92,31 @@ def _several(key: str, names: Sequence[str], directory: Path) -> UserError:
         f"holds runs of {len(names)} {key}s: {', '.join(names)}",
         file=directory,
         key=f"--{key}",
-        remedy=f"say of which these are, with --{key} NAME",
+        remedy=f"say which one to add to with --{key} NAME",
     )
 
 
 def truth(dataset: str, groups: Sequence[Group]) -> tuple[Integers, Integers]:
     """Return the test sets of a dataset: `y_true` and `test_index` (repeat, sample).
 
-    Groups of one dataset have the same; some may have more of them than others.
+    All groups of a dataset share them, but some groups may have more repeats than others.
     """
-    found = [_known(group) for group in groups if group.spec.dataset == dataset]
-    return max(found, key=lambda sets: len(sets[0]))
-
-
-def _known(group: Group) -> tuple[Integers, Integers]:
-    y_true, index = read_splits(group)
-    n = int((index[:, 0] >= 0).cumprod().sum())
-    return y_true[:n], index[:n]
+    known = []
+    for group in groups:
+        if group.spec.dataset == dataset:
+            y_true, index = read_splits(group)
+            n = int((index[:, 0] >= 0).cumprod().sum())
+            known.append((y_true[:n], index[:n]))
+    return max(known, key=lambda sets: len(sets[0]))
 
 
 def same_tests(source: PredictionFile, groups: Sequence[Group]) -> Integers:
-    """Return the true classes of the dataset (repeat, sample), which are those of the source.
+    """Return the dataset's true classes (repeat, sample), which must match the source's.
 
     Raises
     ------
     UserError
-        Where they are others.
+        If the classes or test sets differ.
     """
     y_true, index = truth(source.dataset, groups)
     n, samples = source.y_true.shape
@@ -143,12 +142,12 @@ def same_tests(source: PredictionFile, groups: Sequence[Group]) -> Integers:
             repeat = int(wrong[0])
             count = int((given[repeat] != held[repeat]).sum())
             where = f"the sweep's repeat {repeat}"
-            raise refuse(f"is not that of {where}: {count:,} of {points:,} points differ", key)
+            raise refuse(f"differs from that of {where} in {count:,} of {points:,} points", key)
     return y_true
 
 
 def require_alike(source: PredictionFile, spec: GroupSpec, paths: SweepPaths) -> None:
-    """Refuse runs whose predictions have another form than those of their group.
+    """Refuse runs whose predictions differ in form from those of their group.
 
     Raises
     ------
@@ -165,6 +164,7 @@ def require_alike(source: PredictionFile, spec: GroupSpec, paths: SweepPaths) ->
 
 
 def _forms(source: PredictionFile, spec: GroupSpec) -> Iterator[tuple[str, str, str]]:
+    """Yield each property of form by name, as the source and as the group have it."""
     kept = {"none": "labels alone"}
     yield "scores", kept.get(source.keep, source.keep), kept.get(spec.scores, spec.scores)
     if source.keep != "none":

@@ -1,7 +1,7 @@
-"""A zip that ``export`` wrote → a sweep directory: what a sweep needs, and nothing else.
+"""A zip that ``export`` wrote → a sweep directory.
 
-It may come from anybody. Only names that ``export`` writes are unpacked, into plain files, and none
-is larger than the sweep's own layout allows; all else is refused before anything is written.
+It may come from anybody. Only names that ``export`` writes are unpacked, as plain files no larger
+than the sweep's own layout allows; anything else is refused before it is written.
 """
 
 from __future__ import annotations
@@ -50,20 +50,22 @@ _PLANNED = re.compile(
 )
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 1
-_SMALL_BYTES = 2**28  # of a file beside the store, or of metadata; a plan of millions of runs fits
-_MAX_RUNS = 200_000_000  # of a plan, which is held in memory
+_SMALL_BYTES = (
+    2**28
+)  # limit for metadata and files beside the store; fits plans of millions of runs
+_MAX_RUNS = 200_000_000  # limit for a plan, which is held in memory
 _OVERHEAD = 1.02
-_OVERHEAD_BYTES = 2**16  # of a chunk's file: index, checksums, headers of what can't be compressed
+_OVERHEAD_BYTES = 2**16  # for a chunk's index, checksums, and headers of incompressible data
 
 
 @contextmanager
 def reading_zip(file: Path, key: str | None = None) -> Iterator[None]:
-    """Turn all that zipfile may say of a damaged or hostile file into `UserError`."""
+    """Turn any error of zipfile in a damaged or hostile file into `UserError`."""
     try:
         yield
     except (
         *(zipfile.BadZipFile, zlib.error, EOFError, OverflowError, UnicodeDecodeError),
-        *(RuntimeError, NotImplementedError),  # encrypted, or of a later format
+        *(RuntimeError, NotImplementedError),  # encrypted, or in a later format
     ) as error:
         raise UserError(
             f"is damaged: {error}", file=file, key=key, remedy="copy it again"
@@ -72,12 +74,12 @@ def reading_zip(file: Path, key: str | None = None) -> Iterator[None]:
 
 @contextmanager
 def opened(file: Path, what: str) -> Iterator[zipfile.ZipFile]:
-    """Open a zip; every member is of a kind that can be read bit by bit, and stands there once.
+    """Open a zip whose members can all be read in blocks and have different names.
 
     Raises
     ------
     UserError
-        For anything but a ZIP file, which `what` names.
+        For anything but such a file, which `what` names.
     """
     try:
         archive = zipfile.ZipFile(file)
@@ -87,21 +89,22 @@ def opened(file: Path, what: str) -> Iterator[zipfile.ZipFile]:
         seen = set()
         for info in archive.infolist():
             if info.flag_bits & _ENCRYPTED or info.compress_type not in _METHODS:
-                problem = "is encrypted, or compressed in a way that is not read"
-                raise UserError(problem, file=file, key=info.filename, remedy="zip it plainly")
+                problem = "is encrypted, or compressed in an unsupported way"
+                remedy = "zip it without encryption, with the default compression"
+                raise UserError(problem, file=file, key=info.filename, remedy=remedy)
             if info.filename in seen:
-                raise UserError("stands there twice", file=file, key=info.filename)
+                raise UserError("is contained twice", file=file, key=info.filename)
             seen.add(info.filename)
         yield archive
 
 
 def unpack(file: Path, directory: Path) -> None:
-    """Make a sweep directory of a zip that ``export`` wrote: every file is as it was.
+    """Make a sweep directory from a zip that ``export`` wrote, with identical files.
 
     Raises
     ------
     UserError
-        For anything but such a file; nothing is left of the directory then.
+        For anything but such a file; then nothing is left of the directory.
     """
     with opened(file, "a zip file") as archive:
         members = [info for info in archive.infolist() if not info.is_dir()]
@@ -112,7 +115,7 @@ def unpack(file: Path, directory: Path) -> None:
             for info in beside:
                 _write(archive, info, paths.directory / info.filename[len(BESIDE) + 1 :], file)
             if not paths.is_sweep:
-                raise UserError("holds no sweep", file=file, remedy=_WHOLE)
+                raise UserError("does not hold a sweep", file=file, remedy=_WHOLE)
             with _as_zip(paths, file):
                 _check_sizes(members, paths, file)
             for info in members:
@@ -124,26 +127,26 @@ def unpack(file: Path, directory: Path) -> None:
 
 
 def _check_member(info: zipfile.ZipInfo, file: Path) -> None:
-    """Refuse what ``export`` does not write: other folders of a sweep, links, names outside."""
+    """Refuse what ``export`` does not write: other folders of a sweep, links, outside paths."""
     name = info.filename
     known = _STORED.fullmatch(name) or _PLANNED.fullmatch(name)
     if ".." in name.split("/") or name.startswith("/"):
         raise UserError("names a file outside of it", file=file, key=name, remedy=_WHOLE)
     if known is None or stat.S_ISLNK(info.external_attr >> 16):
-        raise UserError("is nothing that a sweep needs", file=file, key=name, remedy=_WHOLE)
-    chunk = known.re is _STORED and known["place"] is not None
-    if not chunk and info.file_size > _SMALL_BYTES:
-        raise _Overlong(file, name)
+        raise UserError("is not part of a sweep", file=file, key=name, remedy=_WHOLE)
+    is_chunk = known.re is _STORED and known["place"] is not None
+    if not is_chunk and info.file_size > _SMALL_BYTES:
+        raise _TooLarge(file, name)
 
 
 def _check_sizes(members: list[zipfile.ZipInfo], paths: SweepPaths, file: Path) -> None:
-    """Refuse chunks that the plan has no place for, or that are larger than their layout allows."""
-    lines = sum(
+    """Refuse chunks that have no place in the plan, or are larger than their layout allows."""
+    rows = sum(
         scan_parquet(part).select(pl.len()).collect().item()
         for part in (paths.cells, *paths.parts())
     )
-    if lines > _MAX_RUNS:
-        raise _Overlong(file, f"{BESIDE}/plan")
+    if rows > _MAX_RUNS:
+        raise _TooLarge(file, f"{BESIDE}/plan")
     plan, specs = Plan.read(paths), {spec.path: spec for spec in Groups.read(paths).specs}
     planned = plan.all_rows.group_by("group").agg(
         pl.col("row").max().cast(pl.Int64) + 1, pl.col("repeat").max().cast(pl.Int64) + 1
@@ -152,25 +155,25 @@ def _check_sizes(members: list[zipfile.ZipInfo], paths: SweepPaths, file: Path) 
     folders = {"", *(path.split("/")[0] for path in specs), *specs}
     folders |= {f"{path}/{array.name}" for path, spec in specs.items() for array in spec.arrays}
     for info in members:
-        found = _STORED.fullmatch(info.filename)
-        if found is None:
+        match = _STORED.fullmatch(info.filename)
+        if match is None:
             continue
         largest: float | None = None
-        if found["place"] is None:
+        if match["place"] is None:
             largest = _SMALL_BYTES if info.filename[: -len(METADATA) - 1] in folders else None
-        elif spec := specs.get(found["group"]):
-            place = tuple(map(int, found["place"].split(".")[1:]))
-            largest = _largest(spec, found["array"], place, extents.get(spec.number, (0, 0)))
+        elif spec := specs.get(match["group"]):
+            place = tuple(map(int, match["place"].split(".")[1:]))
+            largest = _largest(spec, match["array"], place, extents.get(spec.number, (0, 0)))
         if largest is None:
-            raise UserError("the plan has no place for it", file=file, key=info.filename)
+            raise UserError("it has no place in the plan", file=file, key=info.filename)
         if info.file_size > largest:
-            raise _Overlong(file, info.filename)
+            raise _TooLarge(file, info.filename)
 
 
 def _largest(
     spec: GroupSpec, name: str, place: tuple[int, ...], extent: tuple[int, int]
 ) -> float | None:
-    """Return the bytes that a file of an array may have; None where there is no such file."""
+    """Return the largest size of an array's file, in bytes; None if there is no such file."""
     array = next((array for array in spec.arrays if array.name == name), None)
     if array is None or len(array.dims) != len(place):
         return None
@@ -183,7 +186,7 @@ def _largest(
 
 
 def _check_whole(paths: SweepPaths) -> None:
-    """Refuse a sweep whose state is unknown."""
+    """Refuse a sweep whose sweep file or state cannot be read."""
     from manyseed.orchestrator.grids.loading import read_sweep_file
     from manyseed.orchestrator.survey import survey
 
@@ -193,26 +196,24 @@ def _check_whole(paths: SweepPaths) -> None:
 
 @contextmanager
 def _as_zip(paths: SweepPaths, file: Path) -> Iterator[None]:
-    """Say of the zip what is wrong with what came out of it, whatever that is."""
+    """Turn any error in the unpacked sweep into an error about the zip."""
     try:
         yield
-    except _Overlong:
+    except (_TooLarge, OSError, MemoryError, StoreUnavailable):
         raise
-    except (OSError, MemoryError, StoreUnavailable):
-        raise
-    except Exception as error:  # a stranger's file may break whatever reads it
+    except Exception as error:  # a stranger's file may cause any error
         if isinstance(error, UserError) and error.file == file:
             raise
-        problem = f"holds no whole sweep: {_reason(error, paths.directory)}"
+        problem = f"does not hold a complete sweep: {_reason(error, paths.directory)}"
         raise UserError(problem, file=file, remedy=_WHOLE) from None
 
 
 def _reason(error: Exception, directory: Path) -> str:
-    """Return what is wrong in a sweep that came out of a zip, with paths inside of it."""
+    """Return what is wrong with an unpacked sweep, with paths relative to it."""
 
     def inside(path: str | Path | None) -> Path | str:
-        there = Path(path or "")
-        return there.relative_to(directory) if there.is_relative_to(directory) else there.name
+        path = Path(path or "")
+        return path.relative_to(directory) if path.is_relative_to(directory) else path.name
 
     match error:
         case UserError():
@@ -222,14 +223,14 @@ def _reason(error: Exception, directory: Path) -> str:
         case DamagedShard():
             return f"{inside(error.path)} {error.problem}"
         case LayoutTooNew():
-            return "a newer manyseed wrote it, which is needed to read it"
+            return "a newer version of manyseed wrote it and is needed to read it"
         case ManyseedError():
             return "its parts do not fit together"
     return f"{type(error).__name__}: {error}"
 
 
-class _Overlong(UserError):
-    """A member of a zip that is larger than a sweep's would be."""
+class _TooLarge(UserError):
+    """A member of a zip is larger than it can be in a sweep."""
 
     def __init__(self, file: Path, name: str) -> None:
         super().__init__("is larger than a sweep's can be", file=file, key=name, remedy=_WHOLE)

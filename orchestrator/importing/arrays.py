@@ -40,18 +40,18 @@ from manyseed.orchestrator.importing.tensors import read_tensors
 
 LARGE = ("scores", "labels")
 ALSO = {"logits": "scores"}
-"""What entries are called, too."""
+"""Alternative names of entries."""
 ENTRIES = (*LARGE, "y_true", "test_index", "class_names", *ATTRIBUTES)
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
-_SMALL_BYTES = 2**31  # of an entry that is held in memory
+_SMALL_BYTES = 2**31  # limit for an entry that is held in memory
 
 
 @dataclass(frozen=True, slots=True)
 class OnDisk:
-    """An array in a file, read by rows; nothing is mapped, so that memory stays bounded."""
+    """An array in a file, read by rows and not mapped, so that memory use stays bounded."""
 
     file: IO[bytes]
     start: int
@@ -62,16 +62,16 @@ class OnDisk:
     def at(
         cls, file: IO[bytes], start: int, path: Path, key: str, size: int | None = None
     ) -> OnDisk:
-        """Read the header that stands at `start`; the array lies behind it.
+        """Read the header at `start`, which precedes the array.
 
         Parameters
         ----------
         file : binary file
         start : int
         path, key
-            Named in errors.
+            For errors.
         size : int, optional
-            Bytes of header and array; by default all that follow.
+            Size of header and array in bytes; by default up to the end of the file.
         """
         end = os.fstat(file.fileno()).st_size
         end = end if size is None else min(end, start + size)
@@ -79,22 +79,17 @@ class OnDisk:
         shape, fortran, dtype = _header(file, path, key)
         if fortran and len(shape) > 1:
             remedy = "save it with numpy.ascontiguousarray"
-            raise UserError("is in Fortran's order", file=path, key=key, remedy=remedy)
+            raise UserError("is in Fortran order", file=path, key=key, remedy=remedy)
         start = file.tell()
-        there = end - start
-        if there < (needed := math.prod(shape) * dtype.itemsize):
-            remedy = "copy it again"
-            raise UserError(
-                f"is cut off: {needed:,} bytes are needed, {there:,} are there",
-                file=path,
-                key=key,
-                remedy=remedy,
-            )
+        available = end - start
+        if available < (needed := math.prod(shape) * dtype.itemsize):
+            problem = f"is truncated: it needs {needed:,} bytes and has {available:,}"
+            raise UserError(problem, file=path, key=key, remedy="copy it again")
         return cls(file, start, shape, dtype)
 
     def rows(self, positions: Positions) -> NDArray[Any]:
-        """Read some rows, in that order."""
-        found = np.empty((len(positions), *self.shape[1:]), dtype=self.dtype)
+        """Read the rows at these positions, in their order."""
+        rows = np.empty((len(positions), *self.shape[1:]), dtype=self.dtype)
         size = int(np.prod(self.shape[1:]))
         for part in np.split(
             np.arange(len(positions)), np.flatnonzero(np.diff(positions) != 1) + 1
@@ -102,16 +97,16 @@ class OnDisk:
             if len(part):
                 self.file.seek(self.start + int(positions[part[0]]) * size * self.dtype.itemsize)
                 values = np.fromfile(self.file, dtype=self.dtype, count=len(part) * size)
-                found[part] = values.reshape(len(part), *self.shape[1:])
-        return found
+                rows[part] = values.reshape(len(part), *self.shape[1:])
+        return rows
 
 
 _Entries = tuple[dict[str, OnDisk], dict[str, NDArray[Any]]]
-"""Of a file, by name: arrays that are read a part at a time, and those held in memory."""
+"""Entries of a file by name: those that are read in parts, and those held in memory."""
 
 
 def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """Read what a NumPy file says of its array; it may say anything."""
+    """Read an untrusted NumPy header: shape, whether in Fortran order, and dtype."""
     try:
         version = np.lib.format.read_magic(file)
         shape, fortran, dtype = _HEADERS[version](file)
@@ -120,14 +115,14 @@ def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], boo
     if dtype.hasobject:
         raise UserError("holds Python objects, which are not read", file=path, key=key)
     if min(shape, default=0) < 0 or dtype.itemsize == 0:
-        raise UserError(f"has shape {shape} of {dtype}, which is none", file=path, key=key)
+        raise UserError(f"has the invalid shape {shape} or dtype {dtype}", file=path, key=key)
     return shape, fortran, dtype
 
 
 def read_arrays(
     path: Path,
     names: Names,
-    beside: Mapping[str, Any],
+    more: Mapping[str, Any],
     probability: Probability,
     probabilities: bool,
     scratch: Path,
@@ -140,31 +135,31 @@ def read_arrays(
     path : Path
         Ends in .npy, .npz, .pt or .pth.
     names : Names
-    beside : mapping
-        Entries that other files give: y_true and attributes of runs.
+    more : mapping
+        Entries from other files: y_true and attributes of runs.
     probability, probabilities
-        How scores become probabilities; whether they are some already.
+        How scores become probabilities; whether they already are.
     scratch : Path
-        Where entries that are compressed are unpacked meanwhile.
+        Folder for temporary files with unpacked entries.
     stack : ExitStack
         Keeps files open.
 
     Raises
     ------
     UserError
-        For entries that are missing, unknown, or don't fit each other.
+        For entries that are missing, unknown, or don't match.
     """
     if path.suffix in TENSORS:
         large, small = _pt(path, scratch, stack)
     else:
         large, small = _npz(path, scratch, stack) if path.suffix == ".npz" else _npy(path, stack)
-    given = {**small, **beside}
+    given = {**small, **more}
     if len(large) != 1:
         remedy = "give scores (run, sample, class), or labels (run, sample), the predicted classes"
         if large and "y_true" not in given:
             remedy = "labels are predicted classes; true classes are y_true"
-        there = "both scores and labels; one of them is needed" if large else "no predictions"
-        raise UserError(f"holds {there}", file=path, remedy=remedy)
+        held = "both scores and labels; give only one of them" if large else "no predictions"
+        raise UserError(f"holds {held}", file=path, remedy=remedy)
     ((key, array),) = large.items()
     if "y_true" not in given:
         remedy = "give the true classes, (sample) or (repeat, sample), as y_true or with --truth"
@@ -194,7 +189,7 @@ def read_arrays(
         if probabilities:
             return predicted(values, partial(_no_probabilities, path, positions))
         if probability == "ovr" and values.shape[2:] == (2,):
-            return _two_against_each_other(values)
+            return _gaps_of_sigmoids(values)
         return Predicted(None, values)
 
     return PredictionFile(
@@ -205,7 +200,7 @@ def read_arrays(
         epochs=(0,),
         keep=keep if key == "scores" else "none",
         dtype="float16" if half else "float32",
-        # softmax takes logarithms of probabilities back to these
+        # softmax recovers probabilities from their logarithms
         probability="softmax" if probabilities and probability == "ovr" else probability,
         y_true=y_true,
         test_index=_test_sets(index, "test_index", runs, n_samples, path),
@@ -224,8 +219,8 @@ def _no_probabilities(path: Path, positions: Positions, run: int, point: int, wh
     )
 
 
-def _two_against_each_other(scores: NDArray[Any]) -> Predicted:
-    """Return the gaps whose sigmoids are the normalised sigmoids of each class's scores."""
+def _gaps_of_sigmoids(scores: NDArray[Any]) -> Predicted:
+    """Return the gaps whose sigmoids are the normalised sigmoids of the two classes' scores."""
     exact = scores.astype(np.float64)
     logs = log_expit(np.where(np.isfinite(exact), exact, np.nan))
     label = exact[..., 1] >= exact[..., 0]
@@ -242,23 +237,23 @@ def _npy(path: Path, stack: ExitStack) -> _Entries:
 def _pt(path: Path, scratch: Path, stack: ExitStack) -> _Entries:
     large: dict[str, OnDisk] = {}
     small: dict[str, NDArray[Any]] = {}
-    for given, array in read_tensors(path).items():
-        name = _entry(given, large, path)
+    for key, array in read_tensors(path).items():
+        name = _entry(key, large, path)
         if name in LARGE:
             file = stack.enter_context(tempfile.TemporaryFile(dir=scratch))  # noqa: SIM115
             np.save(file, np.ascontiguousarray(array), allow_pickle=False)
             file.flush()
-            large[name] = OnDisk.at(file, 0, path, given)
+            large[name] = OnDisk.at(file, 0, path, key)
         else:
             small[name] = array
     return large, small
 
 
 def _entry(name: str, large: Mapping[str, OnDisk], path: Path) -> str:
-    """Return what an entry is, by what a file calls it."""
+    """Return the standard name of an entry."""
     name = ALSO.get(name, name)
     if name in large:
-        raise UserError("gives scores and logits; one of them is needed", file=path)
+        raise UserError("holds both scores and logits; give only one of them", file=path)
     if name not in ENTRIES:
         raise UserError("unknown entry", file=path, key=name, remedy=nearest(name, ENTRIES))
     return name
@@ -279,13 +274,13 @@ def _npz(path: Path, scratch: Path, stack: ExitStack) -> _Entries:
 
 
 def _small(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str) -> NDArray[Any]:
-    """Read an entry whole; no more is allocated than there is."""
+    """Read an entire entry; the allocated memory never exceeds its size."""
     with archive.open(info) as file:
         shape, fortran, dtype = _header(file, path, key)
-        needed, there = math.prod(shape) * dtype.itemsize, info.file_size - file.tell()
-        if needed != there or needed > _SMALL_BYTES:
+        needed, available = math.prod(shape) * dtype.itemsize, info.file_size - file.tell()
+        if needed != available or needed > _SMALL_BYTES:
             raise UserError(
-                f"has {there:,} bytes; its shape {shape} needs {needed:,}", file=path, key=key
+                f"has {available:,} bytes; its shape {shape} needs {needed:,}", file=path, key=key
             )
         values = np.frombuffer(file.read(), dtype=dtype)
     return values.reshape(shape, order="F" if fortran else "C")
@@ -294,14 +289,14 @@ def _small(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str
 def _member(
     path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, scratch: Path, stack: ExitStack
 ) -> OnDisk:
-    """Return an entry where it lies; one that is compressed is unpacked first.
+    """Return an entry in the archive itself or, if it is compressed, in an unpacked copy.
 
-    Either way it is read once to the end, where zipfile checks it.
+    Either way it is read once to its end, where zipfile checks it.
     """
     if info.compress_type == zipfile.ZIP_STORED:
         file: IO[bytes] = stack.enter_context(path.open("rb"))
         with zipfile.ZipFile(file) as reopened, reopened.open(info.filename) as stored:
-            start = file.tell()  # zipfile has read the entry's header: here its bytes begin
+            start = file.tell()  # zipfile has read the entry's header, so its data begins here
             while stored.read(2**20):
                 pass
     else:
@@ -318,31 +313,31 @@ def _class_names(given: Mapping[str, Any], array: OnDisk, key: str, path: Path) 
     if "class_names" in given:
         given_names = texts(np.asarray(given["class_names"]), "class_names", path)
         if given_names.ndim != 1 or given_names.dtype.kind not in "Uiu":
-            raise UserError("is no list of names", file=path, key="class_names")
+            raise UserError("is not a list of names", file=path, key="class_names")
         names = tuple(str(name) for name in given_names.tolist())
     elif y_true.dtype.kind == "U":
         names = tuple(str(name) for name in np.unique(y_true))
     else:
         largest = int(y_true.max(initial=0)) if y_true.dtype.kind in "iub" else 0
         if max(largest + 1, n_scores or 0) > MAX_CLASSES:
-            message = f"there are {MAX_CLASSES:,} classes at most, and it goes to {largest:,}"
+            message = f"goes up to {largest:,}, but there can be {MAX_CLASSES:,} classes at most"
             raise UserError(message, file=path, key="y_true")
         names = tuple(map(str, range(n_scores or max(largest + 1, 2))))
     if n_scores is not None and len(names) != n_scores:
         raise UserError(
-            f"there are {len(names)} classes, and scores of {n_scores}",
+            f"there are {len(names)} classes, but scores for {n_scores}",
             file=path,
             key="class_names",
         )
     if len(set(names)) != len(names) or len(names) < 2:
-        raise UserError("two different classes or more are needed", file=path, key="class_names")
+        raise UserError("at least two different classes are needed", file=path, key="class_names")
     return names
 
 
 def _test_sets(
     values: NDArray[Any], key: str, runs: pl.DataFrame, n_samples: int, path: Path
 ) -> NDArray[Any]:
-    """Return one row per repeat."""
+    """Return values of test points as (repeat, sample)."""
     repeats = int(runs["repeat"].to_numpy().max()) + 1
     if values.shape == (n_samples,):
         return np.broadcast_to(values, (repeats, n_samples))

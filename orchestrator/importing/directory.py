@@ -1,4 +1,4 @@
-"""A sweep directory of predictions that others made: plan, store and all, as if it were trained."""
+"""Write imported predictions as a sweep directory, with plan and store, as if trained here."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.errors import UserError, toml_value
 from manyseed.orchestrator.importing.rows import write_rows
-from manyseed.orchestrator.importing.source import DEFAULTS, Positions, PredictionFile
+from manyseed.orchestrator.importing.source import DEFAULTS, PredictionFile
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import lay_out
 from manyseed.orchestrator.plans.plan import CELLS, ROWS, Plan, write_plan
@@ -36,20 +36,20 @@ def write_sweep(sources: Sequence[PredictionFile], directory: Path) -> int:
     Returns
     -------
     int
-        Predictions of a test point with a probability that was raised.
+        Number of predictions of a test point with a probability that was raised.
 
     Raises
     ------
     UserError
-        Where something is there already, or two sources are of one dataset and classifier.
+        If the directory exists, or two sources have the same dataset and classifier.
     """
     names = [(source.dataset, source.classifier) for source in sources]
     for number, name in enumerate(names):
         if name in names[:number]:
             raise UserError(
-                f"{' × '.join(name)} comes from {sources[names.index(name)].file}, too",
+                f"{' × '.join(name)} also comes from {sources[names.index(name)].file}",
                 file=sources[number].file,
-                remedy="import them by themselves, or rename one: a file's name is its dataset's",
+                remedy="import them separately, or rename one: a file's name is its dataset's",
             )
     floored = 0
     with appearing(directory) as paths:
@@ -61,16 +61,16 @@ def write_sweep(sources: Sequence[PredictionFile], directory: Path) -> int:
         for source, spec in zip(sources, groups.specs, strict=True):
             group = open_group(paths.store, spec.path)
             write_splits(group, 0, source.y_true, source.test_index, LeaseWatch(paths.leases))
-            floored += write_rows(
-                group, source, _order(source), register(paths.recipes, made_from(source))
-            )
+            recipe = register(paths.recipes, made_from(source))
+            order = placed(source)["position"].to_numpy().astype(np.int64)
+            floored += write_rows(group, source, order, recipe)
         consolidate(paths.store, [open_group(paths.store, spec.path) for spec in groups.specs])
     return floored
 
 
 def made_from(source: PredictionFile) -> Recipe:
-    """Return how a source's runs were made, as far as it is known: which file holds them."""
-    name = source.file.name.encode(errors="replace").decode()  # bytes of it may be no text
+    """Return the recipe of a source's runs, of which only the file name is known."""
+    name = source.file.name.encode(errors="replace").decode()  # it may not be valid UTF-8
     return Recipe("imported", device="imported", device_class=name)
 
 
@@ -79,17 +79,15 @@ def _planned(sources: Sequence[PredictionFile]) -> tuple[Groups, Plan]:
     for number, source in enumerate(sources):
         spec = group_of(source, number)
         specs.append(spec)
-        own = cells_of(source, spec, first, source.canonical)
-        cells.append(own)
-        rows.append(_rows(source, own))
-        first += own.height
-    return Groups(tuple(specs)), Plan(
-        pl.concat(cells), (pl.concat(rows),), pl.Series("cell", [], dtype=pl.UInt32)
-    )
+        cells.append(cells_of(source, spec, first, source.canonical))
+        rows.append(_rows(source, cells[-1]))
+        first += cells[-1].height
+    dropped = pl.Series("cell", [], dtype=pl.UInt32)
+    return Groups(tuple(specs)), Plan(pl.concat(cells), (pl.concat(rows),), dropped)
 
 
 def group_of(source: PredictionFile, number: int) -> GroupSpec:
-    """Return the group of this number that a source's runs need."""
+    """Return the group for a source's runs, with this number."""
     return planned_group(
         number=number,
         dataset=source.dataset,
@@ -108,7 +106,7 @@ def group_of(source: PredictionFile, number: int) -> GroupSpec:
 def cells_of(
     source: PredictionFile, spec: GroupSpec, first: int, dataset: Mapping[str, Any]
 ) -> pl.DataFrame:
-    """Return a source's cells, `CELLS`, in the order in which their runs first appear.
+    """Return a source's cells (columns `CELLS`), in the order in which their runs first appear.
 
     Parameters
     ----------
@@ -152,30 +150,20 @@ def cells_of(
 
 
 def placed(source: PredictionFile) -> pl.DataFrame:
-    """Return the runs in the store's order, with their cells' places among each other."""
-    distinct = source.runs.select(*DEFAULTS).unique(maintain_order=True)
-    numbered = distinct.with_row_index("place")
+    """Return the runs in the store's order, with `position`, and `place`, their cell's index."""
+    cells = source.runs.select(*DEFAULTS).unique(maintain_order=True).with_row_index("place")
     runs = source.runs.with_row_index("position").join(
-        numbered, on=list(DEFAULTS), maintain_order="left"
+        cells, on=list(DEFAULTS), maintain_order="left"
     )
     return runs.sort("repeat", "place", "run")
 
 
-def _order(source: PredictionFile) -> Positions:
-    return placed(source)["position"].to_numpy().astype(np.int64)
-
-
 def _rows(source: PredictionFile, cells: pl.DataFrame) -> pl.DataFrame:
-    order = placed(source)
-    return (
-        order.select(
-            cell=cells["cell"].gather(order["place"]),
-            repeat="repeat",
-            run="run",
-        )
-        .with_columns(row=pl.int_range(pl.len()))
-        .select(pl.col(name).cast(dtype) for name, dtype in ROWS.items())
+    runs = placed(source)
+    rows = runs.select(
+        "repeat", "run", cell=cells["cell"].gather(runs["place"]), row=pl.int_range(pl.len())
     )
+    return rows.select(pl.col(name).cast(dtype) for name, dtype in ROWS.items())
 
 
 def _sweep_file(sources: Sequence[PredictionFile], directory: Path, plan: Plan) -> str:

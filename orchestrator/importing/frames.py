@@ -1,4 +1,4 @@
-"""Tables of predictions: OpenML's columns in CSV or Parquet, and what ``export`` writes."""
+"""Tables of predictions: CSV or Parquet with OpenML's columns, and tables that ``export`` wrote."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ MAX_ROWS = 200_000_000
 
 
 def read_frame(path: Path) -> pl.DataFrame:
-    """Read a table of runs' attributes or of predictions whole.
+    """Read an entire table of predictions or of runs' attributes.
 
     Raises
     ------
     UserError
-        Where it is neither CSV nor Parquet.
+        If it is neither CSV nor Parquet.
     """
     if path.suffix != ".csv":
         return _collected(path, _scan(path))
@@ -55,22 +55,22 @@ def read_frame(path: Path) -> pl.DataFrame:
 
 
 def is_exported(path: Path) -> bool:
-    """Whether a file is a table that ``export`` wrote.
+    """Return whether a file is a table that ``export`` wrote.
 
     Raises
     ------
     UserError
-        Where it is named a Parquet file and has another format.
+        If its name is that of a Parquet file, but it has another format.
     """
     if path.suffix != ".parquet":
         return False
     with _reading(path):
-        found = _scan(path).collect_schema()
-    if not set(SCHEMA) - set(LATER) <= set(found):
+        schema = _scan(path).collect_schema()
+    if not set(SCHEMA) - set(LATER) <= set(schema):
         return False
     for name, dtype in SCHEMA.items():
-        if name in found and found[name] != dtype:
-            raise UserError(f"is {found[name]}, not {dtype}", file=path, key=name)
+        if name in schema and schema[name] != dtype:
+            raise UserError(f"is {schema[name]}, not {dtype}", file=path, key=name)
     return True
 
 
@@ -80,7 +80,7 @@ def _scan(path: Path) -> pl.LazyFrame:
 
 
 def _collected(path: Path, frame: pl.LazyFrame) -> pl.DataFrame:
-    """Read rows; a few bytes may announce more of them than there is memory for."""
+    """Read all rows, unless there are too many: even a tiny file may claim any number of rows."""
     with _reading(path):
         rows = frame.select(pl.len()).collect().item()
         if rows > MAX_ROWS:
@@ -90,7 +90,7 @@ def _collected(path: Path, frame: pl.LazyFrame) -> pl.DataFrame:
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Turn what polars says of a file that it can't read into a user's error."""
+    """Turn polars' errors in an unreadable file into a user error."""
     try:
         yield
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
@@ -98,34 +98,34 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def read_openml(paths: Sequence[Path], names: Names, probability: Probability) -> PredictionFile:
-    """Open files in OpenML's columns, each of one run or, with a column run, of several.
+    """Open files with OpenML's columns, each with one run or, if it has a column run, several.
 
-    Folds of a repeat are put together: each of its points is predicted by the fit that didn't see
-    it, and all of them are the test set. A file is read whole, one file at a time.
+    The folds of a repeat are combined: each of its points is predicted by the fit that didn't see
+    it, and all of them form the test set. Only one file at a time is held in memory.
 
     Raises
     ------
     UserError
-        For columns that are missing or unknown, and files that don't fit each other.
+        For columns that are missing or unknown, and files that don't match.
     """
     keys: list[pl.DataFrame] = []
     first: dict[int, pl.DataFrame] = {}
-    class_names, confident = _classes(paths)
+    class_names, has_confidences = _classes(paths)
     for number, path in enumerate(paths):
-        for key, own in _runs(path, number).items():
-            repeat, first_row = key[0], own.row(0, named=True)
+        for (repeat, run), frame in _runs(path, number).items():
+            first_row = frame.row(0, named=True)
             keys.append(
                 pl.DataFrame(
                     {
                         "file": [number],
                         "repeat": [repeat],
-                        "run": [key[1]],
+                        "run": [run],
                         **{k: [first_row[k]] for k in (*DEFAULTS, "fit_seconds") if k in first_row},
                     }
                 )
             )
-            expected = first.setdefault(repeat, own.select("row_id", "truth"))
-            if not expected.equals(own.select("row_id", "truth")):
+            test_set = frame.select("row_id", "truth")
+            if not first.setdefault(repeat, test_set).equals(test_set):
                 raise UserError(
                     f"repeat {repeat} has other rows or true classes than in {paths[0]}",
                     file=path,
@@ -134,7 +134,7 @@ def read_openml(paths: Sequence[Path], names: Names, probability: Probability) -
     sizes = {frame.height for frame in first.values()}
     if len(sizes) > 1:
         raise UserError(
-            f"test sets have {min(sizes):,} to {max(sizes):,} points; those of a dataset are equal",
+            f"test sets have {min(sizes):,} to {max(sizes):,} points; all must have equally many",
             file=paths[0],
             key="repeat",
         )
@@ -150,14 +150,14 @@ def read_openml(paths: Sequence[Path], names: Names, probability: Probability) -
         labels, scores, floored = [], [], 0
         for position in positions.tolist():
             row = table.row(position, named=True)
-            own = _runs(paths[row["file"]], row["file"])[order[row["repeat"]], row["run"]]
             path = paths[row["file"]]
-            labels.append(_codes(own["prediction"], class_names, "prediction", path))
-            if confident:
-                found = _scores(own, class_names, labels[-1], path)
-                assert found.scores is not None
-                scores.append(found.scores)
-                floored += found.floored
+            frame = _runs(path, row["file"])[order[row["repeat"]], row["run"]]
+            labels.append(_codes(frame["prediction"], class_names, "prediction", path))
+            if has_confidences:
+                one_run = _scores(frame, class_names, labels[-1], path)
+                assert one_run.scores is not None
+                scores.append(one_run.scores)
+                floored += one_run.floored
         return Predicted(
             np.stack(labels)[:, None], np.concatenate(scores) if scores else None, floored
         )
@@ -168,10 +168,10 @@ def read_openml(paths: Sequence[Path], names: Names, probability: Probability) -
         classifier=names.classifier or "imported",
         class_names=class_names,
         epochs=(0,),
-        keep=keep if confident else "none",
+        keep=keep if has_confidences else "none",
         dtype="float32",
-        # softmax takes logarithms of confidences back to these
-        probability="softmax" if confident and probability == "ovr" else probability,
+        # softmax recovers confidences from their logarithms
+        probability="softmax" if has_confidences and probability == "ovr" else probability,
         y_true=np.stack([_codes(first[r]["truth"], class_names, "truth", paths[0]) for r in order]),
         test_index=np.stack([first[r]["row_id"].to_numpy() for r in order]),
         runs=attributes(given, table.height, paths[0]),
@@ -179,23 +179,23 @@ def read_openml(paths: Sequence[Path], names: Names, probability: Probability) -
     )
 
 
-_LABELS_ALONE = "leave the columns confidence.* out, to import the labels alone"
+_LABELS_ALONE = "remove the columns confidence.* to import only the labels"
 
 
 def _scores(frame: pl.DataFrame, class_names: Sequence[str], label: Any, path: Path) -> Predicted:
-    """Return what confidences say of one run; the prediction must be the most probable class."""
+    """Return the scores of one run's confidences; predictions must be the most probable class."""
 
     def refuse(run: int, point: int, why: str) -> NoReturn:
         what = f"row_id {frame['row_id'][point]}: {why}"
         raise UserError(what, file=path, key="confidence", remedy=_LABELS_ALONE)
 
     p = frame.select(f"{CONFIDENCE}{name}" for name in class_names).to_numpy()
-    found = predicted(p[None], refuse)
-    nearly = p.astype(np.float32)
-    if (nearly[np.arange(len(label)), label] < nearly.max(axis=1)).any():
+    result = predicted(p[None], refuse)
+    rounded = p.astype(np.float32)
+    if (rounded[np.arange(len(label)), label] < rounded.max(axis=1)).any():
         what = "predictions disagree with their confidences"
         raise UserError(what, file=path, key="prediction", remedy=_LABELS_ALONE)
-    return found
+    return result
 
 
 def _codes(column: pl.Series, class_names: Sequence[str], key: str, path: Path) -> Any:
@@ -203,30 +203,27 @@ def _codes(column: pl.Series, class_names: Sequence[str], key: str, path: Path) 
 
 
 def _classes(paths: Sequence[Path]) -> tuple[tuple[str, ...], bool]:
-    """Return the classes of all files, and whether all give their confidences."""
-    confident = [[c for c in _frame(path).columns if c.startswith(CONFIDENCE)] for path in paths]
-    if any(set(columns) != set(confident[0]) for columns in confident):
-        number = next(n for n, c in enumerate(confident) if set(c) != set(confident[0]))
-        raise UserError(f"has other classes than {paths[0]}", file=paths[number], key="confidence")
-    if confident[0]:
-        return tuple(c.removeprefix(CONFIDENCE) for c in confident[0]), True
+    """Return the classes of all files, and whether all have confidences."""
+    columns = [[c for c in _frame(path).columns if c.startswith(CONFIDENCE)] for path in paths]
+    for path, listed in zip(paths, columns, strict=True):
+        if set(listed) != set(columns[0]):
+            raise UserError(f"has other classes than {paths[0]}", file=path, key="confidence")
+    if columns[0]:
+        return tuple(c.removeprefix(CONFIDENCE) for c in columns[0]), True
     seen = {v for path in paths for c in ("truth", "prediction") for v in _frame(path)[c].unique()}
     return tuple(sorted(map(str, seen))), False
 
 
 @lru_cache(maxsize=1)
 def _frame(path: Path) -> pl.DataFrame:
-    """Read a file; the one that was read last is kept."""
+    """Read and check a file; the last one read is cached."""
     frame = read_frame(path)
-    frame = (
-        frame.rename({"correct": "truth"})
-        if "truth" not in frame.columns and ("correct" in frame.columns)
-        else frame
-    )
+    if "truth" not in frame.columns and "correct" in frame.columns:
+        frame = frame.rename({"correct": "truth"})
     known = (*NEEDED, "fold", *ATTRIBUTES)
     for name in NEEDED:
         if name not in frame.columns:
-            remedy = "a row is a test point of a run: row_id, prediction and truth are needed"
+            remedy = "a row is a test point of a run and needs row_id, prediction and truth"
             raise UserError("a column is missing", file=path, key=name, remedy=remedy)
     types: dict[str, pl.DataType] = {"prediction": pl.String(), "truth": pl.String()}
     for name in frame.columns:
@@ -244,7 +241,7 @@ def _frame(path: Path) -> pl.DataFrame:
         except pl.exceptions.PolarsError:
             raise UserError(f"must be {_KINDS[dtype]}", file=path, key=name) from None
         if frame[name].has_nulls():
-            raise UserError("lacks values", file=path, key=name)
+            raise UserError("has missing values", file=path, key=name)
         if dtype == pl.Float64 and not frame[name].is_between(0, 1.001).all():
             raise UserError("must be probabilities, from 0 to 1", file=path, key=name)
     return frame
@@ -252,7 +249,7 @@ def _frame(path: Path) -> pl.DataFrame:
 
 @lru_cache(maxsize=1)
 def _runs(path: Path, number: int) -> dict[tuple[int, int], pl.DataFrame]:
-    """Return the rows of each (repeat, run) of a file, by row."""
+    """Return the table of each (repeat, run) of a file, sorted by row_id."""
     frame = _frame(path)
     for name, value in (("repeat", 0), ("run", number)):
         if name not in frame.columns:
@@ -270,34 +267,23 @@ def _runs(path: Path, number: int) -> dict[tuple[int, int], pl.DataFrame]:
 
 
 def read_exported(path: Path) -> list[PredictionFile]:
-    """Open a table that ``export`` wrote: labels of every dataset and classifier in it.
+    """Open a table that ``export`` wrote: the labels of every dataset and classifier in it.
 
     Raises
     ------
     UserError
-        Also for cells with an axis that came later, which only a copy of the store brings back.
+        Also for cells with a value of an axis in `LATER`, which need a copy of the store.
     """
     whole = _scan(path)
-    there = [axis for axis in LATER if axis in whole.collect_schema()]
-    table = _collected(
-        path,
-        whole.select(
-            "dataset",
-            "classifier",
-            *DEFAULTS,
-            "repeat_index",
-            "run_index",
-            "epoch",
-            "is_copy",
-            "fit_seconds",
-            *there,
-        ).with_row_index("line"),
-    )
-    for axis in there:
+    later = [axis for axis in LATER if axis in whole.collect_schema()]
+    address = ("dataset", "classifier", *DEFAULTS, "repeat_index", "run_index", "epoch")
+    columns = whole.select(*address, "is_copy", "fit_seconds", *later)
+    table = _collected(path, columns.with_row_index("line"))
+    for axis in later:
         others = table.filter(pl.col(axis) != LATER[axis])[axis]
         if not others.is_empty():
             raise UserError(
-                "a table cannot bring such cells back",
+                "such cells cannot be imported from a table",
                 file=path,
                 key=axis,
                 value=others[0],
@@ -305,65 +291,60 @@ def read_exported(path: Path) -> list[PredictionFile]:
             )
     for name in table.columns:
         if name != "fit_seconds" and table[name].has_nulls():
-            raise UserError("lacks values", file=path, key=name)
+            raise UserError("has missing values", file=path, key=name)
     if table.is_empty():
         raise UserError("has no rows", file=path)
-    return [
-        _exported(path, own)
-        for own in table.partition_by("dataset", "classifier", maintain_order=True)
-    ]
+    parts = table.partition_by("dataset", "classifier", maintain_order=True)
+    return [_exported(path, part) for part in parts]
 
 
 def _exported(path: Path, table: pl.DataFrame) -> PredictionFile:
     epochs = tuple(table["epoch"].unique().sort().to_list())
     cells = table.select(pl.struct(*DEFAULTS, "repeat_index", "run_index").rle_id())
-    whole = table.height % len(epochs) == 0 and bool(
+    is_complete = table.height % len(epochs) == 0 and bool(
         (table["epoch"].to_numpy().reshape(-1, len(epochs)) == np.array(epochs)).all()
         and cells.to_series().n_unique() * len(epochs) == table.height
         and (np.diff(table["line"].to_numpy()) == 1).all()
     )
-    if not whole:
-        raise UserError("a run lacks snapshots, or they stand in no order", file=path, key="epoch")
+    if not is_complete:
+        raise UserError("a run lacks snapshots, or they are not in order", file=path, key="epoch")
     runs = table.filter(pl.col("epoch") == epochs[0])
     lines = runs["line"].to_numpy().astype(np.int64)
-    samples = _lines(path, lines[:1])
-    if samples["class_names"][0] is None or samples["label"][0] is None:
-        raise UserError("lacks values", file=path, key="label")
-    class_names = tuple(samples["class_names"][0].to_list())
+    sample = _lines(path, lines[:1])
+    if sample["class_names"][0] is None or sample["label"][0] is None:
+        raise UserError("has missing values", file=path, key="label")
+    class_names = tuple(sample["class_names"][0].to_list())
     if any(name is None for name in class_names):
-        raise UserError("lacks values", file=path, key="class_names")
-    sets = runs.group_by("repeat_index").agg(pl.col("line").first()).sort("repeat_index")
-    first, last = (
-        int(str(found)) for found in (runs["repeat_index"].min(), sets["repeat_index"].max())
-    )
-    shape = (last + 1, len(samples["label"][0]))
+        raise UserError("has missing values", file=path, key="class_names")
+    repeats = runs.group_by("repeat_index").agg(pl.col("line").first()).sort("repeat_index")
+    first, last = (int(repeats["repeat_index"][at]) for at in (0, -1))
+    n_points = len(sample["label"][0])
+    shape = (last + 1, n_points)
     if first < 0 or 8 * math.prod(shape) > TEST_SETS_BYTES:
         raise UserError(
-            f"goes from {first} to {last}, for {shape[1]:,} points", file=path, key="repeat_index"
+            f"goes from {first} to {last}, for {n_points:,} points", file=path, key="repeat_index"
         )
-    y_true, test_index = (
-        np.zeros(shape, dtype=np.uint16),
-        np.tile(np.arange(shape[1]), (shape[0], 1)),
-    )
-    for repeat, line in sets.iter_rows():
-        one = _lines(path, np.array([line]))
-        for name, sets_of in (("y_true", y_true), ("test_index", test_index)):
-            values = one[name][0]
-            if values is None or len(values) != shape[1] or values.has_nulls():
-                raise UserError(f"is no list of {shape[1]:,} values", file=path, key=name)
-            sets_of[repeat] = values
+    y_true = np.zeros(shape, dtype=np.uint16)
+    test_index = np.tile(np.arange(n_points), (last + 1, 1))
+    for repeat, line in repeats.iter_rows():
+        test_set = _lines(path, np.array([line]))
+        for name, target in (("y_true", y_true), ("test_index", test_index)):
+            values = test_set[name][0]
+            if values is None or len(values) != n_points or values.has_nulls():
+                raise UserError(f"is not a list of {n_points:,} values", file=path, key=name)
+            target[repeat] = values
     given = {name: runs[name].to_list() for name in (*DEFAULTS, "fit_seconds")}
     given |= {"repeat": runs["repeat_index"].to_list(), "run": runs["run_index"].to_list()}
 
     def read(positions: Positions) -> Predicted:
         every = (lines[positions][:, None] + np.arange(len(epochs))).reshape(-1)
         with _reading(path):
-            column = _lines(path, every)["label"].list.to_array(shape[1])
+            column = _lines(path, every)["label"].list.to_array(n_points)
             label = column.arr.explode()
-        if label.has_nulls() or len(label) != len(every) * shape[1]:
-            raise UserError("lacks values", file=path, key="label")
-        found = codes(label.to_numpy(), class_names, "label", path)
-        return Predicted(found.reshape(len(positions), len(epochs), shape[1]), None)
+        if label.has_nulls() or len(label) != len(every) * n_points:
+            raise UserError("has missing values", file=path, key="label")
+        labels = codes(label.to_numpy(), class_names, "label", path)
+        return Predicted(labels.reshape(len(positions), len(epochs), n_points), None)
 
     dataset, classifier = table.select("dataset", "classifier").row(0)
     return PredictionFile(
@@ -383,7 +364,7 @@ def _exported(path: Path, table: pl.DataFrame) -> PredictionFile:
 
 
 def _lines(path: Path, lines: Positions) -> pl.DataFrame:
-    """Read some lines, of each stretch of neighbours only what holds it."""
+    """Read some lines, each stretch of consecutive lines at once."""
     parts = np.split(lines, np.flatnonzero(np.diff(lines) != 1) + 1)
     columns = ["class_names", "test_index", "y_true", "label"] if len(lines) == 1 else ["label"]
     table = _scan(path).select(columns)

@@ -1,4 +1,4 @@
-"""Files with further runs of the same dataset and classifier, taken together."""
+"""Join files with further runs of the same dataset and classifier."""
 
 from __future__ import annotations
 
@@ -11,46 +11,40 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.importing.source import (
-    DEFAULTS,
-    Positions,
-    Predicted,
-    PredictionFile,
-)
+from manyseed.orchestrator.importing.source import DEFAULTS, Positions, Predicted, PredictionFile
 
 ADDRESS = (*DEFAULTS, "repeat", "run")
 _ALIKE = ("class_names", "epochs", "keep", "dtype", "probability")
 
 
 def joined(sources: Sequence[PredictionFile]) -> list[PredictionFile]:
-    """Take files of one dataset and classifier together, in their order.
+    """Join the files of each dataset and classifier, in their order.
 
     Raises
     ------
     UserError
-        Where files that go by one dataset's name are of other test sets, or don't fit each other.
+        If files with the same dataset name have different test sets, or don't match.
     """
-    found: dict[tuple[str, str], list[PredictionFile]] = {}
+    by_pair: dict[tuple[str, str], list[PredictionFile]] = {}
     datasets: dict[str, PredictionFile] = {}
     for source in sources:
         first = datasets.setdefault(source.dataset, source)
-        if len(source.y_true) > len(first.y_true):  # what has most repeats speaks for the others
+        if len(source.y_true) > len(first.y_true):  # compare others with the one with most repeats
             datasets[source.dataset] = source
         if not _same_tests(first, source):
             raise UserError(
-                f"its test sets are not those of {first.file}, and both go by the name "
+                f"its test sets differ from those of {first.file}, but both are named "
                 f"{source.dataset}",
                 file=source.file,
                 key="y_true",
-                remedy="import them by themselves, or leave --dataset out: each is then named "
-                "after its file",
+                remedy="import them separately, or leave out --dataset to name each after its file",
             )
-        found.setdefault((source.dataset, source.classifier), []).append(source)
-    return [own[0] if len(own) == 1 else _together(own) for own in found.values()]
+        by_pair.setdefault((source.dataset, source.classifier), []).append(source)
+    return [files[0] if len(files) == 1 else _together(files) for files in by_pair.values()]
 
 
 def _same_tests(one: PredictionFile, other: PredictionFile) -> bool:
-    """Return whether repeats that both have are the same test sets, of the same classes."""
+    """Return whether two sources have the same classes and, in shared repeats, test sets."""
     if one.class_names != other.class_names or one.y_true.shape[1] != other.y_true.shape[1]:
         return False
     n = min(len(one.y_true), len(other.y_true))
@@ -66,7 +60,7 @@ def _together(sources: Sequence[PredictionFile]) -> PredictionFile:
     for other in sources[1:]:
         for name in _ALIKE:
             if getattr(one, name) != getattr(other, name):
-                message = f"has {name} {getattr(other, name)}, and {one.file} {getattr(one, name)}"
+                message = f"has {name} {getattr(other, name)}, but {one.file} {getattr(one, name)}"
                 raise UserError(message, file=other.file)
         runs = pl.concat([runs, numbered(runs, other)])
     starts = np.cumsum([0, *(len(source.runs) for source in sources)])
@@ -95,33 +89,34 @@ def _together(sources: Sequence[PredictionFile]) -> PredictionFile:
 
 
 def numbered(
-    there: pl.DataFrame, other: PredictionFile, where: str = "in a file before it"
+    existing: pl.DataFrame, other: PredictionFile, where: str = "in an earlier file"
 ) -> pl.DataFrame:
-    """Return further runs, behind those that are there unless they have numbers of their own.
+    """Return further runs, numbered after the existing ones unless their file numbers them.
 
     Parameters
     ----------
-    there : DataFrame
-        At least columns `ADDRESS`.
+    existing : DataFrame
+        With at least the columns `ADDRESS`.
     other : PredictionFile
+        With the further runs.
     where : str
-        Where those are that are there, for what is refused.
+        Where the existing runs are, for errors.
 
     Raises
     ------
     UserError
-        Where a run is there already.
+        If a run exists already.
     """
     runs = other.runs
     if not other.numbered:
-        behind = there.group_by(*DEFAULTS, "repeat").agg(behind=pl.col("run").max() + 1)
-        runs = runs.join(behind, on=[*DEFAULTS, "repeat"], how="left", maintain_order="left")
-        runs = runs.with_columns(run=pl.col("run") + pl.col("behind").fill_null(0))
-    twice = runs.join(there.select(ADDRESS), on=ADDRESS, how="semi")
-    if not twice.is_empty():
-        repeat, run = twice.select("repeat", "run").row(0)
+        next_runs = existing.group_by(*DEFAULTS, "repeat").agg(next=pl.col("run").max() + 1)
+        runs = runs.join(next_runs, on=[*DEFAULTS, "repeat"], how="left", maintain_order="left")
+        runs = runs.with_columns(run=pl.col("run") + pl.col("next").fill_null(0))
+    duplicates = runs.join(existing.select(ADDRESS), on=ADDRESS, how="semi")
+    if not duplicates.is_empty():
+        repeat, run = duplicates.select("repeat", "run").row(0)
         raise UserError(
-            f"repeat {repeat}, run {run} of a cell is {where}, too",
+            f"repeat {repeat}, run {run} of a cell is already {where}",
             file=other.file,
             key="run",
             remedy="number the runs of a repeat across files, or leave run out",
@@ -130,7 +125,7 @@ def numbered(
 
 
 def _merged(parts: Sequence[tuple[NDArray[np.bool_], NDArray[Any] | None]]) -> NDArray[Any] | None:
-    """Put the rows of each part where they belong."""
+    """Combine parts, each given as a mask of its rows in the result and their values."""
     if len(parts) == 1 or parts[0][1] is None:
         return parts[0][1]
     arrays = [(chosen, values) for chosen, values in parts if values is not None]

@@ -1,4 +1,4 @@
-"""Predictions in memory, imported as files of arrays are."""
+"""Import predictions in memory, like files of arrays."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from manyseed.orchestrator.importing import import_predictions
 
 
 def import_arrays(predictions: Mapping[str, Any], directory: Path, **options: Any) -> int:
-    """Make a sweep directory of arrays; the parameters are `Sweep.from_predictions`'.
+    """Make a sweep directory from arrays; the parameters are those of `Sweep.from_predictions`.
 
-    They are written beside the directory for the time of the import, so that memory and checks are
-    those of files.
+    During the import the arrays lie in files beside the directory, so that memory use and checks
+    are those for files.
 
     Raises
     ------
     UserError
-        For arrays that are missing, unknown, or don't fit each other.
+        For arrays that are missing, unknown, or don't match.
     """
     several = all(isinstance(value, Mapping) for value in predictions.values())
     if not predictions or (several and not all(predictions.values())):
@@ -43,8 +43,8 @@ def import_arrays(predictions: Mapping[str, Any], directory: Path, **options: An
 
 
 def _plain(key: str, given: Any) -> Any:
-    """Return an array that a file holds by rows, whatever library it is of."""
+    """Return a contiguous NumPy array, whatever library `given` comes from."""
     array = np.ascontiguousarray(given)
     if array.dtype.kind == "O":
-        raise UserError("is no array of numbers or texts", key=key)
+        raise UserError("is not an array of numbers or text", key=key)
     return array

@@ -1,4 +1,4 @@
-"""Imported predictions → published shards: two inner chunks of rows are held in memory, no more."""
+"""Imported predictions → published shards, with at most two inner chunks of rows in memory."""
 
 from __future__ import annotations
 
@@ -21,45 +21,44 @@ from manyseed.orchestrator.store.zarrfiles import encoding
 from manyseed.orchestrator.store.zarrfiles.encoding import Array
 
 BLOCK_BYTES = 2**26
-"""Of predictions, as float32, that are read at once; a single run may be larger."""
-_BLOCK_SCORES = 2**20  # whose probabilities are computed at once
+"""Size of the predictions, as float32, that are read at once; a single run may be larger."""
+_BLOCK_SCORES = 2**20  # number of scores whose probabilities are computed at once
 
 
 def write_rows(group: Group, source: PredictionFile, order: Positions, recipe: int) -> int:
-    """Publish all runs, a shard at a time; return how many probabilities were raised.
+    """Publish all runs, a shard at a time; return the number of raised probabilities.
 
     Parameters
     ----------
     group : Group
-        Laid out for these runs alone; nobody else knows of it.
-    source : Source
-        What was predicted.
+        Laid out for these runs alone and not known to other processes.
+    source : PredictionFile
     order : int64 array (run,)
-        For each row the position of its run in the source.
+        For each row, the position of its run in the source.
     recipe : int
         Number of the recipe.
 
     Raises
     ------
     UserError
-        Where scores are not finite.
+        If scores are not finite.
     """
     floored, length = 0, group.spec.shard_length
-    for shard in range(group.shards):
-        made = _ImportedShard(group, source, recipe)
-        made.write(shard, order[shard * length : (shard + 1) * length])
-        floored += made.predictions.floored
+    for number in range(group.shards):
+        shard = _ImportedShard(group, source, recipe)
+        shard.write(number, order[number * length : (number + 1) * length])
+        floored += shard.predictions.floored
     return floored
 
 
 class ImportedRuns:
-    """The predictions of a source, as training would have returned them, some at a time.
+    """The predictions of a source, as training would have returned them, read in blocks.
 
     Parameters
     ----------
     spec : GroupSpec
-        Where they are stored.
-    source : Source
+        Their group.
+    source : PredictionFile
     """
 
     def __init__(self, spec: GroupSpec, source: PredictionFile) -> None:
@@ -67,12 +66,12 @@ class ImportedRuns:
         self.floored = 0
 
     def of(self, positions: Positions) -> Iterator[tuple[int, int, Prediction]]:
-        """Yield the place among `positions`, the position and the prediction of each run.
+        """Yield the index in `positions`, the position and the prediction of each run.
 
         Raises
         ------
         UserError
-            Where scores are not finite.
+            If scores are not finite.
         """
         spec = self._spec
         n_columns = 2 * len(spec.epochs) if spec.scores == "none" else spec.n_classes
@@ -88,13 +87,13 @@ class ImportedRuns:
                         "has scores that are not finite",
                         file=self._source.file,
                         key=f"run {position}",
-                        remedy="leave such runs out, or import labels instead of scores",
+                        remedy="leave out such runs, or import labels instead of scores",
                     )
                 yield start + offset, position, prediction
 
 
 class _ImportedShard:
-    """One shard, while it is written."""
+    """One shard while it is being written."""
 
     def __init__(self, group: Group, source: PredictionFile, recipe: int) -> None:
         self.group, self.spec, self.source = group, group.spec, source
@@ -105,49 +104,46 @@ class _ImportedShard:
             if array.role == "record"
         }
         self.numbers["status"][:] = PADDING
-        self.seconds = source.runs["fit_seconds"].fill_null(0).to_numpy()  # 0: not known
+        self.seconds = source.runs["fit_seconds"].fill_null(0).to_numpy()  # 0 if unknown
         self.repeat = source.runs["repeat"].to_numpy()
         self.copy = source.runs["copy"].to_numpy()
 
     def write(self, shard: int, positions: Positions) -> None:
-        """Place the shard's files, with runs in its first rows."""
+        """Write the shard's files, with the runs at these positions in its first rows."""
         rows = self.spec.chunk_length
         with replacing_shard(self.group, shard, self.numbers, rows) as files:
             for first in range(0, len(positions), rows):
-                here = positions[first : first + rows]
-                parts = files.buffers(len(here))
-                self._fill(parts, first, here)
-                files.write(parts)
-
-    def _fill(self, parts: list[Array], first: int, positions: Positions) -> None:
-        """Make rows of each prediction; `first` is where they begin in the shard."""
-        for offset, position, prediction in self.predictions.of(positions):
-            values = [part[offset, ...] for part in parts]
-            self._set(first + offset, position, prediction, values)
+                block = positions[first : first + rows]
+                buffers = files.buffers(len(block))
+                for offset, position, prediction in self.predictions.of(block):
+                    values = [buffer[offset, ...] for buffer in buffers]
+                    self._set(first + offset, position, prediction, values)
+                files.write(buffers)
 
     def _set(self, row: int, position: int, prediction: Prediction, values: list[Array]) -> None:
-        found = encode_row(self.spec, prediction, self.source.y_true[self.repeat[position]])
-        for value, part in zip(values, found.parts(self.spec).values(), strict=True):
+        """Set a run's records in its row, and its arrays in `values`, views of the buffers."""
+        encoded = encode_row(self.spec, prediction, self.source.y_true[self.repeat[position]])
+        for value, part in zip(values, encoded.parts(self.spec).values(), strict=True):
             flat = np.frombuffer(part, dtype=value.dtype.newbyteorder("<"))
             value[...] = flat.reshape(value.shape)
         is_copy = bool(self.copy[position])
-        self.numbers["crc"][row] = found.crc
+        self.numbers["crc"][row] = encoded.crc
         if self.spec.has_clipped:
-            self.numbers["clipped"][row] = found.clipped
+            self.numbers["clipped"][row] = encoded.clipped
         self.numbers["fit_seconds"][row] = np.nan if is_copy else self.seconds[position]
         self.numbers["recipe"][row] = self.recipe
         self.numbers["status"][row] = COPY if is_copy else DONE
 
 
 def _prediction(predicted: Predicted, number: int, spec: GroupSpec) -> Prediction:
-    """Return one run as training would have returned it."""
+    """Return the prediction of one run as training would have returned it."""
     grid = (len(spec.epochs), spec.samples)
     shape = grid if spec.n_classes == 2 else (*grid, spec.n_classes)
     if predicted.scores is None:
         assert predicted.label is not None
-        nothing = np.broadcast_to(np.float32(np.nan), shape)
+        nans = np.broadcast_to(np.float32(np.nan), shape)
         label = predicted.label[number].astype(np.uint16)
-        return Prediction(nothing, label, nothing[..., 0] if nothing.ndim == 3 else nothing, np.nan)
+        return Prediction(nans, label, nans[..., 0] if nans.ndim == 3 else nans, np.nan)
     scores = predicted.scores[number].astype(np.float32)
     if scores.ndim == 2:
         scores = gaps(scores)
@@ -163,12 +159,12 @@ def _prediction(predicted: Predicted, number: int, spec: GroupSpec) -> Predictio
 def _confidence(
     scores: NDArray[np.float32], label: NDArray[np.intp], probability: Probability
 ) -> NDArray[np.float64]:
-    """Return the probability of the labels (sample,), some points at a time."""
-    found = np.empty(len(label))
+    """Return the probabilities of the labels (sample,), computed in blocks."""
+    confidence = np.empty(len(label))
     step = max(1, _BLOCK_SCORES // scores.shape[1])
     for first in range(0, len(label), step):
-        here = slice(first, first + step)
-        logs = scores[here] if probability == "softmax" else log_expit(scores[here])
-        every = np.exp(log_softmax(logs.astype(np.float64), axis=1))
-        found[here] = np.take_along_axis(every, label[here, None], axis=1)[:, 0]
-    return found
+        block = slice(first, first + step)
+        logs = scores[block] if probability == "softmax" else log_expit(scores[block])
+        p = np.exp(log_softmax(logs.astype(np.float64), axis=1))
+        confidence[block] = np.take_along_axis(p, label[block, None], axis=1)[:, 0]
+    return confidence

@@ -1,4 +1,4 @@
-"""What a file of predictions gives, whatever its form."""
+"""The content of a file of predictions, whatever its format."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from manyseed.orchestrator.store.layout.schema import Keep, ScoreType
 Positions = NDArray[np.int64]
 
 DEFAULTS: Mapping[str, Any] = {**UNPERTURBED, "hparams": "default", "vary": "init+batch"}
-"""What distinguishes cells, and its value where nothing is said."""
+"""The attributes that distinguish cells, with their default values."""
 
 ATTRIBUTES = (*DEFAULTS, "repeat", "run", "fit_seconds")
 _LARGEST = {"repeat": 2**15 - 2, "run": 2**16 - 1}  # the store counts in int16 and uint16
-_SPELT = 200  # letters of a word that says how runs were made
-_CLASS_NAME = 1000
+_MAX_WORD = 200  # letters of an attribute's value
+_MAX_CLASS_NAME = 1000
 MAX_CLASSES = 2**16 - 1
 _MAX_POINT = 2**31 - 1
-TEST_SETS_BYTES = 2**31 - 2**20  # of a chunk that holds all of them
-_SECONDS = 1e9
+TEST_SETS_BYTES = 2**31 - 2**20  # limit for a chunk that holds all of them
+_MAX_SECONDS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """What predictions are of, as far as the user says it."""
+    """The names that the user gave for the dataset and the classifier of predictions."""
 
     dataset: str | None = None
     classifier: str | None = None
@@ -50,10 +50,10 @@ class Predicted:
     Attributes
     ----------
     label : integer array (run, epoch, sample) or None
-        None where it follows from the scores.
+        None if it follows from the scores.
     scores : float array (run, sample) of logit gaps or (run, sample, class), or None
     floored : int
-        Test points with a probability that was raised, because its logarithm is no score.
+        Number of test points with a probability that was raised to have a finite logarithm.
     """
 
     label: NDArray[np.integer[Any]] | None
@@ -63,17 +63,17 @@ class Predicted:
 
 @dataclass(frozen=True, slots=True)
 class PredictionFile:
-    """Predictions of one dataset and classifier, read when they are needed.
+    """Predictions of one dataset and classifier, read on demand.
 
     Attributes
     ----------
     file : Path
-        For messages and the record of where they come from.
+        For messages, and recorded as the origin.
     dataset, classifier : str
     class_names : tuple of str
     epochs : tuple of int
     keep, dtype
-        What is stored of scores.
+        Which scores are stored, and their type.
     probability
         How scores become probabilities.
     y_true, test_index : integer arrays (repeat, sample)
@@ -81,9 +81,9 @@ class PredictionFile:
         One row per run, in the order of positions: `ATTRIBUTES` and `copy` (whether it is a copy of
         another run of its repeat).
     read : callable
-        From positions to what is predicted.
+        Takes positions, returns their predictions.
     numbered : bool
-        Whether runs have numbers of their own, not only their place in the file.
+        Whether the file itself numbers its runs, instead of their order.
     """
 
     file: Path
@@ -102,7 +102,7 @@ class PredictionFile:
 
     @property
     def canonical(self) -> dict[str, str]:
-        """Description of the dataset: equal test sets are equal datasets."""
+        """The description of the dataset: equal test sets make equal datasets."""
         digest = hashlib.sha256(json.dumps(self.class_names).encode())
         for array in (self.y_true, self.test_index):
             digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
@@ -110,7 +110,7 @@ class PredictionFile:
 
 
 def check(source: PredictionFile) -> None:
-    """Refuse what a sweep can't hold, before anything is written.
+    """Refuse predictions that a sweep can't hold, before anything is written.
 
     Raises
     ------
@@ -124,7 +124,7 @@ def check(source: PredictionFile) -> None:
     for key, name in (("dataset", source.dataset), ("classifier", source.classifier)):
         if not name or not _is_plain(name):
             remedy = f"give another with --{key} NAME"
-            refuse(key, "a name has one letter or more, and no control characters", name, remedy)
+            refuse(key, "a name must not be empty or have control characters", name, remedy)
         try:
             encode_name(name)
         except ValueError as error:
@@ -132,22 +132,23 @@ def check(source: PredictionFile) -> None:
     if not 2 <= len(source.class_names) <= MAX_CLASSES:
         refuse("class_names", f"there are {len(source.class_names):,} classes, not 2 to 65,535")
     for name in source.class_names:
-        if len(name) > _CLASS_NAME or not _is_plain(name):
-            refuse("class_names", "a class has no control characters, and 1000 letters", name)
+        if len(name) > _MAX_CLASS_NAME or not _is_plain(name):
+            limits = f"at most {_MAX_CLASS_NAME} letters and no control characters"
+            refuse("class_names", f"a class may have {limits}", name)
     epochs = source.epochs
     if list(epochs) != sorted(set(epochs)) or not 0 <= epochs[0] <= epochs[-1] <= _MAX_POINT:
-        refuse("epoch", "epochs are whole numbers that rise from 0 or more")
+        refuse("epoch", "epochs must be increasing whole numbers from 0")
     for key, values in (("y_true", source.y_true), ("test_index", source.test_index)):
         if values.dtype.kind not in "iub" or values.ndim != 2 or not values.size:
             refuse(key, f"has dtype {values.dtype}; whole numbers are needed")
         most = len(source.class_names) - 1 if key == "y_true" else _MAX_POINT
         if not 0 <= int(values.min()) <= int(values.max()) <= most:
-            refuse(key, f"goes from {values.min()} to {values.max()}, and may from 0 to {most:,}")
+            refuse(key, f"goes from {values.min()} to {values.max()}, not from 0 to {most:,}")
     if source.y_true.shape != source.test_index.shape:
         refuse("test_index", f"has shape {source.test_index.shape}, not {source.y_true.shape}")
     if 8 * source.y_true.size > TEST_SETS_BYTES:
         shape = " × ".join(f"{n:,}" for n in source.y_true.shape)
-        refuse("repeat", f"{shape} (repeats × points) are more test sets than a sweep holds")
+        refuse("repeat", f"{shape} (repeats × points) are more test sets than a sweep can hold")
 
 
 def _is_plain(text: str) -> bool:
@@ -168,10 +169,10 @@ def attributes(given: Mapping[str, Any], n_runs: int, file: Path) -> pl.DataFram
                 "not an attribute of a run", file=file, key=name, remedy=nearest(name, ATTRIBUTES)
             )
         if np.ndim(values) != 1:
-            raise UserError("is no list of values, one per run", file=file, key=name)
+            raise UserError("is not a list of values, one per run", file=file, key=name)
         if len(values) != n_runs:
             raise UserError(
-                f"has {len(values):,} values, and there are {n_runs:,} runs", file=file, key=name
+                f"has {len(values):,} values, but there are {n_runs:,} runs", file=file, key=name
             )
     columns = {
         name: pl.Series(name, _plain(given[name], name, file))
@@ -188,11 +189,11 @@ def attributes(given: Mapping[str, Any], n_runs: int, file: Path) -> pl.DataFram
     )
     frame = frame.with_columns(run=numbers, copy=pl.lit(False))
     frame = _typed(frame, file)
-    twice = frame.filter(pl.struct(*cell, "run").is_duplicated())
-    if not twice.is_empty():
-        repeat, run = twice.select("repeat", "run").row(0)
+    duplicates = frame.filter(pl.struct(*cell, "run").is_duplicated())
+    if not duplicates.is_empty():
+        repeat, run = duplicates.select("repeat", "run").row(0)
         raise UserError(
-            f"repeat {repeat}, run {run} of a cell stands there more than once",
+            f"repeat {repeat}, run {run} of a cell occurs more than once",
             file=file,
             remedy="number the runs of a repeat with the attribute run",
         )
@@ -214,7 +215,7 @@ def _typed(frame: pl.DataFrame, file: Path) -> pl.DataFrame:
             raise UserError("must be numbers", file=file, key=name) from None
         column = frame[name]
         if name != "fit_seconds" and column.has_nulls():
-            raise UserError("lacks values", file=file, key=name)
+            raise UserError("has missing values", file=file, key=name)
         if dtype == pl.String():
             _check_words(column.unique(), name, file)
         if name in _LARGEST and not column.is_between(0, _LARGEST[name]).all():
@@ -223,37 +224,37 @@ def _typed(frame: pl.DataFrame, file: Path) -> pl.DataFrame:
             raise UserError("must be numbers above 0", file=file, key=name)
         if name == "fit_seconds":
             frame = frame.with_columns(pl.col(name).fill_nan(None))
-            if not frame[name].drop_nulls().is_between(0, _SECONDS).all():
+            if not frame[name].drop_nulls().is_between(0, _MAX_SECONDS).all():
                 raise UserError("must be seconds, 0 or more", file=file, key=name)
     return frame.select(*ATTRIBUTES, "copy")
 
 
 def _check_words(words: pl.Series, name: str, file: Path) -> None:
-    """Refuse words that can't stand in a list of words; the store numbers them by int16."""
+    """Refuse invalid words, and more different ones than the store can number in int16."""
     for word in words:
         if not word or any(letter.isspace() for letter in word):
-            raise UserError("must have no blanks", file=file, key=name, value=word)
-        if len(word) > _SPELT or not _is_plain(word):
-            message = f"must have {_SPELT} letters or fewer, and no control characters"
+            raise UserError("must not be empty or have spaces", file=file, key=name, value=word)
+        if len(word) > _MAX_WORD or not _is_plain(word):
+            message = f"must have at most {_MAX_WORD} letters, and no control characters"
             raise UserError(message, file=file, key=name, value=word)
     if len(words) > 2**15 - 1:
         raise UserError(f"has {len(words):,} different values, too many", file=file, key=name)
 
 
 def texts(values: NDArray[Any], key: str, file: Path) -> NDArray[Any]:
-    """Return an array of texts, of which NumPy may know the bytes alone, as str.
+    """Return an array with byte strings decoded to str; other arrays are returned as they are.
 
     Raises
     ------
     UserError
-        Where bytes are no UTF-8.
+        If bytes are not UTF-8.
     """
     if values.dtype.kind != "S":
         return values
     try:
         return np.asarray(np.char.decode(values, "utf-8"))
     except UnicodeDecodeError:
-        raise UserError("has bytes that are no UTF-8 text", file=file, key=key) from None
+        raise UserError("has bytes that are not UTF-8 text", file=file, key=key) from None
 
 
 def _plain(values: Any, key: str, file: Path) -> Any:
@@ -266,16 +267,15 @@ def codes(values: NDArray[Any], class_names: Sequence[str], key: str, file: Path
 
     Parameters
     ----------
-    values : array
-        Of strings or of whole numbers.
+    values : array of str or integers
     class_names : sequence of str
     key, file
-        Named in errors.
+        For errors.
 
     Raises
     ------
     UserError
-        For a label that is no class.
+        For a label that is not a class.
     """
     values = texts(values, key, file)
     if values.dtype.kind == "U":
@@ -285,13 +285,9 @@ def codes(values: NDArray[Any], class_names: Sequence[str], key: str, file: Path
         index = order[np.minimum(place, len(names) - 1)]
         wrong = names[index] != values
         if wrong.any():
-            raise UserError(
-                "not a class",
-                file=file,
-                key=key,
-                value=str(values[wrong].flat[0]),
-                remedy=nearest(str(values[wrong].flat[0]), class_names),
-            )
+            value = str(values[wrong].flat[0])
+            remedy = nearest(value, class_names)
+            raise UserError("not a class", file=file, key=key, value=value, remedy=remedy)
         return index
     if values.dtype.kind not in "iub":
         raise UserError(
@@ -299,9 +295,9 @@ def codes(values: NDArray[Any], class_names: Sequence[str], key: str, file: Path
         )
     if values.size and not 0 <= int(values.min()) <= int(values.max()) < len(class_names):
         raise UserError(
-            f"goes from {values.min()} to {values.max()}, and there are {len(class_names)} classes",
+            f"goes from {values.min()} to {values.max()}, but there are {len(class_names)} classes",
             file=file,
             key=key,
-            remedy="labels are indices of classes, from 0; name all classes with class_names",
+            remedy="labels are indices of classes from 0; name all classes with class_names",
         )
     return values

@@ -352,7 +352,11 @@ def test_a_scale_is_searched_for_before_its_cells_are_trained(tmp_path: Path) ->
             "[ensembling.dropout2]\nkind='dropout'\nmembers=6\n\n[ensembling.snapshot]",
             "is the same as",
         ),
-        ("[ensembling.snapshot]\n", '[ensembling.snapshot]\nkind = "fge"\n', "cannot have another kind"),
+        (
+            "[ensembling.snapshot]\n",
+            '[ensembling.snapshot]\nkind = "fge"\n',
+            "cannot have another kind",
+        ),
         ('dtype = "float16" }', "dtype = 3 }", "keep.dtype"),
     ],
 )

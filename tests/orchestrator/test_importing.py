@@ -143,9 +143,9 @@ def test_files_that_do_not_go_together_are_refused(made: dict[str, Any], tmp_pat
     files = [tmp_path / "a.npz", tmp_path / "b.npz"]
     same = {"dataset": "d", "classifier": "c"}
     for change, said in (
-        ({"y_true": made["y_true"][:, ::-1]}, "test sets are not those of"),
+        ({"y_true": made["y_true"][:, ::-1]}, "test sets differ from those of"),
         ({"scores": made["scores"].astype(np.float16)}, "has dtype float16"),
-        ({"class_names": ["x", "y", "z"]}, "test sets are not those of"),
+        ({"class_names": ["x", "y", "z"]}, "test sets differ from those of"),
     ):
         np.savez(files[1], **{**made, **change})
         with pytest.raises(UserError, match=said):
@@ -153,13 +153,13 @@ def test_files_that_do_not_go_together_are_refused(made: dict[str, Any], tmp_pat
     first = {"y_true": made["y_true"][:1], "scores": made["scores"][::2]}  # of one repeat
     np.savez(tmp_path / "c.npz", **first)
     np.savez(files[1], **made | {"y_true": np.stack([made["y_true"][0], made["y_true"][1][::-1]])})
-    with pytest.raises(UserError, match="test sets are not those of"):
+    with pytest.raises(UserError, match="test sets differ from those of"):
         Sweep.import_predictions([tmp_path / "c.npz", *files], tmp_path / "sweep", **same)
     (tmp_path / "c.npz").unlink()
     numbers = {"run": np.array([0, 0, 1, 1, 2, 2])}
     for file in files:
         np.savez(file, **made, **numbers)
-    with pytest.raises(UserError, match="run 0 of a cell is in a file before it"):
+    with pytest.raises(UserError, match="run 0 of a cell is already in an earlier file"):
         Sweep.import_predictions(files, tmp_path / "sweep", **same)
     with pytest.raises(UserError, match="no file"):
         Sweep.import_predictions([], tmp_path / "sweep")
@@ -261,15 +261,15 @@ def test_what_was_exported_comes_back(quick: Sweep, tmp_path: Path) -> None:
             r"both scores and labels; .*\n.*true classes are y_true",
         ),
         ({"y_true": np.zeros((2, 39), int)}, r"y_true: has shape \(2, 39\)"),
-        ({"y_true": np.full((2, SAMPLES), 3)}, "y_true: goes from 3 to 3, and there are 3 classes"),
-        ({"repeat": np.zeros(5, int)}, "repeat: has 5 values, and there are 6 runs"),
+        ({"y_true": np.full((2, SAMPLES), 3)}, "y_true: goes from 3 to 3, but there are 3 classes"),
+        ({"repeat": np.zeros(5, int)}, "repeat: has 5 values, but there are 6 runs"),
         ({"repeats": np.zeros(6, int)}, 'repeats: unknown entry\n.*"repeat"'),
         ({"scores": np.zeros((6, SAMPLES), int)}, "scores: has dtype int64; floats"),
         ({"scores": np.zeros((6,))}, r"scores: has shape \(6,\)"),
-        ({"class_names": np.array(["a", "b"])}, "there are 2 classes, and scores of 3"),
-        ({"run": np.zeros(6, int)}, "repeat 1, run 0 of a cell stands there more than once"),
+        ({"class_names": np.array(["a", "b"])}, "there are 2 classes, but scores for 3"),
+        ({"run": np.zeros(6, int)}, "repeat 1, run 0 of a cell occurs more than once"),
         ({"scores": np.zeros((6, SAMPLES, 3), order="F")}, "Fortran"),
-        ({"hparams": np.array(["a b"] * 6)}, "must have no blanks"),
+        ({"hparams": np.array(["a b"] * 6)}, "must not be empty or have spaces"),
     ],
 )
 def test_arrays_that_do_not_fit_are_one_message(
@@ -364,7 +364,7 @@ def test_damaged_files_are_one_message(made: dict[str, Any], tmp_path: Path) -> 
     np.save(whole, made["scores"])
     np.save(tmp_path / "truth.npy", made["y_true"])
     (tmp_path / "cut.npy").write_bytes(whole.read_bytes()[:-1])
-    with pytest.raises(UserError, match="cut: is cut off: 2,880 bytes are needed, 2,879 are"):
+    with pytest.raises(UserError, match="cut: is truncated: it needs 2,880 bytes and has 2,879"):
         Sweep.import_predictions(
             [tmp_path / "cut.npy"], tmp_path / "sweep", truth=tmp_path / "truth.npy"
         )

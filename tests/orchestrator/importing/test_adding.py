@@ -107,15 +107,15 @@ def test_numbers_of_runs_are_those_given(sweep: Sweep, tmp_path: Path) -> None:
     runs = sweep.analyze(Options(resamples=3))["runs"]
     assert runs.filter(repeat_index=1)["run_index"].sort().to_list() == [0, 1, 9]
     again = save(tmp_path / "again.npz", slice(1), run=np.array([7]), y_true=Y[:1])
-    with pytest.raises(UserError, match="repeat 0, run 7 of a cell is in the sweep, too"):
+    with pytest.raises(UserError, match="repeat 0, run 7 of a cell is already in the sweep"):
         import_predictions([again], sweep.paths.directory, adding=True)
 
 
 @pytest.mark.parametrize(
     ("others", "said"),
     [
-        ({"y_true": 2 - Y}, "y_true: is not that of the sweep's repeat 0: "),
-        ({"test_index": np.arange(SAMPLES)[::-1]}, "test_index: is not that of the sweep's"),
+        ({"y_true": 2 - Y}, "y_true: differs from that of the sweep's repeat 0 in "),
+        ({"test_index": np.arange(SAMPLES)[::-1]}, "test_index: differs from that of the sweep's"),
         (
             {"y_true": np.r_[Y, Y[:1]], "repeat": np.array([0, 2])},
             "it has 3 test sets; the sweep has 2",
@@ -146,7 +146,7 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
 def test_runs_that_are_there_are_not_added_again(sweep: Sweep, tmp_path: Path) -> None:
     directory = sweep.paths.directory
     before = files(directory)
-    with pytest.raises(UserError, match="its predictions are in the sweep already"):
+    with pytest.raises(UserError, match="the sweep already has the predictions of all its runs"):
         import_predictions([tmp_path / "first.npz"], directory, adding=True)
     assert files(directory) == before
     numbered = save(tmp_path / "numbered.npz", slice(1), run=np.array([5]), y_true=Y[:1])
@@ -190,4 +190,4 @@ def test_only_an_import_is_added_to(tmp_path: Path) -> None:
     first = Sweep.import_predictions([save(tmp_path / "first.npz", slice(4))], tmp_path / "sweep")
     result = command("import", first.paths.directory, table)
     assert result.returncode == 2
-    assert "only files of arrays are added" in result.stderr
+    assert "only files of arrays can be added" in result.stderr

@@ -63,21 +63,21 @@ def test_a_loss_from_what_was_unpacked_is_noticed(exported: Path, tmp_path: Path
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (".manyseed/tasks/0001/intent.json", "is nothing that a sweep needs"),
-        (".manyseed/tasks/journals/0001-0000-aa-0.journal", "is nothing that a sweep needs"),
-        (".manyseed/results/analysis.json", "is nothing that a sweep needs"),
-        (".manyseed/report/index.html", "is nothing that a sweep needs"),
-        (".manyseed/evil.py", "is nothing that a sweep needs"),
-        (".manyseed/plan/evil.py", "is nothing that a sweep needs"),
-        (".manyseed/.lock", "is nothing that a sweep needs"),
-        ("evil.py", "is nothing that a sweep needs"),
+        (".manyseed/tasks/0001/intent.json", "is not part of a sweep"),
+        (".manyseed/tasks/journals/0001-0000-aa-0.journal", "is not part of a sweep"),
+        (".manyseed/results/analysis.json", "is not part of a sweep"),
+        (".manyseed/report/index.html", "is not part of a sweep"),
+        (".manyseed/evil.py", "is not part of a sweep"),
+        (".manyseed/plan/evil.py", "is not part of a sweep"),
+        (".manyseed/.lock", "is not part of a sweep"),
+        ("evil.py", "is not part of a sweep"),
         ("/tmp/zarr.json", "names a file outside of it"),
-        (".manyseed//etc/passwd", "is nothing that a sweep needs"),
+        (".manyseed//etc/passwd", "is not part of a sweep"),
         (".manyseed/plan/../../out", "names a file outside of it"),
-        ("other/imported/zarr.json", "the plan has no place for it"),
-        ("given/imported/label/c.0.0.1", "the plan has no place for it"),
-        ("given/imported/label/c.7.0.0", "the plan has no place for it"),
-        ("given/imported/label/c.0", "the plan has no place for it"),
+        ("other/imported/zarr.json", "it has no place in the plan"),
+        ("given/imported/label/c.0.0.1", "it has no place in the plan"),
+        ("given/imported/label/c.7.0.0", "it has no place in the plan"),
+        ("given/imported/label/c.0", "it has no place in the plan"),
     ],
 )
 def test_what_a_sweep_does_not_need_is_refused(
@@ -90,7 +90,7 @@ def test_what_a_sweep_does_not_need_is_refused(
 def test_links_are_refused_and_folders_are_passed_over(exported: Path, tmp_path: Path) -> None:
     link = zipfile.ZipInfo(".manyseed/plan/0002.parquet")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
-    refused(changed(exported, tmp_path / "a.zip", {}, link), "is nothing that a sweep needs")
+    refused(changed(exported, tmp_path / "a.zip", {}, link), "is not part of a sweep")
     file = changed(exported, tmp_path / "b.zip", {"given/": b"", ".manyseed/tasks/": b""})
     sweep = Sweep.import_predictions([file], tmp_path / "sweep")
     assert not sweep.paths.tasks.exists()
@@ -120,7 +120,7 @@ def test_what_holds_no_whole_sweep_is_one_message(exported: Path, tmp_path: Path
         before = sorted(tmp_path.rglob("*"))
         code, told = inside("import", file, "--out", tmp_path / "sweep")
         assert code == 2, told
-        assert f"{file}: holds no whole sweep: " in told.replace("\n", " "), told
+        assert f"{file}: does not hold a complete sweep: " in told.replace("\n", " "), told
         assert ".manyseed-import" not in told
         assert sorted(tmp_path.rglob("*")) == before
 

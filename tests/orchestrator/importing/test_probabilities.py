@@ -103,13 +103,13 @@ def test_certain_ones_count_as_nearly_certain_and_are_told(tmp_path: Path, shape
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ([-0.1, 0.6, 0.5], "test point 4: -0.1 is no probability"),
+        ([-0.1, 0.6, 0.5], "test point 4: -0.1 is not a probability"),
         ([0.4, 0.4, 0.202], "test point 4: the probabilities sum to 1.002, not to 1"),
-        ([0.4, 0.4, np.nan], "test point 4: nan is no probability"),
+        ([0.4, 0.4, np.nan], "test point 4: nan is not a probability"),
         ([np.inf, 0.0, 0.0], "test point 4: the probabilities sum to inf, not to 1"),
-        (1.2, "test point 4: 1.2 is no probability"),
-        (-1e-6, "test point 4: -1e-06 is no probability"),
-        (np.nan, "test point 4: nan is no probability"),
+        (1.2, "test point 4: 1.2 is not a probability"),
+        (-1e-6, "test point 4: -1e-06 is not a probability"),
+        (np.nan, "test point 4: nan is not a probability"),
     ],
 )
 def test_what_is_no_probability_is_one_message(tmp_path: Path, wrong: Any, message: str) -> None:

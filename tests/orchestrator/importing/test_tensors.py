@@ -86,18 +86,18 @@ def test_nothing_in_a_file_is_executed(tmp_path: Path, is_zip: bool) -> None:
         tmp_path / "bad.pt",
         _use_new_zipfile_serialization=is_zip,
     )
-    with pytest.raises(UserError, match="is no file of plain tensors, and nothing else is loaded"):
+    with pytest.raises(UserError, match="does not hold plain tensors, and nothing else is loaded"):
         Sweep.import_predictions([tmp_path / "bad.pt"], tmp_path / "sweep")
     assert not went_off.exists()
     assert not (tmp_path / "sweep").exists()
 
 
 MISTAKES: list[tuple[Any, str]] = [
-    ([torch.zeros(2)], "holds a list, no dict of tensors by name"),
+    ([torch.zeros(2)], "holds a list, not a dict of tensors by name"),
     ({"scores": torch.tensor(SCORES), "y_ture": torch.tensor(Y)}, "unknown entry.*\n?.*y_true"),
     ({"scores": torch.tensor(SCORES)}, "y_true is missing"),
-    ({"scores": torch.zeros(2, 2).to_sparse(), "y_true": torch.tensor(Y)}, "no plain tensor"),
-    ({"scores": torch.tensor(SCORES), "y_true": {"a": 1}}, "is a dict, no tensor"),
+    ({"scores": torch.zeros(2, 2).to_sparse(), "y_true": torch.tensor(Y)}, "not a plain tensor"),
+    ({"scores": torch.tensor(SCORES), "y_true": {"a": 1}}, "is a dict, not a tensor"),
     ({"scores": torch.tensor(SCORES), "logits": torch.tensor(SCORES)}, "scores and logits"),
     ({"scores": torch.tensor(SCORES[0]), "y_true": torch.tensor(Y)}, "y_true|shape"),
     ({"scores": torch.full((1, SAMPLES, 3), np.nan), "y_true": torch.tensor(Y)}, "finite"),
@@ -119,12 +119,12 @@ def test_a_file_that_is_cut_off_or_none_is_one_message(tmp_path: Path) -> None:
     content = (tmp_path / "a.pt").read_bytes()
     for damaged in (content[:-200], content[:50], b"", b"text"):
         (tmp_path / "a.pt").write_bytes(damaged)
-        with pytest.raises(UserError, match=r"is no PyTorch file|is no file of plain tensors"):
+        with pytest.raises(UserError, match=r"is not a PyTorch file|does not hold plain tensors"):
             Sweep.import_predictions([tmp_path / "a.pt"], tmp_path / "sweep")
 
 
 def test_without_pytorch_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.save({"scores": torch.tensor(SCORES)}, tmp_path / "a.pt")
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(UserError, match=r"PyTorch is not installed"):
+    with pytest.raises(UserError, match=r"PyTorch, which is not installed"):
         Sweep.import_predictions([tmp_path / "a.pt"], tmp_path / "sweep")

@@ -72,10 +72,7 @@ class Combinations:
 
 
 def combine(
-    grid: Grid,
-    where: str,
-    path: Path,
-    configurations: Mapping[str, Sequence[str]] | None = None,
+    grid: Grid, where: str, path: Path, configurations: Mapping[str, Sequence[str]] | None = None
 ) -> Combinations:
     """Multiply a grid's lists.
 

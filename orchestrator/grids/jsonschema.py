@@ -215,11 +215,7 @@ def _own() -> Schema:
             "description": "Whether planning fits it to a few made-up rows (default: true).",
             "type": "boolean",
         },
-        "hparams": {
-            "description": "Anchors.",
-            "type": "object",
-            "additionalProperties": value,
-        },
+        "hparams": {"description": "Anchors.", "type": "object", "additionalProperties": value},
         "grid": {
             "description": 'Values of hparams, every combination a cell: hparams = ["grid"].',
             "type": "object",

@@ -265,8 +265,7 @@ class _OwnMetrics(_Table):
     """How results are computed from the predictions; does not change predictions."""
 
     metrics: Annotated[
-        list[Annotated[StrictStr, Field(pattern=OWN_PATTERN), _TEXT]],
-        BeforeValidator(_list),
+        list[Annotated[StrictStr, Field(pattern=OWN_PATTERN), _TEXT]], BeforeValidator(_list)
     ] = []
     """Metrics of your own, "module:function"; computed only if the command names them, too."""
 

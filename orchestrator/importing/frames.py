@@ -30,11 +30,7 @@ from manyseed.orchestrator.importing.source import (
 )
 from manyseed.orchestrator.store.reading.exchange import SCHEMA
 
-_KINDS: dict[Any, str] = {
-    pl.Int64: "whole numbers",
-    pl.Float64: "numbers",
-    pl.String: "names",
-}
+_KINDS: dict[Any, str] = {pl.Int64: "whole numbers", pl.Float64: "numbers", pl.String: "names"}
 NEEDED = ("row_id", "prediction", "truth")
 CONFIDENCE = "confidence."
 MAX_ROWS = 200_000_000

@@ -38,10 +38,7 @@ class TaskSize:
 
 
 def cut(
-    rows: pl.DataFrame,
-    costs: pl.DataFrame,
-    identical: pl.Series,
-    shapes: Mapping[str, TaskSize],
+    rows: pl.DataFrame, costs: pl.DataFrame, identical: pl.Series, shapes: Mapping[str, TaskSize]
 ) -> pl.DataFrame:
     """Assign each run its resource class and its task.
 

@@ -67,12 +67,7 @@ class Pool:
                     *(*self._arguments, str(self._started), str(theirs.fileno())),
                 ],
                 pass_fds=[theirs.fileno()],
-                env={
-                    **os.environ,
-                    **ONE_THREAD,
-                    **assigned(self._started),
-                    "PYTHONSAFEPATH": "1",
-                },
+                env={**os.environ, **ONE_THREAD, **assigned(self._started), "PYTHONSAFEPATH": "1"},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

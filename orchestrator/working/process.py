@@ -85,11 +85,7 @@ class _Training:
                     prediction = self._trainer.train(fit, handling)
                     values = encode_row(group.spec, prediction, y_true)
                     self._journal.append(
-                        batch.group,
-                        row,
-                        values,
-                        recipe=recipe,
-                        fit_seconds=prediction.fit_seconds,
+                        batch.group, row, values, recipe=recipe, fit_seconds=prediction.fit_seconds
                     )
                     self._forget(saved)
                     seconds += prediction.fit_seconds

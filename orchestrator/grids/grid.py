@@ -114,6 +114,9 @@ class _GridReader:
     def __init__(self, grid: Grid, where: str, path: Path) -> None:
         self.grid, self.where, self.path = grid, where, path
 
+    def _error(self, message: str, key: str, **details: Any) -> UserError:
+        return UserError(message, file=self.path, key=f"{self.where}.{key}", **details)
+
     def values(self) -> dict[str, list[Any]]:
         values: dict[str, list[Any]] = {axis: list(getattr(self.grid, axis)) for axis in AXES}
         values["dataset"] = [name for item in values["dataset"] for name in self._members(item)]
@@ -133,30 +136,20 @@ class _GridReader:
 
     def steps(self, values: Mapping[str, list[Any]]) -> list[tuple[str, ...]]:
         """Return the axes that are zipped: a tuple for each list of `zip`, other axes alone."""
-        key = f"{self.where}.zip"
         zipped: dict[str, tuple[str, ...]] = {}
         for names in self.grid.zip:
             for axis in names:
                 if axis not in AXES:
-                    raise UserError(
-                        "unknown axis",
-                        file=self.path,
-                        key=key,
-                        value=axis,
-                        remedy=nearest(axis, AXES),
-                    )
+                    remedy = nearest(axis, AXES)
+                    raise self._error("unknown axis", "zip", value=axis, remedy=remedy)
                 if axis in zipped or names.count(axis) > 1:
-                    raise UserError(f"{axis} is listed twice", file=self.path, key=key, value=names)
+                    raise self._error(f"{axis} is listed twice", "zip", value=names)
                 zipped[axis] = tuple(names)
             lengths = {axis: len(values[axis]) for axis in names}
             if len(names) < 2 or len(set(lengths.values())) > 1:
                 shown = ", ".join(f"{axis} has {n}" for axis, n in lengths.items())
-                raise UserError(
-                    f"lists that go in step are two or more of equal length; {shown}",
-                    file=self.path,
-                    key=key,
-                    value=names,
-                )
+                message = f"lists that go in step are two or more of equal length; {shown}"
+                raise self._error(message, "zip", value=names)
         steps = list(dict.fromkeys(zipped.get(axis, (axis,)) for axis in AXES))
         for step in steps:
             self._refuse_twice(step, values)
@@ -165,13 +158,11 @@ class _GridReader:
     def _refuse_twice(self, step: tuple[str, ...], values: Mapping[str, list[Any]]) -> None:
         seen = set()
         for entry in zip(*(values[axis] for axis in step), strict=True):
+            if entry in seen and len(step) > 1:
+                text = f"these lists have {toml_value(list(entry))} twice"
+                raise self._error(text, "zip", value=list(step))
             if entry in seen:
-                key, value = f"{self.where}.{step[0]}", entry[0]
-                text = "is listed twice"
-                if len(step) > 1:
-                    key, value = f"{self.where}.zip", list(step)
-                    text = f"these lists have {toml_value(list(entry))} twice"
-                raise UserError(text, file=self.path, key=key, value=value)
+                raise self._error("is listed twice", step[0], value=entry[0])
             seen.add(entry)
 
     def matches(
@@ -198,14 +189,10 @@ class _GridReader:
         UserError
             For a rule that names no axis, or a pattern that matches no value.
         """
-        key = f"{self.where}.exclude[{number}]"
+        key = f"exclude[{number}]"
         if not rule.patterns():
-            raise UserError(
-                "a rule must name at least one axis",
-                file=self.path,
-                key=key,
-                remedy=f"one of {', '.join(AXES)}",
-            )
+            remedy = f"one of {', '.join(AXES)}"
+            raise self._error("a rule must name at least one axis", key, remedy=remedy)
         matched = np.ones(len(codes["dataset"]), dtype=bool)
         for axis, patterns in rule.patterns().items():
             is_hit = np.zeros(len(values[axis]), dtype=bool)
@@ -213,23 +200,16 @@ class _GridReader:
                 hits = np.array([_fits(pattern, axis, value) for value in values[axis]])
                 if not hits.any():
                     listed = ", ".join(toml_value(value) for value in values[axis][:20])
-                    raise UserError(
-                        "matches nothing",
-                        file=self.path,
-                        key=f"{key}.{axis}",
-                        value=pattern,
-                        remedy=f"the grid's list: {listed}",
+                    remedy = f"the grid's list: {listed}"
+                    raise self._error(
+                        "matches nothing", f"{key}.{axis}", value=pattern, remedy=remedy
                     )
                 is_hit |= hits
             matched &= is_hit[codes[axis]]
         if not matched.any():
-            raise UserError(
-                "the rule matches nothing",
-                file=self.path,
-                key=key,
-                value=rule.patterns(),
-                remedy="each of its values is in the lists, but no combination has all of them",
-            )
+            remedy = "each of its values is in the lists, but no combination has all of them"
+            value = rule.patterns()
+            raise self._error("the rule matches nothing", key, value=value, remedy=remedy)
         return matched
 
 

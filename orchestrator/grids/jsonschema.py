@@ -35,6 +35,17 @@ Schema = dict[str, Any]
 _OWN = "own"
 """The name that stands for users' own code among classifiers' tables."""
 
+_SNAPSHOTS: Schema = {
+    "description": "Epochs whose predictions are kept besides those of the last.",
+    "type": "array",
+    "items": {"type": "integer", "minimum": 1},
+}
+_GRID: Schema = {
+    "description": 'Values of hparams, every combination a cell: hparams = ["grid"].',
+    "minProperties": 1,
+}
+_DEVICE: Schema = {"description": "Where to train; not part of the identity (default: cpu)."}
+
 
 def schema() -> Schema:
     """Return the schema of a sweep file, as JSON values."""
@@ -89,38 +100,21 @@ def _reference(classifier: str) -> Schema:
 
 def _classifier(record: Classifier, table: Schema) -> Schema:
     """Return the table of a classifier with its options."""
+    values = {
+        hparam.name: {"description": f"Values of {hparam.name}.", **_values(_hparam(hparam))}
+        for hparam in record.space
+    }
     options: Schema = {
         "hparams": {
             "description": "Anchors: used as they are, and the centre of every perturbation.",
-            "type": "object",
-            "additionalProperties": False,
-            "properties": {hparam.name: _hparam(hparam) for hparam in record.space},
+            **_closed_object({hparam.name: _hparam(hparam) for hparam in record.space}),
         },
-        "grid": {
-            "description": 'Values of hparams, every combination a cell: hparams = ["grid"].',
-            "type": "object",
-            "additionalProperties": False,
-            "minProperties": 1,
-            "properties": {
-                hparam.name: {
-                    "description": f"Values of {hparam.name}.",
-                    **_values(_hparam(hparam)),
-                }
-                for hparam in record.space
-            },
-        },
-        "device": {
-            "description": "Where to train; not part of the identity (default: cpu).",
-            "enum": [*record.devices],
-        },
+        "grid": _GRID | _closed_object(values),
+        "device": _DEVICE | {"enum": [*record.devices]},
     }
     if record.epochs is not None:
         options["epochs"] = _option(EPOCHS_OPTION, f"How long to train (default: {record.epochs}).")
-        options["snapshots"] = {
-            "description": "Epochs whose predictions are kept besides those of the last.",
-            "type": "array",
-            "items": {"type": "integer", "minimum": 1},
-        }
+        options["snapshots"] = {**_SNAPSHOTS}
     if record.library is not None:
         options["defaults"] = {
             "description": "Whose defaults the anchors are (default: study).",
@@ -133,30 +127,24 @@ def _classifier(record: Classifier, table: Schema) -> Schema:
         for key in record.options
     }
     kind = table["properties"]["kind"] | {"const": record.name}
-    properties = {"kind": kind, **options}
-    return {
-        "title": record.name,
-        "type": "object",
-        "properties": properties,
-        "additionalProperties": False,
-    }
+    return _closed_object({"kind": kind, **options}) | {"title": record.name}
+
+
+def _closed_object(properties: Schema) -> Schema:
+    return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
 def _own() -> Schema:
     """Return the table of a classifier in the user's own code."""
     value: Schema = {"type": ["string", "number", "boolean"]}
-    hparam: Schema = {
-        "type": "object",
-        "required": ["default"],
-        "additionalProperties": False,
-        "properties": {
-            "low": {"type": "number"},
-            "high": {"type": "number"},
-            "log": {"type": "boolean"},
-            "levels": {"type": "array", "items": value, "minItems": 1, "uniqueItems": True},
-            "default": value,
-        },
+    keys: Schema = {
+        "low": {"type": "number"},
+        "high": {"type": "number"},
+        "log": {"type": "boolean"},
+        "levels": {"type": "array", "items": value, "minItems": 1, "uniqueItems": True},
+        "default": value,
     }
+    hparam = _closed_object(keys) | {"required": ["default"]}
     entry: Schema = {"type": "string", "pattern": r"^[\w.]+:[\w.]+$"}
     properties: Schema = {
         "estimator": entry
@@ -185,11 +173,7 @@ def _own() -> Schema:
         },
         **{key: _option(OPTIMIZERS[key], OPTIMIZERS[key].about) for key in OF_OPTIMIZERS},
         "epochs": _option(EPOCHS_OPTION, f"For a module: how long to train (default: {EPOCHS})."),
-        "snapshots": {
-            "description": "For a module: epochs whose predictions are kept besides the last.",
-            "type": "array",
-            "items": {"type": "integer", "minimum": 1},
-        },
+        "snapshots": {**_SNAPSHOTS},
         "version": {
             "description": "Your version number of the code, part of the identity (default: 1).",
             "type": "integer",
@@ -216,23 +200,10 @@ def _own() -> Schema:
             "type": "boolean",
         },
         "hparams": {"description": "Anchors.", "type": "object", "additionalProperties": value},
-        "grid": {
-            "description": 'Values of hparams, every combination a cell: hparams = ["grid"].',
-            "type": "object",
-            "minProperties": 1,
-            "additionalProperties": _values(value),
-        },
-        "device": {
-            "description": "Where to train; not part of the identity (default: cpu).",
-            "enum": ["cpu", "gpu"],
-        },
+        "grid": _GRID | {"type": "object", "additionalProperties": _values(value)},
+        "device": _DEVICE | {"enum": ["cpu", "gpu"]},
     }
-    return {
-        "title": "code of your own",
-        "type": "object",
-        "properties": properties,
-        "additionalProperties": False,
-    }
+    return _closed_object(properties) | {"title": "code of your own"}
 
 
 def _values(item: Schema) -> Schema:

@@ -126,7 +126,7 @@ class OwnCode:
         if known is not None and known.digest == code.digest:
             self.used[key] = known
             return known.findings
-        root = "" if code.root is None else str(code.root)
+        root = str(code.root or "")
         if (key, code.digest, root) not in _RETURNED:
             _RETURNED[key, code.digest, root] = asdict(loading.loaded(name, params, code))
         returned = _RETURNED[key, code.digest, root]
@@ -178,8 +178,7 @@ class OwnCode:
             if (key, code.digest) not in _PROBED:
                 _PROBED[key, code.digest] = probe(own, code, dataset)
             findings = _PROBED[key, code.digest]
-        root = "" if code.root is None else str(code.root)
-        self.used[key] = Pin(own.entry, root, code.digest, asdict(findings))
+        self.used[key] = Pin(own.entry, str(code.root or ""), code.digest, asdict(findings))
         return findings
 
 

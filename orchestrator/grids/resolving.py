@@ -114,6 +114,9 @@ class Resolver:
         self._methods: dict[str, Mapping[str, Any] | None] = {}
         self._check_tables()
 
+    def _error(self, message: str, key: str, **details: Any) -> UserError:
+        return UserError(message, file=self._path, key=key, **details)
+
     def dataset(self, name: str, where: str) -> DatasetInfo:
         """Return the information on a dataset that the grid at `where` names.
 
@@ -122,15 +125,11 @@ class Resolver:
         UserError
         """
         if name not in self.datasets:
+            key = f"{where}.dataset"
             if name not in self._sweep.dataset and not is_source(name):
-                raise UserError(
-                    "unknown dataset",
-                    file=self._path,
-                    key=f"{where}.dataset",
-                    value=name,
-                    remedy=near_dataset(name, self._sweep),
-                )
-            self.datasets[name] = self._dataset(name, f"{where}.dataset")
+                remedy = near_dataset(name, self._sweep)
+                raise self._error("unknown dataset", key, value=name, remedy=remedy)
+            self.datasets[name] = self._dataset(name, key)
         return self.datasets[name]
 
     def _dataset(self, name: str, key: str) -> DatasetInfo:
@@ -143,30 +142,21 @@ class Resolver:
         if table.data is not None:
             return self._function(name, table)
         source = table.source or name
+        key = f"dataset.{toml_key(name)}"
         if table.source is None and not is_source(name):
-            raise UserError(
-                "this key is missing",
-                file=self._path,
-                key=f"dataset.{toml_key(name)}.source",
-                remedy=f'add source = "…"; {near_dataset(name, self._sweep)}',
-            )
+            remedy = f'add source = "…"; {near_dataset(name, self._sweep)}'
+            raise self._error("this key is missing", f"{key}.source", remedy=remedy)
         try:
             return datasets.resolve(source, **table.options())
         except Refused as error:
-            given = {"source": source, **table.options()}
-            raise self._refused(error, f"dataset.{toml_key(name)}", given) from None
+            raise self._refused(error, key, {"source": source, **table.options()}) from None
 
     def _function(self, name: str, table: DatasetTable) -> DatasetInfo:
         """Resolve a dataset that a user's function returns."""
         key = f"dataset.{toml_key(name)}"
         if table.source is not None:
-            raise UserError(
-                "the table also has a source",
-                file=self._path,
-                key=f"{key}.{DATA}",
-                value=table.data,
-                remedy="remove one of the two",
-            )
+            message, remedy = "the table also has a source", "remove one of the two"
+            raise self._error(message, f"{key}.{DATA}", value=table.data, remedy=remedy)
         options = table.options()
         try:
             returned = self._own.data(table.data, options)
@@ -193,12 +183,9 @@ class Resolver:
                     impossible.setdefault(error.reason, []).append((dataset, classifier))
         if impossible:
             pairs = [pair for listed in impossible.values() for pair in listed]
-            raise UserError(
-                "; ".join(f"{crossed(listed)}: {why}" for why, listed in impossible.items()),
-                file=self._path,
-                key=where,
-                remedy=f"or leave them out: exclude = [{rules_without(pairs, asked)}]",
-            )
+            message = "; ".join(f"{crossed(listed)}: {why}" for why, listed in impossible.items())
+            remedy = f"or leave them out: exclude = [{rules_without(pairs, asked)}]"
+            raise self._error(message, where, remedy=remedy)
 
     def pair(self, dataset: str, classifier: str) -> Pair:
         """Return a classifier on a dataset, which `resolve_pairs` has resolved."""
@@ -209,13 +196,9 @@ class Resolver:
         options = {} if table is None else table.options()
         kind = classifiers.kind_of(classifier, table.kind if table else None, options)
         if kind not in (*classifiers.names(), *classifiers.FORMS):
-            raise UserError(
-                "unknown classifier",
-                file=self._path,
-                key=f"{where}.classifier",
-                value=classifier,
-                remedy=nearest(classifier, (*classifiers.names(), *self._sweep.classifier)),
-            )
+            key = f"{where}.classifier"
+            remedy = nearest(classifier, (*classifiers.names(), *self._sweep.classifier))
+            raise self._error("unknown classifier", key, value=classifier, remedy=remedy)
         info = self.datasets[dataset]
         try:
             if kind in classifiers.FORMS:
@@ -286,13 +269,8 @@ class Resolver:
         if kind not in (*methods.SAME_AS_NONE, *methods.names()):
             known = (*methods.SAME_AS_NONE, *methods.names(), *self._sweep.ensembling)
             where = key if table is None else f"ensembling.{toml_key(name)}.kind"
-            raise UserError(
-                "unknown ensembling method",
-                file=self._path,
-                key=where,
-                value=kind,
-                remedy=nearest(kind, known),
-            )
+            remedy = nearest(kind, known)
+            raise self._error("unknown ensembling method", where, value=kind, remedy=remedy)
         options = {} if table is None else table.options()
         try:
             method = methods.resolve(kind, options)
@@ -300,12 +278,9 @@ class Resolver:
             raise self._refused(error, f"ensembling.{toml_key(name)}", options) from None
         for other, known_method in self._methods.items():
             if method is not None and known_method == method:
-                raise UserError(
-                    f"is the same as {other}: two names for one method",
-                    file=self._path,
-                    key=f"ensembling.{toml_key(name)}",
-                    remedy="remove one of them, or give it other options",
-                )
+                message = f"is the same as {other}: two names for one method"
+                remedy = "remove one of them, or give it other options"
+                raise self._error(message, f"ensembling.{toml_key(name)}", remedy=remedy)
         self._methods[name] = method
         return method
 
@@ -328,48 +303,33 @@ class Resolver:
         ]
 
     def _check_tables(self) -> None:
+        rename = "give the table another name"
         for name, method in self._sweep.ensembling.items():
             key = f"ensembling.{toml_key(name)}"
             kind = method.kind or name
-            reserved = (*methods.SAME_AS_NONE, *methods.names())
-            if name in reserved and kind != name:
-                raise UserError(
-                    f"{name} is the name of a method, which cannot have another kind",
-                    file=self._path,
-                    key=f"{key}.kind",
-                    value=kind,
-                    remedy="give the table another name",
-                )
+            if name in (*methods.SAME_AS_NONE, *methods.names()) and kind != name:
+                message = f"{name} is the name of a method, which cannot have another kind"
+                raise self._error(message, f"{key}.kind", value=kind, remedy=rename)
             self.method(name, key)
         for name, table in self._sweep.classifier.items():
-            options = table.options()
+            key, options = f"classifier.{toml_key(name)}", table.options()
             kind = classifiers.kind_of(name, table.kind, options)
-            if table.kind in classifiers.FORMS or kind not in (
-                *classifiers.names(),
-                *classifiers.FORMS,
-            ):
-                raise UserError(
-                    "unknown classifier",
-                    file=self._path,
-                    key=f"classifier.{toml_key(name)}" + (".kind" if table.kind else ""),
-                    value=kind,
-                    remedy=f"{nearest(kind, classifiers.names())}; "
-                    f'a name of your own needs kind = "…" or {_FORMS}',
-                )
+            is_known = kind in (*classifiers.names(), *classifiers.FORMS)
+            if table.kind in classifiers.FORMS or not is_known:
+                near = nearest(kind, classifiers.names())
+                remedy = f'{near}; a name of your own needs kind = "…" or {_FORMS}'
+                where = f"{key}.kind" if table.kind else key
+                raise self._error("unknown classifier", where, value=kind, remedy=remedy)
             if name in classifiers.names() and kind != name:
-                key = kind if kind in classifiers.FORMS else "kind"
-                raise UserError(
-                    f"{name} is the name of a classifier, which cannot have another kind",
-                    file=self._path,
-                    key=f"classifier.{toml_key(name)}.{key}",
-                    value=options.get(key, kind),
-                    remedy="give the table another name",
-                )
+                option = kind if kind in classifiers.FORMS else "kind"
+                message = f"{name} is the name of a classifier, which cannot have another kind"
+                value = options.get(option, kind)
+                raise self._error(message, f"{key}.{option}", value=value, remedy=rename)
             try:
                 if configurations := classifiers.configurations(kind, options):
                     self.configurations[name] = configurations
             except Refused as error:
-                raise self._refused(error, f"classifier.{toml_key(name)}", options) from None
+                raise self._refused(error, key, options) from None
         for name in self._sweep.dataset:
             self.datasets[name] = self._dataset(name, f"dataset.{toml_key(name)}")
 
@@ -387,7 +347,6 @@ class Resolver:
             remedies.append("give each value a classifier of its own")
         if value is None and error.value is not None:
             remedies.append("this is its default: give another value")
+        written = {} if value is None else {"value": value}
         remedy = "\n  ".join(remedies) or None
-        if value is None:
-            return refused(error, file=self._path, key=key, remedy=remedy)
-        return refused(error, file=self._path, key=key, value=value, remedy=remedy)
+        return refused(error, file=self._path, key=key, remedy=remedy, **written)

@@ -132,7 +132,7 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
 
 
 def _require_deep(cells: pl.DataFrame, path: Path) -> None:
-    """Refuse single networks with equal initial weights and batches beside ensembling methods."""
+    """Refuse single networks with equal initial weights and batches if there are methods."""
     single = pl.col("ensembling") == NONE
     differ = pl.col("vary").cast(pl.String).str.contains("init|batch")
     if cells.filter(~single).is_empty() or (alike := cells.filter(single & ~differ)).is_empty():

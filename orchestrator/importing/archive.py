@@ -136,7 +136,7 @@ def _check_member(info: zipfile.ZipInfo, file: Path) -> None:
         raise UserError("is not part of a sweep", file=file, key=name, remedy=_WHOLE)
     is_chunk = known.re is _STORED and known["place"] is not None
     if not is_chunk and info.file_size > _SMALL_BYTES:
-        raise _TooLarge(file, name)
+        raise _OversizedMember(file, name)
 
 
 def _check_sizes(members: list[zipfile.ZipInfo], paths: SweepPaths, file: Path) -> None:
@@ -146,7 +146,7 @@ def _check_sizes(members: list[zipfile.ZipInfo], paths: SweepPaths, file: Path) 
         for part in (paths.cells, *paths.parts())
     )
     if rows > _MAX_RUNS:
-        raise _TooLarge(file, f"{BESIDE}/plan")
+        raise _OversizedMember(file, f"{BESIDE}/plan")
     plan, specs = Plan.read(paths), {spec.path: spec for spec in Groups.read(paths).specs}
     planned = plan.all_rows.group_by("group").agg(
         pl.col("row").max().cast(pl.Int64) + 1, pl.col("repeat").max().cast(pl.Int64) + 1
@@ -167,7 +167,7 @@ def _check_sizes(members: list[zipfile.ZipInfo], paths: SweepPaths, file: Path) 
         if largest is None:
             raise UserError("it has no place in the plan", file=file, key=info.filename)
         if info.file_size > largest:
-            raise _TooLarge(file, info.filename)
+            raise _OversizedMember(file, info.filename)
 
 
 def _largest(
@@ -199,7 +199,7 @@ def _as_zip(paths: SweepPaths, file: Path) -> Iterator[None]:
     """Turn any error in the unpacked sweep into an error about the zip."""
     try:
         yield
-    except (_TooLarge, OSError, MemoryError, StoreUnavailable):
+    except (_OversizedMember, OSError, MemoryError, StoreUnavailable):
         raise
     except Exception as error:  # a stranger's file may cause any error
         if isinstance(error, UserError) and error.file == file:
@@ -229,7 +229,7 @@ def _reason(error: Exception, directory: Path) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-class _TooLarge(UserError):
+class _OversizedMember(UserError):
     """A member of a zip is larger than it can be in a sweep."""
 
     def __init__(self, file: Path, name: str) -> None:

@@ -201,7 +201,7 @@ def _import_errors() -> dict[str, str]:
     for module in _MODULES:
         try:
             importlib.import_module(module)
-        except Exception as error:  # a broken library raises what it likes
+        except Exception as error:  # a broken library may raise anything
             errors[module] = f"{type(error).__name__}: {error}"
     return errors
 

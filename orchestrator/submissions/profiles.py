@@ -29,8 +29,8 @@ def choose(name: str, memory: str | None = None, last: Intent | None = None) -> 
     Parameters
     ----------
     name : str
-        A profile's name or file, `LOCAL`, or `AUTO`: where `last` went; else, where ``sbatch`` is
-        available and outside of jobs, the user's only profile; else this machine. A running test
+        A profile's name or file, `LOCAL`, or `AUTO`: the cluster of `last`; else, if ``sbatch`` is
+        available and this is not a job, the user's only profile; else this machine. A running test
         cluster is only chosen by name.
     memory : str, optional
     last : Intent, optional

@@ -1,4 +1,4 @@
-"""Runs of a store that plain xarray has opened: the accessor ``manyseed`` of datasets."""
+"""The dataset accessor ``manyseed``: runs of a store that was opened with plain xarray."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ _NEEDED = ("status", "cell", "repeat_index", "run_index", "y_true", "label")
 
 @xr.register_dataset_accessor("manyseed")
 class Runs:
-    """What a group of ``predictions.zarr`` holds, as ``Sweep.runs`` returns it.
+    """The runs in a group of ``predictions.zarr``, as ``Sweep.runs`` returns them.
 
     Parameters
     ----------
     data : xarray Dataset
-        As ``xarray.open_zarr`` opened a group of a store.
+        A group of a store, as ``xarray.open_zarr`` opens it.
 
     Raises
     ------
     UserError
-        Where it is none.
+        If the dataset is not such a group.
 
     Examples
     --------
@@ -41,16 +41,13 @@ class Runs:
                 'open a group of it: xarray.open_zarr("DIR/predictions.zarr", '
                 'group="DATASET/CLASSIFIER", consolidated=False)'
             )
-            problem = f"no group of a store: it lacks {', '.join(lacking)}"
+            problem = f"not a group of a store: it lacks {', '.join(lacking)}"
             raise UserError(problem, key="dataset", remedy=remedy)
         self._data = data
 
     @property
     def finished(self) -> xr.Dataset:
-        """The rows that hold predictions, lazily, with codes as the store has them.
-
-        ``row`` says where the store has each.
-        """
+        """Rows with predictions, lazily, as stored; ``row`` is their position in the store."""
         numbers = np.arange(self._data.sizes["run"])
         rows = finished_rows(self._data["status"].to_numpy())
         named = self._data.assign_coords(row=("run", numbers, ROW))
@@ -60,7 +57,7 @@ class Runs:
     def runs(self) -> xr.Dataset:
         """Finished runs, lazily, with coordinates in the sweep file's words.
 
-        Each has its own test set: ``y_true`` and ``test_index`` are (run, sample).
+        Each run has its own test set: ``y_true`` and ``test_index`` are (run, sample).
         """
         known = ("cell", "repeat_index", "run_index", "train_fraction", *FLAGS, *LATER_FLAGS)
         data = self.finished
@@ -72,9 +69,9 @@ class Runs:
         Parameters
         ----------
         epoch : int
-            Which snapshot, by its place: the last by default.
+            Position of the snapshot; by default the last.
         """
         runs = self.runs
-        found = (runs["label"].isel(epoch=epoch) == runs["y_true"]).mean("sample")
+        correct = (runs["label"].isel(epoch=epoch) == runs["y_true"]).mean("sample")
         attributes = {"long_name": "share of the test points that the run gets right", "units": "1"}
-        return found.rename("accuracy").assign_attrs(attributes)
+        return correct.rename("accuracy").assign_attrs(attributes)

@@ -1,4 +1,4 @@
-"""What groups of rows are summarised by where a user names it: `--agg mean,sd,q05`."""
+"""Functions that summarise groups of rows when a user names them: `--agg mean,sd,q05`."""
 
 from __future__ import annotations
 
@@ -20,22 +20,17 @@ FUNCTIONS: Mapping[str, Callable[[pl.Expr], pl.Expr]] = {
     "max": lambda column: column.max(),
     COUNT: lambda column: column.count(),
 }
-"""By name; and quantiles: q05 is the 5 % one, q975 that of 97.5 %."""
+"""By name. Quantiles come on top: q05 is the 5 % quantile, q975 the 97.5 % quantile."""
 
 WITHIN: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("runs", "pairs", "ranking"), REPEAT_KEY),
     "repeats": CELL_KEY,
 }
-"""Within what the rows of a table spread: runs within a repeat, repeats within a cell."""
+"""Keys of the units within which a table's rows vary: runs in a repeat, repeats in a cell."""
 
 
 def require(names: Sequence[str]) -> None:
-    """Refuse what is no function.
-
-    Raises
-    ------
-    UserError
-    """
+    """Raise a UserError for a name that is not a function."""
     for name in names:
         if name not in FUNCTIONS and _quantile(name) is None:
             remedy = nearest(name, (*FUNCTIONS, "q05", "q95"))
@@ -43,7 +38,7 @@ def require(names: Sequence[str]) -> None:
 
 
 def aggregate(name: str, column: pl.Expr) -> pl.Expr:
-    """Return a function of a column's values within a group."""
+    """Return the named function of a column's values within a group."""
     quantile = _quantile(name)
     return FUNCTIONS[name](column) if quantile is None else column.quantile(quantile, "linear")
 
@@ -51,15 +46,15 @@ def aggregate(name: str, column: pl.Expr) -> pl.Expr:
 def spreads(
     frame: pl.LazyFrame, by: Sequence[str], within: Sequence[str], values: Mapping[str, pl.Expr]
 ) -> pl.LazyFrame:
-    """Return standard deviations within units, pooled over those of each group.
+    """Return standard deviations within units, pooled over the units of each group.
 
     Parameters
     ----------
     frame : LazyFrame
     by, within : sequence of str
-        What groups and units are known by.
+        Key columns of the groups, and of the units.
     values : mapping of str to Expr
-        The values of a unit that count, under the name of the result.
+        The values of a unit that count, by the name of the result.
     """
     units = frame.group_by(list(dict.fromkeys([*by, *within])), maintain_order=True).agg(
         *(std_of(value).alias(name) for name, value in values.items()),
@@ -74,5 +69,5 @@ def spreads(
 
 
 def _quantile(name: str) -> float | None:
-    found = re.fullmatch(r"q(\d{1,6})", name)
-    return None if found is None else float(f"0.{found[1]}")
+    match = re.fullmatch(r"q(\d{1,6})", name)
+    return None if match is None else float(f"0.{match[1]}")

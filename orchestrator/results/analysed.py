@@ -1,4 +1,4 @@
-"""An analysed sweep as comparisons see it: its cells, its runs, and what each was tested on."""
+"""An analysed sweep as comparisons see it: its cells, its runs and their test sets."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ from manyseed.orchestrator.store.reading.reader import test_sets
 from manyseed.orchestrator.stored import stored_groups
 
 IMPORTED = "imported"
-"""The source of datasets that are known by their predictions alone."""
+"""Source of datasets that are known only through imported predictions."""
 
 NOT_COMPARED: Mapping[str, str] = {
-    "fit_seconds": "how long a fit takes is the machine's",
+    "fit_seconds": "how long a fit takes depends on the machine",
     "delta": "it is the resolution of alpha_hat, not a property of a run",
     "alpha_hat_mc_se": "it is the Monte-Carlo error of alpha_hat",
     "alpha_hat_spread": "it is the spread of alpha_hat over resamples",
-    "train_fraction": "it is what cells are, not what runs achieve",
+    "train_fraction": "it describes a cell, not what runs achieve",
 }
-"""Numbers of the table of runs that are no metrics, and why."""
+"""Numbers in the table of runs that are not metrics, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnalysedCell:
-    """A cell at a snapshot, as comparisons choose it.
+    """A cell at one snapshot, as a side of a comparison.
 
     Attributes
     ----------
     cell : int
     cell_id, canonical : str
-        Its identity, and the text that this is of.
+        Its identity, and the text that the identity is a hash of.
     epoch : int
     axes : mapping of str to object
-        What it is, by `analysis.axes.AXES`.
+        Its level of each axis in `analysis.axes.AXES`.
     data : str or None
-        What data it is of; None where that is not known.
+        Identity of its data; None if unknown.
     """
 
     cell: int
@@ -65,19 +65,19 @@ class AnalysedCell:
 
     @classmethod
     def all_of(cls, cells: pl.DataFrame) -> list[AnalysedCell]:
-        """Return the rows of a frame with the columns of `AnalysedSweep.cells`."""
+        """Return one object per row of a frame with the columns of `AnalysedSweep.cells`."""
         facts = cells.select("cell", "cell_id", "canonical", "epoch", "data").iter_rows(named=True)
         axes = cells.select(*AXES).iter_rows(named=True)
-        return [cls(axes=own, **row) for row, own in zip(facts, axes, strict=True)]
+        return [cls(axes=levels, **row) for row, levels in zip(facts, axes, strict=True)]
 
 
 class AnalysedSweep:
-    """What comparisons ask of one sweep, read once.
+    """What comparisons need from one sweep, read once.
 
     Raises
     ------
     UserError
-        Where it was not analysed.
+        If the sweep was not analysed.
     """
 
     def __init__(self, paths: SweepPaths) -> None:
@@ -86,19 +86,19 @@ class AnalysedSweep:
 
     @cached_property
     def cells(self) -> pl.DataFrame:
-        """The analysed cells, with what data they are of: `data`, None where it is not known."""
+        """The analysed cells, with the identity of their data: `data`, None if unknown."""
         planned = self.plan.all_cells.select("cell", "canonical", planned_identical="identical")
         cells = self.results["cells"].join(planned, on="cell", how="left", maintain_order="left")
         data = [_data(json.loads(text)["dataset"]) for text in cells["canonical"]]
         return _with_epoch(cells).with_columns(pl.Series("data", data, dtype=pl.String))
 
     def snapshots(self, conditions: Mapping[str, str | None]) -> pl.DataFrame:
-        """Return the cells, of several snapshots the last unless a condition asks for epochs.
+        """Return the cells: at their last snapshot, or at all of them if a condition uses epochs.
 
         Parameters
         ----------
         conditions : mapping of option to str or None
-            In SQL, over the cells.
+            SQL conditions over the cells.
         """
         names = self.cells.columns
         for option, text in conditions.items():
@@ -108,12 +108,7 @@ class AnalysedSweep:
         return last(self.cells)
 
     def require(self, metric: str) -> None:
-        """Refuse what is no metric of runs.
-
-        Raises
-        ------
-        UserError
-        """
+        """Raise a UserError for a name that is not a metric of runs."""
         schema = self.results.scan("runs").collect_schema()
         if metric in NOT_COMPARED:
             raise UserError(
@@ -123,7 +118,7 @@ class AnalysedSweep:
         metrics = [name for name in numbers if name not in NOT_COMPARED]
         if metric not in metrics:
             raise UserError(
-                "no metric of runs",
+                "not a metric of runs",
                 file=self.paths.directory,
                 key="--metric",
                 value=metric,
@@ -132,7 +127,7 @@ class AnalysedSweep:
 
     @cached_property
     def digests(self) -> pl.DataFrame:
-        """What each test set is: columns path, repeat_index, digest."""
+        """The digest of each test set: columns path, repeat_index, digest."""
         extents = self.plan.extents.join(self.plan.all_cells.select("cell", "path"), on="cell")
         analysed = self.results.scan("repeats").select("cell", "repeat_index").collect()
         used = analysed.join(extents, on="cell").group_by("path").agg(pl.col("repeat_index"))
@@ -151,7 +146,7 @@ class AnalysedSweep:
 
     @cached_property
     def runs(self) -> pl.DataFrame:
-        """The runs with their test sets, copies left out."""
+        """The runs with the digests of their test sets, without copies."""
         paths = self.plan.all_cells.select("cell", "path", planned="identical")
         repeats = last(self.results["repeats"]).select("cell", "repeat_index", same="identical")
         return (
@@ -168,23 +163,23 @@ class AnalysedSweep:
         """The runs of each cell and snapshot."""
         return self.runs.partition_by("cell", "epoch", as_dict=True)
 
-    def described(self, one: AnalysedCell) -> OneCell:
-        """Name a cell."""
-        return OneCell(str(self.paths.directory), one.cell, one.cell_id, one.epoch, one.axes)
+    def described(self, cell: AnalysedCell) -> OneCell:
+        """Return a cell as comparisons report it."""
+        return OneCell(str(self.paths.directory), cell.cell, cell.cell_id, cell.epoch, cell.axes)
 
     @cached_property
     def conventions(self) -> Mapping[str, object]:
-        """By what options it was analysed."""
+        """The options that the sweep was analysed with."""
         return to_json(Analysis.read(self.paths).conventions(self.paths))
 
 
 def _with_epoch(frame: pl.DataFrame) -> pl.DataFrame:
-    """Return a table with its column of snapshots: earlier versions had one of them, untold."""
+    """Return a table with the column epoch, which earlier versions lacked."""
     return frame if "epoch" in frame.columns else frame.with_columns(epoch=pl.lit(0, pl.UInt32))
 
 
 def _data(dataset: Mapping[str, Any]) -> str | None:
-    """Return the identity of the data that test sets are taken from; None where it isn't known."""
+    """Return the identity of the data that test sets are taken from; None if unknown."""
     if dataset.get("source") == IMPORTED:
         return None
     return identity({"v": 1, **{key: value for key, value in dataset.items() if key != "test"}})

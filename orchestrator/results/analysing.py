@@ -1,4 +1,4 @@
-"""Predictions → result tables: what is finished is analysed, described and written as Parquet."""
+"""Predictions → result tables: analyse finished runs, describe them, write Parquet files."""
 
 from __future__ import annotations
 
@@ -60,29 +60,29 @@ def analyze(
     progress: ReportProgress | None = None,
     before_writing: Callable[[], None] = lambda: None,
 ) -> Results:
-    """Compute and write all result tables of what is published.
+    """Compute and write all result tables from the published runs.
 
-    Repeats whose inputs are those that their rows on disk were computed from are not computed
-    again; the tables are the same bit for bit as if they were.
+    Repeats whose inputs have not changed since their rows on disk were computed are not computed
+    again; the tables are bit for bit the same as if they were.
 
     Parameters
     ----------
     paths : SweepPaths
     options : Options
     scheduler, workers, progress
-        As `analysis.graph.group.compute` takes them.
+        As in `analysis.graph.group.compute`.
     before_writing : callable
-        May raise: nothing on disk has changed by then.
+        Called before anything on disk changes; may raise.
 
     Returns
     -------
     Results
-        Those on disk.
+        The tables on disk.
 
     Raises
     ------
     UserError
-        For options that have no meaning here.
+        For options that published runs can't meet.
     """
     plan, held = Plan.read(paths), Held(paths)
     lazy: list[GroupAnalysis] = []
@@ -115,14 +115,14 @@ def analyze(
         raise nothing_finished(paths.directory)
     computed = compute(lazy, scheduler=scheduler, workers=workers, progress=progress)
     wanted = pl.concat(inputs)
-    of_groups = [(group.predictions, own) for group, own in zip(groups, same, strict=True)]
-    beside = measured(paths, of_groups, options, scheduler=scheduler, workers=workers)
+    unchanged = [(group.predictions, known) for group, known in zip(groups, same, strict=True)]
+    deep_tables = measured(paths, unchanged, options, scheduler=scheduler, workers=workers)
     merged = held.merged(computed, pl.concat(same))
-    for group, found in zip(owners, computed, strict=True):
-        merged = _without_failed(merged, group.predictions, found, options)
+    for group, tables_of_group in zip(owners, computed, strict=True):
+        merged = _without_failed(merged, group.predictions, tables_of_group, options)
         failures = [
             Unavailable(group.spec.dataset, group.spec.named, metric, reason, failed=True)
-            for metric, reason in found.failures.items()
+            for metric, reason in tables_of_group.failures.items()
         ]
         missing += [failure for failure in failures if failure not in missing]
     tables = described(merged, pl.concat(extras), plan, options.close)
@@ -131,7 +131,7 @@ def analyze(
     for name, table in tables.items():
         write_result(paths, name, table, options)
     outdated = ensembles.keep(paths, wanted, options)
-    further = of_cells(beside, merged.repeats, plan.cells, pl.concat(extras), options)
+    further = of_cells(deep_tables, merged.repeats, plan.cells, pl.concat(extras), options)
     for group in groups:
         names = group.spec.dataset, group.spec.named
         for refusal in without_deep(group.predictions, further, options):
@@ -169,19 +169,14 @@ def analyze(
 
 
 def check(paths: SweepPaths, options: Options) -> None:
-    """Refuse options that have no meaning for what is published; nothing is computed.
-
-    Raises
-    ------
-    UserError
-    """
+    """Raise a UserError for options that published runs can't meet; computes nothing."""
     for group in published(paths, Plan.read(paths)):
         with users_mistake():
             analyze_group(group.predictions, options)
 
 
 def _failed(paths: SweepPaths) -> set[tuple[str, str]]:
-    """Return the groups for which a user's metric failed the last time: it may work by now."""
+    """Return the groups for which a user's metric failed last time: it may work by now."""
     try:
         record = Analysis.read(paths)
     except (FileNotFoundError, DamagedFile):
@@ -190,23 +185,23 @@ def _failed(paths: SweepPaths) -> set[tuple[str, str]]:
 
 
 def _without_failed(
-    merged: Tables, predictions: Predictions, found: Tables, options: Options
+    merged: Tables, predictions: Predictions, computed: Tables, options: Options
 ) -> Tables:
-    """Return the tables without what a metric that failed gave to other repeats of the group."""
-    here = pl.col("cell").is_in(predictions.runs["cell"].unique().to_list())
+    """Return the tables without a failed metric's values for other repeats of the group."""
+    of_group = pl.col("cell").is_in(predictions.runs["cell"].unique().to_list())
     for metric in select(options.metrics):
-        if metric.name in found.failures:
+        if metric.name in computed.failures:
             merged = replace(
                 merged,
-                runs=without(metric, merged.runs, here),
-                repeats=without(metric, merged.repeats, here),
+                runs=without(metric, merged.runs, of_group),
+                repeats=without(metric, merged.repeats, of_group),
             )
     return merged
 
 
 @contextmanager
 def users_mistake() -> Iterator[None]:
-    """Turn what `analysis` says of options and users' metrics into a user's error."""
+    """Turn what `analysis` refuses in options and users' metrics into a UserError."""
     try:
         yield
     except Refused as error:
@@ -214,16 +209,15 @@ def users_mistake() -> Iterator[None]:
 
 
 def read_analysis(paths: SweepPaths) -> tuple[Options, Analysis]:
-    """Return the options that the result tables were computed with, and what else is recorded."""
+    """Return the options that the result tables were computed with, and the record of them."""
     record = Analysis.read(paths)
     return record.conventions(paths), record
 
 
 def _amounts(paths: SweepPaths, analysed: int) -> dict[str, int]:
-    """Return how many runs were analysed, and how many are finished and planned.
+    """Return how many runs are analysed, finished and planned, without those only in journals.
 
-    It is asked after the analysis has looked, so that no fewer are finished. What tasks that train
-    have in journals alone is left out.
+    Counted after the analysis has read the store, so that no fewer are finished than analysed.
     """
     counts = survey(paths).counts
     finished = max(analysed, counts["done"] + counts["copy"])

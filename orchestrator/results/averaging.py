@@ -1,9 +1,8 @@
-"""Intervals of the means that a query takes: over test sets, or over seeds where there is one.
+"""Intervals for the means in a query: over test sets, or over seeds if there is one test set.
 
-As of effects: what lies on one test set is one cluster, datasets are strata; where hparams are
-perturbed, whose draws all datasets share, what has one repeat index is one cluster. With one test
-set of each dataset, clusters are the runs of one number; of what is over pairs of runs, the
-jackknife over runs says what each adds.
+As for effects, each test set is a cluster and each dataset a stratum. Perturbed hparams share
+their draws across datasets: then each repeat index is a cluster. With one test set per dataset,
+each run index is a cluster; for metrics of pairs, a jackknife over runs gives each run's share.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results.tables import WITHOUT_REPEATS, Results
 
 LOW, HIGH, OVER = "_ci_low", "_ci_high", "over"
-"""Endings of the columns that hold an interval, and the column that says what it is over."""
+"""Suffixes of the two columns of an interval, and the column that says what it is over."""
 
 TEST_SETS, SEEDS = "test sets", "seeds"
 
@@ -35,30 +34,25 @@ _UNIT = ("cell", "epoch", "repeat_index")
 
 
 def require_confidence(confidence: float) -> None:
-    """Refuse what is no probability that an interval can have.
-
-    Raises
-    ------
-    UserError
-    """
+    """Raise a UserError for a confidence level outside (0, 1)."""
     if not 0 < confidence < 1:
         raise UserError("must be above 0 and below 1", key="--confidence", value=confidence)
 
 
 @dataclass(frozen=True)
 class Averages:
-    """Means of columns within groups of rows.
+    """Means of columns within groups of rows, and their intervals.
 
     Attributes
     ----------
     tables : Results
     table : str
     rows : LazyFrame
-        That are averaged, with the columns of `by`, dataset, perturb_hparams, cell, epoch where the
-        table has it, and, in tables that have rows within repeats, repeat_index and n_distinct.
+        The rows to average. Must have the columns in `by`, dataset, perturb_hparams, cell, epoch if
+        the table has it, and, in tables with rows within repeats, repeat_index and n_distinct.
     by : sequence of str
     columns : sequence of str
-        Numbers of which the mean is taken.
+        Numeric columns to average.
     """
 
     tables: Results
@@ -68,27 +62,26 @@ class Averages:
     columns: Sequence[str]
 
     def intervals(self) -> pl.DataFrame:
-        """Return `by`, for each column that has intervals its two ends, and what they are over.
+        """Return the columns `by`, two ends for each column that has intervals, and `over`.
 
-        Ends are null where there is no interval: all values are the same, or some datasets of the
-        group have one test set and others several.
+        Ends are null where there is no interval: if all values are the same, or if some datasets of
+        the group have one test set and others several.
         """
         key = [*self.by, _COLUMN]
         errors = [clustered(self._over_test_sets(), key)]
         for number, name in enumerate(self._known):
+            column = pl.lit(number, pl.UInt32).alias(_COLUMN)
             errors += [
-                found.select(
-                    *self.by, pl.lit(number, pl.UInt32).alias(_COLUMN), "variance", "freedom"
-                )
-                for found in self._of_seeds(name)
+                variances.select(*self.by, column, "variance", "freedom")
+                for variances in self._of_seeds(name)
             ]
-        found = (
+        means = (
             self._long.group_by(key, maintain_order=True)
             .agg((total(pl.col("s")) / total(pl.col("v"))).alias("mean"))
             .join(pl.concat(errors), on=key, how="left", nulls_equal=True, maintain_order="left")
         )
         mean, variance, freedom = (
-            found[column].cast(pl.Float64).fill_null(np.nan).to_numpy()
+            means[column].cast(pl.Float64).fill_null(np.nan).to_numpy()
             for column in ("mean", "variance", "freedom")
         )
         low, high, _ = t_interval(mean, variance, freedom, CONFIDENCE)
@@ -98,31 +91,31 @@ class Averages:
             for number, name in enumerate(self._known)
             for end in ends
         ]
-        known = pl.any_horizontal(pl.col(LOW).is_not_null().any())
+        has_any = pl.any_horizontal(pl.col(LOW).is_not_null().any())
         return (
-            found.with_columns(**{end: values.fill_nan(None) for end, values in ends.items()})
+            means.with_columns(**{end: values.fill_nan(None) for end, values in ends.items()})
             .join(self._kinds, on=self.by, nulls_equal=True, maintain_order="left")
             .group_by(self.by, maintain_order=True)
-            .agg(*wide, pl.when(known).then(pl.col(OVER).first()).alias(OVER))
+            .agg(*wide, pl.when(has_any).then(pl.col(OVER).first()).alias(OVER))
         )
 
     @cached_property
     def _known(self) -> list[str]:
-        """The columns that have an interval: they are known of each repeat."""
+        """The columns that have intervals: those known for each repeat."""
         schema = self._units.collect_schema()
         names = [name for name in self.columns if name in schema and schema[name].is_float()]
-        # its other columns are over the runs of all test sets
+        # the other columns of sources are over the runs of all test sets
         return names if self.table != "sources" else [n for n in names if n in _OF_SOURCES]
 
     @cached_property
     def _units(self) -> pl.LazyFrame:
-        """Rows with a repeat index: of cells, those of their repeats."""
+        """Rows with a repeat index: for tables of cells, one row per repeat."""
         if self.table not in _OF_CELLS:
             return self.rows
-        own = self.rows.collect_schema().names()
+        columns = self.rows.collect_schema().names()
         repeats = self.tables.scan("repeats")
-        there = repeats.collect_schema()
-        key = [name for name in ("cell", "epoch") if name in own and name in there]
+        of_repeats = repeats.collect_schema()
+        key = [name for name in ("cell", "epoch") if name in columns and name in of_repeats]
         if "epoch" not in key:
             repeats = last(repeats)
         kept = [*dict.fromkeys([*self.by, *key, "dataset", "perturb_hparams"])]
@@ -132,14 +125,14 @@ class Averages:
         return self.rows.select(kept).join(inner, on=key, maintain_order="left_right")
 
     def _value(self, name: str) -> pl.Expr:
-        """Return a column's values, null where a row does not count."""
+        """Return a column's values, null in rows that do not count."""
         value = pl.col(name)
         if self.table not in WITHOUT_REPEATS and compares_runs(name):
             return pl.when(VARIES).then(value)
         return pl.when(~pl.col("identical")).then(value) if self.table == "runs" else value
 
     def _weight(self, name: str) -> pl.Expr:
-        """Return what a row counts in the mean of its group, before they are made to add to 1."""
+        """Return a row's weight in the mean of its group, not normalised."""
         known = self._value(name).is_not_null()
         if self.table not in _OF_CELLS:
             return known.cast(pl.Float64)
@@ -148,7 +141,7 @@ class Averages:
 
     @cached_property
     def _sets(self) -> pl.DataFrame:
-        """The test sets of each group: sums of weighted values (_s…), and of weights (_v…)."""
+        """The test sets of each group: sums of weighted values (_s…) and of weights (_v…)."""
         sums: list[pl.Expr] = []
         of_set = list(dict.fromkeys([*self.by, "dataset", "repeat_index"]))
         weighted = self._units.with_columns(
@@ -166,7 +159,7 @@ class Averages:
 
     @cached_property
     def _kinds(self) -> pl.DataFrame:
-        """What intervals of each group are over: null where some datasets have one test set."""
+        """What each group's intervals are over: null if only some datasets have one test set."""
         of_dataset = list(dict.fromkeys([*self.by, "dataset"]))
         counts = self._sets.group_by(of_dataset, maintain_order=True).agg(
             pl.len().alias("_sets"), pl.col("stratum").first()
@@ -177,7 +170,7 @@ class Averages:
 
     @cached_property
     def _long(self) -> pl.DataFrame:
-        """The test sets of each group and column (its number): s, v and how clusters are made."""
+        """The test sets of each group and column (by number): s, v and the keys of clusters."""
         of_set = list(dict.fromkeys([*self.by, "dataset", "repeat_index", "stratum"]))
         parts = [
             self._sets.lazy().select(
@@ -194,7 +187,7 @@ class Averages:
         return pl.concat([*parts, none]).filter(pl.col("v") > 0).collect()
 
     def _over_test_sets(self) -> pl.DataFrame:
-        """Return what test sets add to the error of means, in groups that have several."""
+        """Return each test set's influence on the means of groups with several test sets."""
         of_dataset = list(dict.fromkeys([*self.by, _COLUMN, "dataset"]))
         several = self._kinds.filter(pl.col(OVER) == TEST_SETS)
         s, v = pl.col("s"), pl.col("v")
@@ -207,7 +200,7 @@ class Averages:
         )
 
     def _of_seeds(self, name: str) -> Iterator[pl.DataFrame]:
-        """Yield the same of groups with one test set of each dataset, over runs."""
+        """Yield variances over seeds for groups with one test set per dataset."""
         alone = self._kinds.filter(pl.col(OVER) == SEEDS).select(self.by)
         if alone.is_empty():
             return
@@ -236,14 +229,16 @@ class Averages:
         if source == "pairs":
             seen = of_pairs(values.rename({"_w": "weight", "_x": "value"}), [*key, "weight", "_n"])
         else:
-            n, own = pl.len().over(key), pl.col("_x")
+            n, value = pl.len().over(key), pl.col("_x")
             seen = values.with_columns(
-                n=n, cluster=pl.col("run_index"), u=pl.col("_w") * (own - own.mean().over(key)) / n
+                n=n,
+                cluster=pl.col("run_index"),
+                u=pl.col("_w") * (value - value.mean().over(key)) / n,
             )
         yield self._checked(seen, key, units, fewest)
 
     def _of_each(self, units: pl.LazyFrame, source: str, base: str) -> pl.LazyFrame:
-        """Return the runs or pairs of units: _x, and _w, the weight of the unit they are of."""
+        """Return the runs or pairs of units: values _x, and the weights _w of their units."""
         names = units.collect_schema().names()
         key = [name for name in _UNIT if name in names]
         at = ["run_index"] if source == "runs" else ["run_i", "run_j"]
@@ -252,8 +247,8 @@ class Averages:
             runs = pl.col("n_distinct").alias("_n")
             return units.with_columns(pl.col("_w").sum().over(of_unit), runs)
         values = self.tables.scan(source)
-        there = values.collect_schema()
-        key = [name for name in key if name in there]
+        schema = values.collect_schema()
+        key = [name for name in key if name in schema]
         if "epoch" not in key:
             values = last(values)
         if source == "runs":
@@ -266,7 +261,7 @@ class Averages:
     def _checked(
         self, seen: pl.DataFrame, key: Sequence[str], units: pl.LazyFrame, fewest: int
     ) -> pl.DataFrame:
-        """Return what runs say, of groups in which every unit that varies has enough of them."""
+        """Return variances over runs for groups in which every varying unit has enough of them."""
         names = [n for n in key if n in units.collect_schema()]
         all_units = units.group_by(names, maintain_order=True).agg(total(pl.col("_w"))).collect()
         count = pl.col("n").first().alias("_read"), pl.col("_n").first()
@@ -274,7 +269,7 @@ class Averages:
         state = all_units.join(read, on=names, how="left", nulls_equal=True)
         varies = pl.col("_n") > 1
         enough = (pl.col("_read") >= fewest).fill_null(value=False)
-        if fewest == FEWEST:  # of pairs, all
+        if fewest == FEWEST:  # pairs: all runs are needed
             enough &= pl.col("_read") == pl.col("_n")
         whole = (enough | ~varies.fill_null(value=True)).all()
         groups = state.group_by(self.by, maintain_order=True).agg(

@@ -1,4 +1,4 @@
-"""What a reader of the results must know: what could not be computed, and what is wrong."""
+"""What readers of the results must know: what could not be computed, and what to distrust."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from manyseed.orchestrator.results.tables import DEE, Results
 _LISTED = 3
 _TOLD = {CALIBRATION: "calibration (cll and the like, with them deep ensembles and dee)"}
 FEW_POINTS = 10
-"""Test points of a class below which its share moves by a tenth and more with each of them."""
+"""With fewer test points than this in a class, each moves the class's accuracy by over a tenth."""
 
 
 def amounts(record: Analysis) -> str | None:
-    """Say how many runs were analysed, of how many; None of an analysis that did not record it."""
+    """Say how many runs were analysed, out of how many; None if the analysis did not record it."""
     if not (runs := record.runs):
         return None
     text = "Analysed {analysed:,} of {finished:,} finished runs, of {planned:,} planned.".format(
@@ -29,14 +29,14 @@ def amounts(record: Analysis) -> str | None:
     )
     if runs["analysed"] == runs["finished"]:
         return text
-    return f"{text} Those left out are published by the tasks that train, or once these are over."
+    return f"{text} The others are published by the tasks that train, or once these have ended."
 
 
 def incomplete(tables: Results) -> list[str]:
-    """Say what is not finished, and whether that goes with accuracy, a sentence each."""
+    """Say what is not finished, and whether that depends on accuracy, one sentence each."""
     from manyseed.analysis.questions.missing import notes
 
-    said = []
+    sentences = []
     repeats = last(tables["repeats"])
     if tables.plan is not None:
         cells = planned(tables.plan).unique("cell", maintain_order=True)
@@ -44,22 +44,17 @@ def incomplete(tables: Results) -> list[str]:
         groups = [" × ".join(row) for row in without.select("dataset", "classifier").rows()]
         if groups:
             n = f"{len(groups):,} of {cells.height:,} cells have no finished run that was analysed"
-            said = [f"{n}: {some(list(dict.fromkeys(groups)), _LISTED)}."]
+            sentences = [f"{n}: {some(list(dict.fromkeys(groups)), _LISTED)}."]
     names = ("cell", "repeat_index", "dataset", "classifier", "accuracy", "fit_seconds")
     runs = last(tables.scan("runs"))
-    there = runs.collect_schema()
+    columns = runs.collect_schema()
     with tables.damage_named("runs"):
-        read = runs.select(name for name in names if name in there).collect()
-    return [*said, *notes(read, repeats)]
+        read = runs.select(name for name in names if name in columns).collect()
+    return [*sentences, *notes(read, repeats)]
 
 
 def not_computed(record: Analysis) -> list[str]:
-    """Say which metrics what was kept does not allow, or failed, a sentence each.
-
-    Parameters
-    ----------
-    record : Analysis
-    """
+    """Say which metrics failed, or need what was not kept, one sentence each."""
     where: dict[tuple[str, str], list[str]] = {}
     for item in record.unavailable:
         group = f"{item.dataset} × {item.classifier}"
@@ -71,25 +66,13 @@ def not_computed(record: Analysis) -> list[str]:
 
 
 def of_probabilities(record: Analysis) -> list[str]:
-    """Say what has no calibrated metrics, no deep ensembles or no equivalents, as `not_computed`.
-
-    Parameters
-    ----------
-    record : Analysis
-    """
-    own = [item for item in record.unavailable if item.metric in (CALIBRATION, DEE)]
-    return not_computed(replace(record, unavailable=own))
+    """Say what has no calibrated metrics, deep ensembles or equivalents, as `not_computed`."""
+    items = [item for item in record.unavailable if item.metric in (CALIBRATION, DEE)]
+    return not_computed(replace(record, unavailable=items))
 
 
 def outdated(record: Analysis, ensembles: pl.DataFrame | None) -> list[str]:
-    """Say whose ensembles were left out, and were not drawn again since.
-
-    Parameters
-    ----------
-    record : Analysis
-    ensembles : DataFrame
-        Those that there are.
-    """
+    """Say whose ensembles were left out and not drawn again since; `ensembles` is their table."""
     again = set()
     if ensembles is not None:
         rows = ensembles.select("dataset", "classifier").unique().iter_rows()
@@ -104,11 +87,11 @@ def outdated(record: Analysis, ensembles: pl.DataFrame | None) -> list[str]:
 
 
 def undefined(repeats: pl.DataFrame) -> list[str]:
-    """Say where scores are not numbers."""
-    found = repeats.filter(pl.col("n_undefined") > 0)
-    by_group = found.group_by("dataset", "classifier", *_epoch(repeats), maintain_order=True).agg(
-        pl.col("n_undefined").sum()
-    )
+    """Say which groups have runs whose scores are not numbers."""
+    affected = repeats.filter(pl.col("n_undefined") > 0)
+    by_group = affected.group_by(
+        "dataset", "classifier", *_epoch(repeats), maintain_order=True
+    ).agg(pl.col("n_undefined").sum())
     return [
         f"{dataset} × {classifier}{_at(epoch)}: {runs:,} {'run has' if runs == 1 else 'runs have'} "
         "scores that are not numbers. Such a run has no α̂ and no probabilities, and stands in no "
@@ -118,7 +101,7 @@ def undefined(repeats: pl.DataFrame) -> list[str]:
 
 
 def small_classes(repeats: pl.DataFrame) -> list[str]:
-    """Say where a class has few test points, or none, so that means over classes say little."""
+    """Say where a class has few test points or none, so that means over classes mean little."""
     if "smallest_class" not in repeats.columns:  # of an earlier version
         return []
     sets = (
@@ -133,21 +116,21 @@ def small_classes(repeats: pl.DataFrame) -> list[str]:
             pl.col("smallest_class").filter(pl.col("smallest_class") > 0).min().alias("fewest"),
         )
     )
-    said = []
+    sentences = []
     for dataset, n, without, few, fewest in sets.iter_rows():
         if without:
-            said.append(
+            sentences.append(
                 f"{dataset}: a class has no test point in {without:,} of {_sets(n)}. roc_auc and "
                 "average_precision may be undefined there; means over classes are over the others."
             )
         if few > without:
             points = "1 point" if fewest == 1 else f"{fewest:,} points"
-            said.append(
+            sentences.append(
                 f"{dataset}: the smallest class has {points} in a test set (fewer than "
                 f"{FEW_POINTS} in {few - without:,} of {_sets(n)}). balanced_accuracy, f1_macro, "
                 "roc_auc and average_precision rest on single points of it."
             )
-    return said
+    return sentences
 
 
 def _sets(n: int) -> str:
@@ -155,7 +138,7 @@ def _sets(n: int) -> str:
 
 
 def of_columns(names: Sequence[str]) -> list[str]:
-    """Say what is to be known of columns that are shown."""
+    """Return caveats for the columns that are shown."""
     if not any(name == "ece" or name.startswith("ece_") for name in names):
         return []
     return [
@@ -165,23 +148,23 @@ def of_columns(names: Sequence[str]) -> list[str]:
 
 
 def of_ranking(frame: pl.DataFrame, options: Options) -> list[str]:
-    """Say what is to be known of a ranking that is shown: what chose, and what δ hides."""
-    said = [
+    """Return caveats for a ranking that is shown: what it ranks by, and what δ hides."""
+    basis = (
         "accuracy is optimistic: runs are ranked by it. manyseed analyze DIR --holdout 0.5 ranks "
         "them by one half of the test points and reports holdout_accuracy, on the other."
         if options.holdout is None
         else f"Runs are ranked by {1 - options.holdout:.0%} of the test points; holdout_accuracy "
-        "is of the others, which chose nothing."
-    ]
-    return [*said, *_unsaid(frame, "close", options)]
+        "is measured on the others."
+    )
+    return [basis, *_undecided(frame, "close", options)]
 
 
 def of_sources(frame: pl.DataFrame, options: Options) -> list[str]:
-    """Say what is to be known of sources of randomness that are shown: what δ hides."""
-    return _unsaid(frame, "n_close", options)
+    """Return caveats for the sources of randomness that are shown: what δ hides."""
+    return _undecided(frame, "n_close", options)
 
 
-def _unsaid(frame: pl.DataFrame, column: str, options: Options) -> list[str]:
+def _undecided(frame: pl.DataFrame, column: str, options: Options) -> list[str]:
     if column not in frame.columns or frame[column].null_count() == 0:
         return []
     from manyseed.analysis.alphahat.trimming import points_needed  # imports numba
@@ -189,8 +172,7 @@ def _unsaid(frame: pl.DataFrame, column: str, options: Options) -> list[str]:
     points = points_needed(options.close, options.epsilon)
     return [
         f"{column} is empty where it can't be said whether runs are close: δ is above "
-        f"{options.close:g} (or there is no α̂). About {points:,} test points on each side would "
-        "do."
+        f"{options.close:g} (or there is no α̂). About {points:,} test points per side would do."
     ]
 
 
@@ -205,7 +187,7 @@ def problems(repeats: pl.DataFrame) -> list[str]:
 
 
 def _epoch(repeats: pl.DataFrame) -> list[str]:
-    """Return the column that distinguishes snapshots, where there are several."""
+    """Return the name of the column that tells snapshots apart, if there are several."""
     return ["epoch"] if several(repeats) else []
 
 

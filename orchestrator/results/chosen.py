@@ -1,4 +1,4 @@
-"""Runs that meet a condition over the table of runs, or are the best of their cells."""
+"""Runs that meet a condition on the table of runs, or are the best of their cells."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from manyseed.orchestrator.results.tables import Results
 
 
 def chosen_runs(tables: Results, where: str | None = None, best: int | None = None) -> list[str]:
-    """Return the addresses of runs, by cell, repeat and run.
+    """Return the addresses of runs, ordered by cell, repeat and run.
 
-    Where all runs of a repeat are the same fit, the first stands for all. Of several snapshots the
-    last counts, unless the condition asks for epochs.
+    If all runs of a repeat are the same fit, the first stands for all. Of several snapshots the
+    last counts, unless the condition uses epochs.
 
     Parameters
     ----------
     tables : Results
     where : str, optional
-        A condition in SQL over the table of runs.
+        An SQL condition over the table of runs.
     best : int, optional
-        Of each cell so many of these at most: the most accurate on their test sets, of equals the
-        first.
+        At most this many runs of each cell: the most accurate on their test sets, the first among
+        equals.
 
     Raises
     ------
     UserError
-        For a condition that cannot be read, a number below 1, and where no run is left.
+        For a condition that cannot be read, a number below 1, and if no run is left.
     """
     if best is not None and best < 1:
         raise UserError("must be at least 1", key="--best", value=best)

@@ -1,4 +1,4 @@
-"""Two cells compared: what was found, and in words."""
+"""The comparison of two cells: its result, and the sentences that report it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class OneCell:
     Attributes
     ----------
     directory : str
-        Of its sweep.
+        Directory of its sweep.
     cell : int
     cell_id : str
     epoch : int
-        At which snapshot: epochs trained; 0 where the training has none, or it is not known.
+        Which snapshot, in epochs trained; 0 if the training has none, or it is unknown.
     axes : mapping of str to object
-        What it is, by `analysis.axes.AXES`.
+        Its level of each axis in `analysis.axes.AXES`.
     """
 
     directory: str
@@ -47,12 +47,12 @@ class Compared:
     shared_test_sets : bool
         Whether they were compared on the same test sets.
     left_out : tuple of int
-        Test sets of A and of B that the other was not tested on; 0 where they are compared apart.
+        Number of test sets of A and of B that the other was not tested on; 0 if none is shared.
     streams : tuple of str
-        Streams that runs of the same number share; runs are paired where there are any.
+        Streams shared by runs with the same index; runs are paired if there are any.
     result : Comparison or None
     reason : str
-        Why there is none.
+        Why there is no result.
     """
 
     a: OneCell
@@ -69,7 +69,7 @@ class Compared:
 
 
 def words(found: Compared) -> Iterator[str]:
-    """Say what was found of two cells, one sentence or two at a time."""
+    """Report a comparison, one or two sentences at a time."""
     result, sure = found.result, f"{100 * found.confidence:g} %"
     if result is None:
         yield f"Not compared: {found.reason}."
@@ -109,7 +109,7 @@ def _pairing(found: Compared, result: Comparison) -> Iterator[str]:
     if not found.shared_test_sets:
         yield (
             f"Unpaired: the test sets differ ({result.sets_a:,} of A, {result.sets_b:,} of B), and "
-            f"that adds to what is uncertain; {runs}."
+            f"that adds uncertainty; {runs}."
         )
         return
     shared = "1 test set" if result.sets_a == 1 else f"{result.sets_a:,} test sets"
@@ -119,7 +119,7 @@ def _pairing(found: Compared, result: Comparison) -> Iterator[str]:
         more = " and ".join(
             f"{n:,} of {name}" for n, name in zip(found.left_out, "AB", strict=True) if n
         )
-        yield f"Left out: test sets that the other has not, {more}."
+        yield f"Left out: test sets that the other lacks, {more}."
     if result.saved_runs is not None:
         n = max(result.runs_a // result.sets_a, 1)
         yield _saved("Pairing runs", result.saved_runs, n, "runs")

@@ -1,8 +1,7 @@
-"""Cells, classifiers or sweeps compared: which belong together, and what of them is paired.
+"""Compare cells, classifiers or sweeps: which cells belong together, and which runs are paired.
 
-Whether test sets and streams are shared follows from facts: the positions and true classes of the
-test points in the same data, and the keys of the streams that runs draw from. Names of sweeps,
-datasets and classifiers prove nothing.
+Test sets are shared if they have the same positions and true classes in the same data; streams are
+shared if runs draw from the same keys. Names of sweeps, datasets and classifiers prove nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from manyseed.orchestrator.results.cellgroups import require_axes
 from manyseed.orchestrator.results.compared import Compared
 
 LOWER_IS_BETTER = ("ece", "brier", "log_loss", "alpha_hat", "ks_", "churn")
-"""Beginnings of metrics of which the lower value is the better one."""
+"""Prefixes of metrics for which lower is better."""
 
 _OF_LABELS = ("accuracy", "balanced_accuracy")
 _NO_CONVENTION = ("metrics", "block_bytes", "max_pair_runs", "close", "confidence", "snapshots")
@@ -51,26 +50,26 @@ def compare_cells(
     lower: bool = False,
     confidence: float = CONFIDENCE,
 ) -> list[Compared]:
-    """Compare cells of one sweep that differ in one axis, or those of two sweeps that agree.
+    """Compare cells of one sweep that differ in one axis, or matching cells of two sweeps.
 
     Parameters
     ----------
     paths : SweepPaths
-        Of a sweep that was analysed.
+        An analysed sweep.
     other : SweepPaths, optional
-        Of another one: A is of the first, B of the second.
+        Another one: A comes from the first, B from the second.
     by : str
-        Of `analysis.axes.AXES`: without `other`, `a` and `b`, each two of its values are compared,
-        all else equal.
+        One of `analysis.axes.AXES`: without `other`, `a` and `b`, every two of its levels are
+        compared, all else being equal.
     a, b : str, optional
-        SQL conditions over the cells of each side, both or none. Cells are compared that agree in
-        all but what sets the two sides apart.
+        SQL conditions over the cells of each side, both or none. Cells are compared if they agree
+        in all axes but those that set the two sides apart.
     where : str, optional
         An SQL condition over the cells of both sides.
     metric : str
         A column of the table of runs.
     lower : bool
-        Whether the lower value of a user's own metric is the better one.
+        Whether lower is better, for a user's own metric.
     confidence : float
 
     Returns
@@ -81,13 +80,13 @@ def compare_cells(
     Raises
     ------
     UserError
-        Where there is nothing to compare.
+        If there is nothing to compare.
     """
     require_confidence(confidence)
     if (a is None) != (b is None):
         given, lacking = ("--a", "--b") if b is None else ("--b", "--a")
         raise UserError(
-            "says which cells are one side; the other lacks",
+            "chooses the cells of one side only",
             key=given,
             value=a or b,
             remedy=f"give {lacking}, too",
@@ -121,7 +120,7 @@ Pair = tuple[AnalysedCell, AnalysedCell]
 
 
 def _levels(cells: pl.DataFrame, by: str) -> list[Pair]:
-    """Return the pairs of cells that differ in one axis alone; the same fits count once."""
+    """Return the pairs of cells that differ only in one axis; twins count once."""
     cells = cells_once(cells)
     others = [axis for axis in AXES if axis != by]
     pairs = [
@@ -142,7 +141,7 @@ def _levels(cells: pl.DataFrame, by: str) -> list[Pair]:
 
 
 def _matched(a: pl.DataFrame, b: pl.DataFrame, *, one_sweep: bool) -> list[Pair]:
-    """Return the pairs of cells that agree in all but what sets the two sides apart."""
+    """Return the pairs of cells that agree in all axes but those that set the two sides apart."""
     by_name = a["data"].has_nulls() or b["data"].has_nulls()
     keys = [axis if axis != "dataset" or by_name else "data" for axis in AXES]
     apart = []
@@ -174,24 +173,24 @@ def _matched(a: pl.DataFrame, b: pl.DataFrame, *, one_sweep: bool) -> list[Pair]
     return [(of_a[one], of_b[two]) for one, two in numbers]
 
 
-# ---- what of two cells is shared
+# ---- what two cells share
 
 
-def _shared_streams(one: Cell, two: Cell) -> tuple[str, ...]:
-    """Return the streams that runs of the same number share, and runs of another number do not."""
-    if IMPORTED in (one.dataset.get("source"), two.dataset.get("source")):
-        return ()  # by whom they were made is not known
-    keys = [
-        {name: own for name, own in stream_keys(Run(cell, 0, 0)).items() if _drawn(cell, name, own)}
-        for cell in (one, two)
-    ]
-    return tuple(
-        name for name, own in keys[0].items() if one.seed == two.seed and keys[1].get(name) == own
+def _shared_streams(cell_a: Cell, cell_b: Cell) -> tuple[str, ...]:
+    """Return the streams shared by runs with the same index but not by others."""
+    if IMPORTED in (cell_a.dataset.get("source"), cell_b.dataset.get("source")):
+        return ()  # how they were made is unknown
+    if cell_a.seed != cell_b.seed:
+        return ()
+    keys_a, keys_b = (
+        {name: key for name, key in stream_keys(Run(cell, 0, 0)).items() if _drawn(cell, name, key)}
+        for cell in (cell_a, cell_b)
     )
+    return tuple(name for name, key in keys_a.items() if keys_b.get(name) == key)
 
 
 def _drawn(cell: Cell, name: Stream, keys: Sequence[str | int]) -> bool:
-    """Return whether a stream is another for each run, and is drawn from."""
+    """Return whether a stream is drawn from and differs between runs."""
     if name == "subsample":
         return cell.train_fraction != 1.0
     return stream_keys(Run(cell, 0, 1))[name] != keys
@@ -253,13 +252,13 @@ def _compare(
 
 
 def _values(sweep: AnalysedSweep, one: AnalysedCell, metric: str) -> pl.DataFrame:
-    """Return a cell's values: columns repeat_index, run_index, digest, fixed, value and facts."""
+    """Return the values of a cell's runs, with what they are compared by."""
     frame = sweep.by_cell.get((one.cell, one.epoch), sweep.runs.clear())
     kept = frame.filter(pl.col(metric).is_not_null() & pl.col(metric).is_not_nan())
     if compares_runs(metric):
         kept = kept.filter(~pl.col("fixed"))
-    facts = ("repeat_index", "run_index", "digest", "fixed", "probe", "delta")
-    return kept.select(*facts, value=pl.col(metric).cast(pl.Float64))
+    columns = ("repeat_index", "run_index", "digest", "fixed", "probe", "delta")
+    return kept.select(*columns, value=pl.col(metric).cast(pl.Float64))
 
 
 def _incomparable(
@@ -270,7 +269,7 @@ def _incomparable(
     metric: str,
     frames: Sequence[pl.DataFrame],
 ) -> str:
-    """Say why a metric of two cells is not comparable; nothing where it is."""
+    """Say why two cells can't be compared by a metric; return "" if they can."""
     for name, own, frame in zip("AB", (one, two), frames, strict=True):
         if frame.is_empty():
             return f"no run of {name}, cell {own.cell}, has {metric}"
@@ -283,9 +282,9 @@ def _incomparable(
         return "the cells are of different data"
     if is_level(metric):
         together = pl.concat(frames)
-        for fact, said in (("probe", "another probe"), ("delta", "another δ")):
-            if together[fact].n_unique() > 1:
-                return f"{metric} of A is of {said} than that of B"
+        for column, fact in (("probe", "probe"), ("delta", "δ")):
+            if together[column].n_unique() > 1:
+                return f"{metric} of A has another {fact} than that of B"
     names = set(first.conventions) | set(second.conventions)
     relevant = {"snapshots"} if metric in _OF_LABELS else names - set(_NO_CONVENTION)
     if one.epoch == two.epoch:
@@ -305,28 +304,20 @@ Unit = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class _Units:
-    """A cell's runs on one test set: values by repeat and number, and whether nothing varies."""
+    """A cell's runs on one test set: values by (repeat, run) index, and whether nothing varies."""
 
     values: Mapping[Unit, float]
     fixed: bool
 
 
 def _by_test_set(frame: pl.DataFrame) -> dict[str, _Units]:
-    return {
-        str(own["digest"][0]): _Units(
-            dict(
-                zip(
-                    own.select("repeat_index", "run_index").iter_rows(),
-                    own["value"].to_list(),
-                    strict=True,
-                )
-            ),
-            bool(own["fixed"].all()),
-        )
-        for own in frame.sort("repeat_index", "run_index").partition_by(
-            "digest", maintain_order=True
-        )
-    }
+    runs = frame.sort("repeat_index", "run_index")
+    found = {}
+    for of_set in runs.partition_by("digest", maintain_order=True):
+        units = of_set.select("repeat_index", "run_index").iter_rows()
+        values = dict(zip(units, of_set["value"].to_list(), strict=True))
+        found[str(of_set["digest"][0])] = _Units(values, bool(of_set["fixed"].all()))
+    return found
 
 
 def _units(x: _Units, y: _Units) -> list[Unit]:
@@ -334,7 +325,7 @@ def _units(x: _Units, y: _Units) -> list[Unit]:
 
 
 def _same_units(x: _Units, y: _Units) -> tuple[_Units, _Units] | None:
-    """Return the runs that both have; all of them where nothing varies on one side."""
+    """Return the runs that both have, None if there are none; all runs if one side is fixed."""
     if x.fixed or y.fixed:
         return x, y
     units = _units(x, y)
@@ -342,6 +333,6 @@ def _same_units(x: _Units, y: _Units) -> tuple[_Units, _Units] | None:
     return (both[0], both[1]) if units else None
 
 
-def _side(own: _Units) -> Side:
-    values = np.array(list(own.values.values()))
-    return Side(values[:1] if own.fixed else values, own.fixed)
+def _side(units: _Units) -> Side:
+    values = np.array(list(units.values.values()))
+    return Side(values[:1] if units.fixed else values, units.fixed)

@@ -1,4 +1,4 @@
-"""By which conventions a sweep is analysed: what is asked for, the sweep file's, defaults."""
+"""The conventions of an analysis: those asked for, else the sweep file's, else defaults."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ def conventions(
     ----------
     paths : SweepPaths
     report : callable
-        Called with which metrics of the sweep file, or that its probe, are left out, if any are; by
-        default it warns.
+        Called with a message if metrics or the probe of the sweep file are left out; by default it
+        warns.
     **asked
-        Attributes of `Options`; None where nothing is asked for. `metrics` replaces all metrics,
-        ``own`` (names ``"module:function"``) adds to them. Metrics of the sweep file are left out
+        Attributes of `Options`; None for those not asked for. `metrics` replaces all metrics,
+        ``own`` (names ``"module:function"``) adds to them. The sweep file's metrics are left out
         unless ``own`` names them, too, or the user's own file allows them.
 
     Raises
     ------
     UserError
-        For a value that has no meaning, a metric or a snapshot that doesn't exist.
+        For an invalid value, and for a metric or a snapshot that doesn't exist.
     """
     sweep = read_sweep_file(paths.sweep_file)
     filed = sweep.analysis
@@ -88,17 +88,17 @@ def conventions(
     return options
 
 
-_WHERE = "a module of your own is found beside where you are, or on PYTHONPATH"
+_WHERE = "your own modules are looked for in the current folder and on PYTHONPATH"
 
 
 def _has_method(grid: Grid) -> bool:
-    """Whether some runs of a grid yield several members."""
-    once = {*SAME_AS_NONE} if {*grid.test_augment} != {NONE} else {*SAME_AS_NONE, SINGLE}
-    return not once >= {*grid.ensembling}
+    """Return whether some runs of a grid yield several members."""
+    single = {*SAME_AS_NONE} if {*grid.test_augment} != {NONE} else {*SAME_AS_NONE, SINGLE}
+    return not single >= {*grid.ensembling}
 
 
 def _require_probe(paths: SweepPaths, name: str, *, filed: bool) -> None:
-    """Refuse a user's own probe that can't be found."""
+    """Raise a UserError if a user's own probe can't be found."""
     try:
         probe_needs(name)
     except Refused as error:
@@ -111,7 +111,7 @@ def _require_probe(paths: SweepPaths, name: str, *, filed: bool) -> None:
 
 
 def why_not(refusal: Refused, *, imported: bool = False) -> str:
-    """Return why a metric cannot be computed, with "it" before it; of imported runs, too."""
+    """Return why a metric cannot be computed, to follow the word "it"."""
     if isinstance(refusal, NotKept) and imported:
         every = "of all classes " * (refusal.allowed == ("all",))
         return f"needs scores {every}to be imported"
@@ -121,24 +121,24 @@ def why_not(refusal: Refused, *, imported: bool = False) -> str:
 
 
 def without_own(options: Options) -> Options:
-    """Return the same conventions without functions of users' own, so that none is run."""
+    """Return the same conventions without users' own functions, so that none of them runs."""
     metrics = tuple(name for name in options.metrics if not is_own(name))
     return replace(options, metrics=metrics, probe=None if is_own(options.probe) else options.probe)
 
 
 def to_json(options: Options) -> Mapping[str, object]:
-    """Return options as JSON values, in which there are neither tuples nor NaN."""
+    """Return options as JSON values: no tuples, no NaN."""
     values = {key: None if value != value else value for key, value in asdict(options).items()}
     return values | {name: list(getattr(options, name)) for name in ("metrics", "snapshots")}
 
 
 def from_json(values: Mapping[str, Any]) -> Options:
-    """Return the options of `to_json`."""
+    """Return the options that `to_json` made these values from."""
     known = dict(values)
-    if "epoch" in known:  # of earlier versions, which counted: positions from 0
+    if "epoch" in known:  # earlier versions counted snapshots from 0
         positions = [known.pop("epoch"), known.pop("reference_epoch", None)]
         if any(position is not None and position > 0 for position in positions):
-            raise ValueError("snapshots are counted, as by an earlier version")
+            raise ValueError("snapshots are numbered as in an earlier version")
         known["snapshots"], known["reference_snapshot"] = positions[:1], positions[1]
     known["empty_union"] = math.nan if known["empty_union"] is None else known["empty_union"]
     return Options(**{**known, **{name: tuple(known[name]) for name in ("metrics", "snapshots")}})

@@ -1,4 +1,4 @@
-"""How much of what is planned is finished, of groups of cells."""
+"""The share of planned runs that are finished, for groups of cells."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from manyseed.orchestrator.plans.plan import Plan
 
 COVERAGE = "coverage"
 KNOWN = ("cell", "cell_id", *AXES, "repeat_index")
-"""What the plan knows of a run that is not finished."""
+"""Columns that the plan has of runs that are not finished."""
 
 
 def planned(paths: SweepPaths) -> pl.DataFrame:
-    """Return the repeats of a plan: columns `KNOWN` and planned (runs)."""
+    """Return the repeats of a plan: columns `KNOWN` and planned (number of runs)."""
     plan = Plan.read(paths)
     repeats = (
         plan.extents.with_columns(repeat_index=pl.int_ranges(0, pl.col("repeats")))
@@ -35,7 +35,7 @@ def coverage(
     by: Sequence[str],
     where: pl.Expr | None,
 ) -> pl.DataFrame:
-    """Return the share of planned runs that are finished.
+    """Return the share of planned runs that are finished, for each group.
 
     Parameters
     ----------
@@ -44,16 +44,16 @@ def coverage(
     repeats : polars frame, lazy
         The table of repeats.
     rows : polars frame, lazy
-        That are grouped, with the columns of `by` and cell.
+        The rows that are grouped, with the columns in `by` and cell.
     by : sequence of str
     where : Expr or None
-        Which rows were asked for.
+        The condition that chose the rows.
 
     Returns
     -------
     polars frame
-        Columns `by` and coverage. Where the plan knows all that groups are known by and chosen by,
-        cells and repeats without a finished run count, too; else it is of the cells that have rows.
+        Columns `by` and coverage. If `by` and `where` use only columns of the plan, cells and
+        repeats without a finished run count, too; else only cells that have rows count.
     """
     finished = repeats.group_by(REPEAT).agg(pl.col("n_runs").max()).collect()
     states = plan.join(finished, on=list(REPEAT), how="left")
@@ -64,9 +64,6 @@ def coverage(
         return chosen.group_by(by, maintain_order=True).agg(share)
     key = ["cell", *(["repeat_index"] if "repeat_index" in by else [])]
     those = rows.select(list(dict.fromkeys([*by, *key]))).unique().collect()
-    beside = [name for name in by if name not in key]
-    return (
-        those.join(states.drop(beside, strict=False), on=key)
-        .group_by(by, maintain_order=True)
-        .agg(share)
-    )
+    others = [name for name in by if name not in key]
+    joined = those.join(states.drop(others, strict=False), on=key)
+    return joined.group_by(by, maintain_order=True).agg(share)

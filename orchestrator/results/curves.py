@@ -1,4 +1,4 @@
-"""Learning curves: how the runs of a repeat do, epoch after epoch."""
+"""Learning curves: what the runs of a repeat reach, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ NEEDED = (*CURVES, "trained_epoch")
 
 
 def learning_curves(stored: Mapping[str, Array], runs: pl.DataFrame) -> pl.DataFrame:
-    """Describe the curves of each repeat of a group, copies of a run left out.
+    """Summarise the curves of each repeat of a group, without copies of runs.
 
     Parameters
     ----------
     stored : mapping
-        The arrays `NEEDED` of a group: those of `CURVES` are (run, trained_epoch).
+        The arrays `NEEDED` of a group; those in `CURVES` are (run, trained_epoch).
     runs : DataFrame
         Its finished runs, as `analysis.graph.predictions.Predictions` has them.
 
     Returns
     -------
     DataFrame
-        Columns `KEY`, n_runs, and of each curve the mean, and ending in ``_std`` (n - 1), ``_min``
-        and ``_max`` the spread over runs.
+        Columns `KEY`, n_runs, and for each curve the mean over runs and, with the suffixes ``_std``
+        (n - 1), ``_min`` and ``_max``, the spread.
     """
     distinct = runs.filter(~pl.col("identical"))
     rows, epochs = distinct["row"].to_numpy(), stored["trained_epoch"]

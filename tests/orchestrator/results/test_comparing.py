@@ -176,7 +176,7 @@ def test_levels_of_other_conventions_are_not_mixed(
         import_predictions([tmp_path / f"{name}.npz"], tmp_path / name, dataset="same")
         found[name] = Sweep(tmp_path / name)
         found[name].analyze(Options(resamples=4, probe=probe))
-    with pytest.raises(UserError, match="alpha_hat of A is of another probe than that of B"):
+    with pytest.raises(UserError, match="alpha_hat of A has another probe than that of B"):
         found["gap"].compare(found["margin"], metric="alpha_hat")
     with pytest.raises(UserError, match="the analyses of the two sweeps differ in probe"):
         found["gap"].compare(found["margin"], metric="ece")

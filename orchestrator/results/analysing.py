@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -136,25 +136,18 @@ def analyze(
         names = group.spec.dataset, group.spec.named
         for refusal in without_deep(group.predictions, further, options):
             missing.append(Unavailable(*names, DEE, refusal))
-    for name in (UNCERTAINTY, DEE, TACE, MARGINS):
-        if name in further:
-            write_result(paths, name, further[name].lazy(), options)
-        else:
-            paths.table(name).unlink(missing_ok=True)
+    _write_optional(paths, (UNCERTAINTY, DEE, TACE, MARGINS), further, options)
+    of_epochs = {}
     if curves:
         cells = with_anchors(plan.cells).select("cell", "cell_id", *AXES, f"^{PREFIX}.*$")
-        of_curves = cells.join(pl.concat(curves), on="cell", how="inner").sort(CURVE_KEY)
-        write_result(paths, CURVES, of_curves.lazy(), options)
-    else:
-        paths.table(CURVES).unlink(missing_ok=True)
+        joined = cells.join(pl.concat(curves), on="cell", how="inner")
+        of_epochs[CURVES] = joined.sort(CURVE_KEY)
+    _write_optional(paths, (CURVES,), of_epochs, options)
     conditions = Conditions.read(paths)
-    bent = responses(paths, groups, plan, conditions)
-    for name in (RESPONSES, RESPONSE_CURVES, CMI):
-        if name in bent:
-            write_result(paths, name, bent[name].lazy(), options, asdict(conditions))
-        else:
-            paths.table(name).unlink(missing_ok=True)
-    written = [*tables, *([CURVES] if curves else []), *further, *bent]
+    of_models = responses(paths, groups, plan, conditions)
+    names_of_models = (RESPONSES, RESPONSE_CURVES, CMI)
+    _write_optional(paths, names_of_models, of_models, options, asdict(conditions))
+    written = [*tables, *of_epochs, *further, *of_models]
     Analysis(
         options=to_json(options),
         unavailable=missing,
@@ -166,6 +159,21 @@ def analyze(
     ).write(paths)
     held.remember(wanted)
     return read_results(paths)
+
+
+def _write_optional(
+    paths: SweepPaths,
+    names: Sequence[str],
+    tables: Mapping[str, pl.DataFrame],
+    options: Options,
+    conditions: Mapping[str, object] | None = None,
+) -> None:
+    """Write those of the named tables that exist; remove the files of the others."""
+    for name in names:
+        if name in tables:
+            write_result(paths, name, tables[name].lazy(), options, conditions)
+        else:
+            paths.table(name).unlink(missing_ok=True)
 
 
 def check(paths: SweepPaths, options: Options) -> None:

@@ -1,4 +1,4 @@
-"""What is it worth, in independent runs: answers from the results of an analysis."""
+"""Deep ensemble equivalents: answers from the results of an analysis."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from manyseed.orchestrator.results.tables import UNCERTAINTY, read_results
 
 @dataclass(frozen=True, slots=True)
 class DeepAnswers:
-    """What deep ensembles of one cell, or of a group of cells, gain and what they are worth.
+    """What deep ensembles of a cell, or of a group of cells, gain and what they are worth.
 
     Attributes
     ----------
     name : str
-        What sets the cells apart from the others that were asked for.
+        What distinguishes the cells from the others that were asked for.
     cells : list of int
     gain : Gain
-        What averaging the probabilities of their runs brings.
+        The gain from averaging the probabilities of their runs.
     worths : tuple of Worth
         How many of their runs are worth as much as runs of cells that differ in one axis.
     """
@@ -53,20 +53,20 @@ def dee(
     Parameters
     ----------
     paths : SweepPaths
-        Of a sweep that was analysed with calibrated metrics.
+        A sweep that was analysed with calibrated metrics.
     metric : str
-        Of `analysis.uncertainty.dee.COMPARABLE`.
+        One of `analysis.uncertainty.dee.COMPARABLE`.
     where : str
-        An SQL condition over the table of cells: whose deep ensembles to answer for.
+        An SQL condition over the table of cells: those to answer for.
     by : sequence of str
-        Of `analysis.axes.AXES`: cells that agree in these are answered for together.
+        Axes, from `analysis.axes.AXES`: cells that agree in these get one answer.
     members : int, optional
-        How many runs of the compared cells are averaged; by default one, and as many as there are.
+        How many runs of the compared cells are averaged; by default one, and all.
 
     Raises
     ------
     UserError
-        For a metric that can't be compared, or where there are no ensembles.
+        For a metric that can't be compared, or if there are no ensembles.
     """
     try:
         check(metric)
@@ -78,8 +78,8 @@ def dee(
     if UNCERTAINTY not in results:
         asked = CALIBRATION in options.metrics
         raise UserError(
-            "there are no deep ensembles: they need probabilities of 2 runs or more in the same "
-            "repeat that are no copies, and 20 test points"
+            "there are no deep ensembles: they need probabilities of at least 2 runs in the same "
+            "repeat that are not copies, and 20 test points"
             if asked
             else "deep ensembles were not measured",
             file=paths.results,
@@ -91,17 +91,16 @@ def dee(
     wanted = chosen(cells, where or None)
     measured = results[UNCERTAINTY]
     rows = compared(measured, cells, [metric], options.dee_std)
-    found = []
-    for own in wanted.sort("dataset", "classifier", "cell").partition_by(
-        list(by) or ["cell"], maintain_order=True
-    ):
-        here = own.select("cell")
-        gain = gains(measured.join(here, on="cell", how="semi"), metric)
+    answers, key = [], list(by) or ["cell"]
+    wanted = wanted.sort("dataset", "classifier", "cell")
+    for group in wanted.partition_by(key, maintain_order=True):
+        numbers = group.select("cell")
+        gain = gains(measured.join(numbers, on="cell", how="semi"), metric)
         if gain is not None:
-            theirs = rows.join(here, left_on="deep_cell", right_on="cell", how="semi")
-            of_others = tuple(worths(theirs, cells, members))
-            found.append(DeepAnswers(named(own, wanted), here["cell"].to_list(), gain, of_others))
-    if not found:
-        reason, key = f"no cell asked for has deep ensembles with {metric}", "--where"
-        raise UserError(reason, key=key if where else None, remedy=reasons or None)
-    return found
+            theirs = rows.join(numbers, left_on="deep_cell", right_on="cell", how="semi")
+            worth = tuple(worths(theirs, cells, members))
+            answers.append(DeepAnswers(named(group, wanted), group["cell"].to_list(), gain, worth))
+    if not answers:
+        reason, option = f"no cell asked for has deep ensembles with {metric}", "--where"
+        raise UserError(reason, key=option if where else None, remedy=reasons or None)
+    return answers

@@ -1,4 +1,4 @@
-"""Deep ensembles and margins of the runs that were analysed: uncertainty, dee, tace, margins."""
+"""Tables of deep ensembles and margins: uncertainty, dee, tace, margins."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ def measured(
     scheduler: Any,
     workers: int | None,
 ) -> dict[str, pl.DataFrame]:
-    """Measure ensembles and margins of all groups, those that lie on disk already apart.
+    """Measure ensembles and margins of all groups, except those whose rows on disk are current.
 
     Parameters
     ----------
     paths : SweepPaths
     groups : sequence of (Predictions, frame)
-        The finished runs, and which repeats (columns `KEY`) are as they were analysed.
+        The finished runs, and the repeats (columns `KEY`) that have not changed since they were
+        analysed.
     options : Options
     scheduler, workers
         As in `analysis.graph.group.compute`.
@@ -45,8 +46,8 @@ def measured(
     Returns
     -------
     dict of frames
-        The tables uncertainty, tace and margins, columns `SCHEMA` of `deep`, `tace` and `margins`;
-        empty where calibrated metrics, or α̂, were not asked for.
+        The tables uncertainty, tace and margins, with the columns `SCHEMA` of `deep`, `tace` and
+        `margins`; empty if calibrated metrics, or α̂, were not asked for.
     """
     makers = {UNCERTAINTY: deep, TACE: tace, MARGINS: margins}
     tasks: dict[str, list[Delayed]] = {}
@@ -56,13 +57,15 @@ def measured(
         kept[name], rest = parted(paths, name, table.SCHEMA, groups, options, newest=newest)
         tasks[name] = [
             task
-            for epoch, each in rest
-            for task in table.build(each, replace(options, snapshots=(epoch,)))
+            for epoch, predictions in rest
+            for task in table.build(predictions, replace(options, snapshots=(epoch,)))
         ]
-    found = iter(compute_all([*chain(*tasks.values())], scheduler=scheduler, workers=workers))
+    computed = iter(compute_all([*chain(*tasks.values())], scheduler=scheduler, workers=workers))
     return {
-        name: together([*kept[name], *islice(found, len(own))], table.SCHEMA, table.ORDER)
-        for (name, own), table in zip(tasks.items(), makers.values(), strict=True)
+        name: together(
+            [*kept[name], *islice(computed, len(tasks[name]))], table.SCHEMA, table.ORDER
+        )
+        for name, table in makers.items()
     }
 
 
@@ -73,14 +76,14 @@ def of_cells(
     runs: pl.DataFrame,
     options: Options,
 ) -> dict[str, pl.DataFrame]:
-    """Return the tables that there are, each with what its cells are.
+    """Return the tables that have rows, joined with the descriptions of their cells.
 
     Parameters
     ----------
     measured : mapping of frames
         As `measured` returns them.
     repeats : frame
-        The table of repeats: those with a problem are left out.
+        The table of repeats; those with a problem are left out.
     cells : frame
         The plan's.
     runs : frame
@@ -92,14 +95,14 @@ def of_cells(
         name: table.join(sound, on=KEY, how="semi", maintain_order="left")
         for name, table in measured.items()
     }
-    own = tables[UNCERTAINTY]
+    uncertainty = tables[UNCERTAINTY]
     described = cells.select("cell", "cell_id", *AXES)
-    here = described.join(own, on="cell", how="semi")
-    epochs = own.select(CELL_KEY).unique()
-    worth = compared(own, here, kind=options.dee_std).join(
+    with_ensembles = described.join(uncertainty, on="cell", how="semi")
+    epochs = uncertainty.select(CELL_KEY).unique()
+    worth = compared(uncertainty, with_ensembles, kind=options.dee_std).join(
         epochs, on="cell", how="left", maintain_order="left"
     )
-    tables[UNCERTAINTY], tables[DEE] = timed(own, worth, runs)
+    tables[UNCERTAINTY], tables[DEE] = timed(uncertainty, worth, runs)
     return {
         name: described.join(table, on="cell", how="inner", maintain_order="right")
         for name, table in tables.items()
@@ -110,14 +113,14 @@ def of_cells(
 def without_deep(
     predictions: Predictions, tables: Mapping[str, pl.DataFrame], options: Options
 ) -> Iterator[str]:
-    """Yield why a group has nothing to be compared with in deep ensembles, if it has not.
+    """Yield why a group has no deep ensemble equivalents, if it has none.
 
     Parameters
     ----------
     predictions : Predictions
         The finished runs of the group.
     tables : mapping of frames
-        As `of_cells` returns them, of all groups.
+        The tables of all groups, as `of_cells` returns them.
     options : Options
     """
     if CALIBRATION not in options.metrics or CALIBRATION in unavailable(predictions, options):
@@ -125,43 +128,43 @@ def without_deep(
     cells = set(predictions.runs["cell"].unique().to_list())
     if predictions.ensembled is None:
         if UNCERTAINTY not in tables:
-            yield "needs 2 runs or more in the same repeat that are no copies"
+            yield "needs at least 2 runs in the same repeat that are not copies"
         return
     lacking = len(cells)
     if DEE in tables:
         lacking -= len(cells & {*tables[DEE].filter(axis="ensembling")["cell"].to_list()})
     if lacking:
-        of = f" (of {lacking} of its {len(cells)} cells)" if lacking < len(cells) else ""
+        which = f" for {lacking} of its {len(cells)} cells" if lacking < len(cells) else ""
         yield (
-            'needs ensembling = "none" with 2 runs or more in the same repeat, all else equal: '
-            f"there is no deep cell{of}"
+            'needs ensembling = "none" with at least 2 runs in the same repeat, all else equal: '
+            f"there is no such cell{which}"
         )
 
 
 def timed(
-    own: pl.DataFrame, worth: pl.DataFrame, runs: pl.DataFrame
+    uncertainty: pl.DataFrame, worth: pl.DataFrame, runs: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return both tables with what their ensembles took to train.
+    """Return both tables with the training time of their ensembles.
 
-    A run with members counts as a whole, however few of them are averaged; runs of a repeat count
-    with their mean.
+    A run with members counts in full, however few of them are averaged; other runs count with the
+    mean of their repeat.
 
     Parameters
     ----------
-    own, worth : frame
+    uncertainty, worth : frame
         The tables uncertainty and dee.
     runs : frame
-        `fit_seconds` of each run, null where it is not known.
+        `fit_seconds` of each run, null if unknown.
     """
     seconds = runs.select(*RUN, pl.col("fit_seconds").cast(pl.Float64))
     means = seconds.group_by(REPEAT).agg(_mean=pl.col("fit_seconds").mean())
-    own = own.join(seconds, on=RUN, how="left", maintain_order="left")
-    own = own.join(means, on=REPEAT, how="left", maintain_order="left")
+    uncertainty = uncertainty.join(seconds, on=RUN, how="left", maintain_order="left")
+    uncertainty = uncertainty.join(means, on=REPEAT, how="left", maintain_order="left")
     whole = pl.when(IS_METHOD).then("fit_seconds").otherwise(pl.col("members") * pl.col("_mean"))
-    own = own.with_columns(whole.alias("fit_seconds")).drop("_mean")
+    uncertainty = uncertainty.with_columns(whole.alias("fit_seconds")).drop("_mean")
     key = [*REPEAT, "members"]
-    sizes = own.group_by(key).agg(pl.col("fit_seconds").mean())
+    sizes = uncertainty.group_by(key).agg(pl.col("fit_seconds").mean())
     worth = worth.join(sizes, on=key, how="left", maintain_order="left")
     of_deep = means.rename({"cell": "deep_cell", "_mean": "deep_fit_seconds"})
     by = ["deep_cell", "repeat_index"]
-    return own, worth.join(of_deep, on=by, how="left", maintain_order="left")
+    return uncertainty, worth.join(of_deep, on=by, how="left", maintain_order="left")

@@ -1,4 +1,4 @@
-"""What the columns of a result table mean: what its file says, and what a query adds."""
+"""What the columns of a result table mean, including those that a query adds."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _MEANINGS: Mapping[str, tuple[str, str]] = {
     "address": ("", "CELL:REPEAT:RUN, as manyseed show and rerun take it."),
     "address_i": ("", "CELL:REPEAT:RUN of the first run of the pair."),
     "address_j": ("", "CELL:REPEAT:RUN of the second run of the pair."),
-    SWEEP: ("", "Directory of the sweep that the row is of."),
+    SWEEP: ("", "Directory of the row's sweep."),
 }
 _OF_GROUPS: Mapping[str, tuple[str, str]] = {
-    "n": ("rows", "Rows that are put together."),
-    "n_twins": ("rows", "Rows of cells whose fits are another cell's: left out where it is there."),
+    "n": ("rows", "Rows in the group."),
+    "n_twins": ("rows", "Rows of cells whose fits are another cell's; left out if both are here."),
     "n_identical": ("rows", "Rows of repeats of identical runs."),
     "coverage": ("share of runs", "Planned runs that are finished."),
     "…_ci_low": ("", "Lower end of the 95 % interval of a mean."),
@@ -38,29 +38,29 @@ def described(sweeps: Mapping[str, Results], table: str, *, grouped: bool = Fals
     sweeps : mapping of str to Results
     table : str
     grouped : bool
-        Whether rows are put together: what groups have beside comes first.
+        Whether rows are grouped: the columns that only groups have come first.
 
     Returns
     -------
     DataFrame
-        Columns column, unit and meaning, which is empty where an earlier version wrote the table.
+        Columns column, unit and meaning, which is empty if an earlier version wrote the table.
 
     Raises
     ------
     UserError
         For an unknown table.
     """
-    found: dict[str, tuple[str, str]] = dict(_OF_GROUPS) if grouped else {}
+    meanings: dict[str, tuple[str, str]] = dict(_OF_GROUPS) if grouped else {}
     if len(sweeps) > 1:
-        found[SWEEP] = _MEANINGS[SWEEP]
+        meanings[SWEEP] = _MEANINGS[SWEEP]
     for tables in sweeps.values():
         require_table(tables, table)
         names = rows_of(tables, table).collect_schema().names()
-        kept = json.loads(tables.metadata(table).get("columns", "{}"))
+        stored = json.loads(tables.metadata(table).get("columns", "{}"))
         for name in (*(n for n in ADDRESSES if n in names), *names):
-            own = kept.get(name, {})
-            known = _MEANINGS.get(name, (own.get("unit", ""), own.get("meaning", "")))
-            if name not in found or (any(known) and not (grouped and name in _OF_GROUPS)):
-                found[name] = known
-    rows = [(name, *meaning) for name, meaning in found.items()]
+            column = stored.get(name, {})
+            known = _MEANINGS.get(name, (column.get("unit", ""), column.get("meaning", "")))
+            if name not in meanings or (any(known) and not (grouped and name in _OF_GROUPS)):
+                meanings[name] = known
+    rows = [(name, *meaning) for name, meaning in meanings.items()]
     return pl.DataFrame(rows, schema=["column", "unit", "meaning"], orient="row")

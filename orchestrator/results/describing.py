@@ -1,4 +1,4 @@
-"""Computed tables → those that are written: with what the plan and the store say of each cell."""
+"""Computed tables → tables to write: joined with what plan and store say about each cell."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from manyseed.orchestrator.store.zarrfiles.encoding import Array
 
 
 def of_runs(numbers: Mapping[str, Array], runs: pl.DataFrame) -> pl.DataFrame:
-    """Return what the store holds of runs beside their predictions."""
+    """Return what the store holds about runs besides predictions: fit_seconds and recipe."""
     rows = runs["row"].to_numpy()
     return (
         runs.select("cell", "repeat_index", "run_index")
@@ -34,20 +34,20 @@ def of_runs(numbers: Mapping[str, Array], runs: pl.DataFrame) -> pl.DataFrame:
             pl.Series("recipe", numbers["recipe"][rows]),
         )
         .with_columns(pl.col("fit_seconds").replace(0, None))
-    )  # imported, and not known
+    )  # 0: of imported runs, unknown
 
 
 def described(
     merged: Tables, extras: pl.DataFrame, plan: Plan, close: float
 ) -> dict[str, pl.LazyFrame]:
-    """Return all tables with what each cell is, yet to be joined.
+    """Return all tables, joined lazily with the descriptions of their cells.
 
     Parameters
     ----------
     merged : Tables
-        As computed.
+        As they were computed.
     extras : frame
-        Of the runs, as `of_runs` returns it.
+        Facts about the runs, as `of_runs` returns them.
     plan : Plan
     close : float
         The level of α̂ up to which a run is close.
@@ -80,24 +80,22 @@ def described(
             replace(merged, runs=distinct_runs, pairs=merged.pairs.clear()),
         ),
     )
-    found = dict(zip(TABLES, parts, strict=True))
-    of_one = at_last(merged)
-    named = of_one.repeats.join(
-        plan.cells.select("cell", "cell_id", *AXES), on="cell", how="left", maintain_order="left"
+    tables = dict(zip(TABLES, parts, strict=True))
+    latest = at_last(merged)
+    axes = plan.cells.select("cell", "cell_id", *AXES)
+    latest_cells = of_cells.join(latest.cells, on=CELL_KEY, how="semi", maintain_order="left")
+    distinct = replace(
+        latest,
+        repeats=latest.repeats.join(axes, on="cell", how="left", maintain_order="left"),
+        cells=axes.join(latest_cells, on="cell", how="inner", maintain_order="right"),
     )
-    of_axes = plan.cells.select("cell", "cell_id", *AXES).join(
-        of_cells.join(of_one.cells, on=CELL_KEY, how="semi", maintain_order="left"),
-        on="cell",
-        how="inner",
-        maintain_order="right",
-    )
-    distinct, epochs = replace(of_one, repeats=named, cells=of_axes), of_one.cells.select(CELL_KEY)
+    epochs = latest.cells.select(CELL_KEY)
     for name, table in (
         (EFFECTS, effects_of_cells(paired(distinct))),
         (VARIANCE, variance(once(distinct))),
     ):
-        found[name] = table.join(epochs, on="cell", how="left", maintain_order="left")
+        tables[name] = table.join(epochs, on="cell", how="left", maintain_order="left")
     return {
         name: cells.lazy().join(part.lazy(), on="cell", how="inner", maintain_order="right")
-        for name, part in found.items()
+        for name, part in tables.items()
     }

@@ -1,4 +1,4 @@
-"""Effects with intervals: of each cell as a table, of groups as answers, and for the page."""
+"""Effects with intervals: a table by cell, averages by group, and the tables for the page."""
 
 from __future__ import annotations
 
@@ -19,23 +19,29 @@ _OF_CELL = ["cell", "reference_cell"]
 
 
 def of_cells(tables: Tables) -> pl.DataFrame:
-    """Return the effects of each cell against the one that it is compared with.
+    """Return the effects of each cell, relative to its reference cell.
 
     Parameters
     ----------
     tables : Tables
-        With the columns of `AXES` in the repeats.
+        The repeats must have the columns `AXES`.
     """
-    found = effects(tables, _OF_CELL)
-    return found.rename({"delta_lo": "delta"}).select(
-        *("cell", "axis", "level", "reference", "reference_cell", "metric", "difference", "sd"),
-        *("n_test_sets", "n_identical", "over", "freedom", "low", "high", "p", "comparisons"),
-        *("p_holm", "probe", "delta"),
+    return (
+        effects(tables, _OF_CELL)
+        .rename({"delta_lo": "delta"})
+        .select(
+            *("cell", "axis", "level", "reference", "reference_cell", "metric", "difference", "sd"),
+            *("n_test_sets", "n_identical", "over", "freedom", "low", "high", "p", "comparisons"),
+            *("p_holm", "probe", "delta"),
+        )
     )
 
 
 def compared(results: Results) -> Tables:
-    """Return what effects are of, the same fits once: of runs and pairs what has one test set."""
+    """Return the tables that effects are computed from, twins counted once.
+
+    Runs and pairs are only of cells with one test set.
+    """
     empty = pl.DataFrame()
     tables = Tables(empty, empty, last(results["repeats"]), last(results["cells"]))
     repeats = paired(tables).repeats
@@ -47,30 +53,31 @@ def compared(results: Results) -> Tables:
         *REPEAT, "run_i", "run_j", *(name for name in OF_PAIRS.values() if name in names)
     )
     with results.damage_named("runs"):
-        of_runs = runs.collect()
+        collected = runs.collect()
     with results.damage_named("pairs"):
-        return Tables(of_runs, pairs.collect(), repeats, pl.DataFrame())
+        return Tables(collected, pairs.collect(), repeats, empty)
 
 
 def grouped(results: Results, rows: pl.LazyFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Return effects averaged within groups, with intervals of their own.
+    """Return effects averaged within groups, with their own intervals.
 
     Parameters
     ----------
     results : Results
     rows : LazyFrame
-        Of the table of effects: which comparisons to average.
+        Rows of the table of effects: the comparisons to average.
     by : sequence of str
-        Columns that say what a cell is, and any of `OF_EFFECT`.
+        Axes, cell, and any of `OF_EFFECT`.
 
     Raises
     ------
     UserError
-        For another column.
+        For any other column.
     """
+    allowed = (*AXES, "cell", *OF_EFFECT)
     for name in by:
-        if name not in (*AXES, "cell", *OF_EFFECT):
-            remedy = nearest(name, (*AXES, "cell", *OF_EFFECT))
+        if name not in allowed:
+            remedy = nearest(name, allowed)
             raise UserError("no effects are grouped by it", key="--by", value=name, remedy=remedy)
     within = [name for name in by if name not in OF_EFFECT]
     among = rows.select("cell", "axis", "metric").collect()

@@ -1,4 +1,4 @@
-"""Ensembles drawn from the largest repeat of each dataset and classifier, and their table."""
+"""Draw ensembles from the largest repeat of each dataset and classifier; write their tables."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.results.tables import DRAWS, ENSEMBLES, INPUT_COLUMNS
 from manyseed.orchestrator.results.writing import write_result
 
-_PER_HALF = 1000  # runs in the reference, and in the pool, at most
-EACH = 500  # ensembles of a size that are kept one by one, at most
+_PER_HALF = 1000  # most runs in the reference, and in the pool
+EACH = 500  # most ensembles of a size that are stored one by one
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """What was drawn for a dataset and classifier.
+    """The ensembles drawn for a dataset and classifier.
 
     Attributes
     ----------
     answers : list of Answer
     table : DataFrame
-        Table I; empty where no ensembles could be drawn.
+        Table I; empty if no ensembles could be drawn.
     each : DataFrame
-        The ensembles themselves, the first `EACH` of a size.
+        The first `EACH` ensembles of each size, one row each.
     """
 
     answers: list[Answer]
@@ -62,19 +62,20 @@ def for_alpha(
     workers: int,
     confidence: float,
 ) -> dict[int, Drawn]:
-    """Return the answers for α̂ of each dataset and classifier, by their cell.
+    """Return the answers for α̂ of each dataset and classifier, by the cell drawn from.
 
     Parameters
     ----------
     paths : SweepPaths
     tables : Tables
-        Of `cells`.
+        The tables of `cells`.
     cells : frame
-        Which to answer for; of each dataset and classifier the one with the largest repeat counts.
+        The cells to answer for; for each dataset and classifier, the one with the largest repeat
+        is drawn from.
     options : Options
-        Of the analysis.
+        Options of the analysis.
     sizes : sequence of int or None
-        M_ens; None for those of `SIZES` that the pool allows.
+        M_ens; None for all in `SIZES` that the pool allows.
     draws : int
         Ensembles of each size.
     workers : int
@@ -84,32 +85,31 @@ def for_alpha(
     Raises
     ------
     DamagedFile
-        Where runs that were analysed are no longer there.
+        If analysed runs are no longer in the store.
     UserError
-        For a size that is larger than the pool.
+        For a size larger than the pool.
     """
     groups: dict[tuple[str, str], list[Published]] = {}
     for group in published(paths, Plan.read(paths)):
         key = group.spec.dataset, group.spec.classifier
         groups.setdefault(key, []).append(_analysed(group, tables.runs))
     chosen = [
-        (*own.select(GROUP).row(0), here)
-        for own, here in split(tables, cells.sort(*GROUP, "cell"), GROUP)
+        (group.select(GROUP).row(0), of_group)
+        for group, of_group in split(tables, cells.sort(*GROUP, "cell"), GROUP)
     ]
     largest = [
-        _largest(paths, groups.get((dataset, classifier), []), here, options, sizes)
-        for dataset, classifier, here in chosen
+        _largest(paths, groups.get(key, []), of_group, options, sizes) for key, of_group in chosen
     ]
     for _, repeat in largest:
         if not isinstance(repeat, str):
             drawn_from = replace(repeat.group, predictions=repeat.predictions)
             check_checksums(paths, [drawn_from], workers=workers, remember=False)
-    found = {}
-    for (_, _, here), (cell, repeat) in zip(chosen, largest, strict=True):
+    by_cell = {}
+    for (_, of_group), (cell, repeat) in zip(chosen, largest, strict=True):
         drawn = _draw(repeat, options, sizes, draws, workers)
         if isinstance(drawn, str) or isinstance(repeat, str):
             reason = drawn if isinstance(drawn, str) else str(repeat)
-            found[cell] = Drawn(ensemble_size.no_ensembles(reason, options.close))
+            by_cell[cell] = Drawn(ensemble_size.no_ensembles(reason, options.close))
             continue
         name = named(cells.filter(cell=cell), cells)
         table, each = drawn
@@ -119,22 +119,22 @@ def for_alpha(
             epsilon=options.epsilon,
             close=options.close,
             confidence=confidence,
-            seconds_each=seconds_per_run(here.runs.filter(cell=cell)),
+            seconds_each=seconds_per_run(of_group.runs.filter(cell=cell)),
             drawn_from=f"{name}, repeat {repeat.repeat_index}",
         )
-        found[cell] = Drawn(answers, table, each)
-    return found
+        by_cell[cell] = Drawn(answers, table, each)
+    return by_cell
 
 
 def _analysed(group: Published, runs: pl.DataFrame) -> Published:
-    """Return a group with the runs that were analysed: more may be published by now."""
+    """Return a group with only the runs that were analysed: more may be published by now."""
     kept = group.predictions.runs.join(runs, on=RUN, how="semi", maintain_order="left")
     return replace(group, predictions=replace(group.predictions, runs=kept))
 
 
 @dataclass(frozen=True, slots=True)
 class _Repeat:
-    """The runs to draw from: those of one repeat."""
+    """The repeat whose runs are drawn from."""
 
     group: Published
     predictions: Predictions
@@ -150,7 +150,7 @@ def _largest(
     options: Options,
     sizes: Sequence[int] | None,
 ) -> tuple[int, _Repeat | str]:
-    """Return the cell of the repeat with the most runs, and it, or why no ensemble is drawn."""
+    """Return the cell with the largest repeat, and that repeat or why no ensemble is drawn."""
     best = tables.repeats.filter(pl.col("problem").is_null()).sort(
         "n_distinct", *REPEAT, descending=[True, False, False]
     )
@@ -159,11 +159,11 @@ def _largest(
     cell, repeat_index, analysed = best.select(*REPEAT, "n_runs").row(0)
     of_repeat = (pl.col("cell") == cell) & (pl.col("repeat_index") == repeat_index)
     group = next((g for g in groups if cell in g.predictions.runs["cell"]), None)
-    here = 0 if group is None else group.predictions.runs.filter(of_repeat).height
-    if group is None or here < analysed:
+    stored = 0 if group is None else group.predictions.runs.filter(of_repeat).height
+    if group is None or stored < analysed:
         raise DamagedFile(
             paths.store,
-            f"holds {here:,} runs of cell {cell}, repeat {repeat_index}; the result tables are of "
+            f"holds {stored:,} runs of cell {cell}, repeat {repeat_index}; the result tables have "
             f"{analysed:,}",
             f"resume the sweep, then analyze it again: manyseed resume {paths.directory}",
         )
@@ -172,27 +172,27 @@ def _largest(
     lacking = unavailable(predictions, needed)
     if lacking:
         return cell, f"an ensemble {why_not(next(iter(lacking.values())))}"
-    own = predictions.runs.filter(of_repeat & ~pl.col("identical")).sort("run_index")
-    of = "" if sizes else f" of {min(SIZES)}"
+    runs = predictions.runs.filter(of_repeat & ~pl.col("identical")).sort("run_index")
+    size = "" if sizes else f" of {min(SIZES)}"
     enough = 2 * (MIN_OTHERS if sizes else min(SIZES) + 1)
-    if own.height < enough:
+    if runs.height < enough:
         reason = (
-            f"ensembles{of} out of half of the runs of a repeat need {enough} runs, and there are "
-            f"{own.height}"
+            f"ensembles{size} out of half of the runs of a repeat need {enough} runs, and there "
+            f"are {runs.height}"
         )
         return cell, reason
-    own = own.head(2 * _PER_HALF)
-    pool = own.height - own.height // 2
+    runs = runs.head(2 * _PER_HALF)
+    pool = runs.height - runs.height // 2
     if sizes and max(sizes) > pool:
         raise UserError(
             f"{predictions.dataset} × {predictions.classifier}: the pool is {pool:,} of the "
-            f"{own.height:,} runs of its largest repeat",
+            f"{runs.height:,} runs of its largest repeat",
             key="--sizes",
             value=sizes,
-            remedy=f"give sizes up to {pool}, or ask with --where for others alone",
+            remedy=f"give sizes up to {pool}, or leave these out with --where",
         )
     epoch = best["epoch"][0] if "epoch" in best.columns else None
-    return cell, _Repeat(group, replace(predictions, runs=own), cell, repeat_index, epoch)
+    return cell, _Repeat(group, replace(predictions, runs=runs), cell, repeat_index, epoch)
 
 
 def _draw(
@@ -202,7 +202,7 @@ def _draw(
     draws: int,
     workers: int,
 ) -> tuple[pl.DataFrame, pl.DataFrame] | str:
-    """Return Table I of a repeat and its ensembles, or why there are none."""
+    """Return Table I of a repeat and the rows of its ensembles, or why there are none."""
     if isinstance(repeat, str):
         return repeat
     epoch = repeat.epoch
@@ -236,7 +236,7 @@ def write(
     inputs: pl.DataFrame,
     options: Options,
 ) -> None:
-    """Write Table I of these groups and its ensembles; those of others stand.
+    """Write Table I and the ensembles of these groups; rows of other groups stay.
 
     Parameters
     ----------
@@ -244,20 +244,20 @@ def write(
     drawn, each : sequence of frame
         Table I and the single ensembles, as `for_alpha` returns them; empty ones are left out.
     cells : frame
-        Of the groups that were asked for.
+        Cells of the groups that were asked for.
     inputs : frame
-        Digests of what the analysis was computed from.
+        Digests of the inputs of the analysis.
     options : Options
     """
-    unsaid = (pl.col("delta") > options.close) & (pl.col("close") > 0)
-    said = [
-        own.with_columns(close=pl.when(~unsaid).then(pl.col("close")))
-        for own in drawn
-        if not own.is_empty()
+    undecided = (pl.col("delta") > options.close) & (pl.col("close") > 0)
+    summaries = [
+        table.with_columns(close=pl.when(~undecided).then(pl.col("close")))
+        for table in drawn
+        if not table.is_empty()
     ]
-    # the single ones first: where Table I is, they are
-    _write(paths, DRAWS, [own for own in each if not own.is_empty()], cells, inputs, options)
-    _write(paths, ENSEMBLES, said, cells, inputs, options)
+    # Table I last: if it exists, so do its ensembles
+    _write(paths, DRAWS, [table for table in each if not table.is_empty()], cells, inputs, options)
+    _write(paths, ENSEMBLES, summaries, cells, inputs, options)
     if paths.table(ENSEMBLES).exists():
         paths.ensembles_mark.touch()
 
@@ -275,19 +275,19 @@ def _write(
         held = read_parquet(file).join(cells, on=GROUP, how="anti")
         parts = [held.join(inputs, on=list(INPUT_COLUMNS), how="semi", maintain_order="left")]
     except (FileNotFoundError, DamagedFile, pl.exceptions.ColumnNotFoundError):
-        parts = []  # what was drawn for others is lost, and can be drawn again
+        parts = []  # ensembles of other groups are lost; they can be drawn again
     described = cells.select("cell", "cell_id", *AXES)
     parts += [
-        described.join(_with_digest(own, inputs), on="cell", how="inner", maintain_order="right")
-        for own in drawn
+        described.join(_with_digest(table, inputs), on="cell", how="inner", maintain_order="right")
+        for table in drawn
     ]
-    # what an earlier version drew lacks columns
-    table = pl.concat(parts, how="diagonal") if parts else pl.DataFrame()
-    if table.is_empty():
+    # tables of earlier versions lack columns
+    merged = pl.concat(parts, how="diagonal") if parts else pl.DataFrame()
+    if merged.is_empty():
         file.unlink(missing_ok=True)
         return
-    order = [one for one in (*REPEAT, "size", "draw") if one in table.columns]
-    write_result(paths, name, table.sort(order).lazy(), options)
+    order = [column for column in (*REPEAT, "size", "draw") if column in merged.columns]
+    write_result(paths, name, merged.sort(order).lazy(), options)
 
 
 def _with_digest(ensembles: pl.DataFrame, inputs: pl.DataFrame) -> pl.DataFrame:
@@ -296,7 +296,7 @@ def _with_digest(ensembles: pl.DataFrame, inputs: pl.DataFrame) -> pl.DataFrame:
 
 
 def keep(paths: SweepPaths, inputs: pl.DataFrame, options: Options) -> list[str]:
-    """Keep ensembles of predictions that are as they were; return whose are outdated and go."""
+    """Keep ensembles of unchanged predictions; remove the others and return their groups' names."""
     try:
         outdated = set(Analysis.read(paths).outdated)
     except (FileNotFoundError, DamagedFile):
@@ -309,14 +309,14 @@ def keep(paths: SweepPaths, inputs: pl.DataFrame, options: Options) -> list[str]
 
 
 def _kept(paths: SweepPaths, name: str, inputs: pl.DataFrame, options: Options) -> set[str]:
-    """Keep rows of predictions that are as they were; return whose are outdated and go."""
+    """Keep a table's rows of unchanged predictions; return the names of the other groups."""
     file = paths.table(name)
     try:
         drawn = read_parquet(file, INPUT_COLUMNS)
         groups = _names(drawn)
     except (FileNotFoundError, DamagedFile, pl.exceptions.ColumnNotFoundError):
         if not file.exists() and not paths.ensembles_mark.exists():
-            return set()  # they were never drawn
+            return set()  # never drawn
         file.unlink(missing_ok=True)
         return _names(Plan.read(paths).cells.join(inputs, on="cell", how="semi"))
     kept = drawn.join(inputs, on=list(INPUT_COLUMNS), how="semi", maintain_order="left")
@@ -328,5 +328,5 @@ def _kept(paths: SweepPaths, name: str, inputs: pl.DataFrame, options: Options) 
 
 
 def _names(frame: pl.DataFrame) -> set[str]:
-    """Return the datasets × classifiers of a table."""
-    return {" × ".join(names) for names in frame.select("dataset", "classifier").iter_rows()}
+    """Return a table's groups as "dataset × classifier"."""
+    return {" × ".join(names) for names in frame.select(GROUP).iter_rows()}

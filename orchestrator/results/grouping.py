@@ -1,4 +1,4 @@
-"""Rows of a result table grouped: means, pooled spreads, sums of counts."""
+"""Group the rows of a result table: means, pooled spreads, sums of counts."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ _FREEDOM: Mapping[str, pl.Expr] = {
     CURVES: pl.col("n_runs") - 1,
     RESPONSE_CURVES: pl.col("n_runs") - 1,
 }
-"""Degrees of freedom of a standard deviation by table: n - 1 of each repeat, or of the draws."""
+"""By table, the degrees of freedom of its standard deviations: n - 1 per repeat, or the draws'."""
 
 TWINS = "n_twins"
-"""Counts rows of cells that are the same fits as another, in or out of the group."""
+"""Counts rows of cells whose fits are another cell's, in the group or not."""
 
 _RESOLUTION = ("delta", "n_side", "n_test", "smallest_class", "epoch")
 _SIDES = ("delta_lo", "delta_hi")
@@ -57,42 +57,41 @@ def grouped(
     agg: Sequence[str] = (),
     where: pl.Expr | None = None,
 ) -> pl.DataFrame:
-    """Put rows together: means with intervals; spreads are pooled, counts summed.
+    """Group rows: means with intervals, pooled spreads, sums of counts.
 
-    What compares runs is over repeats whose runs vary, and a copy of a run counts once in all other
-    means. Of two probes, or two δ, α̂ is null.
+    Metrics that compare runs are averaged over repeats whose runs vary; all other means leave out
+    copies of runs. α̂ is null if probes or δ differ within a group.
 
     Parameters
     ----------
     tables : Results
     table : str
-        Of which `frame` holds rows.
+        The table that the rows in `frame` come from.
     frame : LazyFrame
     by : sequence of str
     columns : sequence of str
-        Numbers to show.
+        Numeric columns to show.
     agg : sequence of str
-        Functions of them (`aggregates`) instead, each a column of its own: ``accuracy_q05``.
+        Functions of these to show instead (`aggregates`), a column each: ``accuracy_q05``.
     where : Expr
-        By which rows were chosen.
+        The condition that chose the rows.
 
     Returns
     -------
     DataFrame
-        Columns `by`, n (rows), n_identical (those of repeats of identical runs, in tables whose
-        rows are of runs), n_twins (rows of cells whose fits are another cell's, in sweeps that have
-        any: where that one is in the group, they are left out of n and all else), coverage
-        (planned runs that are finished, where the plan is known), and
-        `columns`; beside means of what is known of repeats the ends of their interval
-        (``accuracy_ci_low``, ``accuracy_ci_high``), and at last `over`: whether these are over test
-        sets or over seeds. δ, N and the size of the test set are null where they
-        differ. Where α̂ is among the columns and its δ differs, `delta_lo` and `delta_hi` stand
-        beside; where its probe does, `probe` names them.
+        Columns `by`, n (rows), n_identical (rows of repeats of identical runs, in tables with rows
+        of runs), n_twins (rows of cells whose fits are another cell's, if the sweep has any; they
+        count nowhere else if that cell is in the group), coverage (share of planned runs that are
+        finished, if the plan is known) and `columns`. Means of values known for each repeat are
+        followed by the ends of their intervals (``accuracy_ci_low``, ``accuracy_ci_high``); the
+        last column, `over`, says whether intervals are over test sets or seeds. δ, N and the size
+        of the test set are null if they differ. With α̂, `delta_lo` and `delta_hi` are added if δ
+        differs, and `probe` names the probes if they differ.
 
     Raises
     ------
     UserError
-        For the table of sources of an earlier version, which lacks what pooling takes.
+        For a table of sources from an earlier version, which lacks columns that pooling needs.
     """
     from manyseed.orchestrator.results.averaging import HIGH, LOW, OVER, Averages  # SciPy
 
@@ -111,8 +110,8 @@ def grouped(
         repeats = tables.scan("repeats")
         if "epoch" not in names:
             repeats = last(repeats)
-        there = repeats.collect_schema()  # of an earlier version: beside other sweeps, too
-        key = [name for name in REPEAT_KEY if name in names and name in there]
+        schema = repeats.collect_schema()  # earlier versions lack columns, also beside other sweeps
+        key = [name for name in REPEAT_KEY if name in names and name in schema]
         described = repeats.select(*key, *facts, same=pl.col("identical"))
         frame = frame.join(described, on=key, how="left", maintain_order="left")
     frame, twins = _once(tables, frame, by)
@@ -158,7 +157,7 @@ def grouped(
 
 
 def _of_one_kind(result: pl.DataFrame, levels: Sequence[str], by: Sequence[str]) -> pl.DataFrame:
-    """Return groups with nulls where α̂ is of two probes or two δ; what counts it stays."""
+    """Return groups with α̂ set to null if it has two probes or two δ; counts of it stay."""
     if not levels:
         return result
     one = (pl.col("delta_lo") == pl.col("delta_hi")).fill_null(value=True)
@@ -173,7 +172,7 @@ def _of_one_kind(result: pl.DataFrame, levels: Sequence[str], by: Sequence[str])
 def _finished(
     tables: Results, rows: pl.LazyFrame, by: Sequence[str], where: pl.Expr | None
 ) -> pl.DataFrame | None:
-    """Return the coverage of groups; None where the plan is not known."""
+    """Return the coverage of groups; None if the plan is unknown."""
     if tables.plan is None or COVERAGE in by:
         return None
     return coverage(planned(tables.plan), tables.scan("repeats"), rows, by, where)
@@ -182,17 +181,17 @@ def _finished(
 def _spreads(
     table: str, frame: pl.LazyFrame, by: Sequence[str], names: Sequence[str], columns: Sequence[str]
 ) -> pl.DataFrame:
-    own = [name for name in WITHIN[table] if name in names]
+    within = [name for name in WITHIN[table] if name in names]
     values = {f"{name}_{SD}": _values(table, name, names) for name in columns}
-    return spreads(frame, by, own, values).collect()
+    return spreads(frame, by, within, values).collect()
 
 
 def _once(
     tables: Results, frame: pl.LazyFrame, by: Sequence[str]
 ) -> tuple[pl.LazyFrame, pl.DataFrame | None]:
-    """Return rows without those of cells whose fits are another's in the group, and their number.
+    """Return rows without those of cells with a twin in their group, and the number of twins' rows.
 
-    None where no cell of the sweep is the same as another, or an earlier version did not record it.
+    The number is None if the sweep has no twins, or an earlier version did not record them.
     """
     cells = tables.scan("cells") if "cells" in tables else pl.LazyFrame()
     if SAME_AS not in cells.collect_schema().names():
@@ -207,7 +206,7 @@ def _once(
 
 
 def _together(table: str, name: str, names: Sequence[str]) -> pl.Expr:
-    """Return what a group's rows make of a column."""
+    """Return how a group's rows of a column are summarised."""
     if name in _RESOLUTION:
         return same_of(pl.col(name)).alias(name)
     if is_count(name):
@@ -220,12 +219,12 @@ def _together(table: str, name: str, names: Sequence[str]) -> pl.Expr:
 
 
 def _by(table: str, name: str, names: Sequence[str], function: str) -> pl.Expr:
-    """Return what a function that a user names makes of a column's values."""
+    """Return a function that a user named, of a column's values."""
     return aggregate(function, _values(table, name, names)).alias(f"{name}_{function}")
 
 
 def _is_mean(table: str, name: str) -> bool:
-    """Return whether groups show the mean of a column, not a sum or what is pooled or the same."""
+    """Return whether groups show a column's mean, not a sum, a pooled value or a shared one."""
     return not is_count(name) and name not in _RESOLUTION and _freedom(table, name) is None
 
 
@@ -238,12 +237,12 @@ def _values(table: str, name: str, names: Sequence[str]) -> pl.Expr:
 
 
 def _only_varying(table: str, name: str, names: Sequence[str]) -> bool:
-    """Return whether a column says nothing of repeats of identical runs."""
+    """Return whether a column says nothing about repeats of identical runs."""
     return "repeat_index" in names and table not in WITHOUT_REPEATS and compares_runs(name)
 
 
 def _freedom(table: str, name: str) -> pl.Expr | None:
-    """Return the degrees of freedom of a column of standard deviations, None of another."""
+    """Return the degrees of freedom of a column of standard deviations, None for others."""
     if name.endswith("_sd"):
         repeats = f"{name.removesuffix('_sd')}_n" if table == "cells" else "n_repeats"
         return pl.col(repeats) - 1
@@ -251,11 +250,11 @@ def _freedom(table: str, name: str) -> pl.Expr | None:
 
 
 def notes(frame: pl.DataFrame, by: Sequence[str]) -> Iterator[str]:
-    """Say what was not averaged, or averaged though it differs, in what `grouped` returned."""
+    """Return notes on what `grouped` did not average, or chose one of."""
     if not by:
         return
     if "epoch" in frame.columns and "epoch" not in by:
-        yield "One snapshot of each cell is shown, the last: group by epoch, too, for the others."
+        yield "Only the last snapshot of each cell is shown: for the others, group by epoch, too."
     if TWINS in frame.columns:
         yield (
             f"{TWINS}: rows of cells whose fits are those of another cell (same_as in the table of "
@@ -263,12 +262,9 @@ def notes(frame: pl.DataFrame, by: Sequence[str]) -> Iterator[str]:
         )
     two = pl.lit(value=False)
     if "probe" in frame.columns and "probe" not in by:
-        yield "α̂ of the two probes is not averaged: group by probe or dataset, too."
+        yield "α̂ is not averaged over probes: group by probe or dataset, too."
         two = pl.col("probe").str.contains("+", literal=True)
     if not set(_SIDES) <= set(frame.columns):
         return
     if not frame.filter(pl.col("delta_lo") < pl.col("delta_hi"), ~two).is_empty():
-        yield (
-            "α̂ of different δ is not averaged (delta_lo to delta_hi): group by delta or dataset, "
-            "too."
-        )
+        yield "α̂ is not averaged over δ (delta_lo to delta_hi): group by delta or dataset, too."

@@ -1,6 +1,6 @@
-"""An analysis by this process, or by workers that it has: from journals to result tables.
+"""Analyse in this process, or on its workers: from journals to result tables.
 
-There is one at a time: two would mix their tables.
+Only one analysis runs at a time: two would mix their tables.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def analyze(
     progress: ReportProgress | None = None,
     report: Callable[[str], None] = lambda text: None,
 ) -> Results:
-    """Publish what is finished, and analyse it alone; `Sweep.analyze` says more.
+    """Publish finished runs and analyse them under a lease; see `Sweep.analyze`.
 
     Parameters
     ----------
@@ -39,9 +39,9 @@ def analyze(
     options : Options, optional
         By default the sweep's own (`results.conventions`).
     dask, cluster, workers, report
-        As `results.schedulers.scheduler` takes them; without `workers` all cores compute.
+        As in `results.schedulers.scheduler`; `workers` defaults to all cores.
     progress : callable, optional
-        As `analysis.graph.group.compute` takes it.
+        As in `analysis.graph.group.compute`.
     """
     options = options or conventions(paths)
     computing = scheduler(
@@ -62,14 +62,14 @@ def analyze(
 
 @contextmanager
 def alone(paths: SweepPaths) -> Iterator[Lease]:
-    """Be the one who analyses, wherever others might try to.
+    """Hold the lease on this sweep's analysis.
 
-    The lease of one who died on another machine is taken over, after the lease time.
+    The lease of a process that died on another machine is taken over after the lease time.
 
     Raises
     ------
     UserError
-        While somebody else does.
+        While another analysis runs.
     """
     watch = LeaseWatch(paths.analyses)
     lease = Lease(watch, "analysis")
@@ -78,6 +78,6 @@ def alone(paths: SweepPaths) -> Iterator[Lease]:
             watch.wait_until_dead()
             lease.take()
     except LeaseHeld as error:
-        raise UserError(f"another analysis goes on: {error}", file=paths.directory) from None
+        raise UserError(f"another analysis is running: {error}", file=paths.directory) from None
     with lease.kept():
         yield lease

@@ -1,4 +1,4 @@
-"""How many seeds do I need: answers for each cell, from results and ensembles."""
+"""How many seeds do I need: answers for each cell, from result tables and drawn ensembles."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ class GroupAnswers:
     Attributes
     ----------
     name : str
-        What sets it apart from the others that were asked for.
+        What distinguishes it from the others that were asked for.
     cell : int or None
-        Which cell; None for a group of several.
+        The cell; None for a group of several.
     cell_id : str or None
         Its identity.
     epoch : int or None
-        Which snapshot: the last of those analysed, or asked for. None where it differs.
+        The snapshot: the last of those analysed, or the one asked for. None if cells differ in it.
     dataset, classifier : str or None
-        None where cells of the group differ in it.
+        None if cells of the group differ in it.
     further : mapping of str to object
-        What it is by the others of `analysis.axes.AXES`, likewise.
+        The levels of the other axes in `analysis.axes.AXES`, likewise.
     cells : int
-        Cells that the answers for means are from.
+        Number of cells that the answers for means come from.
     answers : tuple of Answer
-        For accuracy and for error consistency. Of the cells of a dataset and classifier, the one
-        with the largest repeat has those for α̂ and for the classical test, too.
+        For accuracy and for error consistency. Among the cells of a dataset and classifier, the one
+        with the largest repeat also has answers for α̂ and for the classical test.
     ensembles : DataFrame
-        Table I of the repeats that those are from; empty where none could be drawn.
+        Table I of the repeats used for α̂; empty if no ensembles could be drawn.
     """
 
     name: str
@@ -88,25 +88,25 @@ def howmany(
 ) -> list[GroupAnswers]:
     """Answer for every cell, and write the table of ensembles.
 
-    Accuracy and error consistency are answered from the result tables, over all repeats of a cell.
-    For α̂, ensembles are drawn for each dataset and classifier from the one repeat that has the most
-    runs.
+    Answers for accuracy and error consistency come from the result tables, over all repeats of a
+    cell. For α̂, ensembles are drawn from the repeat with the most runs of each dataset and
+    classifier.
 
     Parameters
     ----------
     paths : SweepPaths
-        Of a sweep that was analysed.
+        An analysed sweep.
     accuracy, consistency : float
-        How precisely the means over runs are to be known: ±.
+        Wanted precision (±) of the means over runs.
     confidence : float
-        Of the ±, and of the intervals.
+        Confidence of the ± and of the intervals.
     where : str
-        An SQL condition over the table of cells: which to answer for.
+        An SQL condition over the table of cells: those to answer for.
     by : sequence of str
-        Of `analysis.axes.AXES`: cells that agree in these are answered for together, as if runs
-        differed as much in all of them; by default each cell by itself.
+        Axes, from `analysis.axes.AXES`: cells that agree in these get one answer, as if runs
+        varied equally in all of them; by default each cell gets its own.
     sizes : sequence of int, optional
-        M_ens; by default those of `analysis.questions.ensembles.SIZES` that are smaller than the
+        M_ens; by default all in `analysis.questions.ensembles.SIZES` that are smaller than the
         pool.
     draws : int
         Ensembles of each size.
@@ -116,8 +116,7 @@ def howmany(
     Raises
     ------
     UserError
-        Where there are no results, no cell meets the condition, or an ensemble of one of the sizes
-        can't be drawn.
+        If there are no results, no cell meets the condition, or a size can't be drawn.
     """
     for name, value in (("accuracy", accuracy), ("consistency", consistency)):
         if not 0 < value < math.inf:
@@ -125,39 +124,39 @@ def howmany(
     require_confidence(confidence)
     require_axes(by)
     workers = workers or local.available_cores()
-    wanted = None if sizes is None else sorted(set(sizes))
-    if wanted is not None and (not wanted or wanted[0] < 1):
-        remedy = "an ensemble has one member or more; such as: --sizes 1,2,5"
+    distinct_sizes = None if sizes is None else sorted(set(sizes))
+    if distinct_sizes is not None and (not distinct_sizes or distinct_sizes[0] < 1):
+        remedy = "an ensemble has at least one member, such as: --sizes 1,2,5"
         raise UserError("must be positive numbers", key="--sizes", value=sizes, remedy=remedy)
     tables = read_results(paths).of_analysis((*KEY, "run_i", "run_j", "ec_local"))
     inputs = Held(paths).inputs
     options = without_own(read_analysis(paths)[0])
     cells = cells_once(chosen(tables.cells, where or None, one_snapshot=True), by)
-    apart = several(tables.cells)
+    has_snapshots = several(tables.cells)
     tables = of_cells(tables, cells)
-    drawn = for_alpha(paths, tables, cells, options, wanted, draws, workers, confidence)
-    found = []
-    for own, here in split(tables, cells.sort(*GROUP, "cell"), list(by) or ["cell"]):
-        means = for_means(here, accuracy=accuracy, consistency=consistency, confidence=confidence)
-        of_ensembles = [drawn[cell] for cell in own["cell"] if cell in drawn]
-        described = {axis: own[axis][0] if same(own, axis) else None for axis in AXES}
-        one = own.row(0, named=True) if own.height == 1 else {}
-        found.append(
+    drawn = for_alpha(paths, tables, cells, options, distinct_sizes, draws, workers, confidence)
+    groups = []
+    for own, part in split(tables, cells.sort(*GROUP, "cell"), list(by) or ["cell"]):
+        means = for_means(part, accuracy=accuracy, consistency=consistency, confidence=confidence)
+        ensembles = [drawn[cell] for cell in own["cell"] if cell in drawn]
+        levels = {axis: own[axis][0] if same(own, axis) else None for axis in AXES}
+        single = own.row(0, named=True) if own.height == 1 else {}
+        groups.append(
             GroupAnswers(
-                name=f"{named(own, cells)}{at_epoch(own) if apart else ''}",
-                cell=one.get("cell"),
-                cell_id=one.get("cell_id"),
+                name=f"{named(own, cells)}{at_epoch(own) if has_snapshots else ''}",
+                cell=single.get("cell"),
+                cell_id=single.get("cell_id"),
                 epoch=own["epoch"][0] if "epoch" in own.columns and same(own, "epoch") else None,
-                dataset=described.pop("dataset"),
-                classifier=described.pop("classifier"),
-                further=described,
+                dataset=levels.pop("dataset"),
+                classifier=levels.pop("classifier"),
+                further=levels,
                 cells=own.height,
-                answers=(*means, *(answer for one in of_ensembles for answer in one.answers)),
-                ensembles=pl.concat([one.table for one in of_ensembles], how="diagonal")
-                if of_ensembles
+                answers=(*means, *(answer for one in ensembles for answer in one.answers)),
+                ensembles=pl.concat([one.table for one in ensembles], how="diagonal")
+                if ensembles
                 else pl.DataFrame(),
             )
         )
     each = [one.each for one in drawn.values()]
-    write(paths, [group.ensembles for group in found], each, cells, inputs, options)
-    return found
+    write(paths, [group.ensembles for group in groups], each, cells, inputs, options)
+    return groups

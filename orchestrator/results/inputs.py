@@ -1,4 +1,4 @@
-"""What a repeat's results were computed from, so that only what changed is computed again."""
+"""Digests of what each repeat's results were computed from: only what changed is recomputed."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from manyseed.orchestrator.store.zarrfiles.encoding import Array
 
 KEY = list(REPEAT_KEY)
 _FREE = ("block_bytes", *SNAPSHOTS)
-"""Options that change no number, or are known by the epochs that they stand for."""
+"""Options that change no number, or that the epochs of the rows stand for."""
 
 
 def digests(
     numbers: Mapping[str, Array], predictions: Predictions, spec: GroupSpec, options: Options
 ) -> pl.DataFrame:
-    """Return a digest of all that each repeat's rows in the tables depend on, for each snapshot.
+    """Return, for each repeat and snapshot, a digest of everything that its rows depend on.
 
-    That is which runs are finished with their status and checksum, the true classes, how they are
-    stored, the options, the code, and how many runs are planned.
+    That is: which runs are finished, their status and checksum, the true classes, how predictions
+    are stored, the options, the version of the code, and the number of planned runs.
 
     Parameters
     ----------
     numbers : mapping
-        As `reader.read_numbers` gives them.
+        As `reader.read_numbers` returns them.
     predictions : Predictions
         The finished runs of the group.
     spec : GroupSpec
@@ -90,21 +90,21 @@ def _of_snapshot(
     planned = predictions.runs_planned
     assert isinstance(planned, Mapping)
     repeats = runs.group_by(REPEAT, maintain_order=True).agg(n=pl.len())
-    found, start = [], 0
+    hexdigests, start = [], 0
     for cell, repeat, n in repeats.iter_rows():
         digest = common.copy()
         digest.update(test_sets[repeat])
         digest.update(planned[cell].to_bytes(4, "little"))
         digest.update(content[start : start + n].tobytes())
-        found.append(digest.hexdigest()[:32])
+        hexdigests.append(digest.hexdigest()[:32])
         start += n
     epoch = pl.lit(predictions.trained[position], EPOCH["epoch"]).alias("epoch")
-    of_each = pl.Series("digest", found, dtype=pl.String)
+    of_each = pl.Series("digest", hexdigests, dtype=pl.String)
     return repeats.with_columns(epoch, of_each).select(*KEY, "digest")
 
 
 class Held:
-    """The results that lie on disk, and what they were computed from."""
+    """The results on disk, and what they were computed from."""
 
     def __init__(self, paths: SweepPaths) -> None:
         self.paths = paths
@@ -117,15 +117,15 @@ class Held:
             file = paths.table(INPUTS)
             held = read_parquet(file, INPUT_COLUMNS)
             self.inputs = held.select(*INPUT_COLUMNS, cs.by_name("epoch", require_all=False))
-        except (FileNotFoundError, DamagedFile):  # all of it is computed again
+        except (FileNotFoundError, DamagedFile):  # everything is computed again
             self.inputs = pl.DataFrame(schema=dict(INPUT_COLUMNS))
 
     def same(self, wanted: pl.DataFrame) -> pl.DataFrame:
-        """Return the repeats whose rows on disk are what would be computed: `KEY`."""
+        """Return the repeats whose rows on disk are current: columns `KEY`."""
         return wanted.join(self.inputs, on=list(INPUT_COLUMNS), how="semi").select(KEY)
 
     def merged(self, computed: list[Tables], same: pl.DataFrame) -> Tables:
-        """Return what was computed, with the rows on disk of the repeats that are the same."""
+        """Return the computed tables, joined by the rows on disk of unchanged repeats."""
         frames: dict[str, pl.DataFrame] = {}
         for name in PARTS:
             parts = [getattr(tables, name) for tables in computed]
@@ -139,7 +139,7 @@ class Held:
         return Tables(runs, pairs, repeats, cells(repeats))
 
     def forget(self) -> None:
-        """Trust no rows on disk until `remember`: they are about to be replaced."""
+        """Distrust the rows on disk until `remember`: they are about to be replaced."""
         self.paths.table(INPUTS).unlink(missing_ok=True)
 
     def remember(self, inputs: pl.DataFrame) -> None:
@@ -156,7 +156,7 @@ def parted(
     *,
     newest: bool = False,
 ) -> tuple[list[pl.DataFrame], list[tuple[int, Predictions]]]:
-    """Part a further table into the rows that lie on disk already and the runs to compute it of.
+    """Split a further table into current rows on disk and runs that must be computed.
 
     Parameters
     ----------
@@ -165,16 +165,17 @@ def parted(
     schema : mapping
         The table's columns and types.
     groups : iterable of (Predictions, frame)
-        The finished runs, and which repeats (columns `KEY`) are as they were analysed.
+        The finished runs, and the repeats (columns `KEY`) that have not changed since they were
+        analysed.
     options : Options
     newest : bool
-        Whether the table is of the last snapshot alone.
+        Whether the table has only the last snapshot.
 
     Returns
     -------
     kept : list of frames
     rest : list of (int, Predictions)
-        Of each group and snapshot, by its epoch, the runs of all other repeats.
+        For each group and snapshot, its epoch and the runs of all other repeats.
     """
     held = _still_held(paths, table, schema)
     kept, rest = [], []
@@ -191,7 +192,7 @@ def parted(
 
 
 def _still_held(paths: SweepPaths, table: str, schema: Mapping[str, Any]) -> pl.DataFrame | None:
-    """Return columns of a further table on disk; None where it is not that of the last analysis."""
+    """Return a further table on disk; None if it is not the last analysis's."""
     file = paths.table(table)
     try:
         require_intact(file)

@@ -1,7 +1,7 @@
-"""The analysis as one job of a cluster: submitted, looked at, and what it does on its node.
+"""The analysis as a cluster job: submit it, follow it, and run it on its node.
 
-It is a submission of one task, in ``tasks/analyses``, so that it is found, followed and reported as
-those that train. Its attempt reports how far it is, and at its end how `analyze` ended.
+It is a submission of one task, in ``tasks/analyses``, so that it is found, followed and reported
+like those that train. Its attempt reports progress, and in the end how `analyze` ended.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ if TYPE_CHECKING:
 _FUNCTION = "manyseed.orchestrator.results.job:run"
 _REPORT_SECONDS = 1.0
 _LAST_SECONDS = SIGNAL_SECONDS + 60.0
-"""An attempt that is asked to end so long before its walltime, or later, is ended by it."""
+"""An attempt asked to stop within this time of its walltime is stopped because of the walltime."""
 
 
 def last_job(paths: SweepPaths) -> Submission | None:
     """Return the analysis that was submitted last."""
-    found = [one for one in paths.analysis_jobs() if SubmissionPaths(one).intent.exists()]
-    return Submission(found[-1], Intent.read(found[-1], identity_of(paths))) if found else None
+    jobs = [job for job in paths.analysis_jobs() if SubmissionPaths(job).intent.exists()]
+    return Submission(jobs[-1], Intent.read(jobs[-1], identity_of(paths))) if jobs else None
 
 
 def submit(
@@ -58,7 +58,7 @@ def submit(
     dask: str,
     workers: int | None,
 ) -> Submission | None:
-    """Submit an analysis; return None where one with the same request waits or runs.
+    """Submit an analysis; return None if one with the same request waits or runs.
 
     Parameters
     ----------
@@ -66,18 +66,18 @@ def submit(
     options : Options, optional
         By default the sweep's conventions.
     cluster : str
-        A cluster profile, its file, or auto; what the job asks for is its ``cpu`` class.
+        A cluster profile, its file, or auto; the job asks for the resources of its ``cpu`` class.
     dask : str
-        Who computes within the job.
+        What computes within the job.
     workers : int, optional
         Threads or processes there; by default the job's cores.
 
     Raises
     ------
     UserError
-        While an analysis with another request waits or runs, and when SLURM refuses.
+        While an analysis with another request waits or runs, and if SLURM refuses the job.
     UnavailableError
-        When the cluster does not answer.
+        If the cluster does not answer.
     """
     from manyseed.orchestrator.results.analysing import check
     from manyseed.orchestrator.results.conventions import conventions, to_json
@@ -108,7 +108,7 @@ def _submit(
 ) -> Submission:
     name = unique_name(paths, "analysis")
     lease.check()
-    shutil.rmtree(folder, ignore_errors=True)  # of a submitter that died before its intent
+    shutil.rmtree(folder, ignore_errors=True)  # left by a submitter that died before its intent
     folder_of_modules = modules_folder(paths)
     intent = replace(
         Intent.now(profile.name, identity_of(paths)),
@@ -140,7 +140,7 @@ def _submit(
             submitted=lambda ids: submission.note_jobs(dict(enumerate(ids))),
         )
     except (ClusterError, Refused) as error:
-        # a cluster that is silent may have got the job: who looks next finds it by its name
+        # a cluster that does not answer may have the job: the next look finds it by name
         if not isinstance(error, ClusterUnavailable):
             shutil.rmtree(folder)
         raise refusal(error, profile) from None
@@ -150,24 +150,24 @@ def _submit(
 
 @dataclass(frozen=True, slots=True)
 class AnalysisJob:
-    """What has become of an analysis that is a job.
+    """The state of an analysis that is a job.
 
     Attributes
     ----------
     cluster, job : str
         The cluster's name, and the job's id there.
     state : str
-        As `TaskState` has it.
+        As in `TaskState`.
     done, blocks : int
-        Pieces of its work that are done, and all; 0 before they are known.
+        Finished and total pieces of its work; 0 before they are known.
     submitted : float
-        When, in seconds since the epoch.
+        Seconds since the epoch.
     reason : str
         Why it is not finished, or waits.
     exit_code : int, optional
-        Of `analyze`; None before its end.
+        Exit code of `analyze`; None before its end.
     log : str
-        A file.
+        Path of the log file.
     """
 
     cluster: str
@@ -182,9 +182,9 @@ class AnalysisJob:
 
 
 def look(paths: SweepPaths) -> AnalysisJob | None:
-    """Return what has become of the analysis that was submitted last; None where none was.
+    """Return the state of the analysis that was submitted last; None if none was.
 
-    That is what SLURM says of it now; where it does not answer, what the job reports.
+    The state is what SLURM says now or, if SLURM does not answer, what the job has reported.
     """
     if (job := last_job(paths)) is None:
         return None
@@ -207,12 +207,12 @@ def look(paths: SweepPaths) -> AnalysisJob | None:
 
 
 def run(directory: str, number: str) -> str:
-    """Analyse, in a job; return how it ended: finished, or stopped with all its work left.
+    """Analyse, in a job; return how it ended: finished, or stopped with all of its work left.
 
     Raises
     ------
     RuntimeError
-        When it ended with an error, so that SLURM says so, too.
+        If it ended with an error, so that SLURM reports a failure, too.
     """
     from manyseed.orchestrator.results.conventions import from_json
     from manyseed.orchestrator.results.here import analyze
@@ -227,7 +227,7 @@ def run(directory: str, number: str) -> str:
     asked: list[bool] = []
 
     def interrupt() -> None:
-        if not asked:  # the first time: what follows is not to be disturbed
+        if not asked:  # only once: the cleanup must not be interrupted
             asked.append(True)
             raise KeyboardInterrupt
 
@@ -240,7 +240,7 @@ def run(directory: str, number: str) -> str:
             paths, options, dask=request.dask, workers=request.workers, progress=attempt.progress
         )
     except BaseException as error:
-        # processes that compute hear the signal, too, and may end first
+        # worker processes receive the signal, too, and may end first
         if not signals.received():
             reason, code = _ending(error)
         elif time.time() - attempt.last.started < walltime - _LAST_SECONDS:
@@ -257,14 +257,14 @@ def run(directory: str, number: str) -> str:
 
 
 def _ending(error: BaseException) -> tuple[str, int]:
-    """Return the reason and the exit code that `analyze` ends with."""
+    """Return the reason and the exit code for an error."""
     if isinstance(error, ManyseedError):
         return str(error), error.exit_code
     return f"{type(error).__name__}: {error}", UnavailableError.exit_code
 
 
 class _AnalysisAttempt:
-    """What the job reports."""
+    """Reports the progress and the end of this job."""
 
     def __init__(self, files: SubmissionPaths, plan: str) -> None:
         node, process = Node.here(), processes.fingerprint(os.getpid())

@@ -1,4 +1,4 @@
-"""Where results come from, as the page reports it: sweep file, test sets, versions, commit."""
+"""The origin of results, for the page: sweep file, test sets, versions, commit."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.provenance import read_recipes
 
 IMPORTED = "imported"
-"""The device of predictions that were made elsewhere."""
+"""The device of imported predictions."""
 
-TEST_SHARE = 0.25  # where a sweep file says nothing
+TEST_SHARE = 0.25  # by default
 
 
 def origin(
     paths: SweepPaths, cells: pl.DataFrame, packages: Mapping[str, str], analysed: str
 ) -> dict[str, str]:
-    """Return what is known of how results were made, in words, by what it is of.
+    """Return how results were made: descriptions in words, by heading.
 
     Parameters
     ----------
@@ -32,9 +32,9 @@ def origin(
     cells : frame
         The table of cells.
     packages : mapping
-        Versions of what analysed.
+        Versions of the packages that analysed.
     analysed : str
-        When.
+        Time of the analysis.
     """
     recipes = read_recipes(paths.recipes)
     devices = sorted({f"{r.device} ({r.device_class})" for r in recipes.values()})
@@ -53,7 +53,7 @@ def origin(
 
 
 def _asked(paths: SweepPaths, cells: pl.DataFrame) -> dict[str, str]:
-    """Return what was asked for of what is trained here."""
+    """Return what the sweep asks of runs that are trained here."""
     facts = {}
     with suppress(UserError):
         file = read_sweep_file(paths.sweep_file)
@@ -64,7 +64,7 @@ def _asked(paths: SweepPaths, cells: pl.DataFrame) -> dict[str, str]:
 
 
 def sweep_text(paths: SweepPaths) -> str:
-    """Return the text of the sweep file; empty where there is none."""
+    """Return the text of the sweep file; empty if there is none."""
     try:
         return paths.sweep_file.read_text()
     except (OSError, UnicodeDecodeError):
@@ -73,32 +73,23 @@ def sweep_text(paths: SweepPaths) -> str:
 
 def _test_sets(file: SweepFile, cells: pl.DataFrame) -> str:
     """Say how large the test set of each dataset is."""
-    said: dict[str, list[str]] = {}
+    by_size: dict[str, list[str]] = {}
     for name in cells["dataset"].cast(pl.String).unique().sort().to_list():
         table = file.dataset.get(name)
         test = TEST_SHARE if table is None or table.test is None else table.test
-        of = f"{test:.0%} of the samples" if isinstance(test, float) else str(test)
-        said.setdefault(f"{of} points" if isinstance(test, int) else of, []).append(name)
-    return "; ".join(f"{of}: {', '.join(names)}" for of, names in said.items())
+        size = f"{test:.0%} of the samples" if isinstance(test, float) else str(test)
+        by_size.setdefault(f"{size} points" if isinstance(test, int) else size, []).append(name)
+    return "; ".join(f"{size}: {', '.join(names)}" for size, names in by_size.items())
 
 
 def _commit() -> str:
-    """Return the commit of this program, if it runs from a clone."""
+    """Return the commit of this program if it runs from a clone, else ""."""
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return ""
-    asked = [
-        "git",
-        "-C",
-        str(root),
-        "describe",
-        "--always",
-        "--dirty",
-        "--abbrev=40",
-        "--exclude=*",
-    ]
+    command = ["git", "-C", root, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=10, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.strip() if done.returncode == 0 else ""

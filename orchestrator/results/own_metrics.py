@@ -1,4 +1,4 @@
-"""Whose code an analysis runs: a metric that a sweep file names is run where its user says so."""
+"""Which users' code an analysis runs: a sweep file's metrics run only if this user agrees."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ class _Allowances(BaseModel):
 
 
 def allowances() -> Path:
-    """Return the user's file of metrics that any sweep file may name."""
+    """Return the user's file that lists the metrics any sweep file may run."""
     return user_folder().parent / "metrics.toml"
 
 
 def choose(filed: Sequence[str], named: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Distinguish a sweep file's metrics that may be run from those that are left out.
+    """Split a sweep file's metrics into those that may run and those that are left out.
 
-    A sweep may come from anybody, and a metric is code: it is run where this user names it, too, or
-    allows it in `allowances`.
+    A sweep may come from anybody, and a metric is code: it runs only if this user names it, too, or
+    allows it in the file `allowances`.
 
     Parameters
     ----------
     filed : sequence of str
         ``"module:function"``, as the sweep file names them.
     named : sequence of str
-        Those that the user names.
+        Metrics that the user names.
 
     Returns
     -------
     tuple of tuple of str
-        Metrics that are computed, and metrics that are left out.
+        Metrics to compute, and metrics to leave out.
 
     Raises
     ------
     UserError
-        For a file of allowances that can't be read.
+        If the file of allowances can't be read.
     """
     allowed = _allowed() if set(filed) - set(named) else []
 
@@ -57,35 +57,35 @@ def choose(filed: Sequence[str], named: Sequence[str]) -> tuple[tuple[str, ...],
 
 
 def left_out(metrics: Sequence[str]) -> str:
-    """Say which metrics of a sweep file are left out, and how they are allowed."""
+    """Say which metrics of a sweep file are left out, and how to allow them."""
     options = " ".join(f"--metric {metric}" for metric in metrics)
     return (
-        f"Left out {', '.join(metrics)}, which the sweep file names: a metric is code, and is run "
-        f"where you name it, too: {options}. To allow it for good, write "
+        f"Left out {', '.join(metrics)}, which the sweep file names: a metric is code, and runs "
+        f"only if you name it, too: {options}. To allow it for good, write "
         f'allowed = ["{metrics[0]}"] into {allowances()}'
     )
 
 
 def probe_left_out(probe: str) -> str:
-    """Say that a sweep file's probe is left out, and how it is allowed."""
+    """Say that a sweep file's probe is left out, and how to allow it."""
     return (
-        f"Left out {probe}, which the sweep file names as the probe of α̂: it is code, and is run "
-        f"where you name it, too: --probe {probe}. α̂ is of the default probe. To allow it for "
+        f"Left out {probe}, which the sweep file names as the probe of α̂: it is code, and runs "
+        f"only if you name it, too: --probe {probe}. α̂ uses the default probe. To allow it for "
         f'good, write allowed = ["{probe}"] into {allowances()}'
     )
 
 
 def modules_folder(paths: SweepPaths) -> Path | None:
-    """Return where a user's modules are looked for: the working folder, but never in a sweep."""
+    """Return where a user's modules are found: the working folder, None if it is in the sweep."""
     here, sweep = Path.cwd().resolve(), paths.directory.resolve()
     return None if here.is_relative_to(sweep) else here
 
 
 def find_modules_here(paths: SweepPaths, named: Sequence[str]) -> None:
-    """Let the metrics that the user names be found in the working folder."""
+    """Add the working folder to sys.path if the user names metrics of their own."""
     folder = modules_folder(paths)
     if folder is not None and any(":" in name for name in named):
-        sys.path.append(str(folder))  # last, so that nothing there stands in for a package
+        sys.path.append(str(folder))  # last, so that nothing there shadows a package
 
 
 def _allowed() -> list[str]:
@@ -95,8 +95,8 @@ def _allowed() -> list[str]:
         return _Allowances.model_validate(table).allowed
     except FileNotFoundError:
         return []
-    except (OSError, ValueError) as error:  # what is no TOML, and no UTF-8, is a ValueError
-        said = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+    except (OSError, ValueError) as error:  # invalid TOML or UTF-8 is a ValueError
+        reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise UserError(
-            f"cannot be read: {said}", file=file, remedy='write allowed = ["module:function"]'
+            f"cannot be read: {reason}", file=file, remedy='write allowed = ["module:function"]'
         ) from None

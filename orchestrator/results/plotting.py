@@ -1,4 +1,4 @@
-"""Figures of a sweep's results: any one of the page, or of a column, for a notebook or a file."""
+"""Figures of a sweep's results: those of the page, or of any column, for a notebook or a file."""
 
 from __future__ import annotations
 
@@ -24,17 +24,8 @@ from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.analysing import read_analysis
 from manyseed.orchestrator.results.tables import (
-    CMI,
-    CURVES,
-    DEE,
     DRAWN_PAIRS,
-    DRAWS,
-    ENSEMBLES,
-    MARGINS,
-    RESPONSE_CURVES,
-    RESPONSES,
-    TACE,
-    UNCERTAINTY,
+    DRAWN_TABLES,
     Results,
     read_results,
 )
@@ -42,8 +33,6 @@ from manyseed.orchestrator.results.tables import (
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_DEEP = (UNCERTAINTY, DEE, TACE)
-FURTHER = (CURVES, ENSEMBLES, DRAWS, MARGINS, *_DEEP, RESPONSES, RESPONSE_CURVES, CMI)
 NARROWEST, WIDEST = 40.0, 1000.0  # mm
 _INCH = 25.4  # mm
 
@@ -56,18 +45,18 @@ def plots(
     where: str | None = None,
     width: str | float | None = None,
 ) -> list[Plot]:
-    """Draw a kind of figures.
+    """Draw all figures of a kind.
 
     Parameters
     ----------
     paths : SweepPaths
-        Of a sweep that was analysed.
+        An analysed sweep.
     kind : str
         One of `kinds`: a figure of the page, or a column of the tables of runs, pairs or repeats.
     by : sequence of str
-        Of a column: one or two of what cells differ in, to be drawn by.
+        For a column: one or two axes to group by.
     where : str or None
-        A condition over the table of cells: which of them are drawn.
+        An SQL condition over the table of cells: those to draw.
     width : str or float or None
         ``single`` or ``double`` column of a journal (89 and 183 mm), or millimetres.
 
@@ -79,7 +68,7 @@ def plots(
     Raises
     ------
     UserError
-        For what is not there, and where there is nothing to draw.
+        For an unknown kind, column or width, and if there is nothing to draw.
     """
     results = read_results(paths)
     given = _given(paths, results, kind, where)
@@ -103,16 +92,16 @@ def plots(
 
 
 def kinds(paths: SweepPaths) -> pl.DataFrame:
-    """Return the kinds of figures that the results of a sweep allow, as far as the tables say.
+    """Return the kinds of figures for which a sweep's results have tables and values.
 
     Returns
     -------
     polars frame
-        Columns kind, of (the table of a column, or page) and shows.
+        Columns kind, of (the column's table, or page) and shows.
     """
     results = read_results(paths)
-    there = [one for one in known.KINDS if not one.of or one.of in results]
-    rows = [(one.name, "page", one.shows) for one in there]
+    available = [one for one in known.KINDS if not one.of or one.of in results]
+    rows = [(one.name, "page", one.shows) for one in available]
     schemas = {table: results.scan(table).collect_schema() for table in OF}
     seen = set[str]()
     for table in OF:
@@ -120,39 +109,39 @@ def kinds(paths: SweepPaths) -> pl.DataFrame:
         null = results.scan(table).null_count().collect().row(0, named=True)
         height = int(results.scan(table).select(pl.len()).collect().item())
         for name in schemas[table]:
-            own = table_of(schemas, name) == table and name not in seen
-            if own and null[name] < height:
+            is_new = table_of(schemas, name) == table and name not in seen
+            if is_new and null[name] < height:
                 rows.append((name, table, meanings.get(name, ("", ""))[1].rstrip(".")))
                 seen.add(name)
     return pl.DataFrame(rows, schema=["kind", "of", "shows"], orient="row")
 
 
 def save(drawn: Sequence[Plot], file: Path, form: str | None = None) -> list[Path]:
-    """Write figures: one PDF with a page each, or a numbered file each; the same bytes each time.
+    """Write figures: one PDF with a page each, or numbered files; the bytes are reproducible.
 
     Parameters
     ----------
     drawn : sequence of Plot
     file : Path
     form : str or None
-        pdf, svg, png or csv; by default what the file's name ends with.
+        pdf, svg, png or csv; by default the suffix of the file's name.
 
     Returns
     -------
     list of Path
-        What was written.
+        The files written.
     """
     form = form or file.suffix.removeprefix(".").lower()
     if form not in FORMATS:
         remedy = f"end it with one of {', '.join(f'.{one}' for one in FORMATS)}"
-        raise UserError("no format of figures", key="--output", value=str(file), remedy=remedy)
+        raise UserError("not a figure format", key="--output", value=str(file), remedy=remedy)
     if not file.absolute().parent.is_dir():
         raise UserError("its folder is not there", key="--output", value=str(file))
     contents = as_files(drawn, form)
     numbered = (file.with_name(f"{file.stem}-{n}{file.suffix}") for n in range(1, 1 + len(drawn)))
     files = [file] if len(contents) == 1 else list(numbered)
-    for one, content in zip(files, contents, strict=True):
-        place(one, content)
+    for path, content in zip(files, contents, strict=True):
+        place(path, content)
     return files
 
 
@@ -160,20 +149,20 @@ class Plots:
     """The figures of a sweep: ``sweep.plot.accuracy(by="perturb_continuous")``.
 
     Each kind that ``sweep.plot.kinds`` lists is a method, with _ for -; all take `by`, `where` and
-    `width` (`plots`) and return a matplotlib figure. Where a kind has several, as many datasets
-    have, `all` returns them.
+    `width` (`plots`) and return a matplotlib figure. If a kind has several figures, such as one per
+    dataset, `all` returns them.
     """
 
     def __init__(self, paths: SweepPaths) -> None:
         self._paths = paths
 
     def __call__(self, kind: str, *, by: str | Sequence[str] = (), **options: Any) -> Figure:
-        """Return the figure of a kind; `plots` says what the parameters are.
+        """Return the figure of a kind; parameters as in `plots`.
 
         Raises
         ------
         UserError
-            As `plots`, and where there are several figures: choose, or take `all`.
+            As `plots`, and if there are several figures.
         """
         drawn = self.all(kind, by=by, **options)
         if len(drawn) > 1:
@@ -192,7 +181,7 @@ class Plots:
 
     @property
     def kinds(self) -> pl.DataFrame:
-        """Which kinds there are, and what each shows."""
+        """The available kinds, and what each shows."""
         return kinds(self._paths)
 
     def __dir__(self) -> list[str]:
@@ -210,34 +199,34 @@ class Plots:
 
 
 def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) -> Given:
-    """Read what a kind is drawn of, of the cells that are asked for."""
+    """Read what a kind is drawn from, for the cells that are asked for."""
     column = kind.replace("-", "_")
     tables = results.of_analysis(tuple(dict.fromkeys((*DRAWN_PAIRS, column))), whole=True)
-    further: dict[str, pl.DataFrame | None] = {name: results.get(name) for name in FURTHER}
     every = once(tables)
     if where is None:
         tables = at_last(tables)
     else:
         tables = of_cells(tables, chosen(tables.cells, where, one_snapshot=True))
     tables = once(tables)
-    further = {
-        name: None if one is None else _of_cells(one, tables.cells) for name, one in further.items()
+    further: dict[str, pl.DataFrame | None] = {
+        name: _of_cells(results[name], tables.cells) if name in results else None
+        for name in DRAWN_TABLES
     }
-    meanings = {name: one for table in OF[::-1] for name, one in _meanings(results, table).items()}
+    meanings = {k: text for table in OF[::-1] for k, text in _meanings(results, table).items()}
     every = of_cells(every, tables.cells.select("cell").unique())
     close = read_analysis(paths)[0].close
     return Given(tables, close=close, meanings=meanings, every=every, **further)
 
 
 def _of_cells(table: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
-    """Return the rows of cells, or, of tables over cells, of their datasets and classifiers."""
+    """Return a table's rows of these cells or, without a cell column, of their groups."""
     key = ["cell"] if "cell" in table.columns else ["dataset", "classifier"]
     kept = cells.select(key).unique().cast({name: table.schema[name] for name in key})
     return table.join(kept, on=key, how="semi", maintain_order="left")
 
 
 def _meanings(results: Results, table: str) -> Mapping[str, tuple[str, str]]:
-    """Return unit and meaning of the columns of a table, as its file says."""
+    """Return unit and meaning of a table's columns, as recorded in its file."""
     columns = json.loads(results.metadata(table).get("columns", "{}"))
     return {name: (one.get("unit", ""), one.get("meaning", "")) for name, one in columns.items()}
 
@@ -249,13 +238,13 @@ def _inches(width: str | float | None) -> float | None:
     if isinstance(width, str) and width in WIDTHS:
         return WIDTHS[width]
     try:
-        found = float(width)
+        millimetres = float(width)
     except ValueError:
-        raise UserError("no width", key="--width", value=width, remedy=remedy) from None
-    if not NARROWEST <= found <= WIDEST:
+        raise UserError("not a width", key="--width", value=width, remedy=remedy) from None
+    if not NARROWEST <= millimetres <= WIDEST:
         remedy = f"from {NARROWEST:g} to {WIDEST:g} mm; {remedy}"
-        raise UserError("no width of a figure", key="--width", value=width, remedy=remedy)
-    return found / _INCH
+        raise UserError("not a width for figures", key="--width", value=width, remedy=remedy)
+    return millimetres / _INCH
 
 
 def _unknown(kind: str, tables: Tables) -> UserError:
@@ -270,4 +259,4 @@ def _why(kind: str, given: Given, paths: SweepPaths) -> str:
         from manyseed.orchestrator.results.query import how
 
         return how(paths, found.of)
-    return "its values are undefined, all 0, or of fewer datasets or runs than it compares"
+    return "its values are undefined or all 0, or it compares more datasets or runs than there are"

@@ -1,4 +1,4 @@
-"""The finished runs of groups, as an analysis takes them."""
+"""The finished runs of groups, in the form that an analysis takes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from manyseed.orchestrator.stored import ComparedShards, stored_groups
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The finished runs of one group, and the store's numbers of all its rows."""
+    """The finished runs of one group, and the store's numeric arrays of all its rows."""
 
     group: StoredGroup
     predictions: Predictions
@@ -44,11 +44,11 @@ class Published:
 
     @property
     def spec(self) -> GroupSpec:
-        """Its layout."""
+        """The group's layout."""
         return self.group.spec
 
     def shards(self) -> list[int]:
-        """Return the shards that hold its finished runs."""
+        """Return the numbers of the shards that hold its finished runs."""
         rows = self.predictions.runs["row"].to_numpy()
         return [int(shard) for shard in np.unique(rows // self.spec.shard_length)]
 
@@ -59,7 +59,7 @@ def published(paths: SweepPaths, plan: Plan) -> Iterator[Published]:
     Raises
     ------
     DamagedFile, DamagedShard
-        Where what is published lacks a file, or differs from the plan.
+        If a published file is missing, or differs from the plan.
     """
     extents = plan.extents
     planned = dict(zip(extents["cell"].to_list(), extents["runs"].to_list(), strict=True))
@@ -79,7 +79,7 @@ def check_checksums(
     workers: int | None = None,
     remember: bool,
 ) -> None:
-    """Compare the finished runs of groups with their checksums, unless that was done before.
+    """Compare the finished runs of groups with their checksums, unless already done.
 
     Parameters
     ----------
@@ -88,16 +88,16 @@ def check_checksums(
     scheduler, workers
         As in `analysis.graph.group.compute`.
     remember : bool
-        Whether to note what was compared, so that it is not read again.
+        Whether to record what was compared, so that it is not read again.
 
     Raises
     ------
     DamagedShard
-        Where a file is missing, or holds what was not published there.
+        If a file is missing, or holds other data than was published there.
     """
     compared = ComparedShards(paths, Plan.read(paths))
     unseen = compared.unseen((group.group, group.shards()) for group in groups)
-    tasks = [delayed(one.compare, pure=False)() for one in unseen]
+    tasks = [delayed(shards.compare, pure=False)() for shards in unseen]
     compute_all(tasks, scheduler=scheduler, workers=workers)
     if unseen and remember:
         compared.remember(unseen)
@@ -110,7 +110,7 @@ def _predictions(
     planned: Mapping[int, int],
     seed: int,
 ) -> Predictions:
-    """Return a group as `analysis` takes it."""
+    """Return a group in the form that `analysis` takes."""
     spec, status = group.spec, numbers["status"]
     stored = {a.name: StoredArray(group, a.name) for a in spec.arrays if a.role == "prediction"}
     finished = finished_rows(status)
@@ -148,7 +148,7 @@ def _predictions(
 def _ensembled(
     stored: Mapping[str, StoredArray], method: Mapping[str, Any] | None
 ) -> Ensembled | None:
-    """Return what is kept of an ensembling method's members; None of single models."""
+    """Return what is kept of an ensembling method's members; None for single models."""
     if method is None:
         return None
     count = method["members"]

@@ -1,4 +1,4 @@
-"""Ask the result tables: a filter, columns, groups and an order."""
+"""Query the result tables: a filter, columns, groups and an order."""
 
 from __future__ import annotations
 
@@ -40,32 +40,32 @@ from manyseed.orchestrator.results.tables import (
 )
 
 SWEEP = "sweep"
-"""Says which of several sweeps a row is of."""
+"""The column that says which of several sweeps a row comes from."""
 
 FURTHER = {
     ENSEMBLES: "compute it with: manyseed howmany DIR",
     DRAWS: "compute it with: manyseed howmany DIR",
-    MARGINS: "it is computed where α̂ is, by: manyseed analyze DIR",
-    CURVES: "curves are kept where the sweep file says keep.curves = true",
+    MARGINS: "it is computed together with α̂, by: manyseed analyze DIR",
+    CURVES: "curves are kept if the sweep file says keep.curves = true",
     EFFECTS: "compute it with: manyseed analyze DIR",
     VARIANCE: "compute it with: manyseed analyze DIR",
     **dict.fromkeys(
         (RESPONSES, RESPONSE_CURVES, CMI),
-        "it is computed where the sweep file has a table [response]",
+        "it is computed if the sweep file has a table [response]",
     ),
     **dict.fromkeys(
         (UNCERTAINTY, DEE, TACE),
-        "it is computed where the sweep file says analysis.calibration = true",
+        "it is computed if the sweep file says analysis.calibration = true",
     ),
 }
-"""Tables that may be absent, and what to do about it."""
+"""Tables that may be absent, and how to get them."""
 
 ALL_TABLES = (*TABLES, *FURTHER)
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a result table.
+    """A query of a result table.
 
     Attributes
     ----------
@@ -74,18 +74,17 @@ class Question:
     where : str or None
         An SQL condition over the table's columns: ``classifier = 'mlp' AND accuracy > 0.9``.
     columns : sequence of str
-        Columns to show; without them those that describe a cell, and the main metrics.
+        Columns to show; by default those that describe a cell, and the main metrics.
     by : sequence of str or bool
-        Columns to group by: n, the rows of each group, and what `grouping.grouped` makes of them;
-        of effects, which are averaged with new intervals, `effects.grouped`. True: by everything
-        but the seeds, that is what repeats and runs differ in; also where `agg` is given alone.
-        Of several snapshots each cell's last is taken, unless they are asked for: by `epoch`, or
-        one by the condition.
+        Columns to group by (`grouping.grouped`; for effects `effects.grouped`, which gives them new
+        intervals). True: by everything but the seeds, that is, over repeats and runs; so does `agg`
+        alone. Of several snapshots each cell's last is taken, unless `by` has `epoch` or the
+        condition uses it.
     sort : str or None
         A column, with a minus in front for descending order.
     agg : sequence of str
-        Functions of the columns to show of each group, instead of means: mean, sd, median, min,
-        max, count, q05 and other quantiles (`aggregates`).
+        Functions of each group's columns to show instead of means: mean, sd, median, min, max,
+        count, q05 and other quantiles (`aggregates`).
     """
 
     table: str = "cells"
@@ -97,7 +96,7 @@ class Question:
 
     @property
     def is_grouped(self) -> bool:
-        """Whether rows are put together."""
+        """Whether rows are grouped."""
         return bool(self.by) or bool(self.agg)
 
 
@@ -111,15 +110,13 @@ def query(
     sort: str | None = None,
     agg: Sequence[str] = (),
 ) -> pl.DataFrame:
-    """Return rows of a result table.
-
-    Of the table only the columns and rows that are asked for are read.
+    """Return rows of a result table; only the columns and rows that are asked for are read.
 
     Parameters
     ----------
     tables : Results
     table, where, columns, by, sort, agg
-        As a `Question` has them.
+        As in `Question`.
 
     Raises
     ------
@@ -130,9 +127,9 @@ def query(
 
 
 def ask(sweeps: Mapping[str, Results], question: Question) -> pl.DataFrame:
-    """Return rows of a table of one sweep or several; with several, `SWEEP` is the first column.
+    """Return rows of a table of one or several sweeps; with several, `SWEEP` is the first column.
 
-    Sweeps are never averaged together. A column that one of them lacks is null there.
+    Sweeps are never averaged together. A column that a sweep lacks is null there.
 
     Raises
     ------
@@ -155,16 +152,15 @@ def ask(sweeps: Mapping[str, Results], question: Question) -> pl.DataFrame:
         raise UserError("shares of bins are not averaged", key="--by", value=by, remedy=remedy)
     if question.is_grouped and question.table == CMI:
         remedy = "ask for rows with --where"
-        raise UserError("what all models say is not averaged", key="--by", value=by, remedy=remedy)
+        raise UserError("its rows are not averaged", key="--by", value=by, remedy=remedy)
     where = question.where
     with refusing(where, schema, "--where") if where else nullcontext():
         wanted = condition(where, schema.names()) if where else pl.lit(value=True)
         chosen, single = {}, False
         for name, frame in frames.items():
-            one = question.is_grouped and "epoch" not in by and _several(sweeps[name], schema)
-            one = one and not (question.by is True or not by)
-            chosen[name] = at_one_snapshot(frame, wanted) if one else frame.filter(wanted)
-            single |= one
+            last_only = bool(by) and "epoch" not in by and _several(sweeps[name], schema)
+            chosen[name] = at_one_snapshot(frame, wanted) if last_only else frame.filter(wanted)
+            single |= last_only
         together = pl.concat(list(chosen.values()), how="vertical")
         shown = list(dict.fromkeys(question.columns)) or main_columns(question.table, together)
         if not question.is_grouped:
@@ -196,14 +192,14 @@ def ask(sweeps: Mapping[str, Results], question: Question) -> pl.DataFrame:
 
 
 def require_column(name: str, columns: Sequence[str], option: str) -> None:
-    """Refuse a column that there is not, with the nearest that is."""
+    """Raise a UserError for an unknown column; it suggests the nearest name."""
     if name not in columns:
         remedy = nearest(name, columns)
         raise UserError("unknown column", key=option, value=name, remedy=remedy)
 
 
 def named_rows(sweeps: Mapping[str, Results], table: str) -> dict[str, pl.LazyFrame]:
-    """Return a table of each sweep lazily; of several, with the same columns and `SWEEP`."""
+    """Return each sweep's table lazily; several get the same columns, and `SWEEP`."""
     frames = {}
     for name, tables in sweeps.items():
         require_table(tables, table)
@@ -214,13 +210,7 @@ def named_rows(sweeps: Mapping[str, Results], table: str) -> dict[str, pl.LazyFr
 
 
 def require_table(tables: Results, table: str, option: str = "--table") -> None:
-    """Refuse a table that there is not.
-
-    Raises
-    ------
-    UserError
-        Which says how it comes, of one that may be there.
-    """
+    """Raise a UserError for a table that is absent or unknown; it says how to get it."""
     if table in FURTHER and table not in tables:
         where = None if tables.plan is None else tables.plan.directory
         remedy = how(tables.plan, table)
@@ -231,7 +221,7 @@ def require_table(tables: Results, table: str, option: str = "--table") -> None:
 
 
 def how(paths: SweepPaths | None, table: str) -> str:
-    """Say how a table comes that there is not, or what it lacks; `paths` None: of no sweep."""
+    """Say how to get an absent table, or why a sweep (None: none) can't have it."""
     if paths is not None and table in (UNCERTAINTY, DEE, TACE):
         from manyseed.orchestrator.results.caveats import of_probabilities
 
@@ -241,7 +231,7 @@ def how(paths: SweepPaths | None, table: str) -> str:
 
 
 def _alike(frames: Mapping[str, pl.LazyFrame]) -> dict[str, pl.LazyFrame]:
-    """Return tables of several sweeps with the same columns: null where one lacks them."""
+    """Return tables of several sweeps with the same columns: null if a sweep lacks them."""
     none = pl.concat([frame.clear() for frame in frames.values()], how="diagonal_relaxed")
     schema = none.collect_schema()
     return {
@@ -253,18 +243,12 @@ def _alike(frames: Mapping[str, pl.LazyFrame]) -> dict[str, pl.LazyFrame]:
 def _numbers(
     question: Question, shown: Sequence[str], by: Sequence[str], schema: pl.Schema
 ) -> list[str]:
-    """Return the columns of which groups show something.
-
-    Raises
-    ------
-    UserError
-        For a column that is asked for and is no number.
-    """
+    """Return the numeric columns that groups show; raise a UserError if one asked for is not."""
     chosen = [name for name in shown if name not in (*by, SWEEP, COVERAGE)]
     for name in question.columns if question.agg != (COUNT,) else ():
         if name in chosen and not schema[name].is_numeric() and name not in OF_EFFECT:
             remedy = "group by it, too: --by"
-            raise UserError("no number", key="--columns", value=name, remedy=remedy)
+            raise UserError("not a number", key="--columns", value=name, remedy=remedy)
     left = {*AXES, SAME_AS, *(NUMBERED if not question.columns else ())}
     return [name for name in chosen if name not in left and schema[name].is_numeric()]
 
@@ -280,20 +264,19 @@ def _grouped(
     if question.table != EFFECTS:
         return grouped(tables, question.table, frame, by, columns, question.agg, where)
     if question.agg:
-        remedy = "they are averaged with intervals of their own: --by alone"
-        raise UserError("not of effects", key="--agg", value=list(question.agg), remedy=remedy)
+        remedy = "they are averaged with their own intervals: use --by alone"
+        raise UserError("not for effects", key="--agg", value=list(question.agg), remedy=remedy)
     from manyseed.orchestrator.results.effects import grouped as of_effects
 
     within = [name for name in by if name != SWEEP]
-    found = of_effects(tables, frame, within)
-    beside = list(question.columns) or ["n_pairs", "n_test_sets", *main_columns(EFFECTS, frame)]
-    return found.select(
-        name for name in dict.fromkeys([*within, *OF_EFFECT, *beside]) if name in found.columns
-    )
+    averaged = of_effects(tables, frame, within)
+    shown = list(question.columns) or ["n_pairs", "n_test_sets", *main_columns(EFFECTS, frame)]
+    order = dict.fromkeys([*within, *OF_EFFECT, *shown])
+    return averaged.select(name for name in order if name in averaged.columns)
 
 
 def _several(tables: Results, schema: pl.Schema) -> bool:
-    """Return whether rows of a table, given by its columns, are of several snapshots."""
+    """Return whether a table with this schema has rows of several snapshots."""
     if "epoch" not in schema:
         return False
     cells = tables.scan("cells")

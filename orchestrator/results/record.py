@@ -1,4 +1,4 @@
-"""What ``analysis.json`` records of an analysis: by which conventions, of what, with what."""
+"""The record of an analysis, ``analysis.json``: its conventions, its data, its software."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from manyseed.orchestrator.paths import SweepPaths
 class Unavailable:
     """A metric that was not computed for a group, and why.
 
-    `failed` says that a user's own function did; else what was kept does not allow it.
+    `failed`: a user's own function failed; otherwise it needs something that was not kept.
     """
 
     dataset: str
@@ -27,23 +27,23 @@ class Unavailable:
 
 @dataclass(frozen=True)
 class Analysis:
-    """One analysis, as its record holds it.
+    """The record of one analysis.
 
     Attributes
     ----------
     options : mapping
-        As `orchestrator.results.conventions.to_json` gives them.
+        As `orchestrator.results.conventions.to_json` returns them.
     unavailable : list of Unavailable
     packages : mapping
         Versions by name.
     analysed : str
-        When.
+        Time of the analysis.
     tables : mapping
-        Of each result table the checksum that its file carries; none from earlier versions.
+        The checksum in each result table's file; empty from earlier versions.
     runs : mapping
-        How many are `analysed`, `finished` and `planned`; empty from earlier versions.
+        Numbers of runs `analysed`, `finished` and `planned`; empty from earlier versions.
     outdated : list of str
-        Datasets × classifiers whose ensembles were removed: what they were drawn from has changed.
+        Datasets × classifiers whose ensembles were removed because their predictions have changed.
     """
 
     options: Mapping[str, object]
@@ -56,13 +56,7 @@ class Analysis:
 
     @classmethod
     def read(cls, paths: SweepPaths) -> Analysis:
-        """Read the record of a sweep's last analysis.
-
-        Raises
-        ------
-        FileNotFoundError
-        DamagedFile
-        """
+        """Read the record of a sweep's last analysis; raise FileNotFoundError or DamagedFile."""
         return read_record(paths.analysis, cls, remedy(paths))
 
     def write(self, paths: SweepPaths) -> None:
@@ -70,12 +64,7 @@ class Analysis:
         write_json(paths.analysis, asdict(self))
 
     def conventions(self, paths: SweepPaths) -> Options:
-        """Return the options that the tables were computed with.
-
-        Raises
-        ------
-        DamagedFile
-        """
+        """Return the options that the tables were computed with; may raise DamagedFile."""
         from manyseed.orchestrator.results.conventions import from_json
 
         try:
@@ -85,5 +74,5 @@ class Analysis:
 
 
 def remedy(paths: SweepPaths) -> str:
-    """Return what to do about results that are damaged."""
+    """Return what to do about damaged results."""
     return f"compute the results again: manyseed analyze {paths.directory}"

@@ -1,4 +1,4 @@
-"""The report's page, from the result tables."""
+"""Write the report's page from the result tables."""
 
 from __future__ import annotations
 
@@ -23,16 +23,9 @@ from manyseed.orchestrator.results.origin import origin, sweep_text
 from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.results.tables import (
     CMI,
-    CURVES,
-    DEE,
     DRAWN_PAIRS,
-    DRAWS,
+    DRAWN_TABLES,
     ENSEMBLES,
-    MARGINS,
-    RESPONSE_CURVES,
-    RESPONSES,
-    TACE,
-    UNCERTAINTY,
     VARIANCE,
     read_results,
 )
@@ -42,14 +35,14 @@ from manyseed.orchestrator.survey import survey
 
 
 def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = None) -> Path:
-    """Write the page of a sweep that was analysed; return where it is.
+    """Write the page of an analysed sweep; return its path.
 
-    What is lost, so that the page says less or counts otherwise, stands on it, and `tell` gets it.
+    The page lists files whose loss makes it incomplete, and `tell` is called with each.
     """
     results = read_results(paths)
     tables = results.of_analysis(DRAWN_PAIRS, whole=True)
     options, record = read_analysis(paths)
-    ensembles = results.get(ENSEMBLES)
+    drawn = {table: results.get(table) for table in DRAWN_TABLES}
     counts = _counts(paths, record)
     lost = [f"{file} is lost: restore it" for file in lost_recipes(paths.recipes)]
     lost += lost_failures(submissions(paths)) if counts.missing else []
@@ -69,24 +62,15 @@ def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = No
                 *caveats.undefined(tables.repeats),
                 *caveats.small_classes(tables.repeats),
                 *caveats.not_computed(record),
-                *caveats.outdated(record, ensembles),
+                *caveats.outdated(record, drawn[ENSEMBLES]),
                 *(text.removeprefix(f"{paths.directory}/") for text in lost),
             ),
-            curves=results.get(CURVES),
-            ensembles=ensembles,
-            uncertainty=results.get(UNCERTAINTY),
-            dee=results.get(DEE),
-            ensemble_draws=results.get(DRAWS),
-            margins=results.get(MARGINS),
-            tace=results.get(TACE),
             compared=compared(results),
             variance=last(results[VARIANCE]) if VARIANCE in results else None,
             sources=results["sources"],
             sweep_file=sweep_text(paths),
-            responses=results.get(RESPONSES),
-            response_curves=results.get(RESPONSE_CURVES),
-            cmi=results.get(CMI),
             further=unanswered(record),
+            **drawn,
         )
     )
     place(paths.report, page.encode())
@@ -96,7 +80,7 @@ def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = No
 def answers(paths: SweepPaths) -> list[Sentence]:
     """Return the sentences that the page begins with.
 
-    Each has its `text`, what it is `about`, and `links`: what of the page shows it.
+    Each has its `text`, what it is `about`, and `links` to the parts of the page that show it.
     """
     results = read_results(paths)
     tables = results.of_analysis(DRAWN_PAIRS, whole=True)
@@ -111,7 +95,7 @@ def answers(paths: SweepPaths) -> list[Sentence]:
 
 
 def unanswered(record: Analysis) -> list[Sentence]:
-    """Say, as answers are said, what was asked of probabilities and cannot be computed."""
+    """Return a sentence on what was asked of probabilities and cannot be computed, if anything."""
     caveat = " ".join(caveats.of_probabilities(record))
     return [Sentence("probabilities", caveat, ("conventions",))] if caveat else []
 
@@ -129,13 +113,13 @@ def _counts(paths: SweepPaths, record: Analysis) -> RunCounts:
 
 
 def summary_table(cells: pl.DataFrame) -> pl.DataFrame:
-    """Return one row for each cell, as text of three decimals.
+    """Return one row per cell, with numbers as text with three decimals.
 
-    Columns dataset, classifier, cell (what cells differ in, empty where in nothing), runs, test
-    sets, accuracy ± seeds (mean over repeats ± standard deviation between runs, pooled within
-    repeats), between test sets (standard deviation), range (of accuracy within a repeat), EC
-    (local), churn, α̂, its resolution δ and N, the test points on each side of the test behind it. †
-    marks cells of identical runs, ‡ those whose fits are another cell's.
+    Columns dataset, classifier, cell (the axes in which cells differ, if any), runs, test sets,
+    accuracy ± seeds (mean over repeats ± standard deviation between runs, pooled within repeats),
+    between test sets (standard deviation), range (of accuracy within a repeat), EC (local), churn,
+    α̂, its resolution δ, and N, the test points on each side of its test. † marks cells of
+    identical runs, ‡ those whose fits are another cell's.
     """
     rows = pl.DataFrame(
         summary(cells),
@@ -152,19 +136,15 @@ def summary_table(cells: pl.DataFrame) -> pl.DataFrame:
         "α̂": "alpha_hat_mean",
         "δ": "delta",
     }
-    accuracy = {
-        "accuracy ± seeds": pl.format(
-            "{} ± {}", _decimals("accuracy_mean"), _decimals("accuracy_std")
-        )
-    }
+    accuracy = pl.format("{} ± {}", _decimals("accuracy_mean"), _decimals("accuracy_std"))
     return rows.select(
         "dataset",
         "classifier",
         (pl.concat_str(parts, separator=" · ") + mark + twin).alias("cell"),
         pl.col("n_runs").alias("runs"),
         pl.col("n_repeats").alias("test sets"),
-        **accuracy,
-        **{title: _decimals(name) for title, name in shown.items()},
+        accuracy.alias("accuracy ± seeds"),
+        *(_decimals(name).alias(title) for title, name in shown.items()),
         N=pl.col("n_side"),
     )
 

@@ -1,4 +1,4 @@
-"""Response curves of stored models: scores, the curves of repeats, and what scores predict."""
+"""Response curves of stored models: scores, curves of repeats, and how scores predict gaps."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _ANSWER = [*_RUN, "transform", "layer"]
 
 @dataclass(frozen=True, slots=True)
 class Conditions:
-    """What conditional mutual information is taken of, as `[response]` of a sweep file says.
+    """How conditional mutual information is computed, as `[response]` of a sweep file says.
 
     Attributes
     ----------
     given : tuple of str or None
-        Hparams that it conditions on; None for all that grids vary.
+        Hparams to condition on; None for all that grids vary.
     least_train_accuracy : float
-        Models below it are left out of transforms of images.
+        Models below it are left out for transforms of images.
     """
 
     given: tuple[str, ...] | None = None
@@ -44,13 +44,13 @@ class Conditions:
 
     @classmethod
     def read(cls, paths: SweepPaths) -> Conditions:
-        """Read those of a sweep."""
-        asked = read_sweep_file(paths.sweep_file).response
-        if asked is None:
+        """Read the conditions of a sweep."""
+        table = read_sweep_file(paths.sweep_file).response
+        if table is None:
             return cls()
-        least = asked.least_train_accuracy
+        least = table.least_train_accuracy
         return cls(
-            None if asked.given is None else tuple(asked.given),
+            None if table.given is None else tuple(table.given),
             LEAST_TRAIN_ACCURACY if least is None else float(least),
         )
 
@@ -61,10 +61,10 @@ def responses(
     plan: Plan,
     conditions: Conditions | None = None,
 ) -> dict[str, pl.DataFrame]:
-    """Return the tables of response curves; none where no group has any.
+    """Return the tables of response curves; empty if no group has any.
 
-    Of what was measured in training, and of what kept models answered later. Copies of a run are
-    left out: they answer as it does.
+    Curves are measured in training, or later from kept models. Copies of a run are left out: they
+    answer as it does.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def responses(
     groups : sequence of Published
     plan : Plan
     conditions : Conditions, optional
-        What conditional mutual information is taken of.
+        How conditional mutual information is computed.
     """
     conditions = conditions or Conditions()
     of_runs, of_repeats = [], []
@@ -80,14 +80,14 @@ def responses(
         runs = group.predictions.runs.filter(~pl.col("identical"))
         scored: list[pl.DataFrame] = []
         points: list[pl.DataFrame] = []
-        for of_which, answers in (*_in_training(group, runs), *_later(paths, group, runs)):
-            which = of_which.select(_RUN)
-            frames = [scores(answers, which), run_curves(answers, which)]
-            if scored:  # of each run the first that has it counts
-                before = pl.concat(one.select(_ANSWER) for one in scored)
+        for answering, answers in (*_in_training(group, runs), *_later(paths, group, runs)):
+            keys = answering.select(_RUN)
+            frames = [scores(answers, keys), run_curves(answers, keys)]
+            if scored:  # the first answer of each run counts
+                before = pl.concat(frame.select(_ANSWER) for frame in scored)
                 frames = [
-                    one.join(before, on=_ANSWER, how="anti", maintain_order="left")
-                    for one in frames
+                    frame.join(before, on=_ANSWER, how="anti", maintain_order="left")
+                    for frame in frames
                 ]
             scored.append(frames[0])
             points.append(frames[1])
@@ -112,7 +112,7 @@ def responses(
 
 
 def _in_training(group: Published, runs: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, Answers]]:
-    """Yield what the runs of a group were asked right after their training, with these runs."""
+    """Yield the runs of a group and what they answered right after their training."""
     asked = group.spec.asked
     if asked is None:
         return
@@ -138,16 +138,16 @@ def _in_training(group: Published, runs: pl.DataFrame) -> Iterator[tuple[pl.Data
 def _later(
     paths: SweepPaths, group: Published, runs: pl.DataFrame
 ) -> Iterator[tuple[pl.DataFrame, Answers]]:
-    """Yield what kept models of a group answered, table by table, with the runs that did."""
+    """Yield, table by table, the runs of a group whose kept models answered, and the answers."""
     crc = group.numbers["crc"]
     runs = runs.with_columns(pl.Series("crc", crc[runs["row"].to_numpy()], dtype=pl.UInt32))
-    for asked, found in answers_of(paths, group.spec):
+    for asked, rows in answers_of(paths, group.spec):
         key = {"cell": "cell", "repeat": "repeat_index", "run": "run_index"}
-        named = found.rename(key).with_columns(
+        named = rows.rename(key).with_columns(
             pl.col("repeat_index").cast(runs.schema["repeat_index"]),
             pl.col("run_index").cast(runs.schema["run_index"]),
         )
-        # of models that were trained again since, nothing is known
+        # answers of models that were retrained since do not count
         which = runs.join(named.select(*_RUN, "crc").unique(), on=[*_RUN, "crc"], how="semi")
         if which.is_empty():
             continue
@@ -157,19 +157,19 @@ def _later(
         shifted = np.zeros((2, len(which), len(asked.responses), len(PARTS)), np.uint32)
         dbi = np.full(len(which), np.nan)
         for number, (transform, layer) in enumerate(asked.responses):
-            own = which.select(_RUN).join(
+            found = which.select(_RUN).join(
                 named.filter(transform=transform, layer=layer),
                 on=_RUN,
                 how="left",
                 maintain_order="left",
             )
             n = len(asked.grid(transform))
-            right[:, number, :, :n] = own["right"].to_list()
-            total[:, number, :, :n] = own["total"].to_list()
-            shifted[0, :, number] = own["shifted_right"].to_list()
-            shifted[1, :, number] = own["shifted_total"].to_list()
+            right[:, number, :, :n] = found["right"].to_list()
+            total[:, number, :, :n] = found["total"].to_list()
+            shifted[0, :, number] = found["shifted_right"].to_list()
+            shifted[1, :, number] = found["shifted_total"].to_list()
             if asked.dbi:
-                dbi[:] = own["dbi"].list.get(_FIRST_BLOCK).to_numpy()
+                dbi[:] = found["dbi"].list.get(_FIRST_BLOCK).to_numpy()
         yield (
             which,
             Answers(

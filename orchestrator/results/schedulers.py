@@ -1,4 +1,4 @@
-"""Who computes the analysis: threads or processes here, SLURM jobs, or a dask cluster elsewhere."""
+"""What computes an analysis: threads or processes here, SLURM jobs, or a dask cluster elsewhere."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def scheduler(
     workers: int | None = None,
     report: Callable[[str], None] = lambda text: None,
 ) -> Iterator[Any]:
-    """Give what `analysis.graph.group.compute` takes as its scheduler.
+    """Yield a scheduler for `analysis.graph.group.compute`.
 
     Parameters
     ----------
@@ -36,21 +36,21 @@ def scheduler(
         One of `LOCAL`; `SLURM`; or the address of a dask scheduler, whose workers must see the
         sweep directory under the same path.
     folder : Path
-        Where files of SLURM jobs may be, on the file system that the nodes share.
+        For the files of SLURM jobs, on the file system that the nodes share.
     cluster : str, optional
-        Whose jobs are the workers, with `SLURM` alone: as `orchestrator.submissions.cluster.choose`
-        takes it; by default ``auto``. This machine's name, ``local``, may stand with all others.
+        With `SLURM`: the cluster whose jobs are the workers, as in
+        `orchestrator.submissions.profiles.choose`; by default ``auto``. Without it, only ``local``.
     workers : int, optional
-        How many jobs, with `SLURM`.
+        Number of jobs, with `SLURM`.
     report : callable
-        Called with what has become of the jobs.
+        Called with the state of the jobs.
 
     Raises
     ------
     UserError
-        For what is none of these, a profile that is wrong or refused, and a cluster without SLURM.
+        For another `dask`, a profile that is wrong or refused, and a cluster without SLURM.
     UnavailableError
-        Where nothing answers at the address, or no worker comes.
+        If nothing answers at the address, or no worker comes.
     """
     if cluster not in (None, THIS_MACHINE) and dask != SLURM:
         remedy = 'dask = "slurm", or submit the analysis as a job'
@@ -77,16 +77,16 @@ def of_slurm(cluster: str) -> Profile:
     Raises
     ------
     UserError
-        For an unknown or wrong profile, and this machine.
+        For an unknown or wrong profile, and for this machine.
     UnavailableError
-        Where SLURM is not installed.
+        If SLURM is not installed.
     """
     # a job may submit jobs, too
     profile = the_one() if cluster == AUTO else choose(cluster)
     if not available():
         raise UnavailableError("sbatch is not on PATH: is this a SLURM login node?")
     if profile is None:
-        remedy = "name one; it is made with: manyseed cluster init"
+        remedy = "name one; make it with: manyseed cluster init"
         raise UserError("no SLURM cluster", key="--cluster", value=cluster, remedy=remedy)
     return profile
 

@@ -1,4 +1,4 @@
-"""What a query shows of each table where no columns are named, and how it names a run."""
+"""The columns that a query shows by default, and how it names runs."""
 
 from __future__ import annotations
 
@@ -47,26 +47,27 @@ MAIN = {
     DEE: ("axis", "deep_value", "repeat_index", "metric", "members", "dee", "beyond"),
     TACE: ("repeat_index", "members", "threshold", "bins", "n_runs", "tace", "c_tace"),
 }
-"""What is shown of each table beside the columns that say what a cell is."""
+"""Columns shown of each table, beside those that describe a cell."""
 
 _WHERE_KEPT = {
     "runs": ("train_accuracy", "generalization_gap"),
     "repeats": ("train_accuracy_mean", "generalization_gap_mean", "generalization_gap_std"),
     "cells": ("train_accuracy_mean", "generalization_gap_mean", "generalization_gap_std"),
 }
-"""The same of what is kept only where the sweep file asks for it."""
+"""Further columns that are shown if they have values: the sweep file must ask for them."""
 
 ADDRESSES = {"address": "run_index", "address_i": "run_i", "address_j": "run_j"}
-"""Columns that name a run as `show` and `rerun` take it, in tables that have the other column."""
+"""Columns with a run's address, as `show` and `rerun` take it, by the column they require."""
 
 
 def rows_of(tables: Results, table: str) -> pl.LazyFrame:
     """Return a table lazily, with the addresses of its runs."""
     frame = tables.scan(table)
     names = frame.collect_schema().names()
-    own = {name: run for name, run in ADDRESSES.items() if run in names}
     return frame.with_columns(
-        pl.format("{}:{}:{}", "cell", "repeat_index", run).alias(name) for name, run in own.items()
+        pl.format("{}:{}:{}", "cell", "repeat_index", run).alias(name)
+        for name, run in ADDRESSES.items()
+        if run in names
     )
 
 
@@ -80,31 +81,30 @@ BESIDE = {
     DEE: ("axis", "deep_value", "metric", "members"),
     TACE: ("members", "threshold", "bins"),
 }
-"""What rows of a cell differ in beside seeds."""
-
+"""Columns in which rows of a cell differ beside seeds."""
 
 NUMBERED = (
     *("cell", "repeat_index", "run_index", "run_i", "run_j", "recipe", "draw", "members"),
     *("trained_epoch", "reference_cell", "deep_cell", "threshold", "bins", "bin"),
     *("size", "nearest_run", "furthest_run", "magnitude", "layer"),
 )
-"""Numbers of things, of which a mean says nothing."""
+"""Columns with numbers that are not averaged: indices, sizes and settings."""
 
 
 def everything(table: str, frame: pl.LazyFrame) -> list[str]:
-    """Return what rows are grouped by where seeds alone are put together."""
+    """Return the columns to group by if rows that differ only in seeds are grouped."""
     names = frame.collect_schema().names()
     beside = [name for name in BESIDE.get(table, ()) if name in names]
     return [*what_varies(frame), *beside]
 
 
 def what_varies(frame: pl.LazyFrame) -> list[str]:
-    """Return the columns that vary among those that say what a cell is, and its snapshot."""
+    """Return the axes that vary, and epoch if snapshots do; dataset and classifier always."""
     first = [name for name in AXES if name in ("dataset", "classifier")]
-    there = frame.collect_schema().names()  # a table may be of cells together
-    others = [name for name in AXES if name not in first and name in there]
+    names = frame.collect_schema().names()  # rows may be over several cells
+    others = [name for name in AXES if name not in first and name in names]
     counted = [pl.col(name).n_unique() for name in others]
-    if "epoch" in frame.collect_schema():
+    if "epoch" in names:
         more = pl.struct(CELL_KEY).n_unique() - pl.col("cell").n_unique()
         counted.append((1 + more).alias("epoch"))
     if not counted:
@@ -114,7 +114,7 @@ def what_varies(frame: pl.LazyFrame) -> list[str]:
 
 
 def main_columns(table: str, frame: pl.LazyFrame) -> list[str]:
-    """Return the columns that vary among those that say what a cell is, and the main metrics."""
+    """Return the columns that `what_varies` returns, and the main metrics."""
     names = frame.collect_schema().names()
     main = (name for name in MAIN[table] if name in names)  # earlier versions had fewer
     twins = [SAME_AS] if SAME_AS in names and frame.filter(IS_TWIN).collect().height else []

@@ -1,10 +1,9 @@
 """A dask cluster whose workers are SLURM jobs, submitted with a profile like all other jobs.
 
-Its scheduler runs in the calling process and speaks TLS with keys that are made for the occasion:
-whoever reaches a scheduler can run what they like as its user, and a cluster's network is shared.
-dask-jobqueue is not used: it calls sbatch once per worker, so 100 times for 100 of them, where one
-array serves for all of them here; it has options of its own beside the profile's, and nothing
-requeues its workers.
+The scheduler runs in the calling process and speaks TLS with keys made for this analysis: whoever
+reaches a scheduler can run any code as its user, and a cluster's network is shared. dask-jobqueue
+is not used: it calls sbatch once per worker, where one job array is enough here; it has its own
+options beside the profile's; and nothing requeues its workers.
 """
 
 from __future__ import annotations
@@ -37,17 +36,17 @@ from manyseed.slurm.profile import Profile
 from manyseed.slurm.refused import Refused
 
 WORKERS = 4
-"""How many jobs are submitted where no number is asked for."""
+"""Number of jobs, by default."""
 
 START_SECONDS = 1800.0
-"""How long no worker may be there before the analysis is given up."""
+"""How long the analysis waits without any worker before it gives up."""
 
 _FUNCTION = "manyseed.orchestrator.results.slurm_workers:work"
 _CONNECT_SECONDS = 60.0
 _LOOK_SECONDS = 1.0
 _SIGNAL_SECONDS = 60
 _SHOWN_LINES = 8
-_PAGES = "127.0.0.1:0"  # what dask says of itself over plain HTTP is for nobody else
+_PAGES = "127.0.0.1:0"  # dask's pages are plain HTTP: for this machine only
 _KEYS = ("tls_ca_file", "tls_worker_cert", "tls_worker_key")
 
 
@@ -55,28 +54,28 @@ _KEYS = ("tls_ca_file", "tls_worker_cert", "tls_worker_key")
 def slurm_workers(
     parent: Path, profile: Profile, n: int, report: Callable[[str], None]
 ) -> Iterator[Any]:
-    """Give a dask client whose workers are `n` SLURM jobs; none is left at the end of the block.
+    """Yield a dask client whose workers are `n` SLURM jobs; the jobs end with the block.
 
-    Work begins with the first worker that comes. Each has the cores of the profile's ``cpu`` class.
-    A worker whose walltime ends hands over what it holds, and its job is requeued.
+    Work begins when the first worker connects. Each has the cores of the profile's ``cpu`` class. A
+    worker whose walltime ends hands over what it holds, and its job is requeued.
 
     Parameters
     ----------
     parent : Path
-        A folder that the nodes share; a folder in it holds the jobs' files, and is removed.
+        A folder that the nodes share; a temporary folder in it holds the jobs' files.
     profile : Profile
     n : int
-        How many jobs, of one worker each.
+        Number of jobs, one worker each.
     report : callable
-        Called with what has become of the jobs, whenever that changes.
+        Called with the state of the jobs, whenever it changes.
 
     Raises
     ------
     UserError
-        When SLURM refuses the jobs.
+        If SLURM refuses the jobs.
     UnavailableError
-        When the cluster does not answer, no worker is there for `START_SECONDS`, or one dies over
-        and over.
+        If the cluster does not answer, there is no worker for `START_SECONDS`, or workers die
+        repeatedly.
     """
     from distributed import Client, KilledWorker, Scheduler, SpecCluster
 
@@ -91,7 +90,7 @@ def slurm_workers(
             SpecCluster(
                 scheduler={"cls": Scheduler, "options": options},
                 security=security,
-                silence_logs=logging.CRITICAL,  # what is wrong is reported by `_Following`
+                silence_logs=logging.CRITICAL,  # `_Following` reports problems
             ) as cluster,
             Client(cluster, set_as_default=False) as client,
         ):
@@ -100,7 +99,7 @@ def slurm_workers(
                 yield client
     except KilledWorker as error:
         raise UnavailableError(
-            f"a worker died over and over, as for want of memory: {error}\n"
+            f"workers died repeatedly, perhaps for lack of memory: {error}\n"
             f"  ask for more mem in {profile.path}, or for fewer cpus-per-task"
         ) from None
     except Exception:
@@ -113,7 +112,7 @@ def slurm_workers(
 
 
 def work(address: str, keys: str, modules: str) -> str:
-    """Be a worker, in a job: until the scheduler ends, or SLURM asks for the node."""
+    """Work in a job until the scheduler ends, or SLURM asks for the node."""
     from distributed.security import Security
 
     sys.path.append(modules)  # users' metrics
@@ -163,7 +162,7 @@ def _security() -> Any:
 
 
 def _arguments(address: str, folder: Path, security: Any) -> list[str]:
-    """Return a worker's arguments; the keys are in a file that nobody else may read."""
+    """Return a worker's arguments; write its keys to a file that only this user may read."""
     keys = folder / WORKER_KEYS
     descriptor = os.open(keys, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     with os.fdopen(descriptor, "w") as file:
@@ -172,7 +171,7 @@ def _arguments(address: str, folder: Path, security: Any) -> list[str]:
 
 
 class _Jobs:
-    """The jobs of the workers."""
+    """The workers' jobs."""
 
     def __init__(self, profile: Profile, folder: Path, name: str) -> None:
         self.profile, self.folder, self.name = profile, folder, name
@@ -194,20 +193,12 @@ class _Jobs:
             raise refusal(error, self.profile) from None
 
     def states(self) -> list[states.JobState]:
-        """Return what SLURM says of them.
-
-        Raises
-        ------
-        ClusterError
-        """
+        """Return the jobs' states; raise a ClusterError if SLURM does not answer."""
         with commands.speaking_to(self.profile.slurm_conf):
             return list(states.ask(self.ids, self._started).values())
 
     def end(self) -> None:
-        """Cancel those that are not over.
-
-        By their names, which are known also of jobs whose submission was interrupted.
-        """
+        """Cancel the jobs by name: names are known even if the submission was interrupted."""
         names = {script.stem for script in self.logs.glob(f"{self.name}.*.sh")}
         # a worker without a scheduler ends by itself
         with suppress(ClusterError), commands.speaking_to(self.profile.slurm_conf):
@@ -216,7 +207,7 @@ class _Jobs:
 
 
 class _Following:
-    """Ends the client's work where no worker comes, or all jobs are over."""
+    """Closes the client if no worker comes, or all jobs are over."""
 
     def __init__(
         self, cluster: Any, client: Any, jobs: _Jobs, report: Callable[[str], None]
@@ -253,11 +244,11 @@ class _Following:
                 return
 
     def _without(self, seconds: float) -> str:
-        """Return what the jobs do while no worker is there; set the problem where that is one."""
+        """Return the jobs' states while there is no worker; set `problem` if none will come."""
         first = control.compact(self._jobs.ids)[0]
         try:
             found = self._jobs.states()
-        except ClusterError as error:  # what is submitted may come all the same
+        except ClusterError as error:  # submitted jobs may start all the same
             text, alive = str(error), True
         else:
             text = ", ".join(dict.fromkeys(f"{one.state} {one.reason}".strip() for one in found))
@@ -267,7 +258,7 @@ class _Following:
         elif seconds > START_SECONDS:
             self.problem = (
                 f"no worker came within {seconds / 60:.0f} min ({first}: {text})\n"
-                "  a job alone may wait as long as it takes: leave --dask slurm out"
+                "  a single job may wait as long as it takes: leave --dask slurm out"
             )
         return f"jobs {first}: {text}"
 

@@ -1,4 +1,4 @@
-"""SQL over all result tables of a sweep or several, by polars."""
+"""SQL over all result tables of one or several sweeps, run by polars."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from manyseed.orchestrator.results.query import ALL_TABLES, FURTHER, named_rows,
 from manyseed.orchestrator.results.statements import NoStatement, names_in
 from manyseed.orchestrator.results.tables import Results
 
-_SHOWN = 200  # characters of a statement that is refused
+_SHOWN = 200  # characters shown of a refused statement
 _OPTION = "--sql"
 
 
 def ask_sql(sweeps: Mapping[str, Results], text: str) -> pl.DataFrame:
-    """Return what a statement reads from the result tables, each under its name.
+    """Return the result of a SELECT over the result tables, which go by their names.
 
-    The tables that it names are read lazily: only the columns and rows that are needed. Of several
-    sweeps, a table has the rows of all, and the column sweep.
+    Tables are read lazily: only the columns and rows that are needed. With several sweeps, a table
+    has the rows of all, and the column sweep.
 
     Parameters
     ----------
     sweeps : mapping of str to Results
     text : str
-        One SELECT, with or without WITH (`statements` says what may stand in it).
+        One SELECT, with or without WITH (`statements` says what it may contain).
 
     Raises
     ------
     UserError
-        For another statement, an unknown table or an unknown column.
+        For any other statement, an unknown table or an unknown column.
     """
     shown = text[:_SHOWN]
     try:
@@ -60,7 +60,7 @@ def ask_sql(sweeps: Mapping[str, Results], text: str) -> pl.DataFrame:
 
 
 def _rows(sweeps: Mapping[str, Results], table: str) -> pl.LazyFrame | None:
-    """Return a table of all sweeps; None where one lacks it."""
+    """Return a table of all sweeps; None if one lacks it."""
     if table in FURTHER and any(table not in tables for tables in sweeps.values()):
         return None
     return pl.concat(named_rows(sweeps, table).values(), how="vertical")

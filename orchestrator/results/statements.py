@@ -1,7 +1,7 @@
-"""What of SQL a query may say: one statement that reads the result tables, and nothing else.
+"""The SQL that a query may use: one statement that reads the result tables, and nothing else.
 
-polars runs it, and has functions that read files; so whatever is called must be one of `FUNCTIONS`,
-and what its parser would take for a text is one here, too.
+polars runs the statement, and polars has functions that read files. So only `FUNCTIONS` may be
+called, and texts are recognised here exactly as its parser recognises them.
 """
 
 from __future__ import annotations
@@ -11,139 +11,41 @@ import re
 from manyseed.orchestrator.conditions import MAX_LENGTH
 
 MAX_TOKENS = 1000
-"""Words, numbers, texts and signs: time grows with the square of a sum's length."""
+"""Words, numbers, texts and signs: the time for a sum grows with the square of its length."""
 MAX_DEPTH = 32
-"""Of brackets within each other."""
+"""Depth of nested brackets."""
 MAX_PARTS = 32
-"""SELECT and JOIN, together."""
+"""Number of SELECT and JOIN together."""
 
 FUNCTIONS = frozenset(
     [
-        "ABS",
-        "CEIL",
-        "CEILING",
-        "FLOOR",
-        "ROUND",
-        "SQRT",
-        "CBRT",
-        "EXP",
-        "LN",
-        "LOG",
-        "LOG2",
-        "LOG10",
-        "LOG1P",
-        "POW",
-        "POWER",
-        "SIGN",
-        "MOD",
-        "DIV",
-        "GREATEST",
-        "LEAST",
-        "COALESCE",
-        "NULLIF",
-        "IFNULL",
-        "CAST",
-        "TRY_CAST",
-        "LOWER",
-        "UPPER",
-        "LENGTH",
-        "CHAR_LENGTH",
-        "CONCAT",
-        "CONCAT_WS",
-        "LEFT",
-        "RIGHT",
-        "SUBSTR",
-        "REPLACE",
-        "STARTS_WITH",
-        "ENDS_WITH",
-        "STRPOS",
-        "LTRIM",
-        "RTRIM",
+        *("ABS", "CEIL", "CEILING", "FLOOR", "ROUND", "SQRT", "CBRT", "EXP", "LN", "LOG"),
+        *("LOG2", "LOG10", "LOG1P", "POW", "POWER", "SIGN", "MOD", "DIV", "GREATEST", "LEAST"),
+        *("COALESCE", "NULLIF", "IFNULL", "CAST", "TRY_CAST"),
+        *("LOWER", "UPPER", "LENGTH", "CHAR_LENGTH", "CONCAT", "CONCAT_WS", "LEFT", "RIGHT"),
+        *("SUBSTR", "REPLACE", "STARTS_WITH", "ENDS_WITH", "STRPOS", "LTRIM", "RTRIM"),
         "REGEXP_LIKE",
-        "AVG",
-        "COUNT",
-        "MAX",
-        "MEDIAN",
-        "MIN",
-        "QUANTILE_CONT",
-        "QUANTILE_DISC",
-        "STDDEV",
-        "STDDEV_SAMP",
-        "SUM",
-        "VARIANCE",
-        "VAR_SAMP",
-        "CORR",
-        "COVAR_SAMP",
-        "FIRST",
-        "LAST",
-        "RANK",
-        "DENSE_RANK",
-        "ROW_NUMBER",
-        "LAG",
-        "LEAD",
-        "FIRST_VALUE",
-        "LAST_VALUE",
+        *("AVG", "COUNT", "MAX", "MEDIAN", "MIN", "QUANTILE_CONT", "QUANTILE_DISC"),
+        *("STDDEV", "STDDEV_SAMP", "SUM", "VARIANCE", "VAR_SAMP", "CORR", "COVAR_SAMP"),
+        *("FIRST", "LAST", "RANK", "DENSE_RANK", "ROW_NUMBER", "LAG", "LEAD"),
+        *("FIRST_VALUE", "LAST_VALUE"),
     ]
 )
 """Functions that may be called."""
 
 _BEFORE_BRACKETS = frozenset(
     [
-        "ALL",
-        "AND",
-        "AS",
-        "BETWEEN",
-        "BY",
-        "CASE",
-        "DISTINCT",
-        "ELSE",
-        "EXCEPT",
-        "EXISTS",
-        "FROM",
-        "HAVING",
-        "ILIKE",
-        "IN",
-        "INTERSECT",
-        "JOIN",
-        "LIKE",
-        "NOT",
-        "ON",
-        "OR",
-        "OVER",
-        "SELECT",
-        "THEN",
-        "UNION",
-        "USING",
-        "WHEN",
-        "WHERE",
-        "EXCLUDE",
-        "RENAME",
-        "DECIMAL",
+        *("ALL", "AND", "AS", "BETWEEN", "BY", "CASE", "DISTINCT", "ELSE", "EXCEPT", "EXISTS"),
+        *("FROM", "HAVING", "ILIKE", "IN", "INTERSECT", "JOIN", "LIKE", "NOT", "ON", "OR", "OVER"),
+        *("SELECT", "THEN", "UNION", "USING", "WHEN", "WHERE", "EXCLUDE", "RENAME", "DECIMAL"),
     ]
 )
-"""Words that stand before brackets and call nothing."""
+"""Words that may precede brackets without being called."""
 
 _REFUSED = frozenset(
     [
-        "ALTER",
-        "ATTACH",
-        "CALL",
-        "COPY",
-        "CREATE",
-        "DELETE",
-        "DROP",
-        "EXECUTE",
-        "EXPLAIN",
-        "INSERT",
-        "INTO",
-        "LOAD",
-        "MERGE",
-        "SET",
-        "SHOW",
-        "TRUNCATE",
-        "UNNEST",
-        "UPDATE",
-        "USE",
+        *("ALTER", "ATTACH", "CALL", "COPY", "CREATE", "DELETE", "DROP", "EXECUTE", "EXPLAIN"),
+        *("INSERT", "INTO", "LOAD", "MERGE", "SET", "SHOW", "TRUNCATE", "UNNEST", "UPDATE", "USE"),
     ]
 )
 _TOKEN = re.compile(
@@ -157,34 +59,29 @@ _TOKEN = re.compile(
 
 
 class NoStatement(ValueError):
-    """A text that is no such statement; says why."""
+    """A text that is not such a statement; says why."""
 
 
 def names_in(text: str) -> list[str]:
-    """Check a statement; return the words and quoted names in it.
-
-    Raises
-    ------
-    NoStatement
-    """
+    """Check a statement; return its words and quoted names, or raise NoStatement."""
     if len(text) > MAX_LENGTH:
-        raise NoStatement(f"it has {len(text):,} characters, and may have {MAX_LENGTH:,}")
+        raise NoStatement(f"it has {len(text):,} characters; it may have {MAX_LENGTH:,}")
     tokens = _tokens(text)
     if not tokens or tokens[0][1].upper() not in ("SELECT", "WITH"):
         raise NoStatement("it must begin with SELECT or WITH")
     if len(tokens) > MAX_TOKENS:
-        raise NoStatement(f"it has {len(tokens):,} words and signs, and may have {MAX_TOKENS:,}")
+        raise NoStatement(f"it has {len(tokens):,} words and signs; it may have {MAX_TOKENS:,}")
     depth = parts = 0
     for (kind, token), (_, following) in zip(tokens, [*tokens[1:], ("", "")], strict=True):
         word = token.upper() if kind == "word" else ""
         depth += {"(": 1, ")": -1}.get(token, 0)
         parts += word in ("SELECT", "JOIN")
         if word in _REFUSED:
-            raise NoStatement(f"{word} is not taken: it may only read the result tables")
+            raise NoStatement(f"{word} is not allowed: it may only read the result tables")
         if token == ";" and following:
             raise NoStatement("it must be one statement")
         if depth > MAX_DEPTH or parts > MAX_PARTS:
-            raise NoStatement("it has too many brackets within each other, or too many parts")
+            raise NoStatement("it has too many nested brackets, or too many parts")
         if following == "(" and not _may_precede(kind, word):
             raise NoStatement(f"{token[:40]} cannot be called: it may only read the result tables")
     return [token.strip('"') for kind, token in tokens if kind in ("word", "quoted")]

@@ -1,4 +1,4 @@
-"""The result tables on disk, and what every one of them says of a cell."""
+"""The result tables on disk: their names, and how they are read."""
 
 from __future__ import annotations
 
@@ -28,43 +28,49 @@ if TYPE_CHECKING:
 
 PARTS = ("runs", "pairs", "repeats")
 TABLES = (*PARTS, "cells", "sources", "ranking")
-"""What `analyze` writes."""
+"""Tables that `analyze` always writes."""
 
 ENSEMBLES = "ensembles"
-"""What `howmany` adds."""
+"""Written by `howmany`."""
 
 DRAWS = "ensemble_draws"
-"""Each of the ensembles that ENSEMBLES summarises, which `howmany` adds too."""
+"""The single ensembles that ENSEMBLES summarises; also written by `howmany`."""
 
 MARGINS = "margins"
-"""What `analyze` writes where α̂ was asked for, and margins were kept."""
+"""Written by `analyze` if α̂ was asked for and margins were kept."""
 
 CURVES = "curves"
-"""What `analyze` writes where learning curves were kept."""
+"""Written by `analyze` if learning curves were kept."""
 
 UNCERTAINTY, DEE, TACE = "uncertainty", "dee", "tace"
-"""What `analyze` writes where calibrated metrics were asked for, and runs differ."""
+"""Written by `analyze` if calibrated metrics were asked for and runs differ."""
 
 RESPONSES, RESPONSE_CURVES, CMI = "responses", "response_curves", "cmi"
-"""What `analyze` writes where response curves were measured."""
+"""Written by `analyze` if response curves were measured."""
+
+DRAWN_TABLES = (
+    *(ENSEMBLES, DRAWS, MARGINS, CURVES, UNCERTAINTY, DEE, TACE),
+    *(RESPONSES, RESPONSE_CURVES, CMI),
+)
+"""Further tables that figures and the page show."""
 
 WITHOUT_REPEATS = (ENSEMBLES, DRAWS, CURVES, RESPONSE_CURVES)
-"""Tables whose rows have no copies of runs to be left out of what compares runs."""
+"""Tables in which metrics that compare runs need not be limited to repeats that vary."""
 
 WITHOUT_COPIES = (*WITHOUT_REPEATS, UNCERTAINTY, DEE, TACE)
-"""Tables whose rows neither are nor compare runs, so that none is of copies."""
+"""Tables without rows of copies: their rows are neither runs nor comparisons of runs."""
 
 EFFECTS, VARIANCE = "effects", "variance"
-"""What `analyze` writes too; earlier versions did not."""
+"""Written by `analyze`, but not by its earlier versions."""
 
 OF_EFFECT = ("axis", "level", "reference", "metric")
-"""What effects are never averaged over."""
+"""Columns that effects are never averaged over."""
 
 DRAWN_PAIRS = (*PAIR_KEY, "dataset", "classifier", "ec_local", "ec_global", "churn")
-"""Columns of pairs that figures and the page are made of."""
+"""Columns of pairs that figures and the page show."""
 
 INPUTS = "inputs"
-"""What the tables were computed from: a digest for each repeat."""
+"""The table with a digest of what each repeat's rows were computed from."""
 
 INPUT_COLUMNS: Mapping[str, pl.DataType] = {
     "cell": pl.UInt32(),
@@ -74,23 +80,23 @@ INPUT_COLUMNS: Mapping[str, pl.DataType] = {
 
 
 class Results(Mapping[str, pl.DataFrame]):
-    """The result tables of a sweep by name, each read from disk whenever it is asked for.
+    """The result tables of a sweep by name, each read from disk on every access.
 
     Parameters
     ----------
     files : mapping
-        Of each table.
+        The file of each table.
     checksums : mapping
-        Those of tables that the record of the analysis names.
+        The checksums in the record of the analysis, by table.
     remedy : str
-        What to do about a damaged one.
+        What to do about a damaged table.
     plan : SweepPaths or None
-        Of the sweep, which says what is planned.
+        The sweep, if its plan is known.
 
     Raises
     ------
     DamagedFile
-        When a table is asked for that is damaged, or of another analysis.
+        On access to a table that is damaged, or of another analysis.
     """
 
     def __init__(
@@ -108,7 +114,7 @@ class Results(Mapping[str, pl.DataFrame]):
             return self.scan(table).collect()
 
     def __contains__(self, table: object) -> bool:
-        return table in self._files  # a mapping's own reads it
+        return table in self._files  # Mapping's default would read the table
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._files)
@@ -117,7 +123,7 @@ class Results(Mapping[str, pl.DataFrame]):
         return len(self._files)
 
     def scan(self, table: str) -> pl.LazyFrame:
-        """Return a table lazily: only the columns and rows that are needed are read."""
+        """Return a table lazily: only the needed columns and rows are read."""
         file, remedy = self._files[table], self._remedy
         if table in (ENSEMBLES, DRAWS) and self.plan and not file.exists():
             remedy = f"draw them again: manyseed howmany {self.plan.directory}"
@@ -126,7 +132,7 @@ class Results(Mapping[str, pl.DataFrame]):
             written = self._checksums.get(table)
             if written is not None and checksum(file) != written:
                 raise DamagedFile(file, "is of another analysis than the record beside it")
-            if table in (ENSEMBLES, DRAWS) and self._checksums:  # earlier versions tied nothing
+            if table in (ENSEMBLES, DRAWS) and self._checksums:  # none from earlier versions
                 self._require_current(file)
         except FileNotFoundError:
             raise DamagedFile(file, "is absent", remedy) from None
@@ -149,11 +155,11 @@ class Results(Mapping[str, pl.DataFrame]):
             )
 
     def metadata(self, table: str) -> dict[str, str]:
-        """Return what a table's file says of it: `columns` and `conventions`, as JSON."""
+        """Return the metadata of a table's file: `columns` and `conventions`, as JSON."""
         return read_metadata(self._files[table], self._remedy)
 
     def _require_current(self, ensembles: Path) -> None:
-        """Refuse ensembles of other predictions than those that were analysed."""
+        """Raise DamagedFile for ensembles of other predictions than those analysed."""
         inputs = ensembles.with_name(f"{INPUTS}{ensembles.suffix}")
         try:
             analysed = read_parquet(inputs, INPUT_COLUMNS)
@@ -164,29 +170,28 @@ class Results(Mapping[str, pl.DataFrame]):
             raise DamagedFile(ensembles, "is of other predictions than those that were analysed")
 
     def damage_named(self, table: str) -> AbstractContextManager[None]:
-        """Turn what polars says where a table cannot be decoded into `DamagedFile`."""
+        """Turn polars's errors from decoding a table into `DamagedFile`."""
         return damage_named(self._files[table], self._remedy)
 
     def of_analysis(self, pair_columns: Sequence[str], *, whole: bool = False) -> Tables:
-        """Return the tables that `analysis` knows; of the pairs, which are many, some columns.
+        """Return the tables that `analysis` knows, with only some columns of the many pairs.
 
         Parameters
         ----------
         pair_columns : sequence of str
         whole : bool
-            Refuse tables of an earlier version, which lack columns that this one draws.
+            Whether to refuse tables of an earlier version, which lack columns of this one.
 
         Raises
         ------
         UserError
-            For tables that are not whole.
+            For tables of an earlier version, with `whole`.
         DamagedFile
         """
         from manyseed.analysis.tables.schema import Tables
 
         if whole:
             self._require_whole()
-
         with self.damage_named("pairs"):
             wanted = cs.by_name(*pair_columns, require_all=False)  # earlier versions had fewer
             pairs = self.scan("pairs").select(wanted).collect()
@@ -194,7 +199,7 @@ class Results(Mapping[str, pl.DataFrame]):
 
 
 def _with_later_axes(frame: pl.LazyFrame) -> pl.LazyFrame:
-    """Return a table with the axes that came after it was written, at their places."""
+    """Return a table with the axes that were introduced after it was written, in their places."""
     names = frame.collect_schema().names()
     missing = [axis for axis in LATER if axis not in names]
     if not missing or AXES[-1 - len(LATER)] not in names:  # the table has no axes
@@ -206,12 +211,12 @@ def _with_later_axes(frame: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def read_results(paths: SweepPaths) -> Results:
-    """Return the result tables: `TABLES`, and others that there are.
+    """Return the result tables: `TABLES`, and the others that exist.
 
     Raises
     ------
     UserError
-        Where there are none yet.
+        If there are none yet.
     """
     files = {name: paths.table(name) for name in TABLES}
     try:
@@ -225,11 +230,10 @@ def read_results(paths: SweepPaths) -> Results:
             remedy=f"compute them with: manyseed analyze {paths.directory}",
         )
     drawn = (ENSEMBLES, DRAWS)
-    deep = (UNCERTAINTY, DEE, TACE)
-    names = (MARGINS, CURVES, *deep, RESPONSES, RESPONSE_CURVES, CMI)
-    # one that was written and is absent is damage where it is asked for
-    there = {*record.tables} or {name for name in names if paths.table(name).exists()}
-    there |= {n for n in drawn if paths.ensembles_mark.exists() or paths.table(n).exists()}
-    further = (EFFECTS, VARIANCE, *drawn, *names)
-    files |= {name: paths.table(name) for name in further if name in there}
+    names = [name for name in DRAWN_TABLES if name not in drawn]
+    # a recorded table whose file is missing is reported as damage on access
+    known = {*record.tables} or {name for name in names if paths.table(name).exists()}
+    known |= {n for n in drawn if paths.ensembles_mark.exists() or paths.table(n).exists()}
+    further = (EFFECTS, VARIANCE, *DRAWN_TABLES)
+    files |= {name: paths.table(name) for name in further if name in known}
     return Results(files, record.tables, remedy(paths), paths)

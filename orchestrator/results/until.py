@@ -1,7 +1,7 @@
 """Train a sweep in blocks of runs until the mean accuracy of each cell is known well enough.
 
-What was asked and what was decided is kept beside the results; all of it follows from the
-predictions, so that an interrupted one goes on where it was.
+Question and decisions are recorded beside the results. All of them follow from the predictions, so
+that an interrupted `until` continues where it stopped.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from manyseed.orchestrator.results.tables import read_results
 from manyseed.orchestrator.survey import survey
 
 MOST = 200
-"""Runs of a cell on each test set, where no other limit is given."""
+"""Most runs of a cell on each test set, by default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a driver was asked for; another question begins a sequence of its own."""
+    """What `until` was asked for; another question begins a new sequence."""
 
     half_width: float
     confidence: float
@@ -41,22 +41,22 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What is known of a cell.
+    """What is known about a cell.
 
     Attributes
     ----------
     cell : int
     cell_id : str
     name : str
-        What sets it apart.
+        What distinguishes it from the others.
     repeats : int
-        Test sets, over which each run's accuracy is averaged.
+        Number of test sets, over which each run's accuracy is averaged.
     planned : int
-        Runs that are planned on each test set.
+        Runs planned on each test set.
     decision : Decision
     state : str
-        ``enough``, ``most`` (it was not reached with the most runs allowed), ``identical``
-        (nothing varies, so that one run is all), or ``more`` (more runs are needed).
+        ``enough``, ``most`` (the most runs allowed are not enough), ``identical`` (nothing varies,
+        so that one run says it all), or ``more`` (more runs are needed).
     """
 
     cell: int
@@ -69,24 +69,24 @@ class Answered:
 
     @property
     def words(self) -> str:
-        """Say it."""
-        found = self.decision
+        """The decision as a sentence."""
+        decided = self.decision
         if self.state == "identical":
-            return "All runs of a test set are one model: no further run tells more."
-        level = "accuracy not known yet" if math.isnan(found.mean) else f"accuracy {found.mean:.4f}"
+            return "All runs on a test set are the same model: further runs add nothing."
+        mean = decided.mean
+        level = "accuracy not known yet" if math.isnan(mean) else f"accuracy {mean:.4f}"
         sets = "1 test set" if self.repeats == 1 else f"{self.repeats:,} test sets"
         if self.state == "enough":
-            return (
-                f"{level} ± {found.half_width:.2g} over seeds, on {sets}: {found.runs:,} runs do."
-            )
-        if math.isfinite(found.half_width):
-            level += f", known to ± {found.half_width:.2g} after {found.runs:,} runs"
-        about = f"; it takes about {found.predicted:,}" if found.predicted else ""
-        more = "not enough with the most allowed" if self.state == "most" else "more are needed"
+            precision = f"± {decided.half_width:.2g} over seeds, on {sets}"
+            return f"{level} {precision}: {decided.runs:,} runs are enough."
+        if math.isfinite(decided.half_width):
+            level += f", known to ± {decided.half_width:.2g} after {decided.runs:,} runs"
+        about = f"; it takes about {decided.predicted:,}" if decided.predicted else ""
+        more = "the most allowed are not enough" if self.state == "most" else "more are needed"
         return f"{level} ({self.planned:,} planned): {more}{about}."
 
     def values(self) -> dict[str, object]:
-        """Return it as JSON values: what is not known is null."""
+        """Return all of it as JSON values: unknown numbers are null."""
         decision = {
             name: value if value is None or math.isfinite(value) else None
             for name, value in asdict(self.decision).items()
@@ -96,7 +96,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class UntilRecord:
-    """What is kept of it: the question, and the cells by their identity."""
+    """The question, and what is known about each cell, by its identity."""
 
     asked: Target
     cells: Mapping[str, dict[str, object]]
@@ -120,21 +120,21 @@ def until(
     ----------
     paths : SweepPaths
     half_width : float
-        Of the mean over seeds of a cell's accuracy, averaged over its test sets.
+        Half-width of the interval of a cell's mean accuracy over seeds and its test sets.
     train : callable
-        Trains what is missing of the cells that meet a condition in SQL (None: of all), and waits.
+        Trains the missing runs of cells that meet an SQL condition (None: of all), and waits.
     analyze : callable
-        Analyzes what is finished.
+        Analyses finished runs.
     confidence : float
-        That the interval holds at all looks at once (`analysis.questions.sequential`).
+        Probability that the interval holds at all looks at once (`analysis.questions.sequential`).
     most : int
-        Runs of a cell on each test set, at most.
+        Most runs of a cell on each test set.
     block : int
-        Runs that are added at once.
+        Runs added at a time.
     where : str, optional
-        An SQL condition over the cells of the plan; others are left alone.
+        An SQL condition over the cells of the plan; other cells are left alone.
     tell : callable
-        Called with what is done next.
+        Called with a message before each step.
 
     Returns
     -------
@@ -144,9 +144,9 @@ def until(
     Raises
     ------
     UserError
-        For what has no meaning, or a sweep of imported predictions.
+        For invalid values, or a sweep of imported predictions.
     RunsError
-        Where runs failed, so that a cell lacks runs which more of them would not replace.
+        If runs failed: more runs of the cell would not replace them.
     """
     asked = checked(half_width, confidence, block, most)
     _report_other_question(paths, asked, tell)
@@ -158,12 +158,12 @@ def until(
             train(_condition(cells["cell"].to_list()) if where else None)
             _require_finished(paths, cells)
             analyze()
-            found = look(paths, asked, most, where)
-            record = UntilRecord(asked, {one.cell_id: one.values() for one in found})
+            answers = look(paths, asked, most, where)
+            record = UntilRecord(asked, {one.cell_id: one.values() for one in answers})
             write_json(paths.until, asdict(record))
-            wanted = needed(found, asked)
+            wanted = needed(answers, asked)
             if not wanted:
-                return found
+                return answers
         count = f"{len(wanted):,} cells get" if len(wanted) > 1 else "1 cell gets"
         tell(f"{count} more runs: up to {max(wanted.values()):,} on each test set.")
         grow(paths, wanted)
@@ -178,32 +178,32 @@ def preview(
     block: int = BLOCK,
     where: str | None = None,
 ) -> tuple[list[Answered], int]:
-    """Return what is known by now, and how many runs `until` would add next; nothing is changed.
+    """Return what is known now, and how many runs `until` would add next; changes nothing.
 
     Parameters
     ----------
     paths, half_width, confidence, most, block, where
-        As of `until`.
+        As in `until`.
     """
     asked = checked(half_width, confidence, block, most)
-    wanted, found = _first(_wanted(paths, where), asked), []
+    wanted, answers = _first(_wanted(paths, where), asked), []
     if not wanted:
-        found = look(paths, asked, most, where)
-        wanted = needed(found, asked)
-    return found, len(grow(paths, wanted, dry_run=True).added) if wanted else 0
+        answers = look(paths, asked, most, where)
+        wanted = needed(answers, asked)
+    return answers, len(grow(paths, wanted, dry_run=True).added) if wanted else 0
 
 
 def _first(cells: pl.DataFrame, asked: Target) -> dict[int, int]:
-    """Return how many runs the cells with too few for a first look must have."""
+    """Return how many runs each cell must have that has too few for a first look."""
     few = cells.filter(pl.col("runs") < asked.first, ~pl.col("identical"))
     return dict.fromkeys(few["cell"].to_list(), asked.first)
 
 
 def _condition(cells: Sequence[int]) -> str:
-    """Return a condition that these cells meet: few words for many neighbours."""
-    there = set(cells)
-    starts = [n for n in cells if n - 1 not in there]
-    ends = [n for n in cells if n + 1 not in there]
+    """Return an SQL condition for exactly these cells, short for consecutive numbers."""
+    chosen_cells = set(cells)
+    starts = [n for n in cells if n - 1 not in chosen_cells]
+    ends = [n for n in cells if n + 1 not in chosen_cells]
     spans = (f"cell BETWEEN {a} AND {b}" for a, b in zip(starts, ends, strict=True))
     return " OR ".join(spans)
 
@@ -213,25 +213,13 @@ def _report_other_question(paths: SweepPaths, asked: Target, tell: Callable[[str
     if before is not None and before.asked != asked:
         tell(
             f"Another question was asked before (± {before.asked.half_width:g} at "
-            f"{100 * before.asked.confidence:g} %, blocks of {before.asked.block}): intervals hold "
-            "for one that was chosen without looking at the results."
+            f"{100 * before.asked.confidence:g} %, blocks of {before.asked.block}): intervals are "
+            "valid only for a question chosen without looking at the results."
         )
 
 
 def checked(half_width: float, confidence: float, block: int, most: int) -> Target:
-    """Return the question that the options of `until` ask.
-
-    Parameters
-    ----------
-    half_width, confidence : float
-        How precisely the mean accuracy is to be known, and with which confidence.
-    block, most : int
-        Runs that are added at a time, and the most on each test set.
-
-    Raises
-    ------
-    UserError
-    """
+    """Return the question that options of `until` ask; raise a UserError for invalid ones."""
     if not 0 < half_width < 1:
         remedy = "such as 0.002: the mean accuracy is then known to ± 0.002"
         raise UserError(
@@ -246,33 +234,32 @@ def checked(half_width: float, confidence: float, block: int, most: int) -> Targ
 
 
 def look(paths: SweepPaths, asked: Target, most: int, where: str | None = None) -> list[Answered]:
-    """Decide for each cell from the result tables.
+    """Decide for each cell, from the result tables.
 
     Parameters
     ----------
     paths : SweepPaths
     asked : Target
     most : int
-        The most runs on each test set.
+        Most runs on each test set.
     where : str, optional
-        A condition on cells.
+        An SQL condition over the cells of the plan.
     """
     cells = _wanted(paths, where)
     results = read_results(paths)
     columns = ("cell", "repeat_index", "run_index", "accuracy")
     table = results.scan("runs")
-    if "epoch" in table.collect_schema():  # of several snapshots the last
+    if "epoch" in table.collect_schema():  # the last of several snapshots
         table = table.filter(pl.col("epoch") == pl.col("epoch").max().over("cell"))
     runs = table.select(columns).collect()
     points = dict(
         results.scan("repeats").group_by("cell").agg(pl.col("n_test").min()).collect().rows()
     )
     by_cell = runs.partition_by("cell", as_dict=True)
-    found = []
+    answers = []
     for row in cells.iter_rows(named=True):
-        own = by_cell.get((row["cell"],), runs.clear())
-        values = means(own, row["repeats"])
-        # accuracies on a grid, averaged over test sets: so much less is what rounding adds
+        values = means(by_cell.get((row["cell"],), runs.clear()), row["repeats"])
+        # accuracy moves in steps of 1 / n_test; averaging over test sets shrinks their effect
         step = 1 / (points.get(row["cell"], 1) * math.sqrt(row["repeats"]))
         decision = decide(
             values,
@@ -290,18 +277,18 @@ def look(paths: SweepPaths, asked: Target, most: int, where: str | None = None) 
         elif _next_look(decision.runs, asked) > most:
             state = "most"
         name = named(cells.filter(cell=row["cell"]), cells)
-        found.append(
+        answers.append(
             Answered(
                 row["cell"], row["cell_id"], name, row["repeats"], row["runs"], decision, state
             )
         )
-    return found
+    return answers
 
 
 def means(runs: pl.DataFrame, repeats: int) -> Real:
-    """Return each run's accuracy averaged over the test sets, of runs that all of them have.
+    """Return the mean accuracy over test sets of each run index that all of them have.
 
-    Run i of another repeat is another fit, so that these means are independent of each other.
+    Runs of one index in different repeats are different fits, so these means are independent.
     """
     whole = (
         runs.drop_nulls("accuracy")
@@ -310,18 +297,18 @@ def means(runs: pl.DataFrame, repeats: int) -> Real:
         .agg(pl.col("accuracy").mean(), n=pl.len())
         .filter(pl.col("n") == repeats)
     )
-    # a run that lacks ends the sequence: what comes after it is not yet looked at
+    # a missing run ends the sequence: later runs are not looked at yet
     gapless = whole.filter(pl.col("run_index") == pl.int_range(pl.len()))
     return gapless["accuracy"].to_numpy()
 
 
 def needed(found: Sequence[Answered], asked: Target) -> dict[int, int]:
-    """Return how many runs the cells must have for their next look, where more are planned."""
-    wanted = {
-        one.cell: _next_look(one.decision.runs, asked) for one in found if one.state == "more"
+    """Return how many runs cells must have for their next look, if that is more than planned."""
+    return {
+        one.cell: runs
+        for one in found
+        if one.state == "more" and (runs := _next_look(one.decision.runs, asked)) > one.planned
     }
-    planned = {one.cell: one.planned for one in found}
-    return {cell: runs for cell, runs in wanted.items() if runs > planned[cell]}
 
 
 def _next_look(runs: int, asked: Target) -> int:
@@ -331,17 +318,12 @@ def _next_look(runs: int, asked: Target) -> int:
 
 
 def _wanted(paths: SweepPaths, where: str | None) -> pl.DataFrame:
-    """Return the cells that are asked for, with what is planned of each.
-
-    Raises
-    ------
-    UserError
-    """
+    """Return the cells that are asked for, with their planned repeats and runs."""
     plan = Plan.read(paths)
     cells = plan.cells.join(plan.extents, on="cell").sort("cell")
     if cells.select(IS_IMPORTED.any()).item():
         raise UserError(
-            "holds imported predictions, of which no more can be trained",
+            "holds imported predictions; no more of them can be trained",
             file=paths.directory,
             key="--until",
         )
@@ -352,7 +334,7 @@ def _require_no_failed(paths: SweepPaths, cells: pl.DataFrame) -> None:
     failed = survey(paths).with_state("failed").join(cells, on="cell", how="semi").height
     if failed:
         raise RunsError(
-            f"{failed:,} runs of these cells failed, which more runs do not replace\n"
+            f"{failed:,} runs of these cells failed; more runs do not replace them\n"
             f"  see manyseed logs {paths.directory} --failed; retry them with manyseed resume "
             f"{paths.directory} --failed"
         )
@@ -363,13 +345,13 @@ def _require_finished(paths: SweepPaths, cells: pl.DataFrame) -> None:
     missing = survey(paths).with_state("missing").join(cells, on="cell", how="semi").height
     if missing:
         raise StillRunning(
-            f"{missing:,} runs of these cells are not trained yet\n  give the same command again: "
-            "it goes on from there"
+            f"{missing:,} runs of these cells are not trained yet\n  give the same command again "
+            "to continue"
         )
 
 
 def recorded(paths: SweepPaths) -> UntilRecord | None:
-    """Return what was decided last; None where nothing was."""
+    """Return what was decided last; None if nothing was."""
     try:
         return read_record(paths.until, UntilRecord)
     except FileNotFoundError:

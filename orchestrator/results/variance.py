@@ -1,4 +1,4 @@
-"""Where the variance comes from, in words, from the table of an analysis."""
+"""Where the variance comes from, in words, from an analysis's table of variances."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ _PARTS = {
 
 @dataclass(frozen=True, slots=True)
 class VarianceSplit:
-    """The components of cells that differ in `vary` alone.
+    """The variance components of cells that differ only in `vary`.
 
     Attributes
     ----------
     name : str
-        What sets them apart from the others that were asked for.
+        What distinguishes the cells from the others that were asked for.
     cell : int
-        The one that varies most.
+        The cell that varies most; it stands for all of them.
     rows : tuple of mapping
-        Those of ``variance.parquet``.
+        Rows of ``variance.parquet``.
     """
 
     name: str
@@ -62,14 +62,14 @@ class VarianceSplit:
     @property
     def words(self) -> dict[str, list[str]]:
         """A sentence for each component, by metric."""
-        found: dict[str, list[str]] = {}
+        sentences: dict[str, list[str]] = {}
         for row in self.rows:
-            found.setdefault(_METRICS[row["metric"]], []).append(sentence(row))
-        return found
+            sentences.setdefault(_METRICS[row["metric"]], []).append(sentence(row))
+        return sentences
 
 
 def sentence(row: Mapping[str, Any]) -> str:
-    """Say a component: as a standard deviation, or that it cannot be distinguished from none."""
+    """Report a component: its standard deviation, or that it is not distinguishable from 0."""
     named = "+".join(_SOURCES.get(source, source) for source in row["source"].split("+"))
     part = _PARTS[row["part"]].format(named)
     runs = "" if row["part"] == TEST_SET else f"{row['n_runs']:,} runs of "
@@ -89,7 +89,7 @@ def sentence(row: Mapping[str, Any]) -> str:
 
 
 def variance(results: Results, where: str | None = None) -> list[VarianceSplit]:
-    """Return the components of each context.
+    """Return the variance components of each group of cells that differ only in `vary`.
 
     Parameters
     ----------
@@ -100,7 +100,7 @@ def variance(results: Results, where: str | None = None) -> list[VarianceSplit]:
     Raises
     ------
     UserError
-        Where an earlier version analysed, or no component meets the condition.
+        If an earlier version analysed the sweep, or no component meets the condition.
     """
     if VARIANCE not in results:
         remedy = "manyseed analyze DIR"

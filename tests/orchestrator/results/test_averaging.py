@@ -255,5 +255,5 @@ def test_functions_are_of_runs_and_spreads_within_repeats(tmp_path: Path) -> Non
     ):
         with pytest.raises(UserError, match=message):
             query(results, "runs", agg=[wrong], **asked)  # type: ignore[arg-type]
-    with pytest.raises(UserError, match="no number"):
+    with pytest.raises(UserError, match="not a number"):
         query(results, "runs", agg=["mean"], columns=["vary"], by=["dataset"])

@@ -240,7 +240,7 @@ def test_one_analysis_at_a_time(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(here, "LeaseWatch", partial(LeaseWatch, seconds=0.6))
     with (
         here.alone(sweep.paths),
-        pytest.raises(UserError, match=r"another analysis goes on: .* process"),
+        pytest.raises(UserError, match=r"another analysis is running: .* process"),
     ):
         sweep.analyze(OPTIONS)
     assert not sweep.paths.analysis.exists()

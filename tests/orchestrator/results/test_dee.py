@@ -227,7 +227,7 @@ NO_PROBABILITIES = (
 NO_SCORES = "is not computed for flowers × lr-sgd: it needs keep.scores"
 NO_DEEP = (
     "dee is not computed for cancer × net~snapshot: it needs ensembling = "
-    '"none" with 2 runs or more in the same repeat, all else equal: there is no deep cell.'
+    '"none" with at least 2 runs in the same repeat, all else equal: there is no such cell.'
 )
 TOLD = (NO_PROBABILITIES, NO_SCORES, NO_DEEP)
 
@@ -268,7 +268,7 @@ def test_one_run_makes_no_ensemble_and_it_is_told(tmp_path: Path) -> None:
     text = TINY.replace("runs    = 8", "runs    = 1").replace("test   = 16", "test   = 40")
     sweep = train(write(tmp_path / "one.toml", text), tmp_path / "sweep", workers=1)
     code, out = inside("analyze", sweep.directory, "--calibration")
-    told = "dee is not computed for cancer × lr-sgd: it needs 2 runs or more in the same repeat"
+    told = "dee is not computed for cancer × lr-sgd: it needs at least 2 runs in the same repeat"
     assert (code, told in " ".join(out.split())) == (0, True)
     code, out = inside("dee", sweep.directory)
     assert (code, told in " ".join(out.split())) == (2, True)

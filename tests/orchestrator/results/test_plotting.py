@@ -121,7 +121,7 @@ def test_the_numbers_of_figures_are_written_as_csv(sweep: Sweep, tmp_path: Path)
         (["cells", "--by", "classifier"], "--by"),
         (["accuracy", "--where", "classifier = 'mlp'"], "no cell meets the condition"),
         (["accuracy", "--where", "classifier = xgb"], "write 'xgb' in single quotes"),
-        (["accuracy", "--width", "wide"], '--width = "wide": no width'),
+        (["accuracy", "--width", "wide"], '--width = "wide": not a width'),
         (["accuracy", "--width", "5"], "from 40 to 1000 mm"),
         (["cells", "--width", "single"], "cells has no room below 140 mm"),
         (["ensembles-close"], "compute it with: manyseed howmany DIR"),

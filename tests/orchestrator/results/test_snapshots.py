@@ -184,7 +184,7 @@ def test_commands_name_the_snapshot(joint: Sweep, tmp_path: Path) -> None:
     assert "Several snapshots were analysed, each by itself: epochs 1, 3." in page
     assert "<code>epoch 1</code>" in page
     asked = command("query", sweep.directory, "--by", "classifier")
-    assert "One snapshot of each cell is shown" in asked.stdout
+    assert "Only the last snapshot of each cell is shown" in asked.stdout
     asked = command("query", sweep.directory, "--by", "classifier,epoch", "--json")
     assert [row["epoch"] for row in json.loads(asked.stdout)["rows"]] == [1, 3, 0]
 
@@ -205,7 +205,7 @@ def test_tables_without_the_column_are_read(trained: Sweep, tmp_path: Path) -> N
     assert [group.answers[:2] for group in sweep.howmany()] == answers
     assert sweep.report().exists()
     assert from_json(earlier).snapshots == (-1,)
-    with pytest.raises(ValueError, match="by an earlier version"):
+    with pytest.raises(ValueError, match="as in an earlier version"):
         from_json(earlier | {"epoch": 1})
 
 

@@ -245,7 +245,7 @@ def test_levels_of_two_probes_are_never_averaged(sweep: Sweep) -> None:
         assert not {"probe", "delta_lo"} & set(apart.columns)
     code, told = inside("query", sweep.directory, "--by", "classifier")
     assert code == 0
-    assert "of the two probes is not averaged" in " ".join(told.split())
+    assert "is not averaged over probes" in " ".join(told.split())
     assert "different δ" not in told
 
 

@@ -177,7 +177,7 @@ def test_no_letters_before_it_let_a_function_that_reads_pass(before: str, bracke
         ("SELECT cell FROM runs WHERE classifier > 3", "--sql"),
         ("SELECT 1 " + "+ 1 " * 3000 + "FROM runs", f"may have {MAX_LENGTH:,}"),
         ("SELECT 1" + "+1" * 600 + " FROM runs", "words and signs"),
-        ("SELECT " + "(" * 40 + "1" + ")" * 40 + " FROM runs", "too many brackets"),
+        ("SELECT " + "(" * 40 + "1" + ")" * 40 + " FROM runs", "too many nested brackets"),
         (" UNION ALL ".join(["SELECT cell FROM runs"] * 40), "too many parts"),
     ],
 )

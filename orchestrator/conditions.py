@@ -1,4 +1,4 @@
-"""Conditions over a table's columns, in a subset of SQL: parsed here, so no engine sees the text.
+"""Conditions over a table's columns in a subset of SQL, parsed here: no engine sees the text.
 
 ::
 
@@ -6,9 +6,9 @@
     perturb_continuous LIKE 'relative:%' AND train_fraction BETWEEN 0.25 AND 1
     dataset IN ('vehicle', 'sick') AND NOT abs(accuracy_mean - 0.5) < 1e-3
 
-There are columns (also in double quotes), numbers, texts in single quotes,
-``TRUE``, ``FALSE`` and ``NULL``; ``OR``, ``AND``, ``NOT``; comparisons, ``[NOT] IN``, ``LIKE``,
-``ILIKE`` and ``BETWEEN``, ``IS [NOT]`` one of the three; ``+ - * / %``; and `FUNCTIONS`.
+Conditions consist of columns (also in double quotes), numbers, texts in single quotes, ``TRUE``,
+``FALSE`` and ``NULL``; ``OR``, ``AND``, ``NOT``; comparisons, ``[NOT] IN``, ``LIKE``, ``ILIKE`` and
+``BETWEEN``, ``IS [NOT]`` with one of the three constants; ``+ - * / %``; and `FUNCTIONS`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from typing import Any
 import polars as pl
 
 MAX_LENGTH = 10_000
-"""Characters of a condition."""
+"""Most characters of a condition."""
 MAX_DEPTH = 64
-"""Of brackets, signs and sums within each other."""
+"""Most nested brackets, signs and sums."""
 
 FUNCTIONS: dict[str, tuple[range, Callable[..., pl.Expr]]] = {
     "abs": (range(1, 2), lambda x: x.abs()),
@@ -37,7 +37,7 @@ FUNCTIONS: dict[str, tuple[range, Callable[..., pl.Expr]]] = {
     "sqrt": (range(1, 2), lambda x: x.sqrt()),
     "upper": (range(1, 2), lambda x: x.str.to_uppercase()),
 }
-"""Functions by name: how many arguments they take, and what they are."""
+"""Functions by name: how many arguments they take, and their implementation."""
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
@@ -68,14 +68,14 @@ _PRODUCTS: dict[str, Callable[[pl.Expr, pl.Expr], pl.Expr]] = {
 _WORDS = frozenset(
     ("AND", "BETWEEN", "FALSE", "ILIKE", "IN", "IS", "LIKE", "NOT", "NULL", "OR", "TRUE")
 )
-"""What is no column, unless in quotes."""
+"""Words that are not columns, unless in quotes."""
 _CONSTANTS = {"TRUE": True, "FALSE": False, "NULL": None}
 _LARGEST_WHOLE = 2**63 - 1
 _LARGEST_DIGITS = 15
 
 
 class NoCondition(ValueError):
-    """A text that is no condition; says why."""
+    """A text that is not a condition; says why."""
 
 
 class UnknownColumn(NoCondition):
@@ -88,7 +88,7 @@ class UnknownColumn(NoCondition):
 
 @dataclass(frozen=True, slots=True)
 class _Parsed:
-    """An expression, how deep it is, and its value where it is a constant."""
+    """An expression, its depth, and its value if it is a constant."""
 
     expression: pl.Expr
     depth: int = 1
@@ -96,28 +96,27 @@ class _Parsed:
 
 
 def condition(text: str, columns: Sequence[str]) -> pl.Expr:
-    """Return a condition as an expression of polars.
+    """Return a condition as a polars expression.
 
     Parameters
     ----------
     text : str
     columns : sequence of str
-        Those that it may be about.
+        Columns that it may use.
 
     Raises
     ------
     NoCondition
-        For an invalid condition; `UnknownColumn` where it names another column.
+        For an invalid condition; `UnknownColumn` if it uses another column.
     """
     if len(text) > MAX_LENGTH:
-        raise NoCondition(f"it has {len(text):,} characters, and may have {MAX_LENGTH:,}")
+        raise NoCondition(f"it has {len(text):,} characters; it may have {MAX_LENGTH:,}")
     return _Parser(_tokens(text), columns).whole()
 
 
 def _tokens(text: str) -> list[tuple[str, str]]:
-    """Return kind and text of each token; words that are no columns are signs, in capitals."""
-    found, at = [], 0
-    end = len(text.rstrip())
+    """Return kind and text of each token; words in `_WORDS` become signs, in capitals."""
+    tokens, at, end = [], 0, len(text.rstrip())
     while at < end:
         match = _TOKEN.match(text, at)
         if match is None or match.lastgroup is None:
@@ -125,16 +124,16 @@ def _tokens(text: str) -> list[tuple[str, str]]:
         kind, token, at = match.lastgroup, match[match.lastgroup], match.end()
         if kind == "word" and token.upper() in _WORDS:
             kind, token = "sign", token.upper()
-        found.append((kind, token))
-    return found
+        tokens.append((kind, token))
+    return tokens
 
 
 class _Parser:
-    """Reads tokens from left to right, one method per level of precedence, the loosest first."""
+    """Reads tokens from left to right; one method per level of precedence, loosest first."""
 
     def __init__(self, tokens: list[tuple[str, str]], columns: Sequence[str]) -> None:
         self._tokens = tokens
-        # to polars, some names that are no words are patterns
+        # polars takes some names that are not identifiers as patterns
         self._columns = frozenset(name for name in columns if name.isidentifier())
         self._at, self._depth = 0, 0
 
@@ -153,10 +152,10 @@ class _Parser:
     def _list(
         self, word: str, part: Callable[[], _Parsed], join: Callable[[pl.Expr, pl.Expr], pl.Expr]
     ) -> _Parsed:
-        """Read parts with a word between them, which make a tree as flat as can be."""
+        """Read parts separated by a word, and join them to a tree of least depth."""
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise NoCondition("it has too many brackets within each other")
+            raise NoCondition("it has too many nested brackets")
         parts = [part()]
         while self._take(word):
             parts.append(part())
@@ -312,7 +311,7 @@ class _Parser:
     def _deeper(self, expression: pl.Expr, *parts: _Parsed) -> _Parsed:
         depth = 1 + max(part.depth for part in parts)
         if depth > MAX_DEPTH:
-            raise NoCondition("it is too long a sum, or too deep")
+            raise NoCondition("it is too long a sum, or nested too deeply")
         return _Parsed(expression, depth)
 
     def _sign(self) -> str | None:
@@ -328,12 +327,11 @@ class _Parser:
 
     def _need(self, sign: str) -> None:
         if not self._take(sign):
-            raise self._unexpected(f"{sign} is missing before ")
+            raise self._unexpected(f"{sign} is missing before")
 
-    def _unexpected(self, before: str = "unexpected ") -> NoCondition:
-        if self._at < len(self._tokens):
-            return NoCondition(f"{before}{self._tokens[self._at][1][:40]}")
-        return NoCondition(f"{before}its end")
+    def _unexpected(self, before: str = "unexpected") -> NoCondition:
+        at_end = self._at == len(self._tokens)
+        return NoCondition(f"{before} {'end' if at_end else self._tokens[self._at][1][:40]}")
 
 
 def _number(token: str) -> int | float:

@@ -1,4 +1,4 @@
-"""The GPUs that this process may use; asks the driver, and imports no library that trains."""
+"""The GPUs that this process may use: asks the driver, imports no library that trains."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ _VARIABLE = "CUDA_VISIBLE_DEVICES"
 def _listed() -> tuple[tuple[str, str, str], ...]:
     """Return index, UUID and model of each GPU of the machine.
 
-    A GPU that is cut into parts (MIG) is used by parts alone: its parts, their UUID for the index.
+    A GPU that is partitioned (MIG) is replaced by its parts, with their UUID as the index.
     """
     try:
         answer = subprocess.run(_QUERY, capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):
         return ()
-    found: dict[str, list[tuple[str, str, str]]] = {}
+    by_index: dict[str, list[tuple[str, str, str]]] = {}
     for line in answer.stdout.splitlines():
         if gpu := _GPU.match(line):
             index, model, uuid = gpu.groups()
-            found[index] = [(index, uuid, model)]
-        elif found and (part := _PART.match(line)):
+            by_index[index] = [(index, uuid, model)]
+        elif by_index and (part := _PART.match(line)):
             kind, uuid = part.groups()
-            parts = [known for known in found[index] if known[1].startswith("MIG")]
-            found[index] = [*parts, (uuid, uuid, f"{model} {kind}")]
-    return tuple(gpu for gpus in found.values() for gpu in gpus)
+            parts = [known for known in by_index[index] if known[1].startswith("MIG")]
+            by_index[index] = [*parts, (uuid, uuid, f"{model} {kind}")]
+    return tuple(gpu for gpus in by_index.values() for gpu in gpus)
 
 
 def gpus() -> dict[str, str]:
-    """Return the model of each GPU, by the name that CUDA_VISIBLE_DEVICES has for it, in order."""
-    found = _listed()
+    """Return the model of each usable GPU, in order, by its name in CUDA_VISIBLE_DEVICES."""
+    listed = _listed()
     if _VARIABLE not in os.environ:
-        return {index: model for index, _, model in found}
+        return {index: model for index, _, model in listed}
     visible = {}
     for name in os.environ[_VARIABLE].split(","):
-        named = [m for i, uuid, m in found if name and (name == i or uuid.startswith(name))]
-        if not named:  # as CUDA does, which sees none of what follows
+        named = [m for i, uuid, m in listed if name and (name == i or uuid.startswith(name))]
+        if not named:  # like CUDA, which ignores this name and all that follow
             break
         visible[name] = named[0]
     return visible

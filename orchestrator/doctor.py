@@ -1,4 +1,4 @@
-"""What this machine, and a folder's file system, would do to a sweep; nothing is left behind."""
+"""Check this machine and a folder's file system for running sweeps; leaves no files behind."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LIBRARIES = (
     *("numpy", "scipy", "scikit-learn", "polars", "dask", "distributed", "zarr", "xarray"),
     "submitit",
 )
-"""Beside those that train networks, and XGBoost, of which one of two builds does."""
+"""Besides the libraries for networks, and XGBoost, for which either of two builds will do."""
 _NETWORKS = ("torch", "torchvision")
 _BUILDS = ("xgboost-cpu", "xgboost")
 _MOST_SKEW, _SLOW, _FEW_FILES, _LITTLE = 30.0, 0.25, 10_000, 10**9
@@ -34,15 +34,15 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """What was looked at and found.
+    """One check and its result.
 
     Attributes
     ----------
     what, answer : str
     problem : str
-        What does not work and what to do; empty where nothing is wrong.
+        What does not work and what to do; empty if nothing is wrong.
     needed : bool
-        Whether no sweep can be had with this problem; others cost something or take a part away.
+        Whether the problem makes sweeps impossible; others slow them down or disable a feature.
     """
 
     what: str
@@ -52,12 +52,12 @@ class Check:
 
 
 def examine(folder: Path) -> Iterator[Check]:
-    """Look at this machine and at the file system of a folder.
+    """Check this machine and the file system of a folder.
 
     Parameters
     ----------
     folder : Path
-        Where sweeps are to be; the nearest folder that exists is looked at. Files are made and
+        Where sweeps will be; the nearest folder that exists is checked. Files are created and
         removed there.
     """
     yield from _libraries()
@@ -113,7 +113,7 @@ def _cluster() -> Iterator[Check]:
     try:
         cluster = discover()
     except ClusterError as error:
-        yield Check("SLURM", "sbatch is there", f"{error}; to train here: --cluster local")
+        yield Check("SLURM", "sbatch exists", f"{error}; to train here: --cluster local")
         return
     kept = "accounting" if cluster.has_accounting else "no accounting"
     partitions = ", ".join(one.name for one in cluster.partitions)
@@ -122,27 +122,29 @@ def _cluster() -> Iterator[Check]:
 
 
 def _disk(folder: Path) -> Iterator[Check]:
-    there = folder.absolute()
-    while not there.is_dir():
-        there = there.parent
-    yield Check("folder", f"{there}: {_kind(there)}")
+    existing = folder.absolute()
+    while not existing.is_dir():
+        existing = existing.parent
+    yield Check("folder", f"{existing}: {_kind(existing)}")
     try:
-        place_ = Path(tempfile.mkdtemp(prefix=".manyseed-doctor-", dir=there))
+        scratch = Path(tempfile.mkdtemp(prefix=".manyseed-doctor-", dir=existing))
     except OSError as error:
         problem = f"{error.strerror}: choose a folder that you may write to"
         yield Check("writing", "refused", problem, needed=True)
         return
     try:
-        yield _space(there)
-        for what, need, look in _OPERATIONS:
-            yield _tried(what, need, look, place_)
+        yield _space(existing)
+        for what, need, operation in _OPERATIONS:
+            yield _tried(what, need, operation, scratch)
     finally:
-        shutil.rmtree(place_, ignore_errors=True)
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _tried(what: str, need: str, look: Callable[[Path], tuple[str, str]], folder: Path) -> Check:
+def _tried(
+    what: str, need: str, operation: Callable[[Path], tuple[str, str]], folder: Path
+) -> Check:
     try:
-        answer, problem = look(folder)
+        answer, problem = operation(folder)
     except (OSError, StoreUnavailable) as error:
         return Check(what, "does not work", f"{_reason(error)}: {need}", needed=True)
     return Check(what, answer, problem)
@@ -159,36 +161,36 @@ def _space(folder: Path) -> Check:
     counted = f", {files:,} files" if disk.f_files else ""
     problem = ""
     if free < _LITTLE or (disk.f_files and files < _FEW_FILES):
-        problem = "little is left; plan says what a sweep will take"
+        problem = "little is left; plan says how much a sweep will need"
     return Check("free space", f"{free / 1e9:.1f} GB{counted}", problem)
 
 
 def _replacing(folder: Path) -> tuple[str, str]:
-    """Replace a file as all state is written: durably, and never half."""
+    """Replace a file the way all state is written: durably and atomically."""
     seconds = []
     for number in range(_TRIES):
         start = time.perf_counter()
         place(folder / "replaced", str(number).encode())
         seconds.append(time.perf_counter() - start)
     if (folder / "replaced").read_bytes() != str(_TRIES - 1).encode():
-        raise OSError("an old content was read")
+        raise OSError("the old content was read")
     took = statistics.median(seconds)
-    problem = "every shard and every report waits for it" if took > _SLOW else ""
+    problem = "every shard and every report waits this long" if took > _SLOW else ""
     return f"{1000 * took:.1f} ms each, fsync included", problem
 
 
 def _claiming(folder: Path) -> tuple[str, str]:
-    """Make a file that must be new, twice: what locks and leases rest on."""
+    """Create a file that must be new, twice: locks and leases rely on the refusal."""
     place_new(folder / "claimed", b"first")
     try:
         place_new(folder / "claimed", b"second")
     except FileExistsError:
         return "the second is refused", ""
-    raise OSError("two writers made the same new file")
+    raise OSError("two writers created the same new file")
 
 
 def _names(folder: Path) -> tuple[str, str]:
-    """Make files whose names a sweep's may need: long ones, and two that differ in case."""
+    """Create files with the kinds of names that sweeps need: long ones, and two by case."""
     for name in ("x" * 255, "a%3Ab", "Case", "case"):
         (folder / name).write_text(name)
     if (folder / "Case").read_text() != "Case":
@@ -204,20 +206,20 @@ def _clock(folder: Path) -> tuple[str, str]:
     skew = max(before - stamp, stamp - after, 0.0)
     problem = ""
     if skew > _MOST_SKEW:
-        problem = "times that are printed differ: set this machine's clock or the server's"
+        problem = "printed times will be off: set this machine's clock or the server's"
     return f"the file server's is {skew:.1f} s off; a lease lasts {lease_seconds():g} s", problem
 
 
 _OPERATIONS: tuple[tuple[str, str, Callable[[Path], tuple[str, str]]], ...] = (
     ("replacing files", "sweeps need a file system with rename and fsync", _replacing),
     ("claiming names", "sweeps need a file system with hard links", _claiming),
-    ("names of files", "a sweep's files have such names", _names),
-    ("clock", "nobody could tell who is at work", _clock),
+    ("names of files", "sweeps need such file names", _names),
+    ("clock", "sweeps need it to tell which processes are alive", _clock),
 )
 
 
 def _kind(folder: Path) -> str:
-    """Return the type of a folder's file system and where it is mounted, as far as is known."""
+    """Return the type of a folder's file system and its mount point, if known."""
     best: tuple[int, str] = (-1, "file system unknown")
     try:
         lines = Path("/proc/self/mountinfo").read_text().splitlines()

@@ -5,12 +5,12 @@
     ManyseedError
     ├── UserError         2  the user's mistake: file, key, value, remedy
     ├── UnavailableError  4  the cluster, the environment or the disk cannot be used now
-    │   ├── DamagedFile      a file of the sweep is not what it must be: file, reason, remedy
-    │   └── StoreError       all of the store's; 2 where its layout is newer
-    ├── StillRunning      3  what was asked for has to wait for what still runs
+    │   ├── DamagedFile      a file of the sweep is not as it was written: file, reason, remedy
+    │   └── StoreError       all errors of the store; 2 if its layout is newer
+    ├── StillRunning      3  the request must wait for something that still runs
     └── RunsError         1  runs failed or are wrong
 
-Further exit codes: 0 all well, 3 not finished yet, 130 interrupted.
+Further exit codes: 0 success, 3 not finished yet, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Protocol
 NOT_FINISHED = 3
 INTERRUPTED = 130
 _UNSET: Any = object()
-_LONGEST = 1000  # of a value that a message shows
+_LONGEST = 1000  # characters of a value shown in a message
 
 
 class ManyseedError(Exception):
@@ -34,7 +34,7 @@ class ManyseedError(Exception):
 
     @property
     def facts(self) -> dict[str, object]:
-        """What the message is made of, for programs."""
+        """The parts of the message, for programs."""
         return {}
 
 
@@ -46,7 +46,7 @@ class UserError(ManyseedError):
     message : str
         What is wrong.
     file, key, value
-        Where it stands; each is left out of the text when not given.
+        Where the mistake is; each is left out of the text if not given.
     remedy : str
         What to do about it.
     """
@@ -78,7 +78,7 @@ class UserError(ManyseedError):
 
     @property
     def facts(self) -> dict[str, object]:
-        """File, key, value, what is wrong and what to do, as far as they are known."""
+        """File, key, value, problem and remedy, as far as known."""
         return {
             "file": None if self.file is None else str(self.file),
             "key": self.key,
@@ -89,7 +89,7 @@ class UserError(ManyseedError):
 
     @property
     def what(self) -> str:
-        """Key, value and what is wrong with it."""
+        """Key, value and what is wrong."""
         if self.key is None:
             return self.message
         shown = "" if self.value is _UNSET else f" = {_short(toml_value(self.value))}"
@@ -97,7 +97,7 @@ class UserError(ManyseedError):
 
 
 class Facts(Protocol):
-    """What `jobs`, `slurm` and `analysis` say where they refuse a value: `jobs.checks.Refused`."""
+    """The facts of a refusal by `jobs`, `slurm` or `analysis`, such as `jobs.checks.Refused`."""
 
     option: str
     value: object
@@ -113,17 +113,17 @@ def refused(
     value: Any = _UNSET,
     remedy: str | None = None,
 ) -> UserError:
-    """Word what a library refuses.
+    """Return a library's refusal as a UserError.
 
     Parameters
     ----------
     facts : Facts
     file, key
-        Where it stands; by default the key is the option.
+        Where the value was given; the key defaults to the option.
     value
-        What the user wrote there, where it is not just the value that is refused.
+        What the user wrote there, if more than the refused value.
     remedy : str, optional
-        What else to do about it.
+        A further remedy.
     """
     value = facts.value if value is _UNSET else value
     part = "" if value == facts.value else _short(toml_value(facts.value))
@@ -147,17 +147,17 @@ def refused(
 def unknown_key(
     facts: Facts, *, file: str | Path, key: str | None = None, remedy: str | None = None
 ) -> UserError:
-    """Word that an option does not exist, with the nearest that does.
+    """Return the UserError for an unknown option, with the nearest valid one.
 
     Parameters
     ----------
     facts : Facts
-        What a library refused.
+        The library's refusal.
     file : Path
     key : str, optional
         By default the option.
     remedy : str, optional
-        What else to do about it.
+        A further remedy.
     """
     near = nearest(facts.option.rpartition(".")[2], map(str, facts.allowed))
     return UserError(
@@ -180,7 +180,7 @@ class UnavailableError(ManyseedError):
 
 
 class DamagedFile(UnavailableError):
-    """A file of a sweep directory that cannot be what was written there.
+    """A file of a sweep directory is not as it was written.
 
     Parameters
     ----------
@@ -188,7 +188,7 @@ class DamagedFile(UnavailableError):
     reason : str
         What is wrong with it.
     remedy : str, optional
-        What to do about it; by default to restore it from a copy.
+        What to do about it; by default, restore it from a copy.
     """
 
     def __init__(
@@ -219,17 +219,17 @@ class StoreUnavailable(StoreError):
 
 
 class LayoutTooNew(StoreError):
-    """The store was written by a newer manyseed: all else may go on later, this needs another."""
+    """The store was written by a newer manyseed: retrying cannot help, another version can."""
 
     exit_code = UserError.exit_code
 
 
 class DamagedGroup(StoreError, DamagedFile):
-    """The description of a group or of one of its arrays is not what was written there."""
+    """The description of a group or of one of its arrays is not as it was written."""
 
 
 class GroupMismatch(StoreError):
-    """A group, or the rows asked for, differ from what is stored."""
+    """A group, or requested rows, do not match the store."""
 
 
 class SplitMismatch(StoreError):
@@ -237,14 +237,14 @@ class SplitMismatch(StoreError):
 
 
 class DamagedShard(StoreError):
-    """A published file is missing, cannot be decoded, or holds what was never published there."""
+    """A published file is missing, cannot be decoded, or holds data never published there."""
 
     path: Path | None = None
     problem: str = ""
 
     @classmethod
     def of(cls, path: Path, problem: str) -> DamagedShard:
-        """Say what is wrong with a file or folder of a store, and what to do about it."""
+        """Return the error for a file or folder of a store, with a remedy."""
         store = next((up for up in path.parents if up.suffix == ".zarr"), None)
         sweep = "" if store is None else f" {store.parent}"
         error = cls(f"{path} {problem}: run manyseed verify --repair{sweep}, then resume")
@@ -253,7 +253,7 @@ class DamagedShard(StoreError):
 
 
 class LeaseHeld(StoreError):
-    """Somebody else who is alive holds the lease."""
+    """Another live process holds the lease."""
 
 
 class LeaseLost(StoreError):
@@ -261,13 +261,13 @@ class LeaseLost(StoreError):
 
 
 class StillRunning(ManyseedError):
-    """What was asked for has to wait for what still runs."""
+    """The request must wait for something that still runs."""
 
     exit_code = NOT_FINISHED
 
 
 def nothing_finished(sweep: Path) -> UserError:
-    """Return the refusal of what needs a finished run of a sweep."""
+    """Return the error for a request that needs a finished run."""
     return UserError("no run is finished yet", file=sweep, remedy=f"manyseed submit {sweep}")
 
 
@@ -278,16 +278,16 @@ class RunsError(ManyseedError):
 
 
 def first_line(error: BaseException) -> str:
-    """Return what another library says of its error, without the advice on calling it below."""
+    """Return the first line of another library's message; advice on calling it may follow."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def nearest(value: str, options: Iterable[str]) -> str:
-    """Return a remedy: the nearest valid name where there is one, and all of them.
+    """Return a remedy: the nearest valid name, if any is near, and all of them.
 
-    To a quantity, such as accuracy, the column of its means is nearest.
+    For a quantity, such as accuracy, the column of its means is the nearest.
     """
-    from difflib import get_close_matches  # a task that has no error does without
+    from difflib import get_close_matches  # imported only if there is an error
 
     options = list(options)
     means = [name for name in options if name == f"{value}_mean"]
@@ -297,7 +297,7 @@ def nearest(value: str, options: Iterable[str]) -> str:
 
 
 def flag(option: str) -> str:
-    """Return the command's flag of an attribute of `analysis.options.Options`."""
+    """Return the command's flag for an attribute of `analysis.options.Options`."""
     return f"--{option.replace('_', '-')}"
 
 
@@ -306,12 +306,12 @@ def _short(text: str) -> str:
 
 
 def toml_key(name: str) -> str:
-    """Return a name as TOML has it for a key."""
+    """Return a name as a TOML key."""
     return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else toml_value(name)
 
 
 def toml_value(value: Any) -> str:
-    """Show a value as it would stand in the sweep file."""
+    """Return a value as it would be written in the sweep file."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One file: what it is, in a sentence, its text, and the code that lies beside it."""
+    """One example: its title (a sentence), its text, and the code files beside it, by name."""
 
     title: str
     text: str
@@ -19,21 +19,21 @@ class Example:
 
 
 def examples() -> dict[str, Example]:
-    """Return all examples by name: sweep files, then those of folders as ``FOLDER/NAME``."""
+    """Return all examples by name: sweep files, then those in folders as ``FOLDER/NAME``."""
     folder = Path(str(files("manyseed") / "examples"))
-    found = {}
+    by_name = {}
     for file in (*sorted(folder.glob("*.toml")), *sorted(folder.glob("*/*.toml"))):
         text = file.read_text(encoding="utf-8")
         title = _first_sentence(text)
-        others = (one for ending in ("*.py", "*.yaml") for one in file.parent.glob(ending))
-        named = (one for one in others if re.search(rf"\b{re.escape(one.name)}\b", text))
-        beside = {one.name: one.read_text(encoding="utf-8") for one in named}
-        found[file.relative_to(folder).with_suffix("").as_posix()] = Example(title, text, beside)
-    return found
+        others = (module for ending in ("*.py", "*.yaml") for module in file.parent.glob(ending))
+        named = (module for module in others if re.search(rf"\b{re.escape(module.name)}\b", text))
+        beside = {module.name: module.read_text(encoding="utf-8") for module in named}
+        by_name[file.relative_to(folder).with_suffix("").as_posix()] = Example(title, text, beside)
+    return by_name
 
 
 def _first_sentence(text: str) -> str:
-    """Return the first sentence of the comment that a file begins with, on however many lines."""
+    """Return the first sentence of a file's leading comment, which may span several lines."""
     lines = []
     for line in text.splitlines():
         if not line.startswith("# ") or line.startswith("#  "):  # a command is indented

@@ -1,4 +1,4 @@
-"""What a sweep trains: the verbs of `Sweep` that submit, search, ask, wait and stop."""
+"""The verbs of `Sweep` that train: submit, tune, respond, wait and stop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Executing:
-    """The verbs that `Sweep` has for what runs, here and on clusters."""
+    """The verbs of `Sweep` for work that runs here or on clusters."""
 
     paths: SweepPaths
 
@@ -41,34 +41,34 @@ class Executing:
         memory: str | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> Submission | None:
-        """Submit what is missing (or exactly what failed); return None where nothing is.
+        """Submit the missing runs (or exactly the failed ones); return None if there are none.
 
         Parameters
         ----------
         cluster : str
             The name of a cluster profile, or its file; ``local`` for this machine. ``auto``: this
-            machine where `workers` is given; else where runs were last submitted to; else, on a
-            machine with ``sbatch`` and outside of jobs, the user's one profile; else this machine.
+            machine if `workers` is given; else where runs were last submitted; else, on a machine
+            with ``sbatch`` and outside of jobs, the user's only profile; else this machine.
         workers : int
-            Training processes on this machine, never more; by default the cores that this process
+            Most training processes on this machine; by default one for each core that this process
             may use.
         failed : bool
             Submit the failed runs instead of the missing ones.
         other_recipe : bool
-            Go on although versions or CPU differ from those of earlier runs.
+            Continue although versions or CPU differ from those of earlier runs.
         only : str
-            A condition in SQL: submit the runs of these cells.
+            An SQL condition: submit only runs of these cells.
         limit : int
-            Submit so many runs, spread over the cells.
+            Submit only so many runs, spread over the cells.
         memory : str
-            Memory for each task on a cluster, ``32G``, instead of the profile's.
+            Memory of each task on a cluster, such as ``32G``, instead of the profile's.
         tell : callable
-            Called to say that tasks are waited for that were asked to stop.
+            Called with a message if `submit` waits for tasks that were asked to stop.
 
         Raises
         ------
         orchestrator.errors.StillRunning
-            Where only such tasks have what is missing, and they did not end within minutes.
+            If all missing runs belong to such tasks, and these did not end within minutes.
         """
         from manyseed.orchestrator.submissions.submitting import Request, submit
 
@@ -85,17 +85,17 @@ class Executing:
         workers: int | None = None,
         progress: Callable[[int, int], None] | None = None,
     ) -> list[Search]:
-        """Search for hparams and scales that cells still need; return the searches that were done.
+        """Search for the hparams and scales that cells still need; return the completed searches.
 
         Parameters
         ----------
         cluster : str
             ``local``: on this machine; ``auto``: the same, unless it looks like a login node.
         workers : int
-            Processes; by default the cores that this process may use. Given, they are meant to be
-            on this machine.
+            Number of processes; by default the cores that this process may use. If given, the
+            search runs on this machine.
         progress : callable
-            Called after each draw with (draws that are judged, all draws).
+            Called after each draw with (evaluated draws, all draws).
         """
         from manyseed.orchestrator.tuning import tune
 
@@ -118,15 +118,15 @@ class Executing:
         Parameters
         ----------
         options : mapping
-            As the sweep file's table ``[response]``: transforms, layers, rows, draws, …
+            Keys as in the sweep file's table ``[response]``: transforms, layers, rows, draws, …
         name : str
-            Of the table below ``responses``; by default made of the transforms.
+            Name of the table below ``responses``; by default made of the transforms.
         where : str
-            A condition in SQL: only these cells.
+            An SQL condition: only these cells.
         workers : int
-            Processes; by default the cores that this process may use.
+            Number of processes; by default the cores that this process may use.
         progress : callable
-            Called after each model with (models that answered, all models).
+            Called after each model with (models that have answered, all models).
         """
         from manyseed.orchestrator.responding.asking import respond
 
@@ -144,12 +144,12 @@ class Executing:
         return submissions(self.paths)
 
     def running(self) -> list[Submission]:
-        """Return the submissions of which something trains, or will."""
+        """Return the submissions with tasks that run, or will."""
         return running(self.submissions())
 
     @property
     def is_running(self) -> bool:
-        """Whether anything of the sweep still trains, or will."""
+        """Whether any task of the sweep runs, or will."""
         return bool(self.running())
 
     def wait(self) -> None:
@@ -158,15 +158,16 @@ class Executing:
             time.sleep(0.1 if all(one.cluster == LOCAL for one in running) else 1.0)
 
     def cancel(self, only: str | None = None, *, now: bool = False) -> tuple[int, int]:
-        """Stop what runs after the fits in flight, and let what waits never start.
+        """Stop running tasks after their current fits; waiting tasks never start.
 
-        With `only`, a condition in SQL, of these cells alone. With `now` the fits in flight end,
-        too; they are trained again by the next `submit`.
+        With `only`, an SQL condition, stop only these cells. With `now`, stop the current fits,
+        too; the next `submit` trains them again.
 
         Returns
         -------
         tuple of int
-            How many tasks were asked to end, and how many waited. Of cells, the first is 0.
+            Numbers of tasks that were asked to stop, and of waiting ones. With `only`, the first
+            is 0.
         """
         if only is None:
             return stopping.cancel(self.submissions(), now=now)
@@ -174,9 +175,9 @@ class Executing:
         return 0, stopping.cancel_cells(self.submissions(), cells["cell"].to_list())
 
     def pause(self) -> tuple[int, int]:
-        """Stop what runs after the fits in flight, and hold what waits until the next `submit`."""
+        """Stop running tasks after their current fits; hold waiting ones until `submit`."""
         return stopping.pause(self.submissions())
 
     def throttle(self, parallelism: int) -> int:
-        """Let so many tasks run at once from now on; 0: no limit. Return the number of arrays."""
+        """Limit how many tasks run at once (0: no limit); return the number of job arrays."""
         return stopping.throttle(self.submissions(), parallelism)

@@ -1,4 +1,4 @@
-"""Rows of a frame that meet a user's condition."""
+"""Filter the rows of a frame by a user's condition."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from manyseed.analysis.tables.snapshots import IS_LAST
 from manyseed.orchestrator.conditions import NoCondition, UnknownColumn, condition
 from manyseed.orchestrator.errors import UserError, first_line, nearest
 
-_SHOWN = 200  # characters of a condition that is refused
+_SHOWN = 200  # characters shown of a refused condition
 _COMPARED = re.compile(
     r"\b(\w+)\s*(==|=|!=|<>|(?:NOT\s+)?I?LIKE\b|(?:NOT\s+)?IN\b\s*\()\s*"
     r"(\"[^\"]*\"|[^\s'\"(),]+)",
     re.IGNORECASE,
 )
-"""A column, how it is compared, and with what, where that is no text in single quotes."""
+"""A column, its comparison, and the other side if that is not a text in single quotes."""
 _CONSTANT = re.compile(r"[\d.+-]|(true|false|null)$", re.IGNORECASE)
 
 
 def matching(frame: pl.DataFrame, where: str, option: str = "--where") -> pl.DataFrame:
-    """Return the rows that meet a condition in SQL, given by an option of the command.
+    """Return the rows that meet an SQL condition, which came from an option of the command.
 
     Raises
     ------
@@ -37,7 +37,7 @@ def matching(frame: pl.DataFrame, where: str, option: str = "--where") -> pl.Dat
 def chosen(
     cells: pl.DataFrame, where: str | None, option: str = "--where", *, one_snapshot: bool = False
 ) -> pl.DataFrame:
-    """Return the cells that meet a condition in SQL, or all where there is none.
+    """Return the cells that meet an SQL condition, or all if there is none.
 
     Parameters
     ----------
@@ -46,48 +46,44 @@ def chosen(
     where : str or None
         The condition.
     option : str
-        That gave it, for messages.
+        The option that it came from, for messages.
     one_snapshot : bool
-        Whether `cells` are a result table's: of each the rows that `at_one_snapshot` returns.
+        Whether to return rows of one snapshot of each cell, as `at_one_snapshot`.
 
     Raises
     ------
     UserError
-        As `matching`, and where no cell meets it.
+        As `matching`, and if no cell meets the condition.
     """
     with refusing(where, cells.schema, option):
         wanted = pl.lit(value=True) if where is None else condition(where, cells.columns)
-        found = cells.lazy()
-        found = at_one_snapshot(found, wanted) if one_snapshot else found.filter(wanted)
-        met = found.collect()
+        rows = cells.lazy()
+        rows = at_one_snapshot(rows, wanted) if one_snapshot else rows.filter(wanted)
+        met = rows.collect()
     if met.is_empty():
         raise UserError("no cell meets the condition", key=option, value=where)
     return met
 
 
 def at_one_snapshot(frame: pl.LazyFrame, wanted: pl.Expr) -> pl.LazyFrame:
-    """Return rows of a result table that are wanted, of one snapshot of each cell.
+    """Return the wanted rows of a result table, at one snapshot of each cell.
 
-    It is the cell's last, and where the condition asks for epochs, the last of these that its
-    dataset and classifier have.
+    That is the cell's last or, if the condition uses epochs, the last wanted one that its dataset,
+    classifier and ensembling method have.
     """
-    if "epoch" not in frame.collect_schema().names():  # of an earlier version: there is one
+    names = frame.collect_schema().names()
+    if "epoch" not in names:  # earlier versions had one snapshot
         return frame.filter(wanted)
     if "epoch" not in wanted.meta.root_names():
         return frame.filter(IS_LAST).filter(wanted)
-    own = [
-        name for name in ("dataset", "classifier", "ensembling") if name in frame.collect_schema()
-    ]
-    newest = pl.col("epoch").max().over(own)
+    key = [name for name in ("dataset", "classifier", "ensembling") if name in names]
+    newest = pl.col("epoch").max().over(key)
     return frame.filter(wanted).filter(pl.col("epoch") == newest)
 
 
 @contextmanager
 def refusing(where: str | None, columns: Mapping[str, pl.DataType], option: str) -> Iterator[None]:
-    """Report a condition that cannot be read, or applied, as an error of its option.
-
-    `columns` are those that it may be about, with their types.
-    """
+    """Report a condition that is invalid, or fails on `columns`, as an error of its option."""
     shown = where and where[:_SHOWN]
     try:
         yield
@@ -97,7 +93,7 @@ def refusing(where: str | None, columns: Mapping[str, pl.DataType], option: str)
             f"unknown column {error.name}", key=option, value=shown, remedy=remedy
         ) from None
     except (NoCondition, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        # polars compares: a number with a text, for instance
+        # polars raises when it compares, for instance, a number with a text
         raise UserError(
             f"not a condition: {first_line(error)}",
             key=option,
@@ -108,7 +104,7 @@ def refusing(where: str | None, columns: Mapping[str, pl.DataType], option: str)
 
 
 def quotes(where: str | None, columns: Mapping[str, pl.DataType]) -> str | None:
-    """Return a remedy where a column of texts is compared with a text without single quotes."""
+    """Return a remedy if a text column is compared with a text without single quotes."""
     for name, how, value in _COMPARED.findall(where or ""):
         text = value.strip('"')
         if columns.get(name) == pl.String and text not in columns and not _CONSTANT.match(text):

@@ -1,4 +1,4 @@
-"""Check what is stored, set wrong runs back to be trained again, tidy up, write portable copies."""
+"""Verify what is stored, repair it, tidy up, and write portable copies."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from manyseed.orchestrator.working.checkpoints import remove_stale
 
 
 class WrongRows(TypedDict):
-    """A finding: the group, what is wrong there, and of how many rows."""
+    """A finding: the group, what is wrong there, and in how many rows."""
 
     group: str
     problem: str
@@ -44,7 +44,7 @@ class WrongRows(TypedDict):
 
 
 class Verified(TypedDict):
-    """What a check of every finished run found, as JSON values; after a repair all of it."""
+    """The result of checking every finished run, as JSON values; the rest only after a repair."""
 
     runs_checked: int
     runs_wrong: int
@@ -53,7 +53,7 @@ class Verified(TypedDict):
     """Restored from journals."""
     runs_set_back: NotRequired[int]
     set_back: NotRequired[list[str]]
-    """Their addresses, CELL:REPEAT:RUN."""
+    """Addresses of these runs, CELL:REPEAT:RUN."""
     not_mended: NotRequired[list[str]]
     """Sentences that say what stays damaged, and why."""
 
@@ -64,22 +64,20 @@ def verify(
     repair: bool,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> Verified:
-    """Check every published run of a sweep.
+    """Check every finished run of a sweep, and repair what is wrong.
 
     Parameters
     ----------
     paths : SweepPaths
     repair : bool
-        Make damaged files again from what is left, take runs from journals where these hold them,
-        and set only those back to missing whose predictions nothing else holds. Nobody may train
-        or plan meanwhile.
+        Whether to rebuild damaged files from what is left, restore runs from journals, and set back
+        to missing only runs whose predictions are nowhere else. Nobody may train or plan meanwhile.
     progress : callable
-        Called before the first shard and after each with (shards that were checked, all shards).
-
+        Called before the first shard and after each with (checked shards, all shards).
     """
     if not repair:
         return _verified(paths, Plan.read(paths), progress, repair=False)
-    with locked(paths.lock, "repairing"):  # nothing is planned or laid out meanwhile
+    with locked(paths.lock, "repairing"):  # nobody plans or creates groups meanwhile
         require_rest(LeaseWatch(paths.leases))
         return _verified(paths, Plan.read(paths), progress, repair=True)
 
@@ -87,24 +85,24 @@ def verify(
 def _verified(
     paths: SweepPaths, plan: Plan, progress: Callable[[int, int], None], *, repair: bool
 ) -> Verified:
-    """Verify; mend first what the plan holds, so that all else can be read."""
+    """Verify; first mend what follows from the plan, so that everything else can be read."""
     specs = Groups.read(paths)
-    specs.require_planned(plan, paths)  # else a repair would cut groups off
+    specs.require_planned(plan, paths)  # otherwise a repair would truncate groups
     wrong_files = wrong_descriptions(paths, plan, specs, mend=repair) if plan.parts else {}
     others = [
         Finding(path, f"{', '.join(files)}: cannot be read, or differ from the plan")
         for path, files in wrong_files.items()
     ]
-    unclear = set() if repair else wrong_files.keys()
+    unreadable = set() if repair else wrong_files.keys()
     groups = [
         group
         for spec in specs.specs
-        if spec.path not in unclear and (group := find_group(paths.store, spec)) is not None
+        if spec.path not in unreadable and (group := find_group(paths.store, spec)) is not None
     ]
     wrong_columns = wrong_coordinates(plan, groups, mend=repair) if groups else {}
     for path, names in wrong_columns.items():
         others.append(Finding(path, f"{', '.join(names)} cannot be read or differ from the plan"))
-    if not repair:  # which runs the rows are cannot be known
+    if not repair:  # nobody can tell which runs their rows are
         groups = [group for group in groups if group.spec.path not in wrong_columns]
     journals = JournalIndex(plan.journals(paths))
     shards = sum(len(shards_to_verify(group)) for group in groups)
@@ -135,7 +133,7 @@ def _verified(
         ],
     }
     if repair and (others or found):
-        from manyseed.orchestrator.plans.testsets import TestSets  # which loads what makes data
+        from manyseed.orchestrator.plans.testsets import TestSets  # loads libraries for data
 
         named: list[str] = []
 
@@ -165,9 +163,9 @@ def _verified(
 def _unknown_recipes(
     paths: SweepPaths, groups: Iterable[Group], journals: JournalIndex
 ) -> Iterator[Finding]:
-    """Yield the recipes of finished runs that are lost or damaged: nothing else holds them."""
+    """Yield a finding for each lost or damaged recipe that finished runs have."""
     for group in groups:
-        with suppress(DamagedShard):  # which `verify_group` reports
+        with suppress(DamagedShard):  # `verify_group` reports it
             for number, count in recipes_of(group, journals).items():
                 try:
                     read_recipe(paths.recipes, number)
@@ -177,28 +175,23 @@ def _unknown_recipes(
 
 
 def _addresses(plan: Plan, rows: Mapping[int, Collection[int]]) -> Iterator[str]:
-    """Yield the address, CELL:REPEAT:RUN, of the runs that rows of groups hold, by number."""
-    for cell, repeat, run in (
-        plan.all_rows.filter(
-            pl.any_horizontal(
-                (pl.col("group") == group) & pl.col("row").is_in(sorted(some))
-                for group, some in rows.items()
-            )
-        )
-        .select("cell", "repeat", "run")
-        .sort("cell", "repeat", "run")
-        .iter_rows()
-    ):
+    """Yield the addresses, CELL:REPEAT:RUN, of the runs in these rows of groups (by number)."""
+    wanted = pl.any_horizontal(
+        (pl.col("group") == group) & pl.col("row").is_in(sorted(some))
+        for group, some in rows.items()
+    )
+    runs = plan.all_rows.filter(wanted).select("cell", "repeat", "run")
+    for cell, repeat, run in runs.sort("cell", "repeat", "run").iter_rows():
         yield f"{cell}:{repeat}:{run}"
 
 
 def compact(
     paths: SweepPaths, progress: Callable[[int, int], None] = lambda done, of: None
 ) -> Compaction:
-    """Publish what journals hold, and tidy up; `Sweep.compact` says more."""
+    """Publish everything in journals, and tidy up; see `Sweep.compact`."""
     if not paths.store.exists():
         return Compaction(0, 0, (), 0)
-    if any(paths.journals.glob(f"{IMPORTED}*")):  # of an import that was interrupted
+    if any(paths.journals.glob(f"{IMPORTED}*")):  # left by an interrupted import
         from manyseed.orchestrator.importing.adding import settle
 
         settle(paths)
@@ -209,7 +202,7 @@ def compact(
 
 
 def publish_finished(paths: SweepPaths) -> None:
-    """Publish what journals hold; where something trains, what nobody else publishes just now."""
+    """Publish everything in journals; while tasks train, only shards that nobody is publishing."""
     if not running(submissions(paths)):
         compact(paths)
     elif paths.store.exists():
@@ -217,14 +210,14 @@ def publish_finished(paths: SweepPaths) -> None:
 
 
 def _journals(paths: SweepPaths) -> JournalFolder:
-    """Return the journals of a sweep whose plan is whole: else its own could not be known."""
+    """Return the journals of a sweep; raise if its plan is not whole."""
     plan = Plan.read(paths)
     Groups.read(paths).require_planned(plan, paths)
     return plan.journals(paths)
 
 
 def drop(paths: SweepPaths, where: str) -> Drop:
-    """Take cells out of the plan unless something trains; `Sweep.drop` says more."""
+    """Take cells out of the plan unless something trains; see `Sweep.drop`."""
     if alive := running(submissions(paths)):
         raise UserError(
             f"the sweep is being trained: {alive[-1].folder}",
@@ -235,16 +228,16 @@ def drop(paths: SweepPaths, where: str) -> Drop:
 
 
 def export(paths: SweepPaths, output: Path) -> Path:
-    """Write one portable copy of what is finished; `Sweep.export` says more."""
+    """Write one portable copy of the finished runs; see `Sweep.export`."""
     from manyseed.orchestrator.store.reading.exchange import export_parquet, export_zip
 
     if output.suffix not in (".zip", ".parquet"):
         raise UserError(
-            "unknown format", file=output, remedy="let the name end in .zip (Zarr) or .parquet"
+            "unknown format", file=output, remedy="use a name that ends in .zip (Zarr) or .parquet"
         )
     if output.exists():
         raise UserError("exists already", file=output, remedy="remove it or choose another name")
-    # without journals nothing is to be done: a sweep that may only be read is exported too
+    # without journals there is nothing to publish: a read-only sweep can be exported, too
     if any(paths.journals.glob(f"*{JOURNAL}")):
         publish_finished(paths)
     if not paths.store.exists():
@@ -252,7 +245,7 @@ def export(paths: SweepPaths, output: Path) -> Path:
     require_sound(paths)
     if output.suffix == ".zip":
         planned = (file for file in paths.plan.rglob("*") if file.is_file())
-        # what marks numbers is no part of the form; in a copy the store shows which were given
+        # marks of given numbers are not exported: in a copy the store shows which numbers are used
         files = [paths.sweep_file, *(file for file in planned if file.suffix != GIVEN)]
         beside = {file.relative_to(paths.directory).as_posix(): file for file in sorted(files)}
         export_zip(paths.store, output, beside)

@@ -1,4 +1,4 @@
-"""What a sweep's predictions say: the verbs of `Sweep` that open, analyse, ask and report."""
+"""The verbs of `Sweep` for predictions and results: open, analyse, ask and report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class Learning:
-    """The verbs that `Sweep` has for predictions and results."""
+    """The verbs of `Sweep` for predictions and results."""
 
     paths: SweepPaths
 
@@ -41,8 +41,8 @@ class Learning:
     def predictions(self) -> xr.DataTree:
         """The predictions of finished runs, lazily: a tree /dataset/classifier of datasets.
 
-        Paths are percent-encoded. What is published is there; `compact` publishes all that is
-        finished where nothing trains.
+        Paths are percent-encoded. Only published runs are included; `compact` publishes all
+        finished runs if nothing trains.
         """
         from manyseed.orchestrator.stored import open_finished_runs
 
@@ -67,7 +67,7 @@ class Learning:
         Raises
         ------
         orchestrator.errors.UserError
-            Where the sweep has not both.
+            If the sweep has no such combination.
 
         Examples
         --------
@@ -81,10 +81,10 @@ class Learning:
 
     @property
     def raw_predictions(self) -> xr.DataTree:
-        """As `predictions`, with all rows of the store, also those that hold no predictions.
+        """As `predictions`, but with all rows of the store, even those without predictions.
 
-        Only where ``status`` is 1 or 2 is there anything: other labels, and test sets of padding,
-        look like class 0.
+        Only rows whose ``status`` is 1 or 2 have predictions: in others, and in padded test sets,
+        labels look like class 0.
         """
         from manyseed.orchestrator.stored import open_all_rows
 
@@ -101,10 +101,10 @@ class Learning:
         progress: ReportProgress | None = None,
         tell: Callable[[str], None] | None = None,
     ) -> Results:
-        """Compute the result tables of all that is finished, and write them.
+        """Compute and write the result tables of all finished runs.
 
-        What did not change since they were written is not computed again. One analysis of a sweep
-        goes on at a time.
+        Results whose inputs have not changed are not computed again. Only one analysis of a sweep
+        runs at a time.
 
         Parameters
         ----------
@@ -114,18 +114,18 @@ class Learning:
             threads, processes, or a dask scheduler's address; slurm: jobs that are workers of this
             process's scheduler.
         cluster : str
-            Whose jobs, with slurm: a cluster profile, its file, or auto.
+            With slurm, the cluster: a cluster profile, its file, or auto.
         workers : int
-            Threads or processes; by default the cores that this process may use. With slurm: jobs,
-            4 by default.
+            Number of threads or processes; by default the cores that this process may use. With
+            slurm: number of jobs, 4 by default.
         metrics : sequence of str
-            Without `options`: metrics of your own, ``"module:function"``, to compute beside the
-            others. Those that the sweep file names are code that may come from anybody; they are
-            left out, with a warning, unless they are named here, too.
+            Without `options`: your own metrics, ``"module:function"``, to compute beside the
+            others. Own metrics in the sweep file are code that may come from anybody; they are left
+            out, with a warning, unless they are named here, too.
         progress : callable
             Called after each block with (done, all).
         tell : callable
-            Called with what has become of the jobs, with slurm.
+            With slurm, called with the state of the jobs.
         """
         from manyseed.orchestrator.results.conventions import conventions
         from manyseed.orchestrator.results.here import analyze
@@ -148,28 +148,29 @@ class Learning:
         dask: str = "threads",
         workers: int | None = None,
     ) -> Submission | None:
-        """Submit the analysis as one job; return None where the same one waits or runs already.
+        """Submit the analysis as one job; return None if the same one already waits or runs.
 
         Parameters
         ----------
         options, dask, workers
             As in `analyze`, within the job.
         cluster : str
-            A cluster profile, its file, or auto; the job asks for what its ``cpu`` class says.
+            A cluster profile, its file, or auto; the job asks for the resources of its ``cpu``
+            class.
         """
         from manyseed.orchestrator.results.job import submit
 
         return submit(self.paths, options, cluster=cluster, dask=dask, workers=workers)
 
     def analysis_job(self) -> AnalysisJob | None:
-        """Return what has become of the analysis that was submitted last; None where none was."""
+        """Return the state of the analysis that was submitted last; None if none was."""
         from manyseed.orchestrator.results.job import look
 
         return look(self.paths)
 
     @property
     def results(self) -> Results:
-        """The result tables by name, read when asked for; ``docs/results.md`` describes each."""
+        """The result tables by name, read on access; ``docs/results.md`` describes each."""
         return read_results(self.paths)
 
     def query(
@@ -180,22 +181,22 @@ class Learning:
         sql: str | None = None,
         **options: Any,
     ) -> pl.DataFrame:
-        """Return rows of a result table, of this sweep and of others; or what SQL asks of all.
+        """Return rows of a result table, of this sweep and others, or the result of an SQL query.
 
         Parameters
         ----------
         table : str
-            Its name.
+            Name of the table.
         others : sequence of Sweep or path
-            Sweeps whose rows stand below; the column ``sweep`` says which directory a row is of.
+            Sweeps whose rows are appended; the column ``sweep`` holds each row's directory.
         sql : str
-            One SELECT over the tables, instead of all else (`orchestrator.results.sql`).
+            One SELECT over the tables, instead of all other arguments (`orchestrator.results.sql`).
         **options
-            `where`, `columns`, `by`, `sort` and `agg`, as
-            `orchestrator.results.query.Question` has them.
+            `where`, `columns`, `by`, `sort` and `agg`, as in
+            `orchestrator.results.query.Question`.
         """
-        beside = [o.paths if isinstance(o, Learning) else open_sweep(Path(o)) for o in others]
-        sweeps = {str(paths.directory): read_results(paths) for paths in (self.paths, *beside)}
+        further = [o.paths if isinstance(o, Learning) else open_sweep(Path(o)) for o in others]
+        sweeps = {str(paths.directory): read_results(paths) for paths in (self.paths, *further)}
         if sql is not None:
             from manyseed.orchestrator.results.sql import ask_sql
 
@@ -203,15 +204,15 @@ class Learning:
         return ask(sweeps, Question(table, **options))
 
     def howmany(self, **options: Any) -> list[GroupAnswers]:
-        """Say how many runs are needed; `orchestrator.results.howmany.howmany` says of what."""
+        """Return how many runs are needed; see `orchestrator.results.howmany.howmany`."""
         from manyseed.orchestrator.results.howmany import howmany
 
         return howmany(self.paths, **options)
 
     def compare(self, other: Learning | str | Path | None = None, **options: Any) -> list[Compared]:
-        """Compare cells of this sweep, or this one with another: A with B.
+        """Compare cells of this sweep, or of this one (A) with another (B).
 
-        `orchestrator.results.comparing.compare_cells` says which, its options, and what it returns.
+        See `orchestrator.results.comparing.compare_cells` for the options and the result.
         """
         from manyseed.orchestrator.results.comparing import compare_cells
 
@@ -221,19 +222,19 @@ class Learning:
         return compare_cells(self.paths, second, **options)
 
     def dee(self, **options: Any) -> list[DeepAnswers]:
-        """Say what averaging runs is worth; `orchestrator.results.dee.dee` says of what."""
+        """Return what averaging runs is worth; see `orchestrator.results.dee.dee`."""
         from manyseed.orchestrator.results.dee import dee
 
         return dee(self.paths, **options)
 
     def variance(self, where: str | None = None) -> list[VarianceSplit]:
-        """Say where the variance comes from (`orchestrator.results.variance.variance`)."""
+        """Return where the variance comes from; see `orchestrator.results.variance.variance`."""
         from manyseed.orchestrator.results.variance import variance
 
         return variance(self.results, where)
 
     def answers(self) -> list[str]:
-        """Return what the page begins with: what the tables say, in sentences."""
+        """Return the sentences that the page begins with: what the tables say."""
         from manyseed.orchestrator.results.reporting import answers
 
         return [one.text for one in answers(self.paths)]
@@ -242,16 +243,17 @@ class Learning:
     def plot(self) -> Plots:
         """The figures of the results: ``sweep.plot.accuracy(by="perturb_continuous")``.
 
-        ``sweep.plot.kinds`` lists them; `orchestrator.results.plotting` says more.
+        ``sweep.plot.kinds`` lists them; see `orchestrator.results.plotting`.
         """
         from manyseed.orchestrator.results.plotting import Plots
 
         return Plots(self.paths)
 
     def report(self, tell: Callable[[str], None] | None = None) -> Path:
-        """Write the report's page; return where it is.
+        """Write the report's page; return its path.
 
-        `tell` gets what files are lost without which the page says less: it says so, too.
+        `tell` is called for each lost file without which the page is incomplete; the page lists
+        them, too.
         """
         from manyseed.orchestrator.results.reporting import report
 

@@ -1,4 +1,4 @@
-"""The pages of the documentation, which are installed with the package."""
+"""The pages of the documentation that are installed with the package."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def pages() -> dict[str, str]:
 
 
 def sections(text: str) -> dict[str, tuple[str, str]]:
-    """Return title and text of each heading of a page, by its anchor as links name it.
+    """Return title and text of each section of a page, by the anchor that links use.
 
-    What stands under a heading reaches to the next of its level, or of a higher one.
+    A section reaches to the next heading of its level, or of a higher one.
     """
-    code = [found.span() for found in _FENCE.finditer(text)]  # a comment there is no heading
+    code = [block.span() for block in _FENCE.finditer(text)]  # comments there are not headings
     headings = [
-        found
-        for found in _HEADING.finditer(text)
-        if not any(begin <= found.start() < end for begin, end in code)
+        heading
+        for heading in _HEADING.finditer(text)
+        if not any(begin <= heading.start() < end for begin, end in code)
     ]
     found: dict[str, tuple[str, str]] = {}
     for number, heading in enumerate(headings):

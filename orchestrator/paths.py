@@ -1,4 +1,4 @@
-"""Every file name of a sweep directory; of submissions, in their room `tasks`."""
+"""All file names of a sweep directory; those of submissions are in the room `tasks`."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from urllib.parse import quote
 from manyseed.orchestrator.errors import DamagedFile, UserError
 
 JOURNAL, TOMBSTONE, LEASE = ".journal", ".tombstone", ".lease"
-"""Endings of names below ``tasks/journals`` and ``tasks/leases``."""
+"""Suffixes of names below ``tasks/journals`` and ``tasks/leases``."""
 
 IMPORTED = "import-"
-"""How the name of a journal begins that an import writes; its plan part's number follows."""
+"""Prefix of journals that an import writes; the number of its plan part follows."""
 
 LEDGER, LEDGER_MARK = "retrained.json", "retrained.given"
-"""Among journals: the fits that were trained more than once, and that it was written."""
+"""In the folder of journals: the fits trained more than once, and the mark of that file."""
 
 RECIPE, GIVEN = ".json", ".given"
-"""Endings of a recipe's files: what it is, and that its number was given."""
+"""Suffixes of a recipe's files: its content, and the mark that its number was given."""
 
 WORKER_KEYS = "keys.json"
-"""Keys of dask's workers, in the folder of their jobs while these run."""
+"""TLS keys of dask's workers, in the folder of their jobs while these run."""
 
 METADATA = "zarr.json"
-"""What Zarr reads first of a store, of each group and of each array."""
+"""The file that Zarr reads first in a store, in each group and in each array."""
 
 SET_SUMS = "crc32c.json"
-"""Beside the chunks of a group's ``test_index``: checksums of its test sets."""
+"""Checksums of a group's test sets, beside the chunks of its ``test_index``."""
 
 BESIDE = ".manyseed"
 """The folder of an exported store that holds plan and sweep file."""
 
 UNFINISHED, MAKER = ".manyseed-", ".maker"
-"""How the name of a directory begins that is being made; in it, the process that makes it."""
+"""Prefix of a directory being created, and the file in it that names the creating process."""
 
 NAME_BYTES = 255
-"""The most that file systems take for the name of a file or folder."""
+"""Most bytes that file systems allow in the name of a file or folder."""
 
 _NUMBERED = "[0-9][0-9][0-9][0-9]"
 
@@ -69,11 +69,11 @@ class SweepPaths:
 
     @property
     def own(self) -> Path:
-        """Where users' own code lay, and what was found out about it."""
+        """Where users' own code was, and what was found out about it."""
         return self.plan / "own.json"
 
     def code(self, digest: str) -> Path:
-        """Return the copy of users' own code of that digest, which tasks import."""
+        """Return the copy of users' own code with this digest, which tasks import."""
         return self.tasks / "code" / digest.removeprefix("sha256:")[:32]
 
     def part(self, number: int) -> Path:
@@ -93,12 +93,12 @@ class SweepPaths:
         return sorted(self.plan.glob(f"dropped-{_NUMBERED}.json"))
 
     def marked_files(self) -> list[Path]:
-        """Return the parts and lists of dropped cells that empty files beside them mark."""
+        """Return the parts and lists of dropped cells that have a mark beside them."""
         return sorted(mark.with_suffix("") for mark in self.plan.glob(f"*.*{GIVEN}"))
 
     @property
     def estimate(self) -> Path:
-        """What the plan was estimated to cost."""
+        """The estimated cost of the plan."""
         return self.plan / "promise.json"
 
     @property
@@ -115,16 +115,16 @@ class SweepPaths:
         return self.plan / "tuned" / f"{search}.scale.json"
 
     def all_scales(self) -> list[Path]:
-        """Return those of all complete searches for scales."""
+        """Return the files of all complete searches for scales."""
         return sorted((self.plan / "tuned").glob("*.scale.json"))
 
     def all_tuned(self) -> list[Path]:
-        """Return the files of all searches that are complete."""
+        """Return the files of all complete searches for hparams."""
         scales = {*self.all_scales()}
         return sorted({*(self.plan / "tuned").glob("*.json")} - scales)
 
     def tuning(self, search: str) -> Path:
-        """Return the file of the draws of a search that goes on."""
+        """Return the file of draws of an incomplete search."""
         return self.tasks / "tuning" / f"{search}.jsonl"
 
     @property
@@ -139,16 +139,16 @@ class SweepPaths:
 
     @property
     def journals(self) -> Path:
-        """Finished runs, one file for each training process, until they are published for good."""
+        """Finished runs, one file per training process, until they are compacted."""
         return self.tasks / "journals"
 
     @property
     def checkpoints(self) -> Path:
-        """Long fits in training, one file each or more, until their run is finished."""
+        """Long fits in training, at least one file each, until their run is finished."""
         return self.tasks / "checkpoints"
 
     def checkpoint(self, group: int, row: int) -> Path:
-        """Return where the fit of one row saves itself."""
+        """Return the checkpoint of the fit of one row."""
         return self.checkpoints / f"{group}-{row}"
 
     @property
@@ -165,7 +165,7 @@ class SweepPaths:
         return sorted(self.tasks.glob(_NUMBERED))
 
     def unfinished_submission(self, name: str) -> Path:
-        """Return a folder that becomes a submission's; `name` is its own."""
+        """Return a folder that will become a submission's, under its own `name`."""
         return self.tasks / f".submission.partial{name}"
 
     def unfinished_submissions(self) -> list[Path]:
@@ -182,24 +182,24 @@ class SweepPaths:
 
     @property
     def responses(self) -> Path:
-        """What kept models answered, one table for each way of asking."""
+        """Answers of kept models, one table for each way of asking."""
         return self.directory / "responses"
 
     def response(self, name: str) -> Path:
-        """Return one of these tables."""
+        """Return one table of answers."""
         return self.responses / f"{name}.parquet"
 
     def all_responses(self) -> list[Path]:
-        """Return all of them, by name."""
+        """Return all tables of answers, by name."""
         return sorted(self.responses.glob("[!.]*.parquet"))
 
     def responding(self, name: str) -> Path:
-        """Return the file of answers to one way of asking that goes on."""
+        """Return the file of answers that becomes a table once all models have answered."""
         return self.tasks / "responding" / f"{name}.jsonl"
 
     @property
     def analyses(self) -> Path:
-        """Analyses that are jobs, one folder each; the lease of whoever analyses."""
+        """Analyses that are jobs, one folder each, and the lease on the analysis."""
         return self.tasks / "analyses"
 
     def analysis_job(self, number: int) -> Path:
@@ -212,17 +212,17 @@ class SweepPaths:
 
     @property
     def lock(self) -> Path:
-        """Held by whoever plans or submits."""
+        """Held while planning or submitting."""
         return self.directory / ".lock"
 
     @property
     def tuning_lock(self) -> Path:
-        """Held by whoever searches for hparams."""
+        """Held while searching for hparams."""
         return self.directory / ".tuning.lock"
 
     @property
     def responding_lock(self) -> Path:
-        """Held by whoever asks kept models."""
+        """Held while asking kept models."""
         return self.directory / ".responding.lock"
 
     @property
@@ -232,7 +232,7 @@ class SweepPaths:
 
     @property
     def analysis(self) -> Path:
-        """By which conventions, from what and with which versions the result tables were made."""
+        """The record of the analysis: its conventions, inputs and versions."""
         return self.results / "analysis.json"
 
     def table(self, name: str) -> Path:
@@ -241,17 +241,17 @@ class SweepPaths:
 
     @property
     def ensembles_mark(self) -> Path:
-        """The empty file that shows that ensembles were drawn, so that their loss shows."""
+        """The empty file that records that ensembles were drawn, so that their loss is noticed."""
         return self.results / f"ensembles{GIVEN}"
 
     @property
     def compared(self) -> Path:
-        """Which versions of shards were compared with their checksums."""
+        """The versions of shards that were compared with their checksums."""
         return self.results / "checked.json"
 
     @property
     def until(self) -> Path:
-        """Which cells have enough runs, and for what."""
+        """The record of `until`: which cells have enough runs, and for which question."""
         return self.results / "until.json"
 
     @property
@@ -261,7 +261,7 @@ class SweepPaths:
 
     @property
     def is_sweep(self) -> bool:
-        """Whether a plan lies here."""
+        """Whether the directory holds a plan and a sweep file."""
         return self.cells.is_file() and self.sweep_file.is_file()
 
 
@@ -271,7 +271,7 @@ def recipe_file(folder: Path, number: int) -> Path:
 
 
 def recipe_mark(folder: Path, number: int) -> Path:
-    """Return the empty file that marks a recipe's number as given, for good."""
+    """Return the file that marks a recipe's number as given, for good."""
     return folder / f"{number:04d}{GIVEN}"
 
 
@@ -281,9 +281,9 @@ def open_sweep(directory: Path) -> SweepPaths:
     Raises
     ------
     UserError
-        When `directory` is not a sweep.
+        If `directory` is not a sweep.
     DamagedFile
-        Where it is one, without its cells.
+        If it is one, but lacks its cells.
     """
     paths = SweepPaths(directory)
     if not directory.exists():
@@ -293,20 +293,20 @@ def open_sweep(directory: Path) -> SweepPaths:
             remedy=f"make it with: manyseed plan SWEEP.toml --out {directory}",
         )
     if not paths.is_sweep and paths.parts():
-        raise DamagedFile(paths.cells, "is absent, though parts of the plan are there")
+        raise DamagedFile(paths.cells, "is absent, though parts of the plan exist")
     if not paths.is_sweep:
-        hint = "a sweep file is planned with: manyseed plan SWEEP.toml --out DIR"
+        hint = "plan a sweep file with: manyseed plan SWEEP.toml --out DIR"
         raise UserError("not a sweep directory", file=directory, remedy=hint)
     return paths
 
 
 def encode_name(name: str) -> str:
-    """Percent-encode a name to one that any file system and zarr accept as a folder.
+    """Percent-encode a name so that any file system and Zarr accept it as a folder.
 
     Raises
     ------
     ValueError
-        Where that is empty, or longer than names of files are.
+        If the name is empty, or longer than `NAME_BYTES` once encoded.
     """
     if not name:
         raise ValueError("a dataset or classifier needs a name")
@@ -315,7 +315,7 @@ def encode_name(name: str) -> str:
         encoded = f"%{ord(encoded[0]):02X}{encoded[1:]}"
     if len(encoded) > NAME_BYTES:
         raise ValueError(
-            f"percent-encoded, as the store names its folders, it takes {len(encoded)} bytes; "
-            f"{NAME_BYTES} are the most"
+            f"percent-encoded, as a folder of the store, it takes {len(encoded)} bytes; "
+            f"at most {NAME_BYTES} are allowed"
         )
     return encoded

@@ -1,7 +1,7 @@
 """How runs are made: the recipe, recorded with every result and never part of an identity.
 
-A run's predictions are the same bit for bit within one recipe; a recipe is the form of training,
-its threads and precision, the device class and the versions of what computes.
+Within one recipe, a run's predictions are the same bit for bit. A recipe is the form of training,
+its threads and precision, the device class, and the versions of the packages that compute.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from manyseed.orchestrator.paths import GIVEN, RECIPE, recipe_file, recipe_mark
 
 _PACKAGES = ("manyseed", "numpy", "scikit-learn", "scipy", "torch", "xgboost", "xgboost-cpu")
 _REMEDY = (
-    "restore it from a copy of the sweep, or remove it: how its runs were made is unknown then"
+    "restore it from a copy of the sweep, or remove it: then it is unknown how its runs were made"
 )
 _INSTRUCTION_SETS = ("avx512f", "avx2", "avx", "asimd", "sve")
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How runs were made; None for what is unknown, as of imported ones.
+    """How runs were made; unknown facts, such as those of imported runs, are None.
 
     Attributes
     ----------
@@ -44,13 +44,12 @@ class Recipe:
     packages : mapping
         Versions by name.
     tuned : mapping
-        What searches found: hparams of tuned cells, and the scale of a posterior.
+        Results of searches: hparams of tuned cells, and the scale of a posterior.
     own : mapping
-        Of users' own code: what distinguishes it from other code of that name and version, by
-        `code_key`.
+        By `code_key`, what distinguishes users' own code from other code of that name and version.
     code : str
-        The digest of the product's own code that trains, where it is installed so that it can be
-        edited; also None where that was not recorded yet.
+        Digest of manyseed's code that trains, if installed in editable mode; also None in recipes
+        from before it was recorded.
     """
 
     form: str | None = None
@@ -66,7 +65,7 @@ class Recipe:
 
     @classmethod
     def here(cls, gpu: str | None = None) -> Recipe:
-        """Return the recipe of fits on this machine's CPU, or on its GPU, of that model."""
+        """Return the recipe of fits on this machine's CPU, or on its GPU of this model."""
         return cls(
             form="sequential",
             threads=1,
@@ -79,20 +78,20 @@ class Recipe:
         )
 
     def changes(self, now: Recipe) -> dict[str, tuple[object, object]]:
-        """Return in what `now` differs, by name: the values of this one and of that."""
+        """Return the fields in which `now` differs: by name, the values here and in `now`."""
         pairs = {name: (getattr(self, name), value) for name, value in now.to_json().items()}
         if self.code is None:
             pairs.pop("code", None)
         return {name: (before, after) for name, (before, after) in pairs.items() if before != after}
 
     def to_json(self) -> dict[str, object]:
-        """Return what is known, as JSON values."""
+        """Return the known fields as JSON values."""
         return {name: value for name, value in asdict(self).items() if value is not None}
 
 
 def code_key(canonical: Mapping[str, Any]) -> str:
-    """Return what a recipe calls users' own code: all that its table names, and its version."""
-    from manyseed.jobs.own.table import entries_of  # a task without such code does without
+    """Return a recipe's key for users' own code: all that its table names, and its version."""
+    from manyseed.jobs.own.table import entries_of  # imported only if there is such code
 
     return f"{'+'.join(entries_of(canonical))}@{canonical['version']}"
 
@@ -110,10 +109,7 @@ def package_versions() -> dict[str, str]:
 
 @cache
 def code_digest() -> str | None:
-    """Return what tells the code that trains from other code of this version.
-
-    None where it is installed as a release is, whose code is its version.
-    """
+    """Return a digest of the code that trains; None if installed as a release, not editable."""
     try:
         origin = json.loads(distribution("manyseed").read_text("direct_url.json") or "")
         is_edited = origin["dir_info"].get("editable", False)
@@ -123,7 +119,7 @@ def code_digest() -> str | None:
 
 
 def folder_digest(folder: Path) -> str:
-    """Return the SHA-256 of a folder's modules, each by its name and content."""
+    """Return the SHA-256 over the names and contents of a folder's modules."""
     whole = hashlib.sha256()
     for file in sorted(folder.rglob("*.py")):
         each = hashlib.sha256(file.read_bytes()).hexdigest()
@@ -132,7 +128,7 @@ def folder_digest(folder: Path) -> str:
 
 
 def cpu_class() -> str:
-    """Return the CPU's model and its widest instruction set."""
+    """Return the CPU's model and its widest known instruction set."""
     fields: dict[str, str] = {}
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -147,7 +143,7 @@ def cpu_class() -> str:
 
 
 def register(folder: Path, recipe: Recipe, used: Callable[[], int] = lambda: 0) -> int:
-    """Return the number of a recipe, recording it under the next one if it is new.
+    """Return the number of a recipe; a new recipe is recorded under the next number.
 
     Any number of processes may register at once. `used` is as in `keep_numbers`.
     """
@@ -158,7 +154,7 @@ def register(folder: Path, recipe: Recipe, used: Callable[[], int] = lambda: 0) 
             number = max([highest, *known]) + 1
             try:
                 place_new(recipe_file(folder, number), json_text(recipe.to_json()))
-            except FileExistsError:  # another was first
+            except FileExistsError:  # another process was first
                 continue
         if number > highest:
             _mark(folder, number)
@@ -166,17 +162,17 @@ def register(folder: Path, recipe: Recipe, used: Callable[[], int] = lambda: 0) 
 
 
 def keep_numbers(folder: Path, used: Callable[[], int]) -> int:
-    """Return the highest number that a recipe was ever given, and see that it is never given again.
+    """Return the highest number that a recipe was ever given, and mark it as given.
 
-    Runs are stored with the number alone, and the file of a recipe may be lost. So a file beside
-    them marks each number that was given. It holds the SHA-256 of the recipe's file, in hexadecimal
-    digits; those of earlier versions are empty.
+    Runs are stored with only the number of their recipe, whose file may get lost. So that no number
+    is given twice, a file beside the recipes marks each. It holds the SHA-256 of the recipe's file
+    in hexadecimal digits; marks of earlier versions are empty.
 
     Parameters
     ----------
     folder : Path
     used : callable
-        Returns the highest number that a run has; asked where nothing is marked, as in sweeps of
+        Returns the highest number that a run has; called if nothing is marked, as in sweeps of
         earlier versions.
     """
     marked = _numbers(folder, GIVEN)
@@ -192,14 +188,14 @@ def read_recipe(folder: Path, number: int) -> Recipe:
     Raises
     ------
     DamagedFile
-        Also where it is not there, or another sweep's.
+        Also if it is absent, or not the one that its mark was written for.
     """
     file, mark = recipe_file(folder, number), recipe_mark(folder, number)
     try:
         recipe = read_record(file, Recipe, _REMEDY)
         digest = _digest(file)
     except FileNotFoundError:
-        raise DamagedFile(file, "is not there") from None
+        raise DamagedFile(file, "is absent") from None
     try:
         marked = read_plain(mark)
     except FileNotFoundError:
@@ -210,12 +206,12 @@ def read_recipe(folder: Path, number: int) -> Recipe:
 
 
 def read_recipes(folder: Path) -> dict[int, Recipe]:
-    """Return all recorded recipes by number; raises as `read_recipe` does."""
+    """Return all recorded recipes by number; raises like `read_recipe`."""
     return {number: read_recipe(folder, number) for number in _numbers(folder, RECIPE)}
 
 
 def lost_recipes(folder: Path) -> list[Path]:
-    """Return the files of recipes that marks show to have been there, and that are not."""
+    """Return the files of recipes that have a mark but are absent."""
     marks = (recipe_mark(folder, number) for number in _numbers(folder, GIVEN))
     files = (mark.with_suffix(RECIPE) for mark in marks if mark.stat().st_size)
     return [file for file in files if not file.exists()]

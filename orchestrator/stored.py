@@ -1,4 +1,4 @@
-"""What the store of a sweep holds, compared with its plan: where all reading for results begins."""
+"""The store of a sweep, checked against its plan: all reading for results begins here."""
 
 from __future__ import annotations
 
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 
 def stored_groups(paths: SweepPaths, plan: Plan) -> list[Group]:
-    """Return the groups that the store has a place for, in the plan's order.
+    """Return the groups that exist in the store, in the plan's order.
 
     Raises
     ------
     DamagedFile, DamagedShard
-        Where a group is not laid out as the plan says, or a coordinate is lost or another.
+        If a group's layout or a coordinate is missing or differs from the plan.
     """
     specs = Groups.read(paths)
     specs.require_planned(plan, paths)
-    found = (find_group(paths.store, spec) for spec in specs.specs)
-    groups = [group for group in found if group is not None]
+    candidates = (find_group(paths.store, spec) for spec in specs.specs)
+    groups = [group for group in candidates if group is not None]
     try:
         wrong = wrong_coordinates(plan, groups)
-    except (LookupError, TypeError, ValueError, AttributeError) as error:  # some zarr.json
+    except (LookupError, TypeError, ValueError, AttributeError) as error:  # a damaged zarr.json
         problem = f"has coordinates that cannot be read ({type(error).__name__}: {error})"
         raise DamagedShard.of(paths.store / "all", problem) from None
     for path, names in wrong.items():
@@ -51,12 +51,7 @@ def stored_groups(paths: SweepPaths, plan: Plan) -> list[Group]:
 
 
 def require_sound(paths: SweepPaths) -> None:
-    """Refuse a store that lacks something, or holds what was not published there, before a copy.
-
-    Raises
-    ------
-    DamagedFile, DamagedShard
-    """
+    """Raise DamagedFile or DamagedShard if anything in the store is lost or was not published."""
     plan = Plan.read(paths)
     groups, index = stored_groups(paths, plan), JournalIndex(plan.journals(paths))
     for group in groups:
@@ -67,21 +62,21 @@ def require_sound(paths: SweepPaths) -> None:
 
 
 def open_finished_runs(paths: SweepPaths) -> xr.DataTree:
-    """Open the finished runs of all groups; `Sweep.predictions` says more."""
+    """Open the finished runs of all groups; see `Sweep.predictions`."""
     from manyseed.orchestrator.store.reading.lazy import open_finished
 
     return _tree(paths, open_finished)
 
 
 def open_all_rows(paths: SweepPaths) -> xr.DataTree:
-    """Open all rows of all groups; `Sweep.raw_predictions` says more."""
+    """Open all rows of all groups; see `Sweep.raw_predictions`."""
     from manyseed.orchestrator.store.reading.lazy import open_runs
 
     return _tree(paths, open_runs)
 
 
 def open_named_runs(paths: SweepPaths, dataset: str, classifier: str) -> xr.Dataset:
-    """Open the finished runs of one group, in words; `Sweep.runs` says more."""
+    """Open the finished runs of one group, with coordinates in words; see `Sweep.runs`."""
     from manyseed.orchestrator.store.reading.lazy import in_words, open_finished
 
     plan = Plan.read(paths)
@@ -118,7 +113,7 @@ def _tree(paths: SweepPaths, open_one: Callable[..., xr.Dataset]) -> xr.DataTree
 
 @dataclass(frozen=True, slots=True)
 class Unseen:
-    """A shard in a version whose rows were not yet compared with their checksums."""
+    """A version of a shard whose rows were not yet compared with their checksums."""
 
     group: Group
     shard: int
@@ -126,12 +121,12 @@ class Unseen:
     copies: Bools
 
     def compare(self) -> None:
-        """Compare them; raises as `intact.compare`."""
+        """Compare the rows; raises like `intact.compare`."""
         intact.compare(self.group, self.shard, self.copies)
 
 
 class ComparedShards:
-    """The versions of shards whose rows were compared with their checksums, as a file records."""
+    """The file of shard versions whose rows were compared with their checksums."""
 
     def __init__(self, paths: SweepPaths, plan: Plan) -> None:
         self._file, self._plan = paths.compared, plan
@@ -141,26 +136,26 @@ class ComparedShards:
             self._seen = {}
 
     def unseen(self, wanted: Iterable[tuple[Group, Iterable[int] | None]]) -> list[Unseen]:
-        """Return what of these groups' shards, None for all, is yet to be compared.
+        """Return those of the groups' shards (None: all) that were not yet compared.
 
         Raises
         ------
         DamagedShard
-            Where a file is missing.
+            If a file is missing.
         """
         found = []
         for group, shards in wanted:
             seen, identical = self._seen.get(group.spec.path, {}), copies(self._plan, group)
             for shard in sorted(published_shards(group.folder)) if shards is None else shards:
                 if shard < group.shards:
-                    here = identical[slice(*group.span(shard))]
-                    one = Unseen(group, shard, intact.version(group, shard), here)
-                    if seen.get(str(shard)) != one.version:
-                        found.append(one)
+                    version = intact.version(group, shard)
+                    if seen.get(str(shard)) != version:
+                        of_shard = identical[slice(*group.span(shard))]
+                        found.append(Unseen(group, shard, version, of_shard))
         return found
 
     def remember(self, compared: Iterable[Unseen]) -> None:
-        """Record that these were compared, and were right."""
+        """Record that these shards were compared, and are intact."""
         for one in compared:
             self._seen.setdefault(one.group.spec.path, {})[str(one.shard)] = one.version
         write_json(self._file, self._seen)

@@ -1,4 +1,4 @@
-"""What has become of every run: from the store, the journals and the failures, nothing else."""
+"""The state of every run, from the store, the journals and the failures alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from manyseed.orchestrator.tasks.attempts import Failure
 from manyseed.orchestrator.tasks.setback import failures
 
 FAILED = 3
-"""A state that the store does not know: the latest attempt raised, and nothing was finished."""
+"""A state that the store does not know: the latest attempt raised, and the run is not finished."""
 
 STATES = {"done": DONE, "copy": COPY, "failed": FAILED, "missing": MISSING}
 
@@ -36,13 +36,13 @@ class Survey:
     ----------
     plan : Plan
     states : dict of uint8 array
-        For each group the state of each row.
+        The state of each row (row,), by group.
     failures : dict
         The latest failure of each (group, row) that is failed.
     duplicates : int
-        Fits that were trained more than once.
+        Number of fits that were trained more than once.
     foreign : tuple of Path
-        Journals of another sweep, which do not count.
+        Journals of other sweeps, which do not count.
     """
 
     plan: Plan
@@ -78,15 +78,15 @@ class Survey:
 
     @cached_property
     def counts(self) -> dict[str, int]:
-        """Runs by state, and all."""
+        """Numbers of runs: all, as `runs`, and by state."""
         totals = self.by_group.select("runs", *STATES).sum().row(0, named=True)
         return {name: int(value or 0) for name, value in totals.items()}
 
 
 def survey(paths: SweepPaths) -> Survey:
-    """Look at a sweep's plan, store, journals and failures.
+    """Derive the state of every run from a sweep's plan, store, journals and failures.
 
-    A sweep that nobody submitted has no store yet: all its runs are missing.
+    A sweep that was never submitted has no store yet: all its runs are missing.
     """
     plan, groups = Plan.read(paths), Groups.read(paths)
     groups.require_of(plan, paths)
@@ -119,9 +119,9 @@ def survey(paths: SweepPaths) -> Survey:
 def _finish_from_journals(
     state: NDArray[np.uint8], group: int, index: JournalIndex, plan: Plan
 ) -> None:
-    """Add what journals hold: trained runs, and copies of runs that are finished.
+    """Mark runs in journals as finished: trained ones, and copies of finished ones.
 
-    A copy whose source is not finished waits for it: there is nothing that it equals.
+    A copy stays missing until its source is finished.
     """
     held, trained = index.rows(group), np.unique(index.fits(group)[0])
     held, trained = held[held < len(state)], trained[trained < len(state)]
@@ -135,10 +135,10 @@ def _finish_from_journals(
 
 
 def _sources(plan: Plan, group: int, length: int) -> NDArray[np.int64]:
-    """Return for each row of a group that of the first run of its repeat (row,); -1: none."""
+    """Return, for each row of a group, the row of its repeat's first run, or -1; shape (row,)."""
     rows = plan.all_rows.filter(pl.col("group") == group).select("cell", "repeat", "run", "row")
     first = rows.filter(pl.col("run") == 0).select("cell", "repeat", source="row")
     both = rows.join(first, on=("cell", "repeat"), how="inner")
-    found = np.full(length, -1, dtype=np.int64)
-    found[both["row"].to_numpy()] = both["source"].to_numpy()
-    return found
+    sources = np.full(length, -1, dtype=np.int64)
+    sources[both["row"].to_numpy()] = both["source"].to_numpy()
+    return sources

@@ -1,4 +1,4 @@
-"""A sweep from Python: the same verbs as the command's, the same errors as exceptions."""
+"""A sweep from Python: the command's verbs as methods, its errors as exceptions."""
 
 from __future__ import annotations
 
@@ -27,29 +27,30 @@ if TYPE_CHECKING:
 class Sweep(Executing, Learning):
     """A sweep directory.
 
-    What is done with it, in this order:
+    Its methods, in the usual order of work:
 
-    - make it: `plan` a sweep file, train an estimator (`of`), `import_predictions` from files or
-      take them `from_predictions` in memory, `add_predictions`
-    - train: `tune`, `submit`, `wait`, `cancel`, `pause`, `throttle`; how far it is: `status`,
+    - create: `plan` a sweep file, train an estimator (`of`), import predictions from files
+      (`import_predictions`) or memory (`from_predictions`, `add_predictions`)
+    - train: `tune`, `submit`, `wait`, `cancel`, `pause`, `throttle`; progress: `status`,
       `survey`, `submissions`, `running`, `is_running`
-    - keep what is trained: `verify`, `compact`, `export`, `drop`; one run: `show`, `rerun`,
+    - maintain: `verify`, `compact`, `export`, `drop`; one run: `show`, `rerun`,
       several: `rerun_where`
     - open predictions: `runs` of a dataset and classifier, `predictions`, `raw_predictions`;
-      ask models that were kept: `respond`
+      ask kept models: `respond`
     - learn: `analyze` here or `submit_analysis` as a job (`analysis_job`), then `answers`,
       `results`, `query`, `howmany`, `howmany_until`, `compare`, `variance`, `dee`, `plot`, `report`
 
     Parameters
     ----------
     directory : path
-        As ``manyseed plan`` or `Sweep.plan` made it.
+        A directory made by ``manyseed plan`` or `Sweep.plan`.
 
     Raises
     ------
     orchestrator.errors.ManyseedError
-        Of all methods, and where it is no sweep: `UserError` for what is asked, `UnavailableError`
-        where a cluster, a disk or a package is not there, `DamagedFile` for what cannot be read.
+        If the directory is not a sweep, and from all methods: `UserError` for wrong requests,
+        `UnavailableError` if a cluster, a disk or a package is not available, `DamagedFile` for
+        files that cannot be read.
 
     Examples
     --------
@@ -68,7 +69,7 @@ class Sweep(Executing, Learning):
         return "\n".join([f"Sweep({str(self.directory)!r})", *summary(self.paths)])
 
     def _repr_html_(self) -> str:
-        """Return what a notebook shows."""
+        """Return the HTML that a notebook shows."""
         first, *others = map(html.escape, repr(self).splitlines())
         return f"<pre><b>{first}</b>\n" + "\n".join(others) + "</pre>"
 
@@ -81,15 +82,15 @@ class Sweep(Executing, Learning):
         Parameters
         ----------
         sweep_file : path or mapping
-            A file, or what would stand in it: ``{"name": …, "runs": 10, "grid": [{…}], …}``. Files
-            that a mapping names are looked for in the working folder.
+            A file, or its content: ``{"name": …, "runs": 10, "grid": [{…}], …}``. Files named in a
+            mapping are looked for in the working folder.
         directory : path, optional
             By default the sweep's name, in the working folder.
 
         Raises
         ------
         UserError
-            For a key or a value that is not allowed, or data that are not there.
+            For a key or a value that is not allowed, or data that do not exist.
         """
         from manyseed.orchestrator.grids.objects import require_guard, written
         from manyseed.orchestrator.plans.planning import plan_sweep
@@ -125,36 +126,35 @@ class Sweep(Executing, Learning):
         options: Mapping[str, Any] | None = None,
         **grid: Sequence[Any],
     ) -> Sweep:
-        """Train an estimator again and again on data in memory, and analyse how much it varies.
+        """Train an estimator many times on data in memory, and analyse how much results vary.
 
-        With the same directory again it goes on where it was, or adds runs.
+        With the same directory again, it continues where it stopped, or adds runs.
 
         Parameters
         ----------
         estimator : object or str
-            Of scikit-learn's conventions; it is described by its class and parameters, and each
-            run has seeds of its own. Or ``"module:name"``.
-        X : array (sample, feature) of numbers, or a frame of polars or pandas
+            A scikit-learn estimator, described by its class and parameters; each run has its own
+            seeds. Or ``"module:name"``.
+        X : array (sample, feature) of numbers, or a polars or pandas frame
         y : array (sample,)
             Classes.
         groups : array (sample,), optional
-            Rows that share a value, as those of one patient, are never torn apart between training
+            Rows that share a value, such as those of one patient, are never split between training
             part and test set.
         runs, repeats : int
-            Fits that share a test set, and test sets.
+            Number of fits per test set, and of test sets.
         test : float or int
-            A share, or a number of points, of the test set.
+            Size of the test set: a share, or a number of points.
         seed : int
-            Of all streams.
+            Seed of all streams.
         directory : path, optional
             By default ``sweep-NAME`` in the working folder, after the estimator's class.
         cluster, workers
-            As `submit` has them: ``cluster="local"`` trains on this machine, also where it is one
-            that submits jobs.
+            As in `submit`: ``cluster="local"`` trains on this machine, even if it submits jobs.
         train : bool
-            Whether to train and analyse; otherwise the sweep is planned and its data prepared.
+            Whether to train and analyse; otherwise only plan and prepare the data.
         options : mapping, optional
-            More keys of the table ``[classifier.NAME]``, such as ``space``: docs/own.md.
+            Further keys of the table ``[classifier.NAME]``, such as ``space``: docs/own.md.
         **grid : sequences
             Axes of the grid, such as ``perturb_continuous = ["none", "relative:0.5"]``.
 
@@ -190,9 +190,9 @@ class Sweep(Executing, Learning):
     def import_predictions(
         cls, files: Sequence[str | Path], directory: str | Path, **options: Any
     ) -> Sweep:
-        """Make a sweep directory of predictions that were made elsewhere.
+        """Make a sweep directory from files of predictions that were made elsewhere.
 
-        `orchestrator.importing.import_predictions` says of which files, and its options.
+        See `orchestrator.importing.import_predictions` for the files and the options.
         """
         from manyseed.orchestrator.importing import import_predictions
 
@@ -206,17 +206,17 @@ class Sweep(Executing, Learning):
         directory: str | Path,
         **options: Any,
     ) -> Sweep:
-        """Make a sweep directory of predictions in memory.
+        """Make a sweep directory from predictions in memory.
 
         Parameters
         ----------
         predictions : mapping
-            By name what an NPZ file would hold (docs/import.md): ``scores`` (run, sample, class) or
+            Arrays by name, as in an NPZ file (docs/import.md): ``scores`` (run, sample, class) or
             ``labels`` (run, sample), ``y_true`` (sample,) and others; or such a mapping for each
             classifier, by its name.
         directory : path
         **options
-            dataset, classifier, probability and probabilities, as `import_predictions` has them.
+            dataset, classifier, probability and probabilities, as in `import_predictions`.
 
         Examples
         --------
@@ -231,20 +231,20 @@ class Sweep(Executing, Learning):
     def add_predictions(
         self, predictions: Mapping[str, Mapping[str, Any]] | Mapping[str, Any], **options: Any
     ) -> None:
-        """Add runs to a sweep that holds imported predictions: all of them, or none.
+        """Add runs to a sweep of imported predictions: all of them, or none.
 
         Parameters
         ----------
         predictions : mapping
-            As `from_predictions` takes them, of the sweep's test sets. Runs are numbered behind
-            those that are there, unless ``run`` numbers them.
+            As in `from_predictions`, for the sweep's test sets. Runs are numbered after existing
+            ones, unless ``run`` numbers them.
         **options
-            As of `from_predictions`; dataset and classifier are by default the sweep's only ones.
+            As in `from_predictions`; dataset and classifier default to the sweep's only ones.
 
         Raises
         ------
         UserError
-            Where they don't fit what is there; nothing was changed then.
+            If they don't fit the sweep; nothing has changed then.
         """
         from manyseed.orchestrator.importing.memory import import_arrays
 
@@ -255,7 +255,7 @@ class Sweep(Executing, Learning):
         return survey(self.paths)
 
     def status(self) -> Status:
-        """Return how far the sweep is: `orchestrator.progress.status.Status`, JSON values."""
+        """Return the sweep's progress: `orchestrator.progress.status.Status`, JSON values."""
         from manyseed.orchestrator.progress.status import status
 
         return status(self.paths)
@@ -267,10 +267,10 @@ class Sweep(Executing, Learning):
         return show(self.paths, address)
 
     def rerun(self, address: str, save: str | Path | None = None) -> Differences:
-        """Train the run ``CELL:REPEAT:RUN`` again; return how it compares with what is stored.
+        """Train the run ``CELL:REPEAT:RUN`` again; return how it differs from the stored run.
 
-        With `save` the model is written to that file, a new one: ``.pt`` or ``.npz`` of a network,
-        ``.npz`` of a linear model, ``.json`` of XGBoost, ``.skops`` of an estimator.
+        With `save`, the model is written to that new file: ``.pt`` or ``.npz`` for a network,
+        ``.npz`` for a linear model, ``.json`` for XGBoost, ``.skops`` for an estimator.
         """
         from manyseed.orchestrator.runs.rerun import rerun
 
@@ -286,13 +286,13 @@ class Sweep(Executing, Learning):
         other_recipe: bool = False,
         tell: Callable[[Rerun, int], None] | None = None,
     ) -> list[Rerun]:
-        """Train the runs again that meet a condition over the table of runs, one after the other.
+        """Retrain, one by one, the runs that meet an SQL condition over the table of runs.
 
-        With `best` the so many most accurate of each cell. With `save` a model is written for each
-        to that folder, ``CELL-REPEAT-RUN`` with the ending of its form, where it predicts what is
-        stored: in the same recipe bit for bit, else the same labels. A run that fails or differs
-        says so in `Rerun.problem`.
-        `orchestrator.runs.several.rerun_each` describes the other parameters.
+        With `best`, only the most accurate runs of each cell, that many. With `save`, each model is
+        written to that folder as ``CELL-REPEAT-RUN`` with the suffix of its form, if it predicts
+        what is stored: bit for bit in the same recipe, else the same labels. `Rerun.problem` says
+        if a run failed or differs. `orchestrator.runs.several.rerun_each` describes the other
+        parameters.
         """
         from manyseed.orchestrator.results.chosen import chosen_runs
         from manyseed.orchestrator.runs.several import rerun_each
@@ -307,20 +307,19 @@ class Sweep(Executing, Learning):
         )
 
     def drop(self, where: str, *, dry_run: bool = False) -> Drop:
-        """Take the cells that meet a condition in SQL out of the plan for good.
+        """Take the cells that meet an SQL condition out of the plan for good.
 
-        It raises `orchestrator.errors.UserError` while something trains.
+        Raises `orchestrator.errors.UserError` while something trains.
         """
         from manyseed.orchestrator.keeping import drop
 
         return to_drop(self.paths, where) if dry_run else drop(self.paths, where)
 
     def compact(self, progress: Callable[[int, int], None] | None = None) -> Compaction:
-        """Publish what journals hold, remove what is no longer needed, consolidate metadata.
+        """Publish everything in journals, remove what is no longer needed, consolidate metadata.
 
-        It raises `orchestrator.errors.LeaseHeld` while something of the sweep runs. `progress` is
-        called before the first shard and after each with (shards done, all shards that hold what
-        journals hold).
+        Raises `orchestrator.errors.LeaseHeld` while something of the sweep runs. `progress` is
+        called before the first shard and after each with (finished shards, shards to publish).
         """
         from manyseed.orchestrator.keeping import compact
 
@@ -332,17 +331,17 @@ class Sweep(Executing, Learning):
         repair: bool = False,
         progress: Callable[[int, int], None] | None = None,
     ) -> Verified:
-        """Check every finished run, in store and journals; with `repair`, make right what is wrong.
+        """Check every finished run, in store and journals; with `repair`, repair what is wrong.
 
-        What follows from something else is made again: coordinates and descriptions from the plan,
-        test sets from the data, checksums from predictions. Runs are taken from journals where
-        these hold them, and set back to missing only where nothing does. `progress` is called
-        before the first shard and after each with (shards that were checked, all shards).
+        Whatever can be derived is rebuilt: coordinates and descriptions from the plan, test sets
+        from the data, checksums from predictions. Runs are restored from journals, and set back to
+        missing only if no journal holds them. `progress` is called before the first shard and after
+        each with (checked shards, all shards).
 
         Returns
         -------
         dict
-            As `orchestrator.keeping.Verified` has it.
+            As `orchestrator.keeping.Verified`.
         """
         from manyseed.orchestrator.keeping import verify
 
@@ -350,9 +349,9 @@ class Sweep(Executing, Learning):
         return verify(self.paths, repair=repair, progress=report)
 
     def export(self, output: str | Path) -> Path:
-        """Write one portable copy of what is finished, a new file; return it.
+        """Write one portable copy of the finished runs to a new file; return its path.
 
-        Where its name ends in ``.zip``: a Zarr zip; in ``.parquet``: a table of labels.
+        A name in ``.zip`` gives a Zarr zip, one in ``.parquet`` a table of labels.
         """
         from manyseed.orchestrator.keeping import export
 
@@ -373,9 +372,9 @@ class Sweep(Executing, Learning):
         ----------
         half_width : float
         cluster, workers, tell
-            As `submit` takes them.
+            As in `submit`.
         **options
-            The other parameters of `orchestrator.results.until.until`, which also says how.
+            The other parameters of `orchestrator.results.until.until`.
         """
         from manyseed.orchestrator.results.until import until
 

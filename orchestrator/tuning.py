@@ -1,8 +1,7 @@
 """Search for the hparams of tuned cells, then for scales of posteriors, on this machine.
 
-Fits are made in as many processes as asked. Each that was judged is a line below ``tasks/tuning``,
-so that a search that is interrupted goes on; a search that is complete becomes a file below
-``plan/tuned`` and is never done again.
+Each evaluated fit becomes a line below ``tasks/tuning``, so that an interrupted search can
+continue; a complete search becomes a file below ``plan/tuned`` and is never repeated.
 """
 
 from __future__ import annotations
@@ -41,24 +40,24 @@ Report = Callable[[int, int], None]
 def tune(
     paths: SweepPaths, *, workers: int, report: Report = lambda done, of: None
 ) -> list[Search]:
-    """Do every search of a sweep that is still to be done; return these.
+    """Do all searches of a sweep that are not done yet; return them.
 
     Parameters
     ----------
     paths : SweepPaths
     workers : int
-        Processes, one thread each.
+        Number of processes, one thread each.
     report : callable
-        Called after each draw with (draws that are judged, all draws).
+        Called after each draw with (evaluated draws, all draws).
 
     Raises
     ------
     UserError
-        Where data is not on this machine, or another command is at work on the sweep.
+        If data is not on this machine, or another command holds the sweep's lock.
     UnavailableError
-        Where data, packages or a process fail.
+        If data, packages or a process fail.
     RunsError
-        Where every draw of a search failed.
+        If every draw of a search failed.
     """
     with locked(paths.tuning_lock, "tuning") as lease:
         cells = Plan.read(paths).cells
@@ -78,37 +77,37 @@ def tune(
         recipes = {"cpu": Recipe.here(), "gpu": Recipe.here(gpu)}
         done, total = 0, sum(_n_fits(search) for search in [*todo, *later])
 
-        def one_more(fits: int = 1) -> None:
+        def advance(fits: int = 1) -> None:
             nonlocal done
             done += fits
             report(done, total)
 
-        def search_all(of: Sequence[Search]) -> None:
-            of = [search if gpu else replace(search, device="cpu") for search in of]
+        def search_all(planned: Sequence[Search]) -> None:
+            batch = [search if gpu else replace(search, device="cpu") for search in planned]
             logs = {}
-            for search in of:
+            for search in batch:
                 recipe = replace(recipes[search.device], own=here.recipe(search.cell))
                 logs[search.id] = _Log(paths, search, recipe)
-            one_more(sum(len(log.draws) for log in logs.values()))
+            advance(sum(len(log.draws) for log in logs.values()))
             open_fits = [
                 (search, number)
-                for search in of
+                for search in batch
                 for number in range(_n_fits(search))
                 if number not in logs[search.id].draws
             ]
             for search, number, draw in _judged(open_fits, workers):
                 logs[search.id].add(number, draw)
-                one_more()
-            for search in of:
+                advance()
+            for search in batch:
                 logs[search.id].close(lease.check)
 
         try:
             search_all(todo)
-            if later:  # of tuned cells with the hparams that were found just now
+            if later:  # tuned cells take the hparams that were found just now
                 search_all([replace(one, fitted=with_hparams(paths, one.cell)) for one in later])
         except (MachineError, ImportError, MemoryError, OSError) as error:
-            said = f"the search cannot go on: {error}{remedy(error, paths)}"
-            raise UnavailableError(said) from None
+            message = f"the search cannot continue: {error}{remedy(error, paths)}"
+            raise UnavailableError(message) from None
     return [*todo, *later]
 
 
@@ -118,7 +117,7 @@ def _n_fits(search: Search) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """A fit that was judged; the first line of a file, which is the recipe, is of none."""
+    """An evaluated fit as a line; the first line of a file is the recipe instead."""
 
     number: int = -1
     draw: Draw | None = None
@@ -126,21 +125,21 @@ class _Judged:
 
 
 class _Log:
-    """The fits of one search that were judged, kept line by line until all of them are there."""
+    """The evaluated fits of one search, kept line by line until the search is complete."""
 
     def __init__(self, paths: SweepPaths, search: Search, recipe: Recipe) -> None:
         self._search, self._recipe = search, recipe
         self._result = (paths.scale if search.ensembling else paths.tuned)(search.id)
         self._file = paths.tuning(search.id)
         self.draws = self._judged_before()
-        # written anew, because a last line may be torn
+        # rewritten, because the last line may be torn
         lines = [self._line(number, draw) for number, draw in self.draws.items()]
         write_records(self._file, [recipe.to_json(), *lines])
 
     def _judged_before(self) -> dict[int, Draw | Trial]:
-        """Return the fits that are in the file; none if another recipe judged, or it is damaged.
+        """Return the fits in the file; none if they are of another recipe, or it is damaged.
 
-        What another recipe judged is not comparable, and what is damaged can be judged again.
+        Fits of another recipe are not comparable, and damaged ones can be evaluated again.
         """
         try:
             recipe, judged = read_records(self._file, Recipe)[:1], read_records(self._file, _Judged)
@@ -160,7 +159,7 @@ class _Log:
         return {"number": number, "trial" if self._search.ensembling else "draw": asdict(draw)}
 
     def close(self, before_rename: Callable[[], None]) -> None:
-        """Write what was found."""
+        """Write the result of the search, and remove the file of lines."""
         search, found = self._search, [self.draws[n] for n in range(_n_fits(self._search))]
         draws = [one for one in found if isinstance(one, Draw)]
         trials = [one for one in found if isinstance(one, Trial)]
@@ -198,18 +197,20 @@ class _Log:
 def _judged(
     draws: list[tuple[Search, int]], workers: int
 ) -> Iterator[tuple[Search, int, Draw | Trial]]:
-    """Yield fits as they are judged."""
+    """Yield fits as they are evaluated."""
     if not draws:
         return
     with spawned(min(workers, len(draws))) as pool:
         try:
             waiting: dict[Future[Draw | Trial], tuple[Search, int]] = {}
             for search, number in draws:
-                asked = (search.fitted or search.cell).canonical()
-                of: Callable[..., Draw | Trial] = evaluate_in_process
+                cell = (search.fitted or search.cell).canonical()
+                evaluate: Callable[..., Draw | Trial] = evaluate_in_process
                 if search.ensembling:
-                    of = scales.evaluate_in_process
-                fit = pool.submit(of, asked, number, search.device, search.code, search.timeout)
+                    evaluate = scales.evaluate_in_process
+                fit = pool.submit(
+                    evaluate, cell, number, search.device, search.code, search.timeout
+                )
                 waiting[fit] = search, number
             for future in as_completed(waiting):
                 search, number = waiting.pop(future)
@@ -217,5 +218,5 @@ def _judged(
         except BrokenProcessPool:
             raise UnavailableError(
                 "a process of the search was killed; is there enough memory? "
-                "The same command goes on where it stopped"
+                "The same command continues where it stopped"
             ) from None

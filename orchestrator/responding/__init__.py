@@ -1,1 +1,1 @@
-"""Response curves of models that were kept, measured after their training."""
+"""Response curves of kept models, measured after their training."""

@@ -1,8 +1,8 @@
-"""Ask models that were kept: response curves measured after the training, on this machine.
+"""Measure response curves of kept models after training, on this machine.
 
-What each model answered is a line below ``tasks/responding``, so that asking which is interrupted
-goes on; when all have answered, it becomes a table below ``responses``. Asking again adds the runs
-that were finished since.
+Each model's answers become a line below ``tasks/responding``, so that interrupted work can
+continue; when all models have answered, the lines become a table below ``responses``. Asking again
+adds the runs that have finished since.
 """
 
 from __future__ import annotations
@@ -57,25 +57,25 @@ from manyseed.orchestrator.working.spawned import spawned
 Report = Callable[[int, int], None]
 
 DEFAULT = ("intra", "inter")
-"""What is asked where neither the command nor the sweep file says it."""
+"""Default transforms, if neither the command nor the sweep file names any."""
 
 
 @dataclass(frozen=True, slots=True)
 class Responded:
-    """What asking came to.
+    """The outcome of `respond`.
 
     Attributes
     ----------
     file : Path
         The table.
     asked : int
-        Models that answered now.
+        Number of models that answered now.
     runs : int
-        Models whose answers the table holds.
+        Number of models whose answers the table holds.
     transforms : tuple of str
     from_gpu : int
-        Models, of those that were to answer, whose cells are trained on a GPU: here they answer on
-        a CPU, so that the last bits of their scores may differ.
+        Number of the selected models whose cells are trained on a GPU: here they answer on a CPU,
+        so that the last bits of their scores may differ.
     """
 
     file: Path
@@ -87,7 +87,7 @@ class Responded:
 
 @dataclass(frozen=True, slots=True)
 class _Inquiry:
-    """One model to be asked, as a process receives it."""
+    """One model to be asked, as sent to a process."""
 
     store: str
     group: str
@@ -101,7 +101,7 @@ class _Inquiry:
 
     @property
     def key(self) -> Key:
-        """Which run it is."""
+        """The key of its run."""
         return self.group, self.cell, self.repeat, self.run
 
 
@@ -114,29 +114,29 @@ def respond(
     workers: int,
     report: Report = lambda done, of: None,
 ) -> Responded:
-    """Ask the kept models of finished runs, and write what they answer.
+    """Ask the kept models of finished runs, and write their answers.
 
     Parameters
     ----------
     paths : SweepPaths
     options : mapping
-        As the table ``[response]`` of a sweep file has them; what is not said is as there.
+        Keys as in the table ``[response]`` of a sweep file, whose values are the defaults.
     name : str, optional
-        Of the table; by default made of the transforms.
+        Name of the table; by default made of the transforms.
     where : str, optional
-        A condition in SQL: only these cells.
+        An SQL condition: only these cells.
     workers : int
-        Processes, one thread each.
+        Number of processes, one thread each.
     report : callable
-        Called after each model with (models that answered, all models).
+        Called after each model with (models that have answered, all models).
 
     Raises
     ------
     UserError
-        Where nothing is kept, for what the models cannot be asked, and where the table is one of
+        If no models are kept, for options that do not suit them, and if the table has answers to
         other questions.
     UnavailableError
-        Where data, packages or a process fail.
+        If data, packages or a process fail.
     """
     with locked(paths.responding_lock, "responding") as lease:
         plan = Plan.read(paths)
@@ -161,8 +161,8 @@ def respond(
                 table.add(answered)
                 report(len(jobs) - len(open_jobs) + done, len(jobs))
         except (MachineError, ImportError, MemoryError, OSError) as error:
-            said = f"the models cannot be asked: {error}{remedy(error, paths)}"
-            raise UnavailableError(said) from None
+            message = f"the models cannot be asked: {error}{remedy(error, paths)}"
+            raise UnavailableError(message) from None
         transforms = tuple(dict.fromkeys(t for one in asked.values() for t, _ in one.responses))
         on_gpu = set(cells.filter(device="gpu")["cell"])
         from_gpu = sum(job.cell in on_gpu for job in jobs)
@@ -189,7 +189,7 @@ def _name(transforms: list[str]) -> str:
 
 
 def _groups(paths: SweepPaths, plan: Plan, cells: pl.DataFrame) -> list[Group]:
-    """Return the groups of cells, all of which keep parameters, their shards compared."""
+    """Return the groups of cells, with checked shards; refuse groups without parameters."""
     numbers = set(cells["group"].to_list())
     groups = [group for group in stored_groups(paths, plan) if group.spec.number in numbers]
     lacking = [group.spec for group in groups if not group.spec.parameters]
@@ -206,18 +206,18 @@ def _groups(paths: SweepPaths, plan: Plan, cells: pl.DataFrame) -> list[Group]:
     for group in groups:
         if kept.get(group.spec.number) == 0:
             raise UserError(
-                f"of these runs of {group.spec.dataset} × {group.spec.named} none keeps its "
+                f"none of these runs of {group.spec.dataset} × {group.spec.named} keeps its "
                 f"parameters: keep.parameters = {toml_value(group.spec.parameters_where)}",
                 file=paths.directory,
                 remedy="choose others with --where",
             )
-    for one in ComparedShards(paths, plan).unseen((group, None) for group in groups):
-        one.compare()
+    for shard in ComparedShards(paths, plan).unseen((group, None) for group in groups):
+        shard.compare()
     return groups
 
 
 def _to_keep(paths: SweepPaths, plan: Plan, specs: list[GroupSpec]) -> str:
-    """Say what keeping the models of groups would have taken, or why they cannot be kept."""
+    """Say what keeping the models of groups would have cost, or why they cannot be kept."""
     own = own_code(paths.sweep_file, paths).as_planned()
     expansion = expand(read_sweep_file(paths.sweep_file), paths.sweep_file, own)
     total, runs = 0, 0
@@ -225,7 +225,7 @@ def _to_keep(paths: SweepPaths, plan: Plan, specs: list[GroupSpec]) -> str:
     for spec in specs:
         cells = plan.cells.filter(group=spec.number)["canonical"].to_list()
         try:
-            found = parameters.layouts(
+            layouts = parameters.layouts(
                 (Cell.from_text(text) for text in cells),
                 expansion.datasets[spec.dataset],
                 spec.classifier,
@@ -233,16 +233,16 @@ def _to_keep(paths: SweepPaths, plan: Plan, specs: list[GroupSpec]) -> str:
         except KeyError:
             return "set keep.parameters = true, or "
         except Refused as error:
-            return f"keep.parameters cannot have them ({error.reason}): set "
+            return f"keep.parameters cannot keep them ({error.reason}): set "
         n = int(lengths.filter(group=spec.number)["len"].sum())
-        each = max(one.numbers * np.dtype(one.dtype).itemsize for one in found)
+        each = max(layout.numbers * np.dtype(layout.dtype).itemsize for layout in layouts)
         total, runs = total + n * each, runs + n
     amount = f"{total / 1e9:,.1f} GB" if total >= 1e8 else f"{total / 1e6:,.1f} MB"
     return f"set keep.parameters = true ({amount} for these {runs:,} runs), or "
 
 
 def _asked(paths: SweepPaths, groups: list[Group], options: Mapping[str, Any]) -> dict[str, Asked]:
-    """Return what the models of each group are asked."""
+    """Return what the models of each group are asked, by the group's path."""
     file = read_sweep_file(paths.sweep_file)
     expansion = expand(file, paths.sweep_file, own_code(paths.sweep_file, paths).as_planned())
     found = {}
@@ -269,7 +269,7 @@ def _asked(paths: SweepPaths, groups: list[Group], options: Mapping[str, Any]) -
 def _jobs(
     paths: SweepPaths, plan: Plan, cells: pl.DataFrame, group: Group, asked: Mapping[str, Asked]
 ) -> Iterator[_Inquiry]:
-    """Yield the finished models of a group that are no copies of others."""
+    """Yield the finished models of a group, without copies."""
     spec = group.spec
     status, crc = statuses(group), read_array(group, "crc")
     wanted = plan.rows.filter(group=spec.number).join(cells.select("cell"), on="cell", how="semi")
@@ -295,7 +295,7 @@ def _jobs(
 
 
 def _answers(jobs: list[_Inquiry], workers: int) -> Iterator[ModelAnswers]:
-    """Yield answers as they come."""
+    """Yield answers as they arrive."""
     if not jobs:
         return
     with spawned(min(workers, len(jobs))) as pool:
@@ -303,23 +303,22 @@ def _answers(jobs: list[_Inquiry], workers: int) -> Iterator[ModelAnswers]:
             waiting: dict[Future[Counts], _Inquiry] = {pool.submit(_ask, job): job for job in jobs}
             for future in as_completed(waiting):
                 job = waiting.pop(future)
-                found = future.result()
-                yield ModelAnswers(*job.key, job.crc, found)
+                yield ModelAnswers(*job.key, job.crc, future.result())
         except BrokenProcessPool:
             raise UnavailableError(
                 "a process that asked models was killed; is there enough memory? "
-                "The same command goes on where it stopped"
+                "The same command continues where it stopped"
             ) from None
 
 
 def _ask(job: _Inquiry) -> Counts:
-    """Ask a model, in a process that keeps its data between calls."""
+    """Ask a model, in a process that keeps data between calls."""
     group = open_group(Path(job.store), job.group)
     row = read_rows(group, [PARAMETERS.name], [job.row])[PARAMETERS.name][0]
     layouts = [ModelArrays.from_attributes(one) for one in json.loads(group.spec.parameters)]
     run = Run(job.trained, job.repeat, job.run)
-    found = parameters.answers(trainer_of_process(), run, job.asked, (layouts, row))
-    return {name: _as_json(values) for name, values in found.items()}
+    answers = parameters.answers(trainer_of_process(), run, job.asked, (layouts, row))
+    return {name: _as_json(values) for name, values in answers.items()}
 
 
 def _as_json(values: NDArray[Any]) -> Any:

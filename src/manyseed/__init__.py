@@ -1,7 +1,7 @@
 """Train the same classifier thousands of times and learn how much the results vary.
 
-The four packages lie at the top of the repository; here are links to them, so that they are
-installed and imported as parts of ``manyseed`` and no project of a user meets a name of theirs.
+The four packages are at the top of the repository. This folder has links to them, so that they are
+installed and imported as parts of ``manyseed``, and their names do not clash with users' modules.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["Sweep", "__version__", "classifier", "compare"]
 
 
 def __getattr__(name: str) -> Any:
-    # on demand: a task imports this package on thousands of nodes, and no table library
+    # on demand: tasks on thousands of nodes import this package without a table library
     if name == "Sweep":
         from manyseed.orchestrator.sweep import Sweep
 
@@ -37,16 +37,17 @@ def __getattr__(name: str) -> Any:
 
 
 def classifier(name: str, *, form: str | None = None, **options: Any) -> Callable[[Made], Made]:
-    """Register a class or a function of your own as a classifier of sweeps that are planned here.
+    """Register your own class or function as a classifier for sweeps planned in this process.
 
-    Grids of `Sweep.plan` name it like any other. It must be importable by other processes: at the
-    top of a module, or of a script whose sweep begins under ``if __name__ == "__main__":``.
+    Grids of `Sweep.plan` name it like any other. Other processes must be able to import it: define
+    it at the top of a module, or of a script that starts its sweep under
+    ``if __name__ == "__main__":``.
 
     Parameters
     ----------
     name : str
     form : {"estimator", "train", "module"}, optional
-        What it is (docs/own.md); by default a class is an estimator, a function trains.
+        Its form (docs/own.md); by default "estimator" for a class and "train" for a function.
     **options
         Keys of its table ``[classifier.NAME]``, such as ``params``, ``space`` and ``version``.
 
@@ -64,7 +65,7 @@ def classifier(name: str, *, form: str | None = None, **options: Any) -> Callabl
 def compare(
     sweep: Sweep | str | Path, other: Sweep | str | Path | None = None, **options: Any
 ) -> list[Compared]:
-    """Compare cells of a sweep, or two sweeps: `Sweep.compare`."""
+    """Compare cells of a sweep, or two sweeps; see `Sweep.compare`."""
     from manyseed.orchestrator.sweep import Sweep
 
     first = sweep if isinstance(sweep, Sweep) else Sweep(sweep)

@@ -1,4 +1,4 @@
-"""``python -m manyseed``: the command."""
+"""Run the command: ``python -m manyseed``."""
 
 from manyseed.orchestrator.cli import main
 

@@ -1,4 +1,4 @@
-"""``import manyseed.xarray`` gives datasets of a store that plain xarray opens ``.manyseed``."""
+"""Import this to add the accessor ``.manyseed`` to datasets that plain xarray opens."""
 
 from __future__ import annotations
 

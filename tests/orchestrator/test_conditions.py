@@ -84,16 +84,16 @@ def test_conditions_mean_what_they_mean_in_sql(where: str, expected: list[int] |
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("", "unexpected its end"),
-        ("n =", "unexpected its end"),
+        ("", "unexpected end"),
+        ("n =", "unexpected end"),
         ("n = 1 n", "unexpected n"),
-        ("(n = 1", r"\) is missing before its end"),
+        ("(n = 1", r"\) is missing before end"),
         ("n = 1)", r"unexpected \)"),
         ("n IN ()", r"unexpected \)"),
         ("n IN (x)", "IN and LIKE take numbers and texts"),
         ("name LIKE name", "IN and LIKE take numbers and texts"),
         ("name LIKE 3", "LIKE takes a text"),
-        ("n BETWEEN 1", "AND is missing before its end"),
+        ("n BETWEEN 1", "AND is missing before end"),
         ("n IS 3", "unexpected 3"),
         ("n ! 3", "unexpected '! 3'"),
         ("name = 'open", 'unexpected "\'open"'),
@@ -103,9 +103,9 @@ def test_conditions_mean_what_they_mean_in_sql(where: str, expected: list[int] |
         ("round(x, n) = 1", "round takes 0 to 15 digits"),
         ("n = 99999999999999999999999", "too large a number"),
         ("x < 1e999", "too large a number"),
-        ("(" * 40 + "n = 1" + ")" * 40, "too many brackets"),
+        ("(" * 40 + "n = 1" + ")" * 40, "too many nested brackets"),
         ("n + " * 70 + "1 = 1", "too long a sum"),
-        ("n = 1 OR " * 2000 + "n = 1", "it has 18,005 characters, and may have 10,000"),
+        ("n = 1 OR " * 2000 + "n = 1", "it has 18,005 characters; it may have 10,000"),
     ],
 )
 def test_what_is_no_condition_is_told(where: str, message: str) -> None:

@@ -213,7 +213,7 @@ def test_a_further_way_of_asking_needs_a_name_of_its_own(measured: Sweep, tmp_pa
     assert sweep.respond({"transforms": ["intra"]}, workers=1).asked == 8  # the other classifier
     assert set(pl.read_parquet(first.file)["group"]) == {"digits/dense", "digits/net"}
     for name in ("../a", "", ".a", "a/b"):
-        with pytest.raises(UserError, match="no name of a table"):
+        with pytest.raises(UserError, match="not a name for a table"):
             sweep.respond({}, name=name, workers=1)
     with pytest.raises(UserError, match="rotate:200"):
         sweep.respond({"transforms": ["rotate:200"]}, workers=1)
@@ -268,7 +268,7 @@ def test_without_parameters_it_says_what_keeping_them_takes(tmp_path: Path, monk
     assert "set keep.parameters = true (" in said
     assert "MB for these 16 runs), or [response] before planning" in said
     monkeypatch.setattr(parameters, "LARGEST", 10_000)  # in the place of 256 MB
-    told = r"cannot have them \(models of dense are .* most\): set \[response\] before planning"
+    told = r"cannot keep them \(models of dense are .* most\): set \[response\] before planning"
     with pytest.raises(UserError, match=told):
         sweep.respond(workers=1, where="classifier = 'dense'")
     assert not (sweep.directory / "responses").exists()

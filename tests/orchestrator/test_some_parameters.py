@@ -141,7 +141,7 @@ def test_models_that_are_kept_answer_and_others_are_not_asked(some: Sweep, tmp_p
     assert runs.rows() == [(0, 0), (0, 1), (1, 0), (1, 1)]
     code, told = inside(*asked, "--where", "classifier = 'net' AND perturb_continuous <> 'none'")
     assert code == 2
-    assert "of these runs of digits × net none keeps its parameters" in " ".join(told.split())
+    assert "none of these runs of digits × net keeps its parameters" in " ".join(told.split())
     assert WHERE in " ".join(told.split())
     table.unlink()
 

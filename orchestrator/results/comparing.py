@@ -94,24 +94,24 @@ def compare_cells(
     require_axes([by])
     first = AnalysedSweep(paths)
     second = first if other is None else AnalysedSweep(other)
-    for sweep in {id(one): one for one in (first, second)}.values():
+    for sweep in (first, *([] if second is first else [second])):
         sweep.require(metric)
-    asked = {"--where": where, "--a": a, "--b": b}
-    of_a, of_b = (chosen(sweep.snapshots(asked), where, "--where") for sweep in (first, second))
+    conditions = {"--where": where, "--a": a, "--b": b}
+    of_a, of_b = (chosen(one.snapshots(conditions), where, "--where") for one in (first, second))
     if a is None and other is None:
         pairs = _levels(last(of_a), by)
     else:
-        of_a, of_b = (last(chosen(*one)) for one in ((of_a, a, "--a"), (of_b, b, "--b")))
+        of_a, of_b = last(chosen(of_a, a, "--a")), last(chosen(of_b, b, "--b"))
         pairs = _matched(of_a, of_b, one_sweep=first is second)
     higher = not (lower or metric.startswith(LOWER_IS_BETTER))
-    found = [
-        _compare(first, second, one, two, metric, higher=higher, confidence=confidence)
-        for one, two in pairs
+    compared = [
+        _compare(first, second, *pair, metric, higher=higher, confidence=confidence)
+        for pair in pairs
     ]
-    if not any(one.result for one in found):
-        reasons = list(dict.fromkeys(one.reason for one in found))
+    if not any(one.result for one in compared):
+        reasons = list(dict.fromkeys(one.reason for one in compared))
         raise UserError(f"nothing can be compared: {'; '.join(reasons[:3])}", key=metric)
-    return found
+    return compared
 
 
 # ---- which cells belong together
@@ -125,8 +125,8 @@ def _levels(cells: pl.DataFrame, by: str) -> list[Pair]:
     others = [axis for axis in AXES if axis != by]
     pairs = [
         pair
-        for own in cells.sort("cell").partition_by(others, maintain_order=True)
-        for pair in combinations(AnalysedCell.all_of(own), 2)
+        for alike in cells.sort("cell").partition_by(others, maintain_order=True)
+        for pair in combinations(AnalysedCell.all_of(alike), 2)
         if pair[0].axes[by] != pair[1].axes[by]
     ]
     if not pairs:
@@ -147,21 +147,21 @@ def _matched(a: pl.DataFrame, b: pl.DataFrame, *, one_sweep: bool) -> list[Pair]
     apart = []
     if a.height > 1 or b.height > 1:
         for axis in keys:
-            levels = [own[axis].unique() for own in (a, b)]
-            if all(level.len() == 1 for level in levels) and levels[0][0] != levels[1][0]:
+            levels_a, levels_b = a[axis].unique(), b[axis].unique()
+            if levels_a.len() == levels_b.len() == 1 and levels_a[0] != levels_b[0]:
                 apart.append(axis)
         rest = [axis for axis in keys if axis not in apart]
         right = b.rename({name: f"{name}_b" for name in b.columns if name not in rest})
-        found = a.sort("cell").join(right, on=rest, how="inner", maintain_order="left")
-        numbers = found.select("cell", "cell_b").rows()
+        joined = a.sort("cell").join(right, on=rest, how="inner", maintain_order="left")
+        numbers = joined.select("cell", "cell_b").rows()
     else:
         numbers = [(a["cell"][0], b["cell"][0])]
-    epochs_a, epochs_b = (dict(own.select("cell", "epoch").iter_rows()) for own in (a, b))
+    cells_a, cells_b = ({cell.cell: cell for cell in AnalysedCell.all_of(side)} for side in (a, b))
     if one_sweep:
         distinct: dict[frozenset[int], tuple[int, int]] = {}
-        for one, two in numbers:
-            if one != two or epochs_a[one] != epochs_b[two]:
-                distinct.setdefault(frozenset((one, two)), (one, two))
+        for i, j in numbers:
+            if i != j or cells_a[i].epoch != cells_b[j].epoch:
+                distinct.setdefault(frozenset((i, j)), (i, j))
         numbers = list(distinct.values())
     if not numbers:
         raise UserError(
@@ -169,8 +169,7 @@ def _matched(a: pl.DataFrame, b: pl.DataFrame, *, one_sweep: bool) -> list[Pair]
             f"{', '.join(axis for axis in keys if axis not in apart)}",
             remedy="choose cells with --a and --b",
         )
-    of_a, of_b = ({one.cell: one for one in AnalysedCell.all_of(own)} for own in (a, b))
-    return [(of_a[one], of_b[two]) for one, two in numbers]
+    return [(cells_a[i], cells_b[j]) for i, j in numbers]
 
 
 # ---- what two cells share
@@ -199,19 +198,18 @@ def _drawn(cell: Cell, name: Stream, keys: Sequence[str | int]) -> bool:
 def _compare(
     first: AnalysedSweep,
     second: AnalysedSweep,
-    one: AnalysedCell,
-    two: AnalysedCell,
+    cell_a: AnalysedCell,
+    cell_b: AnalysedCell,
     metric: str,
     *,
     higher: bool,
     confidence: float,
 ) -> Compared:
-    cells = (Cell.from_text(own.canonical) for own in (one, two))
-    streams = _shared_streams(*cells)
+    streams = _shared_streams(Cell.from_text(cell_a.canonical), Cell.from_text(cell_b.canonical))
     unknown = Compared(
-        a=first.described(one),
-        b=second.described(two),
-        same={axis: one.axes[axis] for axis in AXES if one.axes[axis] == two.axes[axis]},
+        a=first.described(cell_a),
+        b=second.described(cell_b),
+        same={name: level for name, level in cell_a.axes.items() if level == cell_b.axes[name]},
         metric=metric,
         higher_is_better=higher,
         confidence=confidence,
@@ -220,17 +218,16 @@ def _compare(
         streams=(),
         result=None,
     )
-    frames = [_values(sweep, own, metric) for sweep, own in ((first, one), (second, two))]
-    reason = _incomparable(first, second, one, two, metric, frames)
+    frames = [_values(first, cell_a, metric), _values(second, cell_b, metric)]
+    reason = _incomparable(first, second, cell_a, cell_b, metric, frames)
     if reason:
         return replace(unknown, reason=reason)
-    tested = [_by_test_set(frame) for frame in frames]
-    common = [digest for digest in tested[0] if digest in tested[1]]
-    if not common:
-        apart = [[_side(units) for units in own.values()] for own in tested]
-        result = compare_apart(*apart, higher=higher, confidence=confidence)
+    sets_a, sets_b = (_by_test_set(frame) for frame in frames)
+    pairs = [(units, sets_b[digest]) for digest, units in sets_a.items() if digest in sets_b]
+    if not pairs:
+        sides = ([_side(units) for units in sets.values()] for sets in (sets_a, sets_b))
+        result = compare_apart(*sides, higher=higher, confidence=confidence)
         return replace(unknown, result=result)
-    pairs = [(tested[0][digest], tested[1][digest]) for digest in common]
     paired = bool(streams) and any(_units(x, y) for x, y in pairs)
     chosen = [both for x, y in pairs if (both := _same_units(x, y) if paired else (x, y))]
     result = compare(
@@ -241,19 +238,18 @@ def _compare(
         independent=not compares_runs(metric),
         confidence=confidence,
     )
-    of_a, of_b = (len(own) - len(chosen) for own in tested)
     return replace(
         unknown,
         shared_test_sets=True,
-        left_out=(of_a, of_b),
+        left_out=(len(sets_a) - len(chosen), len(sets_b) - len(chosen)),
         streams=streams if paired else (),
         result=result,
     )
 
 
-def _values(sweep: AnalysedSweep, one: AnalysedCell, metric: str) -> pl.DataFrame:
+def _values(sweep: AnalysedSweep, cell: AnalysedCell, metric: str) -> pl.DataFrame:
     """Return the values of a cell's runs, with what they are compared by."""
-    frame = sweep.by_cell.get((one.cell, one.epoch), sweep.runs.clear())
+    frame = sweep.by_cell.get((cell.cell, cell.epoch), sweep.runs.clear())
     kept = frame.filter(pl.col(metric).is_not_null() & pl.col(metric).is_not_nan())
     if compares_runs(metric):
         kept = kept.filter(~pl.col("fixed"))
@@ -264,21 +260,21 @@ def _values(sweep: AnalysedSweep, one: AnalysedCell, metric: str) -> pl.DataFram
 def _incomparable(
     first: AnalysedSweep,
     second: AnalysedSweep,
-    one: AnalysedCell,
-    two: AnalysedCell,
+    cell_a: AnalysedCell,
+    cell_b: AnalysedCell,
     metric: str,
     frames: Sequence[pl.DataFrame],
 ) -> str:
     """Say why two cells can't be compared by a metric; return "" if they can."""
-    for name, own, frame in zip("AB", (one, two), frames, strict=True):
+    for name, cell, frame in zip("AB", (cell_a, cell_b), frames, strict=True):
         if frame.is_empty():
-            return f"no run of {name}, cell {own.cell}, has {metric}"
-    if (one.cell_id, one.epoch) == (two.cell_id, two.epoch) and one.data is not None:
+            return f"no run of {name}, cell {cell.cell}, has {metric}"
+    if (cell_a.cell_id, cell_a.epoch) == (cell_b.cell_id, cell_b.epoch) and cell_a.data is not None:
         return "A and B are one cell, whose runs are the same"
-    if None in (one.data, two.data):
-        if one.axes["dataset"] != two.axes["dataset"]:
+    if None in (cell_a.data, cell_b.data):
+        if cell_a.axes["dataset"] != cell_b.axes["dataset"]:
             return "the cells are of different data"
-    elif one.data != two.data:
+    elif cell_a.data != cell_b.data:
         return "the cells are of different data"
     if is_level(metric):
         together = pl.concat(frames)
@@ -287,7 +283,7 @@ def _incomparable(
                 return f"{metric} of A has another {fact} than that of B"
     names = set(first.conventions) | set(second.conventions)
     relevant = {"snapshots"} if metric in _OF_LABELS else names - set(_NO_CONVENTION)
-    if one.epoch == two.epoch:
+    if cell_a.epoch == cell_b.epoch:
         relevant -= {"snapshots"}
     differing = sorted(
         name

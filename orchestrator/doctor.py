@@ -8,7 +8,8 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -68,34 +69,29 @@ def examine(folder: Path) -> Iterator[Check]:
 
 def _libraries() -> Iterator[Check]:
     yield Check("manyseed", f"{version('manyseed')}, Python {platform.python_version()}")
-    found, lacking = [], []
-    for name in LIBRARIES:
-        try:
-            found.append(f"{name} {version(name)}")
-        except PackageNotFoundError:
-            lacking.append(name)
-    problem = f"{', '.join(lacking)}: not installed; install manyseed again" if lacking else ""
-    yield Check("libraries", ", ".join(found), problem, needed=True)
-    networks = [f"{name} {version(name)}" for name in _NETWORKS if _is_installed(name)]
-    problem = ""
+    found = _versions(LIBRARIES)
+    lacking = ", ".join(name for name in LIBRARIES if name not in found)
+    problem = f"{lacking}: not installed; install manyseed again" if lacking else ""
+    yield Check("libraries", ", ".join(found.values()), problem, needed=True)
+    networks, problem = _versions(_NETWORKS), ""
     if len(networks) < len(_NETWORKS):
         problem = "networks cannot be trained: pip install 'manyseed[cpu]', or [gpu]"
-    yield Check("PyTorch", ", ".join(networks) or "none", problem)
-    builds = [f"{name} {version(name)}" for name in _BUILDS if _is_installed(name)]
-    problem = ""
+    yield Check("PyTorch", ", ".join(networks.values()) or "none", problem)
+    builds, problem = _versions(_BUILDS), ""
     if not builds:
         problem = "xgb cannot be trained: pip install 'manyseed[cpu]', or [gpu]"
     elif len(builds) > 1:
         problem = "two builds overwrite each other: uninstall both, then install one of them"
-    yield Check("XGBoost", ", ".join(builds) or "none", problem)
+    yield Check("XGBoost", ", ".join(builds.values()) or "none", problem)
 
 
-def _is_installed(name: str) -> bool:
-    try:
-        version(name)
-    except PackageNotFoundError:
-        return False
-    return True
+def _versions(names: Sequence[str]) -> dict[str, str]:
+    """Return "NAME VERSION" of the installed ones among some packages, by name."""
+    found = {}
+    for name in names:
+        with suppress(PackageNotFoundError):
+            found[name] = f"{name} {version(name)}"
+    return found
 
 
 def _machine() -> Iterator[Check]:

@@ -153,7 +153,7 @@ class Executing:
         return bool(self.running())
 
     def wait(self) -> None:
-        """Wait until nothing of the sweep runs any more."""
+        """Wait until no task of the sweep runs or waits."""
         while running := self.running():
             time.sleep(0.1 if all(one.cluster == LOCAL for one in running) else 1.0)
 

@@ -108,8 +108,6 @@ def quotes(where: str | None, columns: Mapping[str, pl.DataType]) -> str | None:
     for name, how, value in _COMPARED.findall(where or ""):
         text = value.strip('"')
         if columns.get(name) == pl.String and text not in columns and not _CONSTANT.match(text):
-            compared = f"{how.rstrip('(').strip()} " + (
-                f"('{text}')" if "(" in how else f"'{text}'"
-            )
-            return f"write '{text}' in single quotes: {name} {compared}"
+            quoted = f"('{text}')" if "(" in how else f"'{text}'"
+            return f"write '{text}' in single quotes: {name} {how.rstrip('(').strip()} {quoted}"
     return None

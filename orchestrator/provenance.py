@@ -100,10 +100,8 @@ def package_versions() -> dict[str, str]:
     """Return the versions of the packages that compute."""
     versions = {}
     for name in _PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             versions[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return versions
 
 

@@ -248,14 +248,10 @@ def _asked(paths: SweepPaths, groups: list[Group], options: Mapping[str, Any]) -
     found = {}
     for group in groups:
         spec = group.spec
-        dataset, model = (
-            expansion.datasets[spec.dataset],
-            expansion.classifiers[spec.classifier, spec.dataset],
-        )
+        fit = expansion.classifiers[spec.classifier, spec.dataset].record.fit
+        pair = spec.dataset, spec.classifier
         try:
-            found[spec.path] = resolve(
-                options, dataset, model.record.fit, (spec.dataset, spec.classifier)
-            )
+            found[spec.path] = resolve(options, expansion.datasets[spec.dataset], fit, pair)
         except Refused as error:
             raise refused(
                 error,

@@ -64,7 +64,7 @@ class Runs:
         return in_words(data.set_coords([name for name in known if name in data.variables]))
 
     def accuracy(self, epoch: int = -1) -> xr.DataArray:
-        """Return the accuracy of each finished run, (run,), lazily.
+        """Return the accuracy of each finished run, shape (run,), lazily.
 
         Parameters
         ----------

@@ -111,9 +111,8 @@ class AnalysedSweep:
         """Raise a UserError for a name that is not a metric of runs."""
         schema = self.results.scan("runs").collect_schema()
         if metric in NOT_COMPARED:
-            raise UserError(
-                f"can't be compared: {NOT_COMPARED[metric]}", key="--metric", value=metric
-            )
+            reason = f"can't be compared: {NOT_COMPARED[metric]}"
+            raise UserError(reason, key="--metric", value=metric)
         numbers = [name for name, kind in schema.items() if kind.is_float()]
         metrics = [name for name in numbers if name not in NOT_COMPARED]
         if metric not in metrics:

@@ -81,8 +81,8 @@ def outdated(record: Analysis, ensembles: pl.DataFrame | None) -> list[str]:
     if not groups:
         return []
     return [
-        f"Ensembles of {some(groups, _LISTED)} are left out: what they were drawn from has "
-        "changed since. manyseed howmany draws them again."
+        f"Ensembles of {some(groups, _LISTED)} are left out: their predictions have changed since "
+        "they were drawn. manyseed howmany draws them again."
     ]
 
 
@@ -94,7 +94,7 @@ def undefined(repeats: pl.DataFrame) -> list[str]:
     ).agg(pl.col("n_undefined").sum())
     return [
         f"{dataset} × {classifier}{_at(epoch)}: {runs:,} {'run has' if runs == 1 else 'runs have'} "
-        "scores that are not numbers. Such a run has no α̂ and no probabilities, and stands in no "
+        "scores that are not numbers. Such a run has no α̂ and no probabilities, and is in no "
         "reference and no ensemble."
         for dataset, classifier, *epoch, runs in by_group.iter_rows()
     ]
@@ -128,7 +128,7 @@ def small_classes(repeats: pl.DataFrame) -> list[str]:
             sentences.append(
                 f"{dataset}: the smallest class has {points} in a test set (fewer than "
                 f"{FEW_POINTS} in {few - without:,} of {_sets(n)}). balanced_accuracy, f1_macro, "
-                "roc_auc and average_precision rest on single points of it."
+                "roc_auc and average_precision depend on single points of it."
             )
     return sentences
 
@@ -142,8 +142,8 @@ def of_columns(names: Sequence[str]) -> list[str]:
     if not any(name == "ece" or name.startswith("ece_") for name in names):
         return []
     return [
-        "ece is no criterion to choose by: it grows where test points are few, and a run that "
-        "tells nothing has little of it. Choose by log_likelihood or brier."
+        "Do not choose by ece: it grows when test points are few, and is small for a run that "
+        "tells nothing. Choose by log_likelihood or brier."
     ]
 
 
@@ -178,11 +178,11 @@ def _undecided(frame: pl.DataFrame, column: str, options: Options) -> list[str]:
 
 def problems(repeats: pl.DataFrame) -> list[str]:
     """Say which repeats could not be analysed, and why."""
-    found = repeats.filter(pl.col("problem").is_not_null())
+    affected = repeats.filter(pl.col("problem").is_not_null())
     return [
         f"cell {row['cell']} ({row['dataset']} × {row['classifier']}), repeat "
         f"{row['repeat_index']}{_at([row[name] for name in _epoch(repeats)])}: {row['problem']}"
-        for row in found.iter_rows(named=True)
+        for row in affected.iter_rows(named=True)
     ]
 
 

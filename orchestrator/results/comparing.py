@@ -85,12 +85,8 @@ def compare_cells(
     require_confidence(confidence)
     if (a is None) != (b is None):
         given, lacking = ("--a", "--b") if b is None else ("--b", "--a")
-        raise UserError(
-            "chooses the cells of one side only",
-            key=given,
-            value=a or b,
-            remedy=f"give {lacking}, too",
-        )
+        problem = "chooses the cells of one side only"
+        raise UserError(problem, key=given, value=a or b, remedy=f"give {lacking}, too")
     require_axes([by])
     first = AnalysedSweep(paths)
     second = first if other is None else AnalysedSweep(other)
@@ -165,7 +161,7 @@ def _matched(a: pl.DataFrame, b: pl.DataFrame, *, one_sweep: bool) -> list[Pair]
         numbers = list(distinct.values())
     if not numbers:
         raise UserError(
-            f"none of {a.height:,} cells of A agrees with one of {b.height:,} of B in all of "
+            f"no cell of A ({a.height:,}) agrees with a cell of B ({b.height:,}) in all of "
             f"{', '.join(axis for axis in keys if axis not in apart)}",
             remedy="choose cells with --a and --b",
         )
@@ -273,9 +269,9 @@ def _incomparable(
         return "A and B are one cell, whose runs are the same"
     if None in (cell_a.data, cell_b.data):
         if cell_a.axes["dataset"] != cell_b.axes["dataset"]:
-            return "the cells are of different data"
+            return "the cells have different data"
     elif cell_a.data != cell_b.data:
-        return "the cells are of different data"
+        return "the cells have different data"
     if is_level(metric):
         together = pl.concat(frames)
         for column, fact in (("probe", "probe"), ("delta", "δ")):

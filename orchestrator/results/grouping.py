@@ -121,9 +121,11 @@ def grouped(
     if levels and "delta" not in (*columns, *by):
         functions["delta"] = (None,)
     values = [
-        _together(table, name, names) if function is None else _by(table, name, names, function)
-        for name, own in functions.items()
-        for function in own
+        _together(table, name, names)
+        if function is None
+        else aggregate(function, _values(table, name, names)).alias(f"{name}_{function}")
+        for name, chosen in functions.items()
+        for function in chosen
         if function != SD or table not in WITHIN
     ]
     if levels:
@@ -134,17 +136,17 @@ def grouped(
     copies = of_repeats and table not in WITHOUT_COPIES
     count = [pl.len().alias("n"), *([pl.col("same").sum().alias("n_identical")] * copies)]
     result = frame.group_by(by, maintain_order=True).agg(*count, *values).collect()
-    beside = [frame for frame in (twins, _finished(tables, asked, by, where)) if frame is not None]
+    further = [frame for frame in (twins, _finished(tables, asked, by, where)) if frame is not None]
     if SD in agg and table in WITHIN:
-        beside.append(_spreads(table, frame, by, names, [n for n in columns if n not in facts_of]))
-    averaged = [name for name, own in functions.items() if None in own or MEAN in own]
+        further.append(_spreads(table, frame, by, names, [n for n in columns if n not in facts_of]))
+    averaged = [name for name, chosen in functions.items() if None in chosen or MEAN in chosen]
     averaged = [name for name in averaged if _is_mean(table, name)]
     ends = Averages(tables, table, frame, by, averaged).intervals()
-    for more in (*beside, ends):
-        result = result.join(more, on=by, how="left", maintain_order="left", nulls_equal=True)
+    for other in (*further, ends):
+        result = result.join(other, on=by, how="left", maintain_order="left", nulls_equal=True)
     order = [*by, "n", TWINS, "n_identical", COVERAGE]
-    for name, own in functions.items():
-        order += [name if function is None else f"{name}_{function}" for function in own]
+    for name, chosen in functions.items():
+        order += [name if function is None else f"{name}_{function}" for function in chosen]
         order += [f"{name}{LOW}", f"{name}{HIGH}"]
     order += [*_SIDES, "_probe", OVER]
     result = result.select(n for n in dict.fromkeys(order) if n in result.columns)
@@ -216,11 +218,6 @@ def _together(table: str, name: str, names: Sequence[str]) -> pl.Expr:
         return mean_of(_values(table, name, names)).alias(name)
     free = free.filter(VARIES) if _only_varying(table, name, names) else free
     return pooled(_values(table, name, names), free).alias(name)
-
-
-def _by(table: str, name: str, names: Sequence[str], function: str) -> pl.Expr:
-    """Return a function that a user named, of a column's values."""
-    return aggregate(function, _values(table, name, names)).alias(f"{name}_{function}")
 
 
 def _is_mean(table: str, name: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -100,41 +101,21 @@ class Question:
         return bool(self.by) or bool(self.agg)
 
 
-def query(
-    tables: Results,
-    table: str = "cells",
-    *,
-    where: str | None = None,
-    columns: Sequence[str] = (),
-    by: Sequence[str] | bool = (),
-    sort: str | None = None,
-    agg: Sequence[str] = (),
-) -> pl.DataFrame:
-    """Return rows of a result table; only the columns and rows that are asked for are read.
-
-    Parameters
-    ----------
-    tables : Results
-    table, where, columns, by, sort, agg
-        As in `Question`.
-
-    Raises
-    ------
-    UserError
-        For an unknown table or column, or a condition that cannot be read.
-    """
-    return ask({"": tables}, Question(table, where, columns, by, sort, agg))
+def query(tables: Results, table: str = "cells", **options: Any) -> pl.DataFrame:
+    """Return rows of one sweep's result table; `options` are the other fields of `Question`."""
+    return ask({"": tables}, Question(table, **options))
 
 
 def ask(sweeps: Mapping[str, Results], question: Question) -> pl.DataFrame:
     """Return rows of a table of one or several sweeps; with several, `SWEEP` is the first column.
 
-    Sweeps are never averaged together. A column that a sweep lacks is null there.
+    Sweeps are never averaged together. A column that a sweep lacks is null there. Only the columns
+    and rows that are asked for are read.
 
     Raises
     ------
     UserError
-        As `query`.
+        For an unknown table or column, or a condition that cannot be read.
     """
     require(question.agg)
     frames = named_rows(sweeps, question.table)

@@ -82,23 +82,19 @@ def names_in(text: str) -> list[str]:
             raise NoStatement("it must be one statement")
         if depth > MAX_DEPTH or parts > MAX_PARTS:
             raise NoStatement("it has too many nested brackets, or too many parts")
-        if following == "(" and not _may_precede(kind, word):
+        if following == "(" and kind != "sign" and word not in FUNCTIONS | _BEFORE_BRACKETS:
             raise NoStatement(f"{token[:40]} cannot be called: it may only read the result tables")
     return [token.strip('"') for kind, token in tokens if kind in ("word", "quoted")]
 
 
-def _may_precede(kind: str, word: str) -> bool:
-    return kind == "sign" or word in FUNCTIONS or word in _BEFORE_BRACKETS
-
-
 def _tokens(text: str) -> list[tuple[str, str]]:
-    found, at, end = [], 0, len(text.rstrip())
+    tokens, at, end = [], 0, len(text.rstrip())
     while at < end:
         match = _TOKEN.match(text, at)
         if match is None or match.lastgroup is None:
             raise NoStatement(f"unexpected {text[at:end].strip()[:20]!r}")
         if text.startswith(("--", "/*"), match.start(match.lastgroup)):
             raise NoStatement("it may have no comments")
-        found.append((match.lastgroup, match[match.lastgroup]))
+        tokens.append((match.lastgroup, match[match.lastgroup]))
         at = match.end()
-    return found
+    return tokens

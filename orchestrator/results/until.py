@@ -222,9 +222,8 @@ def checked(half_width: float, confidence: float, block: int, most: int) -> Targ
     """Return the question that options of `until` ask; raise a UserError for invalid ones."""
     if not 0 < half_width < 1:
         remedy = "such as 0.002: the mean accuracy is then known to ± 0.002"
-        raise UserError(
-            "must be above 0 and below 1", key="--until", value=half_width, remedy=remedy
-        )
+        message = "must be above 0 and below 1"
+        raise UserError(message, key="--until", value=half_width, remedy=remedy)
     require_confidence(confidence)
     for option, value, least in (("--block", block, 1), ("--most", most, FIRST)):
         if not least <= value <= 60_000:

@@ -385,5 +385,5 @@ def test_what_was_analysed_and_is_published_no_longer_is_told(
     (group, _) = list_groups(sweep.paths.store)
     rows = range(left, RUNS)
     drop({group: rows}, JournalFolder(sweep.paths.journals), LeaseWatch(sweep.paths.leases))
-    with pytest.raises(DamagedFile, match=f"predictions.zarr: holds {left} runs .*are of {RUNS}"):
+    with pytest.raises(DamagedFile, match=f"predictions.zarr: holds {left} runs .*have {RUNS}"):
         sweep.howmany(draws=2, workers=1)

@@ -259,7 +259,7 @@ def test_levels_of_different_resolution_are_told(sweep: Sweep, tmp_path: Path) -
     apart = query(copy.results, by=["dataset"])
     assert apart["alpha_hat_mean"].null_count() == 0
     _, told = inside("query", copy.directory, "--by", "classifier")
-    assert "different δ is not averaged" in " ".join(told.split())
+    assert "α̂ is not averaged over δ" in " ".join(told.split())
 
 
 def test_effects_are_those_of_repeats_and_grouped_anew(sweep: Sweep) -> None:

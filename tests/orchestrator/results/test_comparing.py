@@ -146,7 +146,7 @@ def test_what_is_not_comparable_is_refused(sweeps: dict[str, Sweep], tmp_path: P
         ({"by": "klassifier"}, "classifier"),
         ({"by": "dataset"}, "no two cells differ in it alone"),
         ({"a": "cell = 0"}, "give --b, too"),
-        ({"a": "cell = 0", "b": "cell = 0"}, "none of 1 cells"),
+        ({"a": "cell = 0", "b": "cell = 0"}, r"no cell of A \(1\)"),
         ({"where": "cell = 99"}, "no cell meets"),
         ({"confidence": 1.0}, "below 1"),
     ):

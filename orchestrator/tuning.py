@@ -7,10 +7,9 @@ continue; a complete search becomes a file below ``plan/tuned`` and is never rep
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, as_completed
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 from manyseed.jobs import scales
 from manyseed.jobs.run import MachineError
@@ -90,13 +89,13 @@ def tune(
                 logs[search.id] = _Log(paths, search, recipe)
             advance(sum(len(log.draws) for log in logs.values()))
             open_fits = [
-                (search, number)
+                ((search.id, number), _evaluation(search, number))
                 for search in batch
                 for number in range(_n_fits(search))
                 if number not in logs[search.id].draws
             ]
-            for search, number, draw in _judged(open_fits, workers):
-                logs[search.id].add(number, draw)
+            for (search_id, number), draw in spawned(open_fits, workers, "a process of the search"):
+                logs[search_id].add(number, draw)
                 advance()
             for search in batch:
                 logs[search.id].close(lease.check)
@@ -194,29 +193,8 @@ class _Log:
         self._file.unlink()
 
 
-def _judged(
-    draws: list[tuple[Search, int]], workers: int
-) -> Iterator[tuple[Search, int, Draw | Trial]]:
-    """Yield fits as they are evaluated."""
-    if not draws:
-        return
-    with spawned(min(workers, len(draws))) as pool:
-        try:
-            waiting: dict[Future[Draw | Trial], tuple[Search, int]] = {}
-            for search, number in draws:
-                cell = (search.fitted or search.cell).canonical()
-                evaluate: Callable[..., Draw | Trial] = evaluate_in_process
-                if search.ensembling:
-                    evaluate = scales.evaluate_in_process
-                fit = pool.submit(
-                    evaluate, cell, number, search.device, search.code, search.timeout
-                )
-                waiting[fit] = search, number
-            for future in as_completed(waiting):
-                search, number = waiting.pop(future)
-                yield search, number, future.result()
-        except BrokenProcessPool:
-            raise UnavailableError(
-                "a process of the search was killed; is there enough memory? "
-                "The same command continues where it stopped"
-            ) from None
+def _evaluation(search: Search, number: int) -> Callable[[], Draw | Trial]:
+    """Return the call that evaluates a fit in another process."""
+    evaluate = scales.evaluate_in_process if search.ensembling else evaluate_in_process
+    cell = (search.fitted or search.cell).canonical()
+    return partial(evaluate, cell, number, search.device, search.code, search.timeout)

@@ -76,7 +76,8 @@ def alpha_hat_against(runs: pl.DataFrame, repeats: pl.DataFrame, other: str) -> 
     return Plot(
         f"alpha-hat-{other.replace('_', '-')}",
         f"α̂ against {UNITS.get(other, labelled(other))}",
-        f"Each dot is a run: its {what}, and its α̂{probe(runs)}. n = {counted(shown.height, 'run')}{_identical(repeats)}. The axis of α̂ is "
+        f"Each dot is a run: its {what}, and its α̂{probe(runs)}. "
+        f"n = {counted(shown.height, 'run')}{_identical(repeats)}. The axis of α̂ is "
         f"linear up to {LINEAR} and logarithmic beyond. Dashed: resolution δ. "
         f"{resolution(repeats)}{left}",
         shown.height,

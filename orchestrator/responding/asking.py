@@ -10,9 +10,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, as_completed
-from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -155,11 +154,13 @@ def respond(
         require_fetched(data, paths.sweep_file)
         table = AnswerTable(paths, _name(options["transforms"]) if name is None else name, asked)
         open_jobs = [job for job in jobs if table.lacks(job.key, job.crc)]
-        report(len(jobs) - len(open_jobs), len(jobs))
+        answered = len(jobs) - len(open_jobs)
+        report(answered, len(jobs))
+        calls = [(job, partial(_ask, job)) for job in open_jobs]
         try:
-            for done, answered in enumerate(_answers(open_jobs, workers), 1):
-                table.add(answered)
-                report(len(jobs) - len(open_jobs) + done, len(jobs))
+            for job, counts in spawned(calls, workers, "a process that asked models"):
+                table.add(ModelAnswers(*job.key, job.crc, counts))
+                report(answered := answered + 1, len(jobs))
         except (MachineError, ImportError, MemoryError, OSError) as error:
             message = f"the models cannot be asked: {error}{remedy(error, paths)}"
             raise UnavailableError(message) from None
@@ -288,23 +289,6 @@ def _jobs(
             row["run"],
             asked[spec.path],
         )
-
-
-def _answers(jobs: list[_Inquiry], workers: int) -> Iterator[ModelAnswers]:
-    """Yield answers as they arrive."""
-    if not jobs:
-        return
-    with spawned(min(workers, len(jobs))) as pool:
-        try:
-            waiting: dict[Future[Counts], _Inquiry] = {pool.submit(_ask, job): job for job in jobs}
-            for future in as_completed(waiting):
-                job = waiting.pop(future)
-                yield ModelAnswers(*job.key, job.crc, future.result())
-        except BrokenProcessPool:
-            raise UnavailableError(
-                "a process that asked models was killed; is there enough memory? "
-                "The same command continues where it stopped"
-            ) from None
 
 
 def _ask(job: _Inquiry) -> Counts:

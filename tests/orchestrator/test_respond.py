@@ -300,11 +300,10 @@ def test_data_that_is_gone_or_a_process_that_dies_is_no_traceback(
 ) -> None:
     sweep = Sweep(shutil.copytree(measured.directory, tmp_path / "sweep"))
 
-    def broken(jobs, workers):
+    def broken(*args):
         raise OSError("no space left")
-        yield
 
-    monkeypatch.setattr(asking, "_answers", broken)
+    monkeypatch.setattr(asking, "spawned", broken)
     with pytest.raises(UnavailableError, match="the models cannot be asked: no space left"):
         sweep.respond(workers=1)
     assert not sweep.paths.responses.exists()

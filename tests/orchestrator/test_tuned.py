@@ -13,6 +13,7 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.jobs import tuning as search
+from manyseed.jobs.run import Cell
 from manyseed.jobs.tuning import Draw
 from manyseed.orchestrator import tuning
 from manyseed.orchestrator.disk.records import read_json
@@ -114,14 +115,15 @@ def test_what_another_search_found_is_not_taken(tmp_path: Path) -> None:
 def test_a_search_goes_on_where_it_stopped(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[int] = []
 
-    def stopping(draws, workers):  # type: ignore[no-untyped-def]
-        for each, number in draws:
+    def stopping(calls, *_):  # type: ignore[no-untyped-def]
+        for (search_id, number), call in calls:
             if len(judged) == 2:
                 raise KeyboardInterrupt
             judged.append(number)
-            yield each, number, Draw(search.drawn(each.cell, number), 0.1 * number, 1.0)
+            drawn = search.drawn(Cell.from_text(call.args[0]), number)
+            yield (search_id, number), Draw(drawn, 0.1 * number, 1.0)
 
-    monkeypatch.setattr(tuning, "_judged", stopping)
+    monkeypatch.setattr(tuning, "spawned", stopping)
     with pytest.raises(KeyboardInterrupt):
         sweep.tune(workers=1)
     (log,) = (sweep.paths.tasks / "tuning").iterdir()
@@ -164,11 +166,11 @@ def test_a_disk_that_is_full_as_a_search_goes_on_costs_no_draw(sweep: Sweep) -> 
 def test_a_search_without_any_fit_that_worked_says_why(
     sweep: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def failing(draws, _):  # type: ignore[no-untyped-def]
-        for each, number in draws:
-            yield each, number, Draw({}, None, 1.0, "FloatingPointError: diverged")
+    def failing(calls, *_):  # type: ignore[no-untyped-def]
+        for key, _call in calls:
+            yield key, Draw({}, None, 1.0, "FloatingPointError: diverged")
 
-    monkeypatch.setattr(tuning, "_judged", failing)
+    monkeypatch.setattr(tuning, "spawned", failing)
     with pytest.raises(RunsError, match=r"lr-sgd × sklearn:wine: all 4 draws failed.*diverged"):
         sweep.tune(workers=1)
     assert not list((sweep.paths.plan / "tuned").glob("*"))
@@ -204,12 +206,12 @@ def test_a_request_for_a_gpu_is_met_where_there_is_one(
     sweep = Sweep.plan(write(tmp_path / "tuned.toml", text), tmp_path / "sweep")
     asked = []
 
-    def judged(draws, _):  # type: ignore[no-untyped-def]
-        for each, number in draws:
-            asked.append(each.device)
-            yield each, number, Draw({}, 0.5, 1.0)
+    def judged(calls, *_):  # type: ignore[no-untyped-def]
+        for key, call in calls:
+            asked.append(call.args[2])
+            yield key, Draw({}, 0.5, 1.0)
 
-    monkeypatch.setattr(tuning, "_judged", judged)
+    monkeypatch.setattr(tuning, "spawned", judged)
     monkeypatch.setattr(tuning, "gpus", lambda: gpus)
     (done,) = sweep.tune(workers=1)
     assert asked == [device] * 4

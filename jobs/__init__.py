@@ -1,4 +1,4 @@
-"""What one training run is: identity, random streams, data, classifiers.
+"""A single training run: identity, random streams, data, classifiers.
 
-Run descriptions in, predictions out. No files of a sweep, no scheduler, no metrics.
+Turns run descriptions into predictions; knows no sweep files, scheduler or metrics.
 """

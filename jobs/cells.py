@@ -1,4 +1,4 @@
-"""One row of a sweep's grid becomes a cell: typed values, one form for what is the same."""
+"""Turn one row of a sweep's grid into a cell: typed values, equivalent options in one form."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from manyseed.jobs.classifiers import ClassifierInfo
 
 SOURCES_OF_RANDOMNESS = ("init", "batch", "train")
-"""What may vary between the runs of a repeat: weights, batch order (with dropout), bootstrap."""
+"""What may vary between the runs of a repeat: initial weights, batches and dropout, bootstrap."""
 
 UNPERTURBED = {
     "train_fraction": 1.0,
@@ -26,23 +26,23 @@ UNPERTURBED = {
     "perturb_categorical": "none",
     "perturb_hparams": "none",
 }
-"""Values of a cell under which the runs of a repeat differ by what varies alone."""
+"""Settings with which the runs of a repeat differ only by `vary`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedCell:
-    """A cell, and what the plan says about it.
+    """A cell, and what the plan reports about it.
 
     Attributes
     ----------
     differing : tuple of str
         Axes by which the runs of a repeat differ: those with a scheme, a fraction that leaves
-        points out, and ``vary`` where it names a source that fits draw from.
+        points out, and ``vary`` if it names a source that fits draw from.
     idle : tuple of str
-        Axes, such as ``perturb_categorical``, whose scheme had nothing to act on and became
+        Axes, such as ``perturb_categorical``, whose scheme has nothing to act on and became
         ``none``.
     unmoved : tuple of str
-        Hparams that `perturb_hparams` was asked to move and cannot.
+        Hparams that `perturb_hparams` is asked to move but cannot.
     """
 
     cell: Cell
@@ -57,11 +57,11 @@ class ResolvedCell:
 
 
 def consumed(cell: Cell) -> tuple[str, ...]:
-    """Return which of the sources of randomness that a cell varies its fits draw from, sorted.
+    """Return the sources in `cell.vary` that the cell's fits draw from, sorted.
 
-    Cells that agree in these, and in all else, are the same fits run by run: a stream that nothing
-    is drawn from changes nothing, and all others have the same keys. The bootstrap of ``train`` is
-    drawn whatever the classifier. Where that is unknown, all of them are returned.
+    Cells that agree in these and in everything else have the same fits, run by run: an unused
+    stream changes nothing, and all other streams have the same keys. ``train``, the bootstrap, is
+    drawn for every classifier. All of `cell.vary` is returned if the classifier is unknown.
     """
     known = cell.perturb_hparams == "none" and "tuned" not in cell.hparams
     streams = classifiers.consumes(cell.classifier, cell.hparams if known else None)
@@ -91,22 +91,22 @@ def resolve_cell(
     seed : int
         The sweep's seed.
     train_fraction : float or int
-        Share in (0, 1], or number of points from 2; 1 is all.
+        Share in (0, 1], or a number of points, at least 2; 1 means all.
     perturb_continuous, perturb_categorical, perturb_hparams : str
-        Schemes; one that has nothing to act on is the same cell as ``none``.
+        Schemes; one that has nothing to act on gives the same cell as ``none``.
     vary : str
         Some of init, batch and train, joined by ``+``.
     augment : str
-        What each presentation of a training image goes through at random, or ``none``.
+        Random transform applied each time a training image is presented, or ``none``.
     ensembling : mapping, optional
-        The method that makes several members of a run (`jobs.ensembling.methods.resolve`).
+        The method that gives a run several members (`jobs.ensembling.methods.resolve`).
     test_augment : str
-        What test images go through at random, anew for each member, or ``none``.
+        Random transform of the test images, drawn anew for each member, or ``none``.
 
     Raises
     ------
     Refused
-        For anything unknown or out of range.
+        If a value is unknown or out of range.
     """
     asked = {
         "perturb_continuous": perturb.canonical("continuous", perturb_continuous),
@@ -150,10 +150,10 @@ def resolve_cell(
 
 
 def _differing(cell: Cell, n_train: int) -> tuple[str, ...]:
-    found = [axis for axis in UNPERTURBED if getattr(cell, axis) != UNPERTURBED[axis]]
-    if n_points(cell.train_fraction, n_train) == n_train and "train_fraction" in found:
-        found.remove("train_fraction")  # a share that rounds to all points
-    return (*found, *(["vary"] if consumed(cell) else []))
+    axes = [axis for axis in UNPERTURBED if getattr(cell, axis) != UNPERTURBED[axis]]
+    if n_points(cell.train_fraction, n_train) == n_train and "train_fraction" in axes:
+        axes.remove("train_fraction")  # a share that rounds to all points
+    return (*axes, *(["vary"] if consumed(cell) else []))
 
 
 def _unmoved(classifier: ClassifierInfo, scheme: str) -> tuple[str, ...]:
@@ -163,7 +163,7 @@ def _unmoved(classifier: ClassifierInfo, scheme: str) -> tuple[str, ...]:
 
 
 def _train_fraction(value: float | int, n_train: int) -> float | int:
-    """Return 1.0 for all points, else a share as float or a number of points as int."""
+    """Return 1.0 for all points, else a share as a float or a number of points as an int."""
     if not isinstance(value, bool) and value in (1, n_train):
         return 1.0
     if isinstance(value, int):
@@ -176,23 +176,24 @@ def _train_fraction(value: float | int, n_train: int) -> float | int:
 
 
 def _augment(axis: str, scheme: str, dataset: DatasetInfo, classifier: ClassifierInfo) -> str:
-    found = schemes.augmentation(scheme, axis)
-    if found is None:
+    augmentation = schemes.augmentation(scheme, axis)
+    if augmentation is None:
         return "none"
     if dataset.image is None:
-        raise Refused(axis, scheme, f"{found.name} needs images, and the dataset has none")
-    if found.name == "colour" and dataset.image[2] not in (1, 3):
+        raise Refused(axis, scheme, f"{augmentation.name} needs images, and the dataset has none")
+    if augmentation.name == "colour" and dataset.image[2] not in (1, 3):
         reason = f"colour needs images of 1 or 3 channels, and these have {dataset.image[2]}"
         raise Refused(axis, scheme, reason)
     if not classifier.record.augments:
-        kinds = " and ".join(name for name, one in classifiers.CLASSIFIERS.items() if one.augments)
-        reason = f"{classifier.record.name} sees each training row once: {kinds} are trained on "
+        name = classifier.record.name
+        records = classifiers.CLASSIFIERS.values()
+        suited = " and ".join(record.name for record in records if record.augments)
+        reason = f"{name} sees each training row once: {suited} are trained on "
         reason += "images that differ from epoch to epoch"
         if axis == "test_augment":
-            name = classifier.record.name
-            reason = f"{name} predicts the test set as it is: {kinds} can see it transformed"
+            reason = f"{name} predicts the test set as it is: {suited} can see it transformed"
         raise Refused(axis, scheme, reason)
-    return found.text
+    return augmentation.text
 
 
 def _vary(value: str) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Checks of users' values; a refusal holds facts, and whoever knows the file words them."""
+"""Check users' values. A refusal holds facts; the caller who knows the file words them."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 class Refused(ValueError):
-    """A value that cannot be taken.
+    """A value that is not allowed.
 
     Parameters
     ----------
     option : str
-        What it was given for, as the caller's parameter is named; a dot stands between a table and
-        its key, as in ``hparams.alpha``.
+        The option, named as the caller's parameter; a dot separates a table from its key, as in
+        ``hparams.alpha``.
     value : object
-        What is refused: the option's value, or the part of it that is wrong.
+        The refused value, or the part of it that is wrong.
     reason : str
-        Why, where `allowed` does not say it.
+        Why, unless `allowed` says it.
     allowed : iterable of object, or str
-        All values that could be taken, or a description of them.
+        All allowed values, or a description of them.
     needs : mapping
-        Options beside this one with which the value could be taken, None for one that must not be
-        given; empty where there are none.
+        Values of other options with which this value would be allowed, None for an option that must
+        not be given; empty if there are none.
     """
 
     def __init__(
@@ -44,34 +44,26 @@ class Refused(ValueError):
         super().__init__(option, value, reason, self.allowed)
 
     def __str__(self) -> str:
-        said = self.reason or "unknown"
+        message = self.reason or "unknown"
         if isinstance(self.allowed, str):
-            said = f"must be {self.allowed}"
+            message = f"must be {self.allowed}"
         elif self.allowed:
             listed = ", ".join(map(str, self.allowed[:_LISTED]))
-            said += f"; there are {listed}" + ", …" * (len(self.allowed) > _LISTED)
-        return f"{self.option} = {self.value!r}: {said}"
+            message += f"; there are {listed}" + ", …" * (len(self.allowed) > _LISTED)
+        return f"{self.option} = {self.value!r}: {message}"
 
 
 class UnknownOption(Refused):
-    """An unknown option; `allowed` are the known ones."""
+    """An unknown option; `allowed` lists the known ones."""
 
 
 def integer(option: str, value: object, *, least: int, most: int | None = None) -> int:
-    """Return a whole number within bounds (both included).
-
-    Parameters
-    ----------
-    option : str
-        What it was given for.
-    value : object
-    least, most : int
-        The bounds; no upper one by default.
+    """Return `value` if it is a whole number from `least` to `most`, which has no limit by default.
 
     Raises
     ------
     Refused
-        For another type, a truth value or a number out of bounds.
+        For any other type, a truth value or a number out of bounds.
     """
     if (
         isinstance(value, bool)
@@ -94,22 +86,21 @@ def number(
     below: float = math.inf,
     what: str = "a number",
 ) -> float:
-    """Return a finite number as a float, within bounds.
+    """Return `value` as a float if it is a finite number within bounds.
 
     Parameters
     ----------
     option : str
-        What it was given for.
     value : object
     least, above, most, below : float
-        The bounds, of which `above` and `below` are open.
+        The bounds; `above` and `below` are exclusive.
     what : str
-        What the number is.
+        What to call the number in a message.
 
     Raises
     ------
     Refused
-        For another type, a truth value, NaN, infinities or a number out of bounds.
+        For any other type, a truth value, NaN, an infinity or a number out of bounds.
     """
     if (
         isinstance(value, bool)
@@ -125,18 +116,18 @@ def number(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """What an option may be: one of some words, or a number within bounds.
+    """The allowed values of an option: some words, numbers within bounds, or both.
 
     Attributes
     ----------
     name : str
     about : str
-        What it is, in a sentence.
+        What the option means, in a sentence.
     words : tuple of str
-        Those that it may be; beside numbers, one.
+        Allowed words; beside numbers there is one.
     numbers : {"none", "whole", "all"}
     least, above, most, below : float
-        Bounds of numbers, of which `above` and `below` are open.
+        Bounds of numbers; `above` and `below` are exclusive.
     """
 
     name: str
@@ -149,7 +140,7 @@ class Option:
     below: float = math.inf
 
     def check(self, value: object) -> int | float | str:
-        """Return a value, numbers as a float unless they are whole.
+        """Return an allowed value; numbers become floats unless `numbers` is ``whole``.
 
         Raises
         ------
@@ -161,8 +152,8 @@ class Option:
             raise Refused(self.name, value, allowed=self.words)
         if self.words and isinstance(value, str):
             start = f"from {self.least:g}" if math.isfinite(self.least) else f"above {self.above:g}"
-            said = " or ".join(map(repr, self.words))
-            raise Refused(self.name, value, allowed=f"a number {start}, or {said}")
+            words = " or ".join(map(repr, self.words))
+            raise Refused(self.name, value, allowed=f"a number {start}, or {words}")
         if self.numbers == "whole":
             most = int(self.most) if math.isfinite(self.most) else None
             return integer(self.name, value, least=int(self.least), most=most)

@@ -1,7 +1,7 @@
 """Identities: 128 bits of SHA-256 over a canonical JSON text.
 
-Frozen: a change of any rule here gives every existing sweep other identities. ``docs/identity.md``
-says how to recompute them without this package.
+Frozen: changing any rule here changes the identities of every existing sweep.
+``docs/identity.md`` explains how to recompute them without this package.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ def identity(value: Mapping[str, Json]) -> str:
 
 
 def text_identity(text: bytes) -> str:
-    """Return the identity of a description that is canonical JSON already."""
+    """Return the identity of a description that is already canonical JSON."""
     return hashlib.sha256(text).digest()[:16].hex()
 
 
 def canonical_pieces(fields: Mapping[str, T], optional: Collection[str] = ()) -> list[str | T]:
-    """Return what canonical JSON joins: its own characters, and `fields` as they are given.
+    """Return the pieces that, joined, are a canonical JSON object: its punctuation and `fields`.
 
-    With the canonical JSON of each field, in columns too, this is cheaper than encoding each whole.
-    A field of `optional` is given as `optional_piece` has it, and is not the last.
+    Given each field's canonical JSON, as texts or as columns of texts, joining is cheaper than
+    encoding every object. Fields in `optional` come from `optional_piece`; none may sort last.
     """
     names = sorted(fields)
     pieces: list[str | T] = ["{"]
@@ -64,5 +64,5 @@ def canonical_pieces(fields: Mapping[str, T], optional: Collection[str] = ()) ->
 
 
 def optional_piece(key: str, value: Json) -> str:
-    """Return a field of a description that leaves it out while it is ``none``, or no text."""
+    """Return the piece for a field that a description omits while it is ``none``: then ``""``."""
     return "" if value == "none" else f'"{key}":{canonical_json(value).decode()},'

@@ -1,7 +1,7 @@
-"""Which arrays the models of a plan's cells will have, before any is trained; and models of them.
+"""Work out which arrays a cell's models will have before any is trained; rebuild models from them.
 
-What decides the sizes of a model's arrays must be the same for all runs of a cell: it is found by
-building a network without memory and looking at which hparams are asked for.
+Whatever decides the sizes of a model's arrays must be the same for all runs of a cell. To find it,
+a network is built without allocating memory while watching which hparams it reads.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from manyseed.jobs.training.state import State, StateArray, length, number_type,
 from manyseed.jobs.tuning import SEARCH, is_tuned
 
 LARGEST = 256 * 10**6
-"""Bytes of the arrays of a run."""
+"""Limit on the bytes of a run's arrays."""
 
 OPTION = "parameters"
 
 
 @runtime_checkable
 class OfArrays(Protocol):
-    """The `fit` of a classifier whose models are arrays, as `jobs.training.network.Network`."""
+    """The `fit` of a classifier whose models are arrays, as `jobs.training.network.Network` is."""
 
     def arrays(
         self,
@@ -42,15 +42,15 @@ class OfArrays(Protocol):
         settings: Mapping[str, Any],
         hparams: Mapping[str, Any],
     ) -> tuple[StateArray, ...]:
-        """Return what arrays a model will have.
+        """Return the arrays that a model will have, before there is one.
 
         Parameters
         ----------
         shape : tuple of int
-            Of a row as the model takes it.
+            The shape of an encoded row.
         n_classes : int
         settings, hparams : mapping
-            As `jobs.classifiers.fit` has them.
+            As in `jobs.classifiers.fit`.
         """
 
     def revive(
@@ -61,28 +61,27 @@ class OfArrays(Protocol):
         state: State,
         device: Device,
     ) -> Alive:
-        """Return a model of its arrays.
+        """Rebuild a trained model from its arrays.
 
         Parameters
         ----------
         settings, hparams : mapping
-            As `jobs.classifiers.fit` has them.
+            As in `jobs.classifiers.fit`.
         data : TrainingSet
-            What it was trained on, from which features are scaled and encoded.
+            The model's training set, which determines scaling and encoding.
         state : mapping of str to array
-            The arrays.
         device : Device
         """
 
 
 @dataclass(frozen=True, slots=True)
 class ModelArrays:
-    """The arrays of models that have these hparams.
+    """The arrays of models with certain hparams.
 
     Attributes
     ----------
     hparams : dict
-        Those that decide sizes; empty where none does.
+        Only the hparams that decide sizes; may be empty.
     arrays : tuple of StateArray
     """
 
@@ -90,8 +89,8 @@ class ModelArrays:
     arrays: tuple[StateArray, ...]
 
     def to_attributes(self) -> dict[str, object]:
-        """Return it as JSON has it."""
-        arrays = [[one.name, one.dtype, [*one.shape]] for one in self.arrays]
+        """Return the layout in the form that JSON stores."""
+        arrays = [[array.name, array.dtype, [*array.shape]] for array in self.arrays]
         return {"hparams": dict(self.hparams), "arrays": arrays}
 
     @classmethod
@@ -106,37 +105,38 @@ class ModelArrays:
 
     @property
     def numbers(self) -> int:
-        """Numbers of a row of all arrays."""
+        """Length of a row that holds all arrays."""
         return length(self.arrays)
 
     @property
     def dtype(self) -> str:
-        """Of these numbers."""
+        """Data type of such a row."""
         return number_type(self.arrays)
 
 
 def layouts(cells: Iterable[Cell], dataset: DatasetInfo, name: str) -> tuple[ModelArrays, ...]:
-    """Return the different arrays that the models of cells will have.
+    """Return the distinct array layouts of the models of cells.
 
     Parameters
     ----------
     cells : iterable of Cell
-        Of one dataset and classifier.
+        Cells of one dataset and classifier.
     dataset : DatasetInfo
     name : str
-        Of the classifier, for messages.
+        The classifier's name, for messages.
 
     Raises
     ------
     Refused
-        Where they are not known, differ between runs of a cell, are none, or are too large.
+        If models are not arrays, or the arrays are unknown, differ between a cell's runs or are too
+        large.
     """
-    found: dict[tuple[tuple[str, Value], ...], ModelArrays] = {}
+    layouts_by_hparams: dict[tuple[tuple[str, Value], ...], ModelArrays] = {}
     seen: set[tuple[object, ...]] = set()
     shape: tuple[int, ...] | None = None
     for cell in cells:
         if cell.ensembling is not None:
-            raise _refused("models of cells with an ensembling method are several to a run")
+            raise _refused("a run with an ensembling method has several models")
         fit = classifiers.fit_of(cell.classifier)
         if not isinstance(fit, OfArrays):
             raise _refused(f"models of {name} are no arrays of numbers")
@@ -148,37 +148,37 @@ def layouts(cells: Iterable[Cell], dataset: DatasetInfo, name: str) -> tuple[Mod
             continue
         seen.add(key)
         shape = shape or _shape(fit, dataset, cell.classifier)
-        asked = _Watched(hparams)
-        arrays = fit.arrays(shape, len(dataset.class_names), cell.classifier, asked)
-        sizing = [h for h in space if h.name in asked.asked and _may_shape(h)]
+        watched = _Watched(hparams)
+        arrays = fit.arrays(shape, len(dataset.class_names), cell.classifier, watched)
+        sizing = [h for h in space if h.name in watched.asked and _may_shape(h)]
         if moved := [h.name for h in sizing if not h.structural and not is_fixed]:
             raise _refused(
                 f"the sizes of {name}'s layers follow {' and '.join(moved)}, which differ between "
                 "runs where hparams are perturbed or searched for"
             )
-        one = ModelArrays({h.name: hparams[h.name] for h in sizing}, arrays)
-        needed = one.numbers * (8 if one.dtype == "float64" else 4)
+        layout = ModelArrays({h.name: hparams[h.name] for h in sizing}, arrays)
+        needed = layout.numbers * (8 if layout.dtype == "float64" else 4)
         if needed > LARGEST:
             raise _refused(
                 f"models of {name} are {needed / 1e6:,.0f} MB per run; {LARGEST // 10**6} MB are "
                 "the most"
             )
-        found[tuple(one.hparams.items())] = one
-    return tuple(found.values())
+        layouts_by_hparams[tuple(layout.hparams.items())] = layout
+    return tuple(layouts_by_hparams.values())
 
 
 def revive(cell: Cell, hparams: Mapping[str, Value], data: TrainingSet, state: State) -> Alive:
-    """Return the model of a run again, on a CPU.
+    """Rebuild the model of a run on the CPU.
 
     Parameters
     ----------
     cell : Cell
     hparams : mapping
-        That the run was fitted with.
+        The run's hparams.
     data : TrainingSet
-        That it was fitted on.
+        The run's training set.
     state : dict of arrays
-        What was kept of the model.
+        The model's arrays.
     """
     fit = classifiers.fit_of(cell.classifier)
     if not isinstance(fit, OfArrays):
@@ -192,27 +192,27 @@ def answers(
     asked: Asked,
     kept: tuple[Sequence[ModelArrays], NDArray[np.floating[Any]]],
 ) -> Mapping[str, NDArray[Any]]:
-    """Ask the model of a run, made of what was kept of it (`jobs.response.measure.answers`).
+    """Rebuild a run's kept model and ask it (`jobs.response.measure.answers`).
 
     Parameters
     ----------
     trainer : Trainer
-        Where its rows come from.
+        Supplies the run's rows.
     run : Run
     asked : Asked
     kept : tuple
-        The layouts of its group, and its row of numbers.
+        The layouts of the run's group, and the model's row of numbers.
 
     Raises
     ------
     jobs.run.MachineError
-        Where data or a package is missing.
+        If data or a package is missing.
     """
     layouts, row = kept
     hparams = run_hparams(run)
-    arrays = next((one.arrays for one in layouts if one.fits(hparams)), None)
+    arrays = next((layout.arrays for layout in layouts if layout.fits(hparams)), None)
     if arrays is None:
-        raise ValueError("no layout is of models with the run's hparams")
+        raise ValueError("no layout matches the run's hparams")
     try:
         model = revive(run.cell, hparams, trainer.training_set(run), unpacked(arrays, row))
         return trainer.answering(run, asked)(model)
@@ -225,7 +225,7 @@ def _refused(reason: str) -> Refused:
 
 
 def _anchors(cell: Cell, space: Iterable[Hparam]) -> dict[str, Value]:
-    """Return a cell's hparams; of those that are searched for, the defaults."""
+    """Return a cell's hparams, with the default for each that is searched for."""
     fixed = {name: value for name, value in cell.hparams.items() if name != SEARCH}
     return {**{h.name: h.default for h in space}, **fixed}
 
@@ -235,7 +235,7 @@ def _may_shape(hparam: Hparam) -> bool:
 
 
 def _shape(fit: Any, dataset: DatasetInfo, settings: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the shape of a row as a classifier takes it."""
+    """Return the shape of an encoded row."""
     if (width := getattr(fit, "width", None)) is not None:
         return (int(width(settings)),)
     encoder: Callable[..., Any] = getattr(fit, "encoder", dense_encoder)
@@ -253,7 +253,7 @@ def _shape(fit: Any, dataset: DatasetInfo, settings: Mapping[str, Any]) -> tuple
 
 @dataclass
 class _Watched(Mapping[str, Any]):
-    """Hparams that know which of them were asked for."""
+    """Hparams that record which of them are read."""
 
     values_of: Mapping[str, Any]
     asked: set[str] = field(default_factory=set)

@@ -1,4 +1,4 @@
-"""What one training run is, and what it yields."""
+"""The description of a training run, its data, and its prediction."""
 
 from __future__ import annotations
 
@@ -16,19 +16,18 @@ Probability = Literal["softmax", "ovr", "none"]
 """How scores become probabilities: softmax of logits (for two classes the sigmoid of the gap),
 normalised one-vs-rest sigmoids, or not at all (hinge loss)."""
 
-
 LATER = ("augment", "ensembling", "test_augment")
-"""Fields of a cell that came later: left out of its description while they are ``none``, so that
-identities stay."""
+"""Fields added to `Cell` later: omitted from descriptions while they are ``none``, so that
+identities stay the same."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """What is asked of every run of one combination; all values are resolved and typed.
+    """What the runs of one combination share; all values are resolved and typed.
 
     `dataset` and `classifier` are canonical descriptions (`jobs.datasets.resolve`,
     `jobs.classifiers.resolve`); `hparams` maps each hparam to its anchor. `ensembling` is the
-    method that makes several members of a run (`jobs.ensembling.methods.resolve`), None for single
+    method that gives a run several members (`jobs.ensembling.methods.resolve`), None for single
     models.
     """
 
@@ -46,7 +45,7 @@ class Cell:
     test_augment: str = "none"
 
     def canonical(self) -> dict[str, Json]:
-        """Return the description that the cell's identity is taken over."""
+        """Return the description from which the cell's identity is computed."""
         later = {
             name: value for name in LATER if (value := getattr(self, name)) not in ("none", None)
         }
@@ -74,7 +73,7 @@ class Cell:
 
     @classmethod
     def from_text(cls, text: str) -> Cell:
-        """Read a description as a plan holds it, in JSON."""
+        """Read a description in JSON, the form in which plans store it."""
         return cls.from_canonical(json.loads(text))
 
     @property
@@ -84,7 +83,7 @@ class Cell:
 
     @property
     def classifier_key(self) -> str:
-        """What streams of its classifier are keyed by."""
+        """The key of its classifier's streams."""
         return f"{self.classifier['name']}@{self.classifier['version']}"
 
 
@@ -99,24 +98,24 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """What one run predicts for its test set.
+    """A run's prediction of its test set.
 
     Attributes
     ----------
     scores : float32 array
-        Two classes: the logit gap (epoch, sample). More: a score per class (epoch, sample, class).
+        The logit gap (epoch, sample) of two classes; scores (epoch, sample, class) of more.
     label : uint16 array (epoch, sample)
-        The predicted class; two classes: 1 where the gap is at least 0.
+        The predicted class; with two classes, 1 where the gap is at least 0.
     confidence : float32 array (epoch, sample)
-        Probability of the predicted class; NaN where the classifier has no probabilities.
+        Probability of the predicted class; NaN if the classifier has no probabilities.
     fit_seconds : float
-        Wall time of fitting, in seconds, without prediction.
+        Wall time of fitting, without prediction, in seconds.
     curves : dict of float32 arrays (epoch,), or None
-        Where asked for, of classifiers that are trained in epochs: ``train_loss`` and
-        ``train_accuracy``, means over an epoch's batches as they were trained, and ``test_loss``
-        and ``test_accuracy`` after it. Losses are mean cross-entropies in nats.
+        If requested, for classifiers that are trained in epochs: ``train_loss`` and
+        ``train_accuracy``, means over an epoch's batches at the time of their steps; ``test_loss``
+        and ``test_accuracy`` after the epoch. Losses are mean cross-entropies in nats.
     measured : dict of arrays, or None
-        What was measured of the trained model, where asked for (`jobs.training.alive.measure`).
+        Measurements of the trained model, if requested (`jobs.training.alive.measure`).
     """
 
     scores: NDArray[np.float32]
@@ -129,16 +128,16 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True)
 class DatasetRows:
-    """Where the rows of a training set come from, for what is computed once for a dataset.
+    """Where a training set's rows lie in the dataset, for what is computed once per dataset.
 
     Attributes
     ----------
     dataset : str
         The dataset's identity.
     X : array (n_samples, n_features)
-        All rows of the prepared dataset, raw; uint8 where they are images of bytes.
+        All rows of the prepared dataset, raw; uint8 for images stored as bytes.
     train : int64 array (n_train,) or None
-        Indices of the training rows; None where these were perturbed.
+        Indices of the training rows; None if they were perturbed.
     test : int64 array (n_test,)
         Indices of the test rows.
     """
@@ -166,16 +165,16 @@ class TrainingSet:
     cardinality : int32 array (n_features,)
         Number of labels of a categorical feature, 0 for a continuous one.
     image : tuple of int or None
-        (height, width, channels) where a row is an image flattened in that order.
+        (height, width, channels) if a row is an image flattened in that order.
     y_test : uint16 array (n_test,), optional
-        Class index of the test rows. Nothing but learning curves reads it.
+        Class index of the test rows. Only learning curves read it.
     in_dataset : DatasetRows, optional
         The same rows in the prepared dataset.
     augment : str
-        The scheme by which each presentation of a training image is transformed at random, in its
-        normal form (`jobs.images.schemes`); or ``none``.
+        Random transform applied each time a training image is presented, in its normal form
+        (`jobs.images.schemes`); or ``none``.
     test_augment : str
-        The same of the test images that each member predicts.
+        The same for test images, anew for each member.
     """
 
     X: NDArray[np.float64]
@@ -197,18 +196,18 @@ class Generators:
     Attributes
     ----------
     init, batch, dropout
-        Of the classifier.
+        Streams of the classifier.
+    augment, test_augment : optional
+        Present if training images, or test images, are augmented.
     langevin, posterior : optional
-        Of an ensembling method: noise while it trains, and draws of members afterwards.
+        An ensembling method's noise during training, and its draws of members afterwards.
     """
 
     init: np.random.Generator
     batch: np.random.Generator
     dropout: np.random.Generator
     augment: np.random.Generator | None = None
-    """Where training images are augmented."""
     test_augment: np.random.Generator | None = None
-    """Where test images are."""
     langevin: np.random.Generator | None = None
     posterior: np.random.Generator | None = None
 
@@ -218,4 +217,4 @@ class MachineError(RuntimeError):
 
 
 class NotFetched(MachineError):
-    """The prepared copy of a dataset is not on this machine, or it is damaged."""
+    """The prepared copy of a dataset is missing from this machine, or damaged."""

@@ -1,7 +1,7 @@
-"""The model of a run as a file of a form that its library reads, and that executes nothing.
+"""Save a run's model in a format that its own library reads and that executes no code.
 
-`.npz` holds the model's arrays by name, ``.pt`` the same as PyTorch's state dict, ``.json`` trees
-as XGBoost writes them, ``.skops`` an estimator as skops does.
+``.npz`` holds the model's arrays by name, ``.pt`` the same as a PyTorch state dict, ``.json``
+XGBoost's trees and ``.skops`` a scikit-learn estimator.
 """
 
 from __future__ import annotations
@@ -24,24 +24,23 @@ READ: Mapping[str, str] = {
     ".json": "xgboost.Booster(model_file=FILE)",
     ".skops": "skops.io.load(FILE, trusted=[…])",
 }
-"""How a file of each form is read."""
+"""How to read each format."""
 
-
-_OF_OWN: Mapping[str, tuple[str, ...]] = {"estimator": (".skops",), "module": (".pt", ".npz")}
+_OWN_FORMATS: Mapping[str, tuple[str, ...]] = {"estimator": (".skops",), "module": (".pt", ".npz")}
 
 
 def endings(canonical: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the forms that models of a classifier can have, the first the most usual.
+    """Return the formats that fit a classifier's models, the usual one first.
 
     Parameters
     ----------
     canonical : mapping
-        Its canonical description.
+        The classifier's canonical description.
     """
     if "source" in canonical:  # imported: nothing is trained
         return ()
     if classifiers.is_own(canonical):
-        return _OF_OWN.get(canonical["form"], ())
+        return _OWN_FORMATS.get(canonical["form"], ())
     fit = classifiers.fit_of(canonical)
     if isinstance(fit, Network):
         return (".pt", ".npz")
@@ -49,18 +48,18 @@ def endings(canonical: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def lacking(ending: str) -> str | None:
-    """Return the package that a form needs and this installation lacks, if it does."""
+    """Return the package that a format needs if it is not installed, else None."""
     return "skops" if ending == ".skops" and importlib.util.find_spec("skops") is None else None
 
 
 def saving(alive: Alive, ending: str) -> Save:
-    """Return what writes a model to an open file.
+    """Return a function that writes a model to an open file.
 
     Parameters
     ----------
     alive : Alive
     ending : str
-        Of `endings`.
+        One of `endings`.
     """
     if ending == ".pt":
         return lambda file: _state_dict(alive, file)

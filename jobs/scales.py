@@ -1,9 +1,10 @@
-"""The scale of Laplace's posterior, by a search that the test set has no part in.
+"""Search for the scale of Laplace's posterior without using the test set.
 
-Networks are trained as the first runs of the first repeat are, but on nine tenths of its training
-part: on what of their own rows is in these. The other tenth judges the log-likelihood of their
-ensembles at each scale; the scale with the highest mean over networks serves all repeats and runs.
-PIT names no such protocol, and its scales go with another curvature (``docs/uncertainty.md``).
+Networks are trained like the first runs of the first repeat, but only on those of their rows that
+fall in nine tenths of the training part. The log-likelihood of their ensembles is measured on the
+other tenth at each scale; the scale with the highest mean over networks serves all repeats and
+runs. PIT states no such protocol, and its scales go with another curvature
+(``docs/uncertainty.md``).
 """
 
 from __future__ import annotations
@@ -29,26 +30,26 @@ from manyseed.jobs.training.handling import Alive, Device, Handling
 from manyseed.jobs.tuning import trainer_of_process
 
 SCALES = tuple(10 ** (-2 + number / 8) for number in range(25))
-"""What is tried: from 0.01 to 10, evenly on the scale of logarithms."""
+"""Candidate scales: 0.01 to 10, evenly spaced in logarithm."""
 
 NETWORKS = 5
-"""Each scale is judged on so many."""
+"""How many networks each scale is judged on."""
 
 VALIDATION_SHARE = 0.1
 
 _IRRELEVANT = ("test_augment",)
-"""What of a cell the search does not depend on: what its test points go through."""
+"""Fields of a cell that the search does not depend on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """What one network says of all scales.
+    """One network's result at all scales.
 
     Attributes
     ----------
     log_likelihoods : tuple of float or None, or None
-        Of the validation rows, at each of `SCALES`, None where it is not finite; None where the
-        fit failed.
+        Mean over the validation rows at each of `SCALES`, None where not finite; None in place of
+        the tuple if the fit failed.
     seconds : float
         Wall time.
     error : str or None
@@ -61,7 +62,7 @@ class Trial:
 
 
 def is_searched(cell: Cell) -> bool:
-    """Return whether the scale of a cell's posterior is what a search finds."""
+    """Return whether a search determines the scale of a cell's posterior."""
     return cell.ensembling is not None and cell.ensembling.get("scale") == SEARCHED
 
 
@@ -72,7 +73,7 @@ def scale_search_id(cell: Cell) -> str:
 
 
 def with_scale(cell: Cell, scale: float) -> Cell:
-    """Return a cell with the scale that was found."""
+    """Return the cell with its searched scale set to a number."""
     assert cell.ensembling is not None
     return replace(cell, ensembling={**cell.ensembling, "scale": scale})
 
@@ -84,23 +85,23 @@ def evaluate(trainer: Trainer, cell: Cell, number: int, device: Device = "cpu") 
     ----------
     trainer : Trainer
     cell : Cell
-        One with a searched scale; its hparams were found.
+        A cell with a searched scale, whose hparams are known.
     number : int
-        Of the network, from 0.
+        The network's number, from 0.
     device : str
 
     Raises
     ------
     jobs.run.MachineError
-        Where data or a package is missing; whatever else a fit raises fails the trial.
+        If data or a package is missing; any other exception of the fit fails the trial.
     """
     started = perf_counter()
     run = Run(replace(cell, ensembling=None, test_augment="none"), 0, number)
     hparams = run_hparams(run)
-    found: list[NDArray[np.float64]] = []
+    results: list[NDArray[np.float64]] = []
 
     def judge(alive: Alive) -> Mapping[str, NDArray[Any]]:
-        found.append(log_likelihoods(alive, data, cell, hparams, number))
+        results.append(log_likelihoods(alive, data, cell, hparams, number))
         return {}
 
     names: tuple[Stream, ...] = ("init", "batch", "dropout", "augment")
@@ -114,7 +115,7 @@ def evaluate(trainer: Trainer, cell: Cell, number: int, device: Device = "cpu") 
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         return Trial(None, perf_counter() - started, reason)
-    values = tuple(float(value) if np.isfinite(value) else None for value in found[0])
+    values = tuple(float(value) if np.isfinite(value) else None for value in results[0])
     return Trial(values, perf_counter() - started)
 
 
@@ -123,19 +124,20 @@ def log_likelihoods(
 ) -> NDArray[np.float64]:
     """Return the mean log-likelihood (scale,) of a network's ensembles at each of `SCALES`.
 
-    All scales have the same noise, so that their curve is smooth. −inf where one is not finite.
+    All scales share the same noise, so the curve over scales is smooth. −inf where a row's
+    likelihood is not finite.
 
     Parameters
     ----------
     alive : Alive
         The trained network.
     data : TrainingSet
-        What it was trained on, with the classes of the test rows.
+        Its training set, including `y_test`.
     cell : Cell
     hparams : mapping
-        With the weight decay, the precision of the prior.
+        Including ``weight_decay``, the prior's precision.
     number : int
-        Of the evaluation: names its random stream.
+        The network's number, which keys the random stream.
     """
     import torch
 
@@ -146,62 +148,62 @@ def log_likelihoods(
     device = alive.rows.device
     y = torch.tensor(data.y, dtype=torch.int64, device=device)
     posteriors = Posteriors(alive.model, alive.rows, y, hparams["weight_decay"])
-    word = int(raw(_stream(cell, number, "posterior"), 1)[0])
-    found = []
+    seed = int(raw(_stream(cell, number, "posterior"), 1)[0])
+    means = []
     for scale in SCALES:
         members = Members(cell.ensembling["members"])
-        noise = torch.Generator(device).manual_seed(word)
+        noise = torch.Generator(device).manual_seed(seed)
         for _ in range(members.count):
             with posteriors.drawn(noise, scale), np.errstate(invalid="ignore"):
                 members.add(alive.predict(alive.test))
         with np.errstate(invalid="ignore"):
             logs = members.logs()[np.arange(len(data.y_test)), data.y_test]
-        found.append(logs.mean() if np.isfinite(logs).all() else -np.inf)
-    return np.array(found)
+        means.append(logs.mean() if np.isfinite(logs).all() else -np.inf)
+    return np.array(means)
 
 
 def validation(trainer: Trainer, run: Run) -> TrainingSet:
-    """Return what a network of the search is fitted on, with validation rows as its test set."""
+    """Return the training set of a network in the search, with validation rows as its test set."""
     cell = run.cell
     plain = replace(cell, perturb_continuous="none", perturb_categorical="none")
-    own = trainer.training_set(Run(plain, run.repeat, run.run)).in_dataset
+    run_rows = trainer.training_set(Run(plain, run.repeat, run.run)).in_dataset
     whole = trainer.training_set(Run(Cell(cell.seed, cell.dataset, cell.classifier, {}), 0, 0))
-    assert own is not None
-    assert own.train is not None
+    assert run_rows is not None
+    assert run_rows.train is not None
     assert whole.in_dataset is not None
     assert whole.in_dataset.train is not None
-    drawn_from = stream(cell.seed, "tune", dataset_id(cell.dataset), "scale")
+    generator = stream(cell.seed, "tune", dataset_id(cell.dataset), "scale")
     n = max(1, n_points(VALIDATION_SHARE, whole.y.size))
     groups = trainer.groups(cell, whole.in_dataset.train)
-    judged = held_out(whole.y, drawn_from, n, groups)
-    rows = whole.in_dataset.train[judged]
-    data, fit = trainer.training_set(run), ~np.isin(own.train, rows)
-    perturbed = plain != cell
+    validated = held_out(whole.y, generator, n, groups)
+    validation_rows = whole.in_dataset.train[validated]
+    data, fitted = trainer.training_set(run), ~np.isin(run_rows.train, validation_rows)
+    train = run_rows.train[fitted] if plain == cell else None
     return replace(
         data,
-        X=data.X[fit],
-        y=data.y[fit],
-        X_test=whole.X[judged],
-        y_test=whole.y[judged],
-        in_dataset=DatasetRows(own.dataset, own.X, None if perturbed else own.train[fit], rows),
+        X=data.X[fitted],
+        y=data.y[fitted],
+        X_test=whole.X[validated],
+        y_test=whole.y[validated],
+        in_dataset=DatasetRows(run_rows.dataset, run_rows.X, train, validation_rows),
     )
 
 
 def best(trials: Sequence[Trial]) -> tuple[float, float]:
     """Return the scale with the highest mean log-likelihood over networks, and that mean.
 
-    Of several the smallest; networks whose fit failed are left out.
+    The smallest scale wins a tie; networks whose fit failed are left out.
 
     Raises
     ------
     ValueError
-        Where every fit failed, with the last reason, or no scale gives each network a finite
+        If every fit failed, with the last reason, or no scale gives every network a finite
         likelihood.
     """
-    found = [trial.log_likelihoods for trial in trials if trial.log_likelihoods is not None]
-    if not found:
+    curves = [trial.log_likelihoods for trial in trials if trial.log_likelihoods is not None]
+    if not curves:
         raise ValueError(f"all {len(trials)} fits failed, the last one with {trials[-1].error}")
-    values = [[-np.inf if one is None else one for one in each] for each in found]
+    values = [[-np.inf if value is None else value for value in curve] for curve in curves]
     means = np.mean(values, axis=0)
     if not np.isfinite(means).any():
         raise ValueError("no scale gives every network a finite likelihood")
@@ -214,8 +216,8 @@ def evaluate_in_process(
 ) -> Trial:
     """Evaluate a network in a process that keeps its data between calls.
 
-    `code` and `timeout` are those of `jobs.tuning.evaluate_in_process`: no classifier of a user's
-    has a posterior.
+    `code` and `timeout` match `jobs.tuning.evaluate_in_process` and are ignored: users' own
+    classifiers have no posterior.
     """
     del code, timeout
     return evaluate(trainer_of_process(), Cell.from_canonical(canonical), number, device)

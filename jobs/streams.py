@@ -1,9 +1,9 @@
-"""Random streams: one independent generator for each source of randomness of a run.
+"""Random streams: an independent generator for each source of randomness in a run.
 
 Frozen: a generator is PCG64 on a ``numpy.random.SeedSequence`` of the eight little-endian 32-bit
 words of SHA-256 over the canonical JSON of ``[v, sweep seed, stream, keys]``. Keys are identities
-and numbers, never positions or aliases, so that a run draws the same numbers in every sweep that
-holds it. ``docs/identity.md`` says how to recompute them.
+and numbers, never positions or aliases, so a run draws the same numbers in every sweep that holds
+it. ``docs/identity.md`` explains how to recompute them.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def stream(seed: int, name: Stream, *keys: str | int) -> np.random.Generator:
     seed : int
         The sweep's seed.
     name : Stream
-        Which source of randomness.
+        The source of randomness.
     *keys : str or int
-        What the stream is keyed by (``docs/identity.md`` has the table).
+        The stream's keys (table in ``docs/identity.md``).
     """
     if name not in get_args(Stream):
         raise ValueError(f"unknown stream {name!r}; there are {', '.join(get_args(Stream))}")
@@ -57,10 +57,10 @@ def stream(seed: int, name: Stream, *keys: str | int) -> np.random.Generator:
 
 
 def raw(generator: np.random.Generator, n: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
-    """Draw `n` raw 64-bit words, which no change of NumPy's distributions can alter."""
+    """Draw `n` raw 64-bit words, which no change to NumPy's distributions can alter."""
     return np.asarray(generator.bit_generator.random_raw(n), dtype=np.uint64)
 
 
 def seed31(generator: np.random.Generator) -> int:
-    """Draw a seed in [0, 2**31) for a library that takes an integer."""
+    """Draw a seed in [0, 2**31) for a library that takes an integer seed."""
     return int(generator.bit_generator.random_raw() & 0x7FFFFFFF)

@@ -1,4 +1,4 @@
-"""Importing torchvision beside a CPU build of torch."""
+"""Import torchvision beside a CPU build of torch."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ _KEPT: list[object] = []
 def torchvision(module: str = "torchvision") -> ModuleType:
     """Import torchvision or one of its modules, such as ``"torchvision.datasets"``.
 
-    torchvision's wheels are linked to CUDA. Beside a CPU build of torch their compiled operators
-    stay away, and the import ends because operators are described that nobody declared. Declared
-    without an implementation they satisfy it; models and datasets use neither.
+    torchvision's wheels are linked to CUDA. Beside a CPU build of torch their compiled operators do
+    not load, and the import fails because it registers details of operators that nobody declared.
+    Declaring them without an implementation is enough: models and datasets use neither.
 
     Raises
     ------
     ImportError
-        Where torchvision or torch is not installed.
+        If torchvision or torch is not installed.
     """
     try:
         return importlib.import_module(module)
@@ -33,5 +33,5 @@ def torchvision(module: str = "torchvision") -> ModuleType:
     library = torch.library.Library("torchvision", "FRAGMENT")
     for operator in ("nms", "qnms"):
         library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-    _KEPT.append(library)  # the declarations go when it goes
+    _KEPT.append(library)  # the declarations last only as long as this object
     return importlib.import_module(module)

@@ -1,6 +1,6 @@
-"""One run after the other in a warm process: data is read once, every random number has its stream.
+"""Train runs one after another in a warm process, reading data once.
 
-A run's result depends on the run alone, bit for bit: not on what was trained before it.
+A run's result depends on the run alone, bit for bit, never on what was trained before it.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ class TestSet:
     Attributes
     ----------
     index : int64 array (n_test,)
-        Ascending, into the prepared dataset.
+        Ascending row indices into the prepared dataset.
     y_true : uint16 array (n_test,)
         Class index.
     """
 
-    __test__ = False  # pytest takes it for a test otherwise
+    __test__ = False  # keeps pytest from collecting it
 
     index: NDArray[np.int64]
     y_true: NDArray[np.uint16]
 
 
 class Trainer:
-    """Trains runs and keeps what several of them need.
+    """Trains runs and caches what several of them need.
 
     Parameters
     ----------
     cache_bytes : int
-        Datasets, splits and neighbours are kept up to this size; the latest used stay.
+        Size up to which datasets, splits and neighbours are kept, most recently used first.
     """
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
@@ -70,23 +70,23 @@ class Trainer:
         Raises
         ------
         jobs.run.MachineError
-            Where the data is missing or is not what was planned.
+            If the data is missing or differs from the plan's.
         """
         index = self._split(cell, repeat).test
         return TestSet(index, self._dataset(cell).y[index])
 
     def groups(self, cell: Cell, rows: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        """Return the groups of rows of a dataset; None where its rows stand alone."""
+        """Return the groups of some rows of a cell's dataset; None if its rows have no groups."""
         groups = self._dataset(cell).groups
         return None if groups is None else groups[rows]
 
     def train(self, run: Run, handling: Handling = PLAIN) -> Prediction:
-        """Train one run and predict its test set; raises what `jobs.classifiers.fit` does.
+        """Train one run and predict its test set.
 
         Raises
         ------
         jobs.run.MachineError
-            Also where data is missing.
+            If data is missing; beyond that, raises what `jobs.classifiers.fit` does.
         """
         if handling.response is not None:
             handling = replace(handling, after_training=self.answering(run, handling.response))
@@ -97,7 +97,7 @@ class Trainer:
         )
 
     def answering(self, run: Run, asked: Asked) -> AfterTraining:
-        """Return what measures a run's response curves, on its unperturbed rows."""
+        """Return a function that measures a run's response curves on its unperturbed rows."""
         from manyseed.jobs.response.measure import Subject, answers
         from manyseed.jobs.response.pairs import Streams
 
@@ -119,14 +119,14 @@ class Trainer:
         def ask(alive: Alive) -> Mapping[str, NDArray[Any]]:
             if alive.look_up is None:
                 return answers(asked, subject, alive)
-            # rows go by their places in the dataset: what is made of each is known there
+            # rows are passed as indices into the dataset, whose features are looked up
             known = replace(subject, rows=lambda places: part.train[places], X_test=part.test)
             return answers(asked, known, replace(alive, encode=alive.look_up))
 
         return ask
 
     def training_set(self, run: Run) -> TrainingSet:
-        """Return what a run is fitted on: split, subsampled, resampled, perturbed."""
+        """Return a run's training set: split, subsampled, resampled, perturbed."""
         cell, key = run.cell, dataset_id(run.cell.dataset)
         data, part = self._dataset(cell), self._split(cell, run.repeat)
         points = self._points(run)
@@ -148,7 +148,7 @@ class Trainer:
         )
 
     def _points(self, run: Run) -> NDArray[np.int64]:
-        """Return the rows of the training part that a run is fitted on, in order."""
+        """Return the positions in the training part of a run's rows, in order."""
         cell, key = run.cell, dataset_id(run.cell.dataset)
         y = self._dataset(cell).y[self._split(cell, run.repeat).train]
         points = subsample(cell.seed, key, run.repeat, run.run, y, cell.train_fraction)
@@ -202,12 +202,12 @@ class Trainer:
 
 
 def stream_keys(run: Run) -> dict[Stream, list[str | int]]:
-    """Return the keys of every stream that a run draws from, as ``docs/identity.md`` has them.
+    """Return the keys of every stream that a run draws from, as listed in ``docs/identity.md``.
 
     A stream that `vary` does not name is the same for every run of the repeat; dropout,
-    augmentation and what an ensembling method draws go with batch.
+    augmentation and the draws of an ensembling method vary with batch.
     """
-    cell, dataset = run.cell, dataset_id(run.cell.dataset)
+    cell, dataset, classifier = run.cell, dataset_id(run.cell.dataset), run.cell.classifier_key
     keys: dict[Stream, list[str | int]] = {
         "split": [dataset, run.repeat],
         "subsample": [dataset, run.repeat, run.run],
@@ -219,21 +219,19 @@ def stream_keys(run: Run) -> dict[Stream, list[str | int]]:
     if cell.perturb_categorical != "none":
         keys["perturb_categorical"] = [dataset, cell.perturb_categorical, run.repeat, run.run]
     if cell.perturb_hparams != "none":
-        of = cell.classifier_key
-        keys["perturb_hparams"] = [of, cell.perturb_hparams, run.repeat, run.run]
-    fit: list[str | int] = [dataset, cell.classifier_key, run.repeat]
-    keys["init"] = [*fit, *([run.run] if "init" in cell.vary else [])]
-    of_batch: list[str | int] = [run.run] if "batch" in cell.vary else []
-    keys["batch"] = keys["dropout"] = [*fit, *of_batch]
+        keys["perturb_hparams"] = [classifier, cell.perturb_hparams, run.repeat, run.run]
+    keys["init"] = [dataset, classifier, run.repeat, *([run.run] if "init" in cell.vary else [])]
+    varied: list[str | int] = [run.run] if "batch" in cell.vary else []
+    keys["batch"] = keys["dropout"] = [dataset, classifier, run.repeat, *varied]
     if cell.augment != "none":
-        keys["augment"] = [*fit[:2], cell.augment, run.repeat, *of_batch]
-    if cell.test_augment != "none":  # without the classifier: all of them see the same images
-        keys["test_augment"] = [dataset, cell.test_augment, run.repeat, *of_batch]
+        keys["augment"] = [dataset, classifier, cell.augment, run.repeat, *varied]
+    if cell.test_augment != "none":  # no classifier key: all classifiers see the same images
+        keys["test_augment"] = [dataset, cell.test_augment, run.repeat, *varied]
     if (method := cell.ensembling) is not None:
         from manyseed.jobs.ensembling.methods import METHODS, stream_name
 
         for name in METHODS[method["name"]].streams:
-            keys[name] = [dataset, cell.classifier_key, stream_name(method), run.repeat, *of_batch]
+            keys[name] = [dataset, classifier, stream_name(method), run.repeat, *varied]
     return keys
 
 
@@ -243,13 +241,14 @@ def _stream(run: Run, name: Stream) -> np.random.Generator:
 
 def generators(run: Run) -> Generators:
     """Return a run's generators for its fit."""
-    own: tuple[Stream, ...] = ("augment", "test_augment", "langevin", "posterior")
-    drawn = {name: _stream(run, name) for name in own if name in stream_keys(run)}
-    return Generators(_stream(run, "init"), _stream(run, "batch"), _stream(run, "dropout"), **drawn)
+    names: tuple[Stream, ...] = ("augment", "test_augment", "langevin", "posterior")
+    optional = {name: _stream(run, name) for name in names if name in stream_keys(run)}
+    required = (_stream(run, "init"), _stream(run, "batch"), _stream(run, "dropout"))
+    return Generators(*required, **optional)
 
 
 def run_hparams(run: Run) -> dict[str, Value]:
-    """Return the hparams that a run is fitted with: the anchors, or perturbed around them."""
+    """Return a run's hparams: the anchors, or values perturbed around them."""
     cell = run.cell
     if cell.perturb_hparams == "none":
         return dict(cell.hparams)
@@ -268,7 +267,7 @@ T = TypeVar("T", bound=_Sized)
 
 
 class _Cache:
-    """The latest used values, up to a total size; the one just asked for is always kept."""
+    """The most recently used values, up to a total size; the latest is always kept."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -278,9 +277,7 @@ class _Cache:
         if key not in self._values:
             self._values[key] = make()
         self._values.move_to_end(key)
-        while len(self._values) > 1 and self._size() > self._limit:
-            self._values.popitem(last=False)
+        size = sum(value.nbytes for value in self._values.values())
+        while len(self._values) > 1 and size > self._limit:
+            size -= self._values.popitem(last=False)[1].nbytes
         return cast(T, self._values[key])
-
-    def _size(self) -> int:
-        return sum(value.nbytes for value in self._values.values())

@@ -1,8 +1,8 @@
-"""Tuned hparams: a random search for each dataset and classifier (MV, tuned scenario).
+"""Tuned hparams: one random search per dataset and classifier (MV, tuned scenario).
 
-Every draw is fitted on three quarters of the first repeat's training part and judged by its
-accuracy on the last quarter, which is the same for all draws and classifiers. What is found serves
-all repeats and runs. The first repeat's test set is never seen; those of later repeats share points
+Each draw is fitted on three quarters of the first repeat's training part and judged by its accuracy
+on the remaining quarter, which is the same for all draws and classifiers. The best draw serves all
+repeats and runs. The first repeat's test set is never seen; test sets of later repeats share points
 with the search, as they do with one another's training parts (choice: one search, as in the study,
 whose code judged on test data).
 """
@@ -24,13 +24,13 @@ from manyseed.jobs.datasets.split import held_out, n_points
 from manyseed.jobs.hparams.kinds import Value
 from manyseed.jobs.hparams.search import SPACE_VERSION, draw
 from manyseed.jobs.identity import IDENTITY_VERSION, identity
-from manyseed.jobs.run import Cell, DatasetRows, Generators, MachineError, Run, TrainingSet
+from manyseed.jobs.run import Cell, Generators, MachineError, Run, TrainingSet
 from manyseed.jobs.streams import Stream, stream
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import Device, Handling
 
 SEARCH = "tuned"
-"""The entry of a tuned cell's hparams that holds its search; beside it stand fixed hparams."""
+"""The key of a tuned cell's `hparams` that holds its search; the other keys are fixed hparams."""
 
 VALIDATION_SHARE = 0.25
 
@@ -44,7 +44,7 @@ class Draw:
     hparams : dict
         A value for every hparam.
     accuracy : float or None
-        Share of the validation rows that are predicted right; None where the fit failed.
+        Share of validation rows predicted correctly; None if the fit failed.
     seconds : float
         Wall time, prediction included.
     error : str or None
@@ -58,12 +58,12 @@ class Draw:
 
 
 def is_tuned(cell: Cell) -> bool:
-    """Return whether a cell's hparams are what a search finds."""
+    """Return whether a search determines a cell's hparams."""
     return SEARCH in cell.hparams
 
 
 def search_id(cell: Cell) -> str:
-    """Return the identity of a tuned cell's search, which cells of other axes share."""
+    """Return the identity of a tuned cell's search, shared by cells that differ in other axes."""
     return identity(
         {
             "v": IDENTITY_VERSION,
@@ -76,7 +76,7 @@ def search_id(cell: Cell) -> str:
 
 
 def is_current(cell: Cell) -> bool:
-    """Return whether a tuned cell's search is in the spaces of this version."""
+    """Return whether a tuned cell's search uses this version's hparam spaces."""
     return bool(cell.hparams[SEARCH]["space"] == SPACE_VERSION)
 
 
@@ -86,7 +86,7 @@ def n_draws(cell: Cell) -> int:
     Raises
     ------
     ValueError
-        For a search in spaces of another version.
+        For a search in another version's hparam spaces.
     """
     search = cell.hparams[SEARCH]
     if not is_current(cell):
@@ -95,7 +95,7 @@ def n_draws(cell: Cell) -> int:
 
 
 def drawn(cell: Cell, number: int) -> dict[str, Value]:
-    """Return the hparams of one draw, counted from 0."""
+    """Return the hparams of draw `number`, counted from 0."""
     fixed = {name: value for name, value in cell.hparams.items() if name != SEARCH}
     return draw(classifiers.space(cell.classifier, cell.hparams), fixed, _stream(cell, number))
 
@@ -109,17 +109,17 @@ def evaluate(
     ----------
     trainer : Trainer
     cell : Cell
-        A tuned one.
+        A tuned cell.
     number : int
-        Of the draw, from 0.
+        The draw's number, from 0.
     device : str
     timeout : float
-        Seconds after which a command is ended; 0 for none.
+        Seconds after which a user's command is stopped; 0 for never.
 
     Raises
     ------
     jobs.run.MachineError
-        Where data or a package is missing; whatever else a fit raises fails the draw.
+        If data or a package is missing; any other exception of the fit fails the draw.
     """
     started, hparams = perf_counter(), drawn(cell, number)
     generators = Generators(*(_stream(cell, number, name) for name in ("init", "batch", "dropout")))
@@ -137,40 +137,39 @@ def evaluate(
 
 
 def validation(trainer: Trainer, cell: Cell) -> TrainingSet:
-    """Return what a search fits on, with validation rows in place of the test set.
+    """Return a search's training set, with validation rows in place of the test set.
 
     Raises
     ------
     ValueError
-        Where rows belong together and the training part has too few groups for two parts.
+        If rows belong together and the training part has too few groups to be divided.
     """
-    whole = trainer.training_set(Run(_plain(cell), 0, 0))
+    plain = Cell(cell.seed, cell.dataset, cell.classifier, cell.hparams)
+    whole = trainer.training_set(Run(plain, 0, 0))
     assert whole.in_dataset is not None
     assert whole.in_dataset.train is not None
     rows = whole.in_dataset.train
     n = max(1, n_points(VALIDATION_SHARE, whole.y.size))
-    drawn_from = stream(cell.seed, "tune", dataset_id(cell.dataset))
-    judged = held_out(whole.y, drawn_from, n, trainer.groups(cell, rows))
-    fit = np.setdiff1d(np.arange(whole.y.size), judged)
+    generator = stream(cell.seed, "tune", dataset_id(cell.dataset))
+    validated = held_out(whole.y, generator, n, trainer.groups(cell, rows))
+    fitted = np.setdiff1d(np.arange(whole.y.size), validated)
     return replace(
         whole,
-        X=whole.X[fit],
-        y=whole.y[fit],
-        X_test=whole.X[judged],
-        y_test=whole.y[judged],
-        in_dataset=DatasetRows(
-            whole.in_dataset.dataset, whole.in_dataset.X, rows[fit], rows[judged]
-        ),
+        X=whole.X[fitted],
+        y=whole.y[fitted],
+        X_test=whole.X[validated],
+        y_test=whole.y[validated],
+        in_dataset=replace(whole.in_dataset, train=rows[fitted], test=rows[validated]),
     )
 
 
 def best(draws: Sequence[Draw]) -> int:
-    """Return the number of the draw with the highest accuracy, of several the first.
+    """Return the number of the draw with the highest accuracy; the first wins a tie.
 
     Raises
     ------
     ValueError
-        Where every draw failed, with the last reason.
+        If every draw failed, with the last reason.
     """
     scores = [-1.0 if draw.accuracy is None else draw.accuracy for draw in draws]
     if max(scores) < 0:
@@ -187,13 +186,10 @@ def evaluate_in_process(
     ----------
     canonical : mapping
         The cell's description.
-    number : int
-        Of the draw.
-    device : Device
+    number, device, timeout
+        As for `evaluate`.
     code : str
-        The folder of the copy of users' own code, where there is one.
-    timeout : float
-        As of `evaluate`.
+        Folder that holds the copy of users' own code, if any.
     """
     if code:
         from manyseed.jobs.own import copies
@@ -204,13 +200,8 @@ def evaluate_in_process(
 
 @lru_cache(maxsize=1)
 def trainer_of_process() -> Trainer:
-    """Return the trainer that a process keeps between calls."""
+    """Return the trainer that this process keeps between calls."""
     return Trainer()
-
-
-def _plain(cell: Cell) -> Cell:
-    """Return a cell that trains on its whole training part as it is."""
-    return Cell(cell.seed, cell.dataset, cell.classifier, cell.hparams)
 
 
 def _stream(cell: Cell, number: int, *part: Stream) -> np.random.Generator:

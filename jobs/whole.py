@@ -1,8 +1,8 @@
-"""Files and folders that are there whole or not at all, whoever looks, and after a power cut.
+"""Write files and folders that appear whole or not at all, to every reader and after a power cut.
 
-They are written beside their place under a name of their own: a dot, the final name, and at the end
-`PARTIAL`. fsync, rename and fsync of the folder follow. What a killed writer left is therefore
-found, and removing it stops a writer that was merely suspended: its rename fails.
+They are written in their final folder under a unique temporary name: a dot, the final name, random
+digits and `PARTIAL`. Then come fsync, rename and fsync of the folder. Leftovers of a killed writer
+can therefore be found, and removing them stops a writer that was only suspended: its rename fails.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PARTIAL = ".partial"
 
 
 class PartialRemoved(FileNotFoundError):
-    """Somebody removed the temporary file of `path` while it was written."""
+    """The temporary file of `path` was removed while it was being written."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(f"the temporary file of {path} was removed")
@@ -26,24 +26,24 @@ class PartialRemoved(FileNotFoundError):
 
 
 class Taken(FileExistsError):
-    """Something is there already, where a folder was to appear."""
+    """A folder was to appear where something exists already."""
 
 
 def partial_of(path: Path) -> Path:
-    """Return a name beside a file that nobody else uses, on no machine."""
+    """Return a temporary name beside a file that no other process, on any machine, uses."""
     return path.with_name(f".{path.name}.{os.urandom(16).hex()}{PARTIAL}")
 
 
 def sha256(path: Path) -> str:
-    """Return the checksum of a file, in hexadecimal."""
-    import hashlib  # a task that compares no data does without
+    """Return the SHA-256 of a file, in hexadecimal."""
+    import hashlib  # not needed by a task that compares no data
 
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync(path: Path) -> None:
-    """Make durable what a file holds, or the names in a folder."""
+    """Flush a file's content, or a folder's entries, to disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -52,12 +52,12 @@ def sync(path: Path) -> None:
 
 
 def place(path: Path, write: Callable[[BinaryIO], object]) -> None:
-    """Write a file so that readers see the old one or the new one; raises as `replacing`.
+    """Write a file so that readers see either the old or the new one; raises as `replacing` does.
 
     Parameters
     ----------
     path : Path
-        The file; its folder is made if need be.
+        The file; its folder is created if necessary.
     write : callable
         Writes the content to an open file.
     """
@@ -69,23 +69,23 @@ def place(path: Path, write: Callable[[BinaryIO], object]) -> None:
 def replacing(
     paths: Sequence[Path], before_rename: Callable[[], None] | None = None
 ) -> Iterator[list[Path]]:
-    """Let the block write temporary files, then put them in place, in this order.
+    """Let the block write temporary files, then move them into place in the given order.
 
-    The last file is put in place when all others are there to stay, also after a power cut.
+    The last file is moved only once all others are durable, so that they survive a power cut.
 
     Parameters
     ----------
     paths : sequence of Path
-        The files; their folders are made if need be.
+        The files; their folders are created if necessary.
     before_rename : callable, optional
-        Called before each; what it raises abandons the files that are not yet in place.
+        Called before each rename; an exception abandons all files not yet in place.
 
     Raises
     ------
     OSError
-        Where the file system refuses.
+        If the file system refuses.
     PartialRemoved
-        If somebody removed a temporary file.
+        If a temporary file was removed.
     """
     partials = [partial_of(path) for path in paths]
     try:
@@ -109,7 +109,7 @@ def replacing(
 
 
 def rename(partial: Path, path: Path, before: Callable[[], None] | None) -> None:
-    """Put a temporary file in place."""
+    """Move a temporary file into place."""
     if before is not None:
         before()
     partial.rename(path)
@@ -117,7 +117,7 @@ def rename(partial: Path, path: Path, before: Callable[[], None] | None) -> None
 
 @contextmanager
 def _still_there(path: Path) -> Iterator[None]:
-    """Say to whoever finds the temporary file of `path` gone what happened."""
+    """Raise `PartialRemoved` if the block finds the temporary file of `path` gone."""
     try:
         yield
     except FileNotFoundError:
@@ -126,23 +126,23 @@ def _still_there(path: Path) -> Iterator[None]:
 
 @contextmanager
 def appearing(folder: Path, building: Path | None = None) -> Iterator[Path]:
-    """Let the block fill a folder that takes its name when the block ends well.
+    """Let the block fill a folder that takes its final name if the block succeeds.
 
-    Else nothing is left of it.
+    Otherwise the folder is removed.
 
     Parameters
     ----------
     folder : Path
-        The folder; an empty one gives way, no other does.
+        The final path; an empty folder there is replaced.
     building : Path, optional
-        What it is called until then, beside its place.
+        Temporary path in the same parent folder.
 
     Raises
     ------
     Taken
-        Where something is there already.
+        If something other than an empty folder is there already.
     OSError
-        Where the file system refuses.
+        If the file system refuses.
     """
     building = building or partial_of(folder)
     try:
@@ -162,7 +162,7 @@ def appearing(folder: Path, building: Path | None = None) -> Iterator[Path]:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, and what writers that were killed left beside it."""
+    """Remove a file and the leftovers of killed writers beside it."""
     path.unlink(missing_ok=True)
     for partial in path.parent.glob(f".{path.name}.*{PARTIAL}"):
         partial.unlink(missing_ok=True)

@@ -230,7 +230,7 @@ def test_a_layout_is_frozen(tmp_path: Path) -> None:
         (
             'perturb_continuous = ["relative:0.1"]',
             'ensembling = ["dropout"]\nexclude = [{ classifier = ["*-sgd", "cnn", "vit"] }]',
-            "an ensembling method are several to a run",
+            "a run with an ensembling method has several models",
         ),
     ],
 )

@@ -1,4 +1,4 @@
-"""Classifiers: what users name, and the fit of one run."""
+"""Classifiers: resolve what users name, and fit single runs."""
 
 from manyseed.jobs.classifiers.mlp import size_class
 from manyseed.jobs.classifiers.record import FORMS, Classifier, ClassifierInfo, Unsuitable

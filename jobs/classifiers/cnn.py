@@ -1,4 +1,4 @@
-"""The convolutional network of the CIFAR-10 study (RKS), for images of any size: ``cnn``."""
+"""``cnn``: the convolutional network of the CIFAR-10 study (RKS), for images of any size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def network(shape: tuple[int, ...], n_classes: int, *_: Any) -> torch.nn.Module:
-    """Build convolutions 3×3 to 32 and 16 channels, each with 2×2 max-pooling; 64 hidden; logits.
+    """Build 3×3 convolutions to 32 and 16 channels with 2×2 max-pooling, 64 hidden units, logits.
 
     Convolutions keep the image's size; pooling rounds odd sizes up, so any image will do. ReLU
     follows the pooling: the same numbers for a quarter of the work.

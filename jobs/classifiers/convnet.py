@@ -1,7 +1,7 @@
-"""A plain convolutional network of any depth and width, for images of any size: ``convnet``.
+"""``convnet``: a plain convolutional network of any depth and width, for images of any size.
 
-Its hparams depth, width and batch_norm are structural: a grid of them makes a family of networks,
-on which measures of complexity can be compared.
+Its hparams depth, width and batch_norm are structural: a grid of them gives a family of networks on
+which complexity measures can be compared.
 """
 
 from __future__ import annotations
@@ -28,19 +28,10 @@ def network(
 ) -> torch.nn.Module:
     """Build `depth` 3×3 convolutions of `width` channels, one 2×2 max-pooling, logits.
 
-    ReLU after each convolution, batch norm between where asked for. Convolutions keep the image's
+    ReLU follows each convolution, after batch norm if requested. Convolutions keep the image's
     size; pooling rounds odd sizes up, so any image will do. The last ReLU follows the pooling: the
-    same numbers for a quarter of the work.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        (height, width, channels).
-    n_classes : int
-    _
-        The settings, which do not shape it.
-    hparams : mapping
-        With depth, width and batch_norm.
+    same numbers for a quarter of the work. Parameters are those of
+    `jobs.training.network.Network.build`.
     """
     from torch import nn
 

@@ -1,9 +1,9 @@
-"""Features of images from a pretrained backbone, computed once for a dataset.
+"""Features of images from a pretrained backbone, computed once per dataset.
 
-``HOME/features/DATASET-WEIGHTS-VERSION/`` below the folder of data holds the features of all rows
-of a prepared dataset, memory-mapped by every process. They are computed part by part: processes
-that need them at the same time start at different parts and take up what others have finished, and
-what was interrupted is not computed again.
+``features/DATASET-WEIGHTS-VERSION/`` in the data folder holds the features of all rows of a
+prepared dataset; every process memory-maps them. They are computed in parts: processes that need
+them at the same time start at different parts and reuse each other's, and after an interruption
+finished parts are not computed again.
 """
 
 from __future__ import annotations
@@ -32,28 +32,28 @@ from manyseed.jobs.whole import appearing, place, sha256
 Features = NDArray[np.float32]
 
 VERSION = 1
-"""Of what happens to images before the backbone: features of another version are not found."""
+"""Version of the preprocessing of images; features of other versions are ignored."""
 
 ROWS_OF_A_PART = 128
 _ROWS_AT_ONCE = 16
 
-_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, of both weights
+_MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, for both weights
 
 
 @dataclass(frozen=True, slots=True)
 class Backbone:
-    """A network of torchvision whose last layer is left out.
+    """A torchvision network without its last layer.
 
     Attributes
     ----------
     head : str
-        The module that maps features to ImageNet's classes.
+        The module that maps features to ImageNet's classes, which is left out.
     size : int
-        Height and width that images are scaled to.
+        Height and width to which images are scaled.
     interpolation : {"bicubic", "bilinear"}
-        How, as the published weights expect it.
+        How they are scaled, as the published weights expect.
     width : int
-        Features of an image.
+        Number of features per image.
     """
 
     build: Callable[[], nn.Module]
@@ -79,12 +79,12 @@ def features(
 ) -> tuple[Features, Features]:
     """Return the features of training and test rows.
 
-    Rows that are as in the dataset are looked up, perturbed ones computed.
+    Features of unperturbed rows are looked up, those of perturbed rows computed.
 
     Parameters
     ----------
     backbone, digest : str
-        Which weights, as `weights.keep` returned it.
+        The backbone, and the digest of its weights that `weights.keep` returned.
 
     Returns
     -------
@@ -94,7 +94,7 @@ def features(
     Raises
     ------
     jobs.run.MachineError
-        Where the weights are missing or of another network, or the folder of data cannot be used.
+        If the weights are missing or of another network, or the data folder cannot be used.
     """
     in_dataset, image = data.in_dataset, data.image
     if image is None:
@@ -109,7 +109,7 @@ def features(
 
 
 def _white(X: NDArray[Any]) -> float:
-    """Return the value that stands for full brightness: a constant of the dataset."""
+    """Return the value of full brightness, a constant of the dataset."""
     return 255.0 if X.dtype == np.uint8 else float(X.max()) or 1.0
 
 
@@ -134,17 +134,17 @@ def _compute(
 
 
 def as_expected(backbone: Backbone, images: Tensor) -> Tensor:
-    """Return images as a backbone was trained on them.
+    """Return images in the form that a backbone was trained on.
 
     Parameters
     ----------
     images : float32 tensor (row, height, width, channel)
-        Brightness from 0 to 1; one channel is taken for all three colours.
+        Brightness from 0 to 1; a single channel serves as all three colours.
 
     Returns
     -------
     float32 tensor (row, 3, size, size)
-        The whole image, scaled, and normalised by ImageNet's means and standard deviations.
+        Whole images, scaled, and normalised by ImageNet's means and standard deviations.
     """
     colours = images.permute(0, 3, 1, 2).expand(-1, 3, -1, -1)
     size = (backbone.size, backbone.size)
@@ -155,15 +155,16 @@ def as_expected(backbone: Backbone, images: Tensor) -> Tensor:
 
 @lru_cache(maxsize=1)
 def _model(backbone: str, digest: str, device: torch.device) -> nn.Module:
-    parts = BACKBONES[backbone]
+    description = BACKBONES[backbone]
+    head = description.head
     path = weights.find(backbone, digest)
     with torch.device("meta"):  # elsewhere the layers would draw from the global generator
-        model = parts.build()
-    setattr(model, parts.head, nn.Identity())
+        model = description.build()
+    setattr(model, head, nn.Identity())
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-        own = {name: value for name, value in state.items() if name.split(".")[0] != parts.head}
-        model.load_state_dict(own, assign=True)
+        body = {name: value for name, value in state.items() if name.split(".")[0] != head}
+        model.load_state_dict(body, assign=True)
     except (RuntimeError, AttributeError, OSError, ValueError) as error:
         raise MachineError(f"{path} holds no weights of {backbone}: {error}") from error
     return model.to(device).eval().requires_grad_(False)
@@ -190,11 +191,11 @@ def _of_dataset(
 
 
 def _make(where: Path, X: NDArray[Any], compute: Callable[[NDArray[Any]], Features]) -> None:
-    """Compute all parts that nobody has computed, and put them together."""
+    """Compute all parts that no other process has computed, and join them."""
     folder = where.with_name(f"{where.name}.parts")
     starts = range(0, len(X), ROWS_OF_A_PART)
     parts = [folder / f"{start:09d}.npy" for start in starts]
-    first = os.getpid() * 7919 % len(parts)  # apart from where other processes begin
+    first = os.getpid() * 7919 % len(parts)  # away from where other processes start
     for i in (*range(first, len(parts)), *range(first)):
         if where.exists():
             break
@@ -203,7 +204,7 @@ def _make(where: Path, X: NDArray[Any], compute: Callable[[NDArray[Any]], Featur
             try:
                 place(parts[i], partial(np.save, arr=values))
             except FileNotFoundError:
-                if not where.exists():  # another process was done, and removed all parts
+                if not where.exists():  # another process was done and removed all parts
                     raise
     if not where.exists():
         _join(where, parts, len(X))

@@ -1,4 +1,4 @@
-"""What the records of networks for images share."""
+"""Shared parts of the records of image networks."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ SPACE: tuple[Hparam, ...] = (
     Continuous("weight_decay", 1e-8, 0.1, 1e-8, log=True),
     Ordinal("batch", (16, 32, 64, 128), 32),
 )
-"""The hparams of small networks: a choice, since their sources give no ranges."""
+"""Hparams of small networks: our choice, since their sources give no ranges."""
 
 BATCHES = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 
 
 def ranges(lr: float, weight_decay: float, batch: int) -> tuple[Hparam, ...]:
-    """Return the hparams of a large network, by its defaults: the ranges hold Adam's and SGD's."""
+    """Return a large network's hparams with these defaults; the ranges suit Adam and SGD."""
     return (
         Continuous("lr", 1e-6, 1.0, lr, log=True),
         Continuous("weight_decay", 1e-8, 0.1, weight_decay, log=True),
@@ -38,7 +38,7 @@ def ranges(lr: float, weight_decay: float, batch: int) -> tuple[Hparam, ...]:
 
 
 def initialise(model: torch.nn.Module, stream: np.random.Generator) -> None:
-    """Fill all weights of a network of convolutions from a run's stream."""
+    """Fill all weights of a convolutional network from a run's stream."""
     import torch
     from torch.nn.utils import convert_conv2d_weight_memory_format
 
@@ -49,11 +49,11 @@ def initialise(model: torch.nn.Module, stream: np.random.Generator) -> None:
 
 
 def he_normal(model: torch.nn.Module, stream: np.random.Generator) -> None:
-    """Fill a network from a run's stream so that its depth neither swells nor starves a signal.
+    """Fill a deep network from a run's stream so that signals neither grow nor vanish with depth.
 
-    Convolutions are N(0, 2 / (k² c)), with c channels out and kernels of k × k, their biases 0 (He
-    et al. 2015, arXiv 1502.01852, by outputs); linear layers are as `jobs.training.layers` has
-    them.
+    Weights of convolutions are N(0, 2 / (k² c)) for c channels out and k × k kernels, their biases
+    0 (He et al. 2015, arXiv 1502.01852, fan-out mode); linear layers are filled as in
+    `jobs.training.layers`.
     """
     import torch
     from torch import nn
@@ -79,7 +79,7 @@ def _adam(_: DatasetInfo, options: Options) -> Settings:
 
 
 def by_sgd(_: DatasetInfo, options: Options) -> Settings:
-    """Return the settings of PIT's networks: SGD with momentum, at rates that fall linearly."""
+    """Return the settings of PIT's networks: SGD with momentum and linearly falling rates."""
     return with_optimizer({"optimizer": "sgd", "schedule": "piecewise-linear"}, options)
 
 
@@ -97,17 +97,17 @@ def network_on_pixels(
     smallest_batch: int = 1,
     packages: tuple[str, ...] = ("torch",),
 ) -> Classifier:
-    """Return the record of a network that is trained, from scratch, on pixels.
+    """Return the record of a network that is trained from scratch on pixels.
 
     Parameters
     ----------
     name : str
     build, initialise, first_block, smallest_batch
-        As `jobs.training.network.Network` has them; by default a network of convolutions is filled.
+        As in `jobs.training.network.Network`; by default convolutions and linear layers are filled.
     core_seconds, settings, epochs, packages
-        As a record has them; by default Adam trains at a constant rate.
+        As in a record; by default Adam trains at a constant rate.
     space, hparams : tuple of Hparam
-        The learning rate, weight decay and batch; and those of its own.
+        The learning rate, weight decay and batch; and the network's own hparams.
     """
     return Classifier(
         name=name,
@@ -142,14 +142,14 @@ def deep_network(
     first_block: str,
     settings: Callable[[DatasetInfo, Options], Settings] = by_sgd,
 ) -> Classifier:
-    """Return the record of a deep network of convolutions.
+    """Return the record of a deep convolutional network.
 
     Parameters
     ----------
     name, build, space, hparams, epochs, first_block, settings
-        As `network_on_pixels` has them; by default it is trained by SGD.
+        As in `network_on_pixels`; by default SGD trains it.
     layers : callable
-        ``layers(dataset, hparams)``: all of its convolutions, by which it is priced.
+        ``layers(dataset, hparams)`` returns all its convolutions, which determine `core_seconds`.
     """
 
     def seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:

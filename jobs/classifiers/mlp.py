@@ -1,4 +1,4 @@
-"""The network of the tabular study (MV; after Martinez et al. 2017, arXiv 1705.03098): ``mlp``."""
+"""``mlp``: the network of the tabular study (MV; after Martinez et al. 2017, arXiv 1705.03098)."""
 
 from __future__ import annotations
 
@@ -27,18 +27,9 @@ def network(
     hparams: Mapping[str, Any],
     masks: torch.Generator,
 ) -> torch.nn.Module:
-    """Build the network, its weights not yet initialised.
+    """Build two dense layers, each followed by a residual block with dropout, and logits.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        (n_features,).
-    n_classes : int
-    _
-        The settings, which do not shape it.
-    hparams : mapping
-    masks : torch.Generator
-        Draws dropout.
+    Parameters are those of `jobs.training.network.Network.build`.
     """
     from torch import nn
 
@@ -63,7 +54,7 @@ def network(
 
 
 def size_class(n_train: int) -> SizeClass:
-    """Return the size class of a dataset by the rows of its training part."""
+    """Return the size class of a dataset with so many training rows."""
     if n_train < 2_000:
         return "small"
     return "medium" if n_train < 50_000 else "large"
@@ -75,8 +66,8 @@ def _settings(dataset: DatasetInfo, options: Options) -> Mapping[str, Any]:
     return with_optimizer(own, options)
 
 
-# On one core, of training: of a step, and of a weight in it, with the optimizer's; of a row, of a
-# value that a layer yields for it, with what follows the product, and of a weight.
+# Seconds of training on one core: per step; per weight and step, including the optimizer; per row;
+# per row and output value of a layer, including the layers that follow it; per row and weight.
 _STEP, _STEP_WEIGHT, _ROW, _VALUE, _ROW_WEIGHT = 8e-4, 3e-9, 1.5e-6, 8e-9, 7.2e-11
 
 
@@ -97,7 +88,7 @@ MLP = Classifier(
         Continuous("weight_decay", 1e-8, 0.5, 1e-4, log=True),
         Continuous("dropout", 0.0, 0.8, 0.1),
         Ordinal("width1", range(32, 1025), 512),
-        # 256 is the width the study's networks had; its table names 512, which never reached them.
+        # The study's networks had width 256; its table says 512, which never took effect.
         Ordinal("width2", range(32, 1025), 256),
     ),
     probability="softmax",

@@ -1,7 +1,7 @@
-"""What a user says of a network's optimizer, resolved; imports nothing that trains.
+"""Resolve the options of a network's optimizer. Imports no training library.
 
-A network's record names its own optimizer and schedule. Options replace them; what is said in other
-words than the record's, but means the same, is the same text, so no identity changes by it.
+A network's record names its own optimizer and schedule, and options replace them. Equivalent
+options resolve to the same settings, so spelling out a default changes no identity.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ BATCH_SIZE = Option(
     most=1_000_000,
 )
 OPTIONS = (OPTIMIZER.name, MOMENTUM.name, SCHEDULE.name)
-"""Options of all networks; those whose hparams have no batch also take ``batch_size``."""
+"""Options of all networks; networks without the hparam ``batch`` also take ``batch_size``."""
 
 DECLARED = {option.name: option for option in (OPTIMIZER, MOMENTUM, SCHEDULE, BATCH_SIZE)}
 
 
 def with_optimizer(own: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Json]:
-    """Return a network's settings with what the user says of its optimizer.
+    """Return a network's settings, updated by the user's optimizer options.
 
     With ``optimizer = "sgd"`` the schedule is piecewise linear and the momentum 0.9 unless options
-    say otherwise (PIT, section 5: all of its networks); other optimizers have no momentum to set.
+    say otherwise (PIT, section 5, for all its networks); other optimizers take no momentum.
 
     Parameters
     ----------
     own : mapping
-        The record's settings, with ``optimizer`` and ``schedule``, perhaps ``batch_size``.
+        The record's settings: ``optimizer``, ``schedule`` and possibly ``batch_size``.
     options : mapping
-        What the user wrote of it.
+        What the user wrote.
 
     Raises
     ------

@@ -1,6 +1,6 @@
-"""Pre-activation residual networks (He et al. 2016, arXiv 1603.05027): ``preresnet``.
+"""``preresnet``: pre-activation residual networks (He et al. 2016, arXiv 1603.05027).
 
-Shapes and defaults are those of PIT (Ashukha et al. 2020, arXiv 2002.06470) and of its code.
+Shapes and defaults are those of PIT (Ashukha et al. 2020, arXiv 2002.06470) and its code.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     import torch
 
 DEPTHS = tuple(range(20, 201, 18))
-"""18 n + 2: whole numbers of blocks of two convolutions, and of three."""
+"""18 n + 2, so that stages have whole numbers of blocks of two or of three convolutions."""
 
 
 def blocks(hparams: Mapping[str, Any]) -> Iterator[tuple[tuple[int, int, int], ...]]:
-    """Return the convolutions of each block: channels out, kernel, stride."""
+    """Return the convolutions of each block (`residual_blocks`)."""
     narrow = hparams["bottleneck"]
     counts = [(hparams["depth"] - 2) // (9 if narrow else 6)] * 3
     return residual_blocks(counts, hparams["width"], narrow=narrow)
@@ -36,15 +36,8 @@ def network(
 ) -> torch.nn.Module:
     """Build a 3×3 convolution, three stages of pre-activated blocks, batch norm, ReLU, logits.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        (height, width, channels).
-    n_classes : int
-    _
-        The settings, which do not shape it.
-    hparams : mapping
-        With depth, width (channels of the first stage) and bottleneck.
+    The hparam ``width`` is the channels of the first stage. Parameters are those of
+    `jobs.training.network.Network.build`.
     """
     from manyseed.jobs.training.residual import pre_activated
 
@@ -69,6 +62,6 @@ PRERESNET = deep_network(
         Categorical("bottleneck", (False, True), default=True, structural=True),
     ),
     epochs=300,
-    # the stem is linear: its output's interpolations are those of the input
+    # the stem is linear, so interpolating its output would be interpolating the input
     first_block="block1",
 )

@@ -1,6 +1,6 @@
-"""A classifier is one record: all that planning, training and the stored results need of it.
+"""Records that tell planning, training and stored results all they need about a classifier.
 
-A record is filled in, not inherited from: data, and functions that are called with data.
+A record is filled in, not subclassed: it holds data, and functions that take data.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ Hparams = Mapping[str, Value]
 Defaults = Literal["study", "library"]
 Form = Literal["estimator", "train", "module", "command"]
 FORMS: tuple[Form, ...] = get_args(Form)
-"""Options by which users name code of their own (`jobs.own.table`)."""
+"""Options that name users' own code (`jobs.own.table`)."""
 
 MODELLESS: tuple[Form, ...] = ("train", "command")
-"""Those whose fits yield scores alone."""
+"""Forms whose fits yield scores but no model."""
 
 EPOCHS_OPTION = Option(name="epochs", numbers="whole", least=1, most=1_000_000)
 
@@ -33,7 +33,7 @@ Fit = Callable[[Settings, Mapping[str, Any], TrainingSet, Generators, Handling],
 
 
 class NoHparam(Refused):
-    """An option of a classifier that no grid varies: another value makes another classifier."""
+    """A classifier's option that no grid may vary: another value makes another classifier."""
 
 
 class Unsuitable(Refused):
@@ -42,59 +42,58 @@ class Unsuitable(Refused):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Classifier:
-    """What is known of a classifier before it is asked for.
+    """A kind of classifier, independent of datasets and users' options.
 
-    Planning reads every record: functions import training libraries where they need them.
+    Planning reads every record, so functions import training libraries only where they need them.
 
     Attributes
     ----------
     name : str
-        Its name, as users write it; part of every identity and key of its streams.
+        The name that users write; part of every identity and of the keys of its streams.
     space : tuple of Hparam
-        Its hparams. Draws go through them in this order: a new one goes to the end.
+        Its hparams. Draws follow this order, so append new ones at the end.
     probability : {"softmax", "ovr", "none"}
-        How its scores become probabilities.
+        How scores become probabilities.
     streams : frozenset of str
-        The varying streams, of ``init`` and ``batch``, that a fit draws from (``dropout`` goes with
-        batch).
+        Which of the streams ``init`` and ``batch`` a fit draws from (``dropout`` goes with batch).
     fit : callable
         ``fit(settings, hparams, data, generators, handling)`` trains one run and returns the test
         set's scores, `jobs.training.handling.Fitted`. All randomness comes from `generators`; the
-        settings are the canonical description, with the name, `version` and the epochs. Networks
-        share one, `jobs.training.network.Network`.
+        settings are the canonical description with the name, `version` and the epochs. Networks
+        share `jobs.training.network.Network`.
     core_seconds : callable
-        ``core_seconds(dataset, info, rows)``: roughly what a fit on so many training rows takes on
-        one core, in seconds, as the plan estimates it before anything ran. `info` is the resolved
-        `ClassifierInfo`.
+        ``core_seconds(dataset, info, rows)`` estimates the seconds that a fit on `rows` training
+        rows takes on one core. `info` is the resolved `ClassifierInfo`.
     settings : callable
-        ``settings(dataset, options)`` returns what else decides a result, such as the optimizer:
-        part of the identity, as JSON. `options` are what the user wrote; it may raise Refused.
+        ``settings(dataset, options)`` returns everything else that affects results, such as the
+        optimizer: part of the identity, as JSON. `options` is what the user wrote. May raise
+        Refused.
     options : tuple of str
-        Keys of its own that the table may hold.
+        Additional keys that its table may hold.
     epochs : int, optional
-        Default number; None for a classifier that is not trained in epochs.
+        Default number of epochs; None for a classifier that is not trained in epochs.
     devices : tuple of {"cpu", "gpu"}
         Where it can be trained.
     images_only : bool
-        Whether it needs rows that are images.
+        Whether its rows must be images.
     augments : bool
-        Whether its training rows may be transformed anew at each presentation.
+        Whether training rows may be transformed anew at each presentation.
     draws : callable
-        ``draws(hparams)``: whether a fit with these hparams draws at all. Where it does not, all
-        runs of a repeat are the same model.
+        ``draws(hparams)`` tells whether a fit with these hparams draws any random number. If not,
+        all runs of a repeat are the same model.
     library : mapping, optional
-        The library's defaults where they are not the space's, which ``defaults = "library"`` asks
-        for; None where the classifier knows no others.
+        Defaults of the library that differ from the space's, for ``defaults = "library"``; None if
+        the classifier does not offer that.
     prepare : callable, optional
-        ``prepare(options)`` keeps what workers will need, such as pretrained weights, when a plan
-        is written; it may raise Refused.
+        ``prepare(options)`` stores what workers will need, such as pretrained weights, when a plan
+        is written. May raise Refused.
     image_seconds : callable, optional
-        ``image_seconds(settings)``: seconds on one core of an image's features, which fits on the
-        same images share where the settings have the same `weights`.
+        ``image_seconds(settings)`` returns the seconds that computing an image's features takes on
+        one core. Fits on the same images share features if their settings have the same `weights`.
     packages : tuple of str
-        What a fit imports that not every installation has.
+        Packages that a fit imports and that may be missing.
     version : int
-        Part of the identity; raised when a fit's meaning changes.
+        Part of the identity; raised when the meaning of a fit changes.
     """
 
     name: str
@@ -117,25 +116,24 @@ class Classifier:
     version: int = 1
 
     def consumes(self, hparams: Hparams | None) -> frozenset[str]:
-        """Return the varying streams that a fit with these hparams draws from.
+        """Return which of `streams` a fit with these hparams draws from.
 
-        None stands for hparams that are not known, or differ between runs: any stream that a fit
-        may draw from is then one.
+        All of them for None, which stands for hparams that are unknown or differ between runs.
         """
         return self.streams if hparams is None or self.draws(hparams) else frozenset()
 
     def anchors(
         self, overrides: Options | None = None, *, library: bool = False
     ) -> dict[str, Value]:
-        """Return the defaults of all hparams with the user's values in their place.
+        """Return the defaults of all hparams, overridden by the user's values.
 
-        The anchors are what a run without hparam perturbation uses and what every perturbation is
-        centred on; with `library` they are the library's own, which nothing can be centred on.
+        Anchors are the values of runs without hparam perturbation, and every perturbation is
+        centred on them. With `library` they are the library's defaults, which cannot be perturbed.
 
         Raises
         ------
         Refused
-            For an unknown hparam, a value of the wrong type or one outside its range.
+            For an unknown hparam, or a value of the wrong type or out of range.
         """
         space = {hparam.name: hparam for hparam in self.space}
         values: dict[str, Value] = {name: hparam.default for name, hparam in space.items()}
@@ -149,14 +147,14 @@ class Classifier:
 
 
 def epochs_of(default: int, options: Options) -> tuple[int, tuple[int, ...]]:
-    """Return how long a network is trained, and the epochs whose scores are kept, the last too.
+    """Return a network's number of epochs, and the epochs whose scores are kept, with the last.
 
     Parameters
     ----------
     default : int
-        Epochs where the table says nothing.
+        Epochs unless the user's options say otherwise.
     options : mapping
-        What the user wrote of it.
+        What the user wrote.
 
     Raises
     ------
@@ -178,26 +176,25 @@ class ClassifierInfo:
     Attributes
     ----------
     name : str
-        Its name, as the user wrote it; an alias is no part of the identity.
+        The name that the user wrote; an alias is not part of the identity.
     record : Classifier
     canonical : dict
-        Name, version and resolved settings: what the identity is taken over.
+        Name, version and resolved settings, from which the identity is computed.
     hparams : dict
         The anchor of every hparam.
     epochs : int or None
         None for a classifier that is not trained in epochs.
     snapshots : tuple of int
-        Epochs whose scores are kept, ascending, the last one included; empty without epochs.
+        Epochs whose scores are kept, ascending, including the last; empty without epochs.
     consumes : frozenset of str
-        `Classifier.consumes` at the anchors: where it is empty, all runs of a repeat are the same
-        model.
+        `Classifier.consumes` at the anchors; if empty, all runs of a repeat are the same model.
     device : {"cpu", "gpu"}
-        The resource class requested; no part of the identity.
+        The requested resource class; not part of the identity.
     defaults : {"study", "library"}
-        Whose defaults the anchors are; the library's can be neither perturbed nor tuned. The
-        values are the identity, not this.
+        Whose defaults the anchors are; the library's can be neither perturbed nor tuned. Only the
+        values are part of the identity.
     options : mapping
-        What the user wrote of it.
+        What the user wrote.
     """
 
     name: str
@@ -213,17 +210,17 @@ class ClassifierInfo:
 
     @property
     def probability(self) -> Probability:
-        """How its scores become probabilities."""
+        """How scores become probabilities."""
         return self.record.probability
 
     def at(self, configuration: str) -> ClassifierInfo:
-        """Return it with other anchors, those of a configuration (`jobs.hparams.grid`).
+        """Return the classifier with the anchors of a configuration (`jobs.hparams.grid`).
 
         Raises
         ------
         Refused
-            For hparams or values that it cannot have, or that its table fixes otherwise, and where
-            its anchors are the library's.
+            For unknown hparams, values that are not allowed or that contradict the classifier's
+            table, and if its anchors are the library's.
         """
         if self.defaults == "library":
             reason = f'{self.name} has defaults = "library": a grid is one of the study\'s'

@@ -1,4 +1,4 @@
-"""The classifiers there are, and what is resolved of a user's options for one."""
+"""All classifiers; resolve users' options, and fit one run."""
 
 from __future__ import annotations
 
@@ -48,17 +48,10 @@ CLASSIFIERS: dict[str, Classifier] = {
         *(VIT, VIT_TRANSFER),
     )
 }
-"""By the names that users write; a classifier is added by its record here."""
+"""By the names that users write; to add a classifier, add its record here."""
 
 _START = 0.005
-"""Seconds of any fit: its rows are drawn, encoded and scaled, its test set is predicted."""
-
-
-def lacking(name: str) -> tuple[str, ...]:
-    """Return the packages that a fit of a classifier needs and this installation lacks."""
-    record = CLASSIFIERS.get(name)
-    return tuple(one for one in record.packages if find_spec(one) is None) if record else ()
-
+"""Seconds of any fit for drawing, encoding and scaling rows and predicting the test set."""
 
 TRANSFORM_SECONDS = {
     "crop-flip": 1e-8,
@@ -67,25 +60,33 @@ TRANSFORM_SECONDS = {
     "shift-y": 2e-8,
     "colour": 6e-8,
 }
-"""Of an image, by pixel value: CPU time, measured on 32 × 32 × 3."""
+"""CPU seconds of transforming an image, per pixel value; measured on 32 × 32 × 3."""
+
+
+def lacking(name: str) -> tuple[str, ...]:
+    """Return the packages that a classifier's fit needs and that are not installed."""
+    record = CLASSIFIERS.get(name)
+    packages = record.packages if record else ()
+    return tuple(package for package in packages if find_spec(package) is None)
 
 
 def kind_of(name: str, kind: str | None, options: Mapping[str, Any]) -> str:
-    """Return which classifier a name and its options mean.
+    """Return the kind of classifier that a name and its options mean.
 
     Parameters
     ----------
     name : str
-        As the user wrote it.
+        The name that the user wrote.
     kind : str, optional
-        What is said of it beside, if anything.
+        The option ``kind``, if given.
     options : mapping
-        What else the user wrote of it.
+        The user's other options.
 
     Returns
     -------
     str
-        Of `names`, or of `FORMS` where options name code of the user's; else what is unknown.
+        One of `names`, or of `FORMS` if the options name the user's own code; an unknown kind is
+        returned as it is.
     """
     return kind or next((form for form in FORMS if form in options), name)
 
@@ -103,10 +104,10 @@ def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> Clas
     name : str
         A classifier, or an alias whose options name one as ``kind``.
     options : mapping
-        What the user wrote of it: kind, hparams, grid, device, for networks epochs and
-        snapshots, for the others defaults, and for ``vit-transfer`` backbone and weights.
+        What the user wrote: kind, hparams, grid and device; epochs and snapshots of networks,
+        defaults of other classifiers, and further options of the classifier's record.
     dataset : DatasetInfo
-        Decides what depends on size, and whether there are images.
+        Determines defaults that depend on size, and whether rows are images.
 
     Raises
     ------
@@ -156,20 +157,20 @@ def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> Clas
 
 
 def configurations(kind: str, options: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the configurations of a classifier's hparam grid as they are written; () without one.
+    """Return the configurations of a classifier's hparam grid in written form; () without a grid.
 
     Parameters
     ----------
     kind : str
-        A classifier.
+        A classifier, or one of `FORMS`.
     options : mapping
-        What the user wrote of it.
+        What the user wrote.
 
     Raises
     ------
     Refused
-        As `jobs.hparams.grid.configurations`; also for an hparam that the table fixes as well, an
-        option that is no hparam, and the library's defaults.
+        As `jobs.hparams.grid.configurations`; also for an hparam that the table fixes too, an
+        option that is not an hparam, and the library's defaults.
     """
     if "grid" not in options:
         return ()
@@ -190,16 +191,16 @@ def configurations(kind: str, options: Mapping[str, Any]) -> tuple[str, ...]:
             raise Refused(f"grid.{name}", lists[name], reason, needs=needs)
         if name in others:
             raise NoHparam(f"grid.{name}", lists[name], f"{name} is no hparam")
-    return tuple(grid.written(each) for each in grid.configurations(space, lists))
+    return tuple(map(grid.written, grid.configurations(space, lists)))
 
 
 def prepare(info: ClassifierInfo) -> None:
-    """Keep what a classifier's workers will need, such as a copy of pretrained weights.
+    """Store what a classifier's workers will need, such as a copy of pretrained weights.
 
     Raises
     ------
     Refused
-        Where it is gone, or cannot be kept.
+        If it is gone or cannot be stored.
     """
     if info.record.prepare is not None:
         info.record.prepare(info.options)
@@ -213,45 +214,45 @@ def core_seconds(
     ensembling: Mapping[str, Any] | None = None,
     test_augment: str = "none",
 ) -> float:
-    """Return what a fit is expected to take on one core.
+    """Estimate the seconds that a fit takes on one core.
 
     Parameters
     ----------
     dataset, info
     rows : float
-        It is trained on.
+        Training rows.
     augment : str
-        What training images go through, in its normal form.
+        Random transform of training images, in its normal form.
     ensembling : mapping, optional
-        The method that makes several members of it: its whole training counts, and the members'
+        The method that gives the run several members: all of its training counts, and the members'
         predictions.
     test_augment : str
-        What test images go through for each member.
+        Random transform of test images, for each member.
     """
-    predicted, factor, members = 0.0, 1.0, 1
+    predicting, factor, members = 0.0, 1.0, 1
     if ensembling is not None and info.epochs is not None:
         from manyseed.jobs.ensembling.methods import PREDICTION, member_epochs, passes
 
-        taken = member_epochs(ensembling, info.epochs)
-        factor = passes(ensembling, info.epochs) / taken[-1]
-        members = len(taken)
-        trained = {**info.canonical, "epochs": taken[-1]}
-        if "batch_size" in trained and "batch_size" in ensembling:
-            trained["batch_size"] = ensembling["batch_size"]
-        info = replace(info, canonical=trained, epochs=taken[-1])
-        predicted = members * dataset.n_test * _row_seconds(dataset, info) * PREDICTION
-    presented = 0.0
+        taken_after = member_epochs(ensembling, info.epochs)
+        factor = passes(ensembling, info.epochs) / taken_after[-1]
+        members = len(taken_after)
+        settings = {**info.canonical, "epochs": taken_after[-1]}
+        if "batch_size" in settings and "batch_size" in ensembling:
+            settings["batch_size"] = ensembling["batch_size"]
+        info = replace(info, canonical=settings, epochs=taken_after[-1])
+        predicting = members * dataset.n_test * _row_seconds(dataset, info) * PREDICTION
+    augmenting = 0.0
     if (scheme := augmentation(augment)) is not None and info.epochs is not None:
-        presented = info.epochs * rows * dataset.n_features * TRANSFORM_SECONDS[scheme.name]
+        augmenting = info.epochs * rows * dataset.n_features * TRANSFORM_SECONDS[scheme.name]
     if (scheme := augmentation(test_augment)) is not None:
-        each = dataset.n_test * dataset.n_features * TRANSFORM_SECONDS[scheme.name]
-        predicted += members * each
-    trained_for = factor * info.record.core_seconds(dataset, info, rows)
-    return _START + presented + trained_for + predicted
+        test_set = dataset.n_test * dataset.n_features * TRANSFORM_SECONDS[scheme.name]
+        predicting += members * test_set
+    training = factor * info.record.core_seconds(dataset, info, rows)
+    return _START + augmenting + training + predicting
 
 
 def _row_seconds(dataset: DatasetInfo, info: ClassifierInfo) -> float:
-    """Return what a row of an epoch takes where as many are a step as are predicted at once."""
+    """Return the training seconds per row and epoch in steps of `PREDICTED_AT_ONCE` rows."""
     rows = {"batch": PREDICTED_AT_ONCE, "batch_size": PREDICTED_AT_ONCE}
     large = replace(
         info,
@@ -264,7 +265,7 @@ def _row_seconds(dataset: DatasetInfo, info: ClassifierInfo) -> float:
 
 
 def space(canonical: Mapping[str, Any], anchors: Mapping[str, Any]) -> tuple[Hparam, ...]:
-    """Return the hparams of a classifier, given its canonical description and a cell's anchors."""
+    """Return a classifier's hparams, given its canonical description and a cell's anchors."""
     if is_own(canonical):
         from manyseed.jobs.own.record import whole_space
 
@@ -273,43 +274,42 @@ def space(canonical: Mapping[str, Any], anchors: Mapping[str, Any]) -> tuple[Hpa
 
 
 def fit_of(canonical: Mapping[str, Any]) -> object:
-    """Return the `fit` of a canonical description's record; None where this version has none."""
+    """Return the `fit` of a canonical description's record; None if this version has no record."""
     record = _record(canonical)
     return None if record is None else record.fit
 
 
 def is_own(canonical: Mapping[str, Any]) -> bool:
-    """Whether a canonical description is of users' own code (`jobs.own`)."""
+    """Return whether a canonical description is of users' own code (`jobs.own`)."""
     return "own" in canonical
 
 
 def _record(canonical: Mapping[str, Any]) -> Classifier | None:
-    """Return the record of a canonical description; None where this version has none."""
     if is_own(canonical):
         from manyseed.jobs.own.record import SEMANTICS, of_description
 
         return of_description(canonical) if canonical["own"] == SEMANTICS else None
-    found = CLASSIFIERS.get(canonical["name"])
-    return found if found is not None and canonical["version"] == found.version else None
+    record = CLASSIFIERS.get(canonical["name"])
+    return record if record is not None and canonical["version"] == record.version else None
 
 
 def consumes(
     canonical: Mapping[str, Any], hparams: Mapping[str, Any] | None
 ) -> frozenset[str] | None:
-    """Return the varying streams that fits of a classifier draw from (`Classifier.consumes`).
+    """Return the streams that fits of a classifier draw from (`Classifier.consumes`).
 
-    None where this version does not know: for predictions that were imported, a classifier of
-    another version, or one that it does not have.
+    None if this version cannot tell: for imported predictions, another version of a classifier, or
+    an unknown one.
     """
     record = None if "source" in canonical else _record(canonical)
     return None if record is None else record.consumes(hparams)
 
 
-def _one_of(option: str, value: object, known: tuple[T, ...]) -> T:
-    for each in known:
+def _one_of(option: str, value: object, allowed: tuple[T, ...]) -> T:
+    for each in allowed:
         if value == each:
             return each
-    raise Refused(option, value, allowed=known)
+    raise Refused(option, value, allowed=allowed)
 
 
 def fit(
@@ -328,8 +328,8 @@ def fit(
     hparams : mapping
         A value for every hparam, perturbed or not.
     data : TrainingSet
-        Training rows and test rows, before encoding. A class without training rows is learned as
-        one without examples: its scores are finite.
+        Training and test rows, before encoding. A class without training rows still gets finite
+        scores.
     generators : Generators
         All randomness of the fit.
     handling : Handling
@@ -338,11 +338,11 @@ def fit(
     Raises
     ------
     ValueError
-        Where the training rows hold a single class, or curves are asked for without `y_test`.
+        If all training rows are of one class, or curves are requested without `y_test`.
     FloatingPointError
-        Where a score is not finite: the training diverged.
+        If a score is not finite: the training diverged.
     MachineError
-        Where a package, the device or pretrained weights are missing.
+        If a package, the device or pretrained weights are missing.
     """
     record = _record(canonical)
     if record is None:

@@ -1,4 +1,4 @@
-"""Residual networks (He et al. 2016, arXiv 1512.03385) of depth 18, 34 or 50: ``resnet``."""
+"""``resnet``: residual networks (He et al. 2016, arXiv 1512.03385) of depth 18, 34 or 50."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     import torch
 
 BLOCKS: Mapping[int, tuple[int, ...]] = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
-"""Of each stage, by depth."""
+"""Blocks of each stage, by depth."""
 
 BOTTLENECKS = (50,)
 
 SMALL = 64
-"""Pixels of the longer side up to which an image keeps its size in the first layer."""
+"""Pixels of the longer side up to which the first layer keeps an image's size."""
 
 
 def blocks(hparams: Mapping[str, Any]) -> Iterator[tuple[tuple[int, int, int], ...]]:
-    """Return the convolutions of each block: channels out, kernel, stride."""
+    """Return the convolutions of each block (`residual_blocks`)."""
     depth = hparams["depth"]
     return residual_blocks(BLOCKS[depth], hparams["width"], narrow=depth in BOTTLENECKS)
 
@@ -40,19 +40,11 @@ def network(
 ) -> torch.nn.Module:
     """Build a stem, four stages of residual blocks, the mean of all pixels, logits.
 
-    The stem of images up to 64 pixels is a 3×3 convolution of stride 1, as everybody trains these
-    networks on CIFAR; that of larger ones 7×7 of stride 2 and 3×3 max-pooling of stride 2, as
-    published. Blocks from depth 50 on are bottlenecks, with the stride in the 3×3 convolution.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        (height, width, channels).
-    n_classes : int
-    _
-        The settings, which do not shape it.
-    hparams : mapping
-        With depth and width (channels of the first stage).
+    For images up to 64 pixels the stem is a 3×3 convolution of stride 1, as is usual for CIFAR; for
+    larger ones it is a 7×7 convolution of stride 2 and 3×3 max-pooling of stride 2, as published.
+    At depth 50 blocks are bottlenecks with the stride in the 3×3 convolution. The hparam ``width``
+    is the channels of the first stage. Parameters are those of
+    `jobs.training.network.Network.build`.
     """
     from torch import nn
 
@@ -66,14 +58,11 @@ def network(
         if small
         else Conv2d(inputs, channels, 7, 2, padding=3, bias=False),
         nn.BatchNorm2d(channels),
-        # before ReLU: the same numbers for less work
+        # pooling before ReLU: the same numbers for less work
         nn.Identity() if small else nn.MaxPool2d(3, 2, padding=1),
         nn.ReLU(),
     ]
-    layers: dict[str, nn.Module] = {
-        "images": ChannelsFirst(),
-        "stem": nn.Sequential(*stem),
-    }
+    layers: dict[str, nn.Module] = {"images": ChannelsFirst(), "stem": nn.Sequential(*stem)}
     for number, steps in enumerate(blocks(hparams), 1):
         layers[f"block{number}"] = Residual(channels, steps)
         channels = steps[-1][0]

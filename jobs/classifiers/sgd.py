@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class LinearModels:
-    """The `fit` of linear models' records."""
+    """The `fit` of linear models."""
 
     def __call__(
         self,
@@ -37,7 +37,7 @@ class LinearModels:
         generators: Generators,
         handling: Handling,
     ) -> Fitted:
-        """Fit scikit-learn's SGDClassifier; see `jobs.classifiers.fit`."""
+        """Fit scikit-learn's SGDClassifier (see `jobs.classifiers.fit`)."""
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.linear_model import SGDClassifier
 
@@ -56,9 +56,9 @@ class LinearModels:
             tol=settings["tol"],
             random_state=seed31(generators.batch),
         )
-        # The last bits of a product depend on BLAS's threads.
+        # The last bits of a product depend on the number of BLAS threads.
         with _threads().limit(limits=1, user_api="blas"), warnings.catch_warnings():
-            # Training ends after max_iter epochs or before: both are what was asked for.
+            # Training may end at max_iter epochs or earlier; both are intended.
             warnings.simplefilter("ignore", ConvergenceWarning)
             rows, labels, weight = _with_every_class(X, data.y, data.n_classes)
             model.fit(rows, labels, sample_weight=weight)
@@ -74,7 +74,7 @@ class LinearModels:
         state: State,
         device: Device,
     ) -> Alive:
-        """Return a fitted model of its arrays (`jobs.training.network.Network.revive`)."""
+        """Rebuild a fitted model from its arrays (`jobs.parameters.OfArrays`)."""
         del settings, hparams, device
         from sklearn.linear_model import SGDClassifier
 
@@ -91,7 +91,7 @@ class LinearModels:
         settings: Mapping[str, Any],
         hparams: Mapping[str, Any],
     ) -> tuple[StateArray, ...]:
-        """Return what arrays a model will have, before there is any."""
+        """Return the arrays that a model will have (`jobs.parameters.OfArrays`)."""
         del settings, hparams
         rows = 1 if n_classes == 2 else n_classes
         coef = StateArray("coef", "float64", (rows, *shape))
@@ -116,16 +116,15 @@ def _alive(model: Any, encoder: Encoder, X: NDArray[np.float64] | None) -> Alive
 def _threads() -> ThreadpoolController:
     from threadpoolctl import ThreadpoolController
 
-    return ThreadpoolController()  # looks for libraries that are loaded: once, after scikit-learn
+    return ThreadpoolController()  # scans the loaded libraries; once, after scikit-learn's import
 
 
 def _with_every_class(
     X: NDArray[np.float64], y: NDArray[np.uint16], n_classes: int
 ) -> tuple[NDArray[np.float64], NDArray[np.uint16], NDArray[np.float64] | None]:
-    """Return X, y and sample weights with a row of weight 0 for each class that `y` lacks.
+    """Return X, y and sample weights with an added row of weight 0 for each class that `y` lacks.
 
-    So scikit-learn trains such a class against the rest as it does the others: from negative
-    examples alone.
+    Scikit-learn then trains that class against the rest like any other, on negative examples only.
     """
     absent = np.setdiff1d(np.arange(n_classes, dtype=y.dtype), y)
     if not len(absent):
@@ -135,14 +134,14 @@ def _with_every_class(
 
 
 def _settings(_: DatasetInfo, options: Options) -> Mapping[str, Any]:
-    # scikit-learn's own schedule does without eta0
+    # scikit-learn's default schedule does not use eta0
     schedule = "optimal" if options.get("defaults") == "library" else "adaptive"
     return {"schedule": schedule, "max_iter": 1000, "tol": 1e-3}
 
 
 def _values(dataset: DatasetInfo, rows: float) -> float:
-    """Return values visited: a step costs as much as four features besides its own."""
-    # one model per class beyond two; models with few positive rows converge sooner
+    """Return how many values a fit visits; a step's overhead counts as four features."""
+    # beyond two classes there is a model per class; those with few positive rows converge sooner
     return rows * (dataset.n_features + 4) * math.pow(dataset.binary_problems, 0.9)
 
 

@@ -1,7 +1,7 @@
-"""The networks of Simonyan and Zisserman (2015, arXiv 1409.1556) as PIT has them: ``vgg``.
+"""``vgg``: the networks of Simonyan and Zisserman (2015, arXiv 1409.1556) in PIT's variant.
 
-Depth 11, 13, 16 or 19, with batch norm or without; two hidden layers of 512 after dropout (PIT,
-Ashukha et al. 2020, arXiv 2002.06470, appendix D).
+Depth 11, 13, 16 or 19, with or without batch norm; two hidden layers of 512 units after dropout
+(PIT, Ashukha et al. 2020, arXiv 2002.06470, appendix D).
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ STAGES: Mapping[int, tuple[int, ...]] = {
     16: (2, 2, 3, 3, 3),
     19: (2, 2, 4, 4, 4),
 }
-"""Convolutions between two poolings, by depth."""
+"""Convolutions per stage, by depth; each stage ends with a pooling."""
 
 CHANNELS = (1, 2, 4, 8, 8)
-"""Of each stage, in widths."""
+"""Channels of each stage, as multiples of the width."""
 
 HIDDEN = 8
-"""Units of each hidden layer, in widths."""
+"""Units of each hidden layer, as a multiple of the width."""
 
 SMALLEST = 17
-"""Pixels of the shorter side from which each of five poolings has something to pool."""
+"""Least pixels of the shorter side with which all five poolings have something to pool."""
 
 
 def network(
@@ -44,22 +44,11 @@ def network(
     hparams: Mapping[str, Any],
     masks: torch.Generator,
 ) -> torch.nn.Module:
-    """Build five stages of 3×3 convolutions, each ended by 2×2 max-pooling; two hidden layers.
+    """Build five stages of 3×3 convolutions, each with 2×2 max-pooling, and two hidden layers.
 
     Convolutions keep the image's size, pooling rounds odd sizes up: 32×32 pixels become 1×1. ReLU
-    follows the pooling, the same numbers for a quarter of the work.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        (height, width, channels).
-    n_classes : int
-    _
-        The settings, which do not shape it.
-    hparams : mapping
-        With dropout, depth, width (of the first stage) and batch_norm.
-    masks : torch.Generator
-        Draws dropout.
+    follows the pooling: the same numbers for a quarter of the work. The hparam ``width`` is the
+    channels of the first stage. Parameters are those of `jobs.training.network.Network.build`.
     """
     from torch import nn
 

@@ -1,4 +1,4 @@
-"""A small vision transformer (Dosovitskiy et al. 2021, arXiv 2010.11929), from scratch: ``vit``."""
+"""``vit``: a small vision transformer (Dosovitskiy et al. 2021, arXiv 2010.11929) from scratch."""
 
 from __future__ import annotations
 
@@ -30,18 +30,9 @@ def network(
 ) -> torch.nn.Module:
     """Build torchvision's VisionTransformer on images padded to a square of whole patches.
 
-    Padding is at the bottom and on the right, with zeros: the mean of standardised pixels. The
-    dropout of all layers draws from `masks`; the weights are there, but not yet filled.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        (height, width, channels).
-    n_classes : int
-    settings, hparams : mapping
-        What fixes its size, and its dropout.
-    masks : torch.Generator
-        Draws dropout.
+    Padding goes to the bottom and the right and is zero, the mean of standardised pixels. Weights
+    are allocated but not filled. Parameters are those of `jobs.training.network.Network.build`;
+    `settings` fix the size.
     """
     import torch
     from torch import nn
@@ -51,8 +42,7 @@ def network(
     height, width, channels = shape
     patch, embedding = settings["patch"], settings["width"]
     side = patch * -(-max(height, width) // patch)
-    # On the meta device nothing is drawn: elsewhere the layers would fill themselves from the
-    # global generator.
+    # On any other device the layers would fill themselves from the global generator.
     with torch.device("meta"):
         transformer = torchvision("torchvision.models").VisionTransformer(
             image_size=side,
@@ -87,7 +77,7 @@ def _replace_dropout(module: torch.nn.Module, p: float, masks: torch.Generator) 
 
 
 def halves(model: Any) -> tuple[Part, Part]:
-    """Cut a model behind the first layer of its encoder (`Network.halves`)."""
+    """Cut a model after the first layer of its encoder (`Network.halves`)."""
     import torch
 
     images, padding, transformer = model
@@ -108,7 +98,7 @@ def halves(model: Any) -> tuple[Part, Part]:
 
 
 def initialise(model: torch.nn.Module, stream: np.random.Generator) -> None:
-    """Fill the weights from a run's stream, with the distributions of torchvision's own layers."""
+    """Fill the weights from a run's stream with the distributions that torchvision uses."""
     import torch
     from torch import nn
 
@@ -130,7 +120,7 @@ def initialise(model: torch.nn.Module, stream: np.random.Generator) -> None:
                 nn.init.kaiming_uniform_(weights, a=math.sqrt(5), generator=generator)
             case [*_, "ln" | "ln_1" | "ln_2", "weight"]:
                 nn.init.ones_(weights)
-            case _:  # class token, biases, and the head: all classes start equal
+            case _:  # class token, biases and the head, so that all classes start equal
                 nn.init.zeros_(weights)
 
 
@@ -138,7 +128,7 @@ def _settings(dataset: DatasetInfo, options: Options) -> Mapping[str, Any]:
     assert dataset.image is not None
     side = max(dataset.image[:2])
     own = {
-        # At most 8 × 8 patches of at least 2 × 2 pixels, so that no image costs more than others.
+        # At most 8 × 8 patches, of at least 2 × 2 pixels: large images cost no more than small ones
         "patch": max(2, -(-side // 8)),
         "layers": 4,
         "heads": 4,

@@ -1,4 +1,4 @@
-"""A linear head on the features of a pretrained, frozen vision backbone (RKS): ``vit-transfer``."""
+"""``vit-transfer``: a linear head on features of a frozen, pretrained vision backbone (RKS)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import torch
 
 _IMAGE_SECONDS = {"swin_t": 0.18, "vit_b_16": 0.35}
-"""Of one image of any size, through each frozen backbone."""
+"""Seconds for an image of any size, by backbone."""
 
 
 def _head(shape: tuple[int, ...], n_classes: int, *_: Any) -> torch.nn.Module:
@@ -54,13 +54,8 @@ def _settings(dataset: DatasetInfo, options: Options) -> Mapping[str, Any]:
     if channels not in (1, 3):
         reason = f"{backbone} takes images of 1 or 3 channels, and these have {channels}"
         raise Unsuitable("image", dataset.image, reason)
-    own = {
-        "backbone": backbone,
-        "weights": digest,
-        "optimizer": "adam",
-        "schedule": "constant",
-    }
-    return with_optimizer(own, options)
+    trained = {"optimizer": "adam", "schedule": "constant"}
+    return with_optimizer({"backbone": backbone, "weights": digest, **trained}, options)
 
 
 def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:

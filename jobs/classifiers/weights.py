@@ -1,12 +1,11 @@
-"""Pretrained weights: found and named by their digest when planning, read by it when training.
+"""Pretrained weights: planning locates a file and records its digest, training reads it by digest.
 
-Whoever writes a plan keeps a copy below the folder of data, so that workers find the very file that
-the identity names, whatever becomes of the original. Nothing is ever downloaded.
+Writing a plan stores a copy in the data folder, so that workers find exactly the file that the
+identity names, whatever happens to the original. Nothing is ever downloaded.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from functools import lru_cache, partial
@@ -15,7 +14,7 @@ from pathlib import Path
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets.cache import HOME_VARIABLE, data_home
 from manyseed.jobs.run import MachineError
-from manyseed.jobs.whole import place
+from manyseed.jobs.whole import place, sha256
 
 PUBLISHED = {
     "swin_t": "https://download.pytorch.org/models/swin_t-704ceda3.pth",
@@ -32,13 +31,13 @@ def locate(backbone: str, weights: object = None) -> tuple[Path, str]:
     backbone : str
         One of `PUBLISHED`.
     weights : str, optional
-        Path of a file with the backbone's state dict; without it the published one is used where
-        torch hub's cache has it already.
+        Path of a file with the backbone's state dict; by default the published file in torch hub's
+        cache.
 
     Raises
     ------
     Refused
-        Where there is no such file.
+        If there is no such file.
     """
     if weights is not None and not isinstance(weights, str):
         raise Refused("weights", weights, allowed="the path of a file")
@@ -52,14 +51,12 @@ def locate(backbone: str, weights: object = None) -> tuple[Path, str]:
 
 
 def keep(backbone: str, weights: object = None) -> str:
-    """Return the digest of a weights file, of which the folder of data now has a copy.
-
-    Parameters and what is refused are those of `locate`.
+    """Copy a weights file to the data folder and return its digest; parameters as in `locate`.
 
     Raises
     ------
     Refused
-        Also where no copy can be made.
+        As `locate`, and if the file cannot be copied.
     """
     path, digest = locate(backbone, weights)
     copy = _kept(digest)
@@ -83,7 +80,7 @@ def find(backbone: str, digest: str) -> Path:
     Raises
     ------
     jobs.run.MachineError
-        Where it is not on this machine, or has changed.
+        If the file is not on this machine or has changed.
     """
     copy = _kept(digest)
     for path in (copy, _in_hub(backbone)):
@@ -101,7 +98,7 @@ def _kept(digest: str) -> Path:
 
 
 def _in_hub(backbone: str) -> Path:
-    """Return where torch hub keeps a published file; asking torch would mean to import it."""
+    """Return torch hub's path for a published file, without importing torch to ask it."""
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     home = os.environ.get("TORCH_HOME") or f"{cache}/torch"
     name = PUBLISHED[backbone].rpartition("/")[2]
@@ -115,5 +112,4 @@ def _digest(path: Path) -> str:
 
 @lru_cache(maxsize=64)
 def _digest_of(path: Path, _size: int, _modified: int) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256(path)

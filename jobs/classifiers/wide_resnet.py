@@ -1,4 +1,4 @@
-"""Wide residual networks (Zagoruyko and Komodakis 2016, arXiv 1605.07146): ``wide-resnet``.
+"""``wide-resnet``: wide residual networks (Zagoruyko and Komodakis 2016, arXiv 1605.07146).
 
 Defaults are those of PIT (Ashukha et al. 2020, arXiv 2002.06470).
 """
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     import torch
 
 STEM = 16
-"""Channels of the first convolution, and of a stage of width 1."""
+"""Channels of the first convolution, and of the first stage at width 1."""
 
 
 def blocks(hparams: Mapping[str, Any]) -> Iterator[tuple[tuple[int, int, int], ...]]:
-    """Return the convolutions of each block: channels out, kernel, stride."""
+    """Return the convolutions of each block (`residual_blocks`)."""
     return residual_blocks([(hparams["depth"] - 4) // 6] * 3, STEM * hparams["width"])
 
 
@@ -34,17 +34,8 @@ def network(
 ) -> torch.nn.Module:
     """Build a 3×3 convolution, three stages of pre-activated blocks, batch norm, ReLU, logits.
 
-    Parameters
-    ----------
-    shape : tuple of int
-        (height, width, channels).
-    n_classes : int
-    _
-        The settings, which do not shape it.
-    hparams : mapping
-        With dropout (before the second convolution of each block), depth and width (k).
-    masks : torch.Generator
-        Draws dropout.
+    Dropout precedes the second convolution of each block; the hparam ``width`` is the paper's k.
+    Parameters are those of `jobs.training.network.Network.build`.
     """
     from manyseed.jobs.training.residual import pre_activated
 
@@ -76,6 +67,6 @@ WIDE_RESNET = deep_network(
         Ordinal("width", range(1, 21), 10, structural=True),
     ),
     epochs=300,
-    # the stem is linear: its output's interpolations are those of the input
+    # the stem is linear, so interpolating its output would be interpolating the input
     first_block="block1",
 )

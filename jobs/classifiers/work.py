@@ -1,4 +1,4 @@
-"""What training a network of many convolutions takes, from its shape alone: nothing is built."""
+"""Estimate the training time of a convolutional network from its shape, without building it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from manyseed.jobs.datasets.info import DatasetInfo
 
 
 class Convolution(NamedTuple):
-    """One of its convolutions: channels in and out, the kernel's side, pixels of its output.
+    """A convolution: channels in and out, side of the kernel, pixels of the output.
 
-    A linear layer is one of a kernel of 1 with one pixel.
+    A linear layer counts as a convolution with kernel 1 on one pixel.
     """
 
     inputs: int
@@ -22,31 +22,31 @@ class Convolution(NamedTuple):
 
     @property
     def products(self) -> int:
-        """Multiplications for a row."""
+        """Multiplications per row."""
         return self.kernel**2 * self.inputs * self.outputs * self.pixels
 
 
-# On one core, of training: of a step and layer, a row and layer, a value that a layer yields, with
-# what follows it, and a product; the optimizer's step of a weight.
+# Seconds of training on one core: per step and layer; per row and layer; per output value of a
+# layer, including the layers that follow it; per multiplication; per weight in an optimizer's step.
 _STEP, _ROW, _VALUE, _PRODUCT, _WEIGHT = 1.3e-4, 6.1e-6, 4.2e-9, 3.0e-11, 5.1e-9
 
 
 def core_seconds(info: ClassifierInfo, rows: float, layers: Iterable[Convolution]) -> float:
-    """Return what a fit of such layers is expected to take on one core.
+    """Estimate the seconds that a fit of such layers takes on one core.
 
     Parameters
     ----------
     info : ClassifierInfo
         With its epochs, and rows per step in the hparam ``batch``.
     rows : float
-        It is trained on.
+        Training rows.
     layers : iterable of Convolution
     """
-    found = [*layers]
-    weights = sum(each.kernel**2 * each.inputs * each.outputs for each in found)
-    step = _STEP * len(found) + _WEIGHT * weights
-    row = _ROW * len(found)
-    row += sum(_VALUE * each.outputs * each.pixels + _PRODUCT * each.products for each in found)
+    layers = [*layers]
+    weights = sum(each.kernel**2 * each.inputs * each.outputs for each in layers)
+    step = _STEP * len(layers) + _WEIGHT * weights
+    row = _ROW * len(layers)
+    row += sum(_VALUE * each.outputs * each.pixels + _PRODUCT * each.products for each in layers)
     batch = min(float(info.hparams["batch"]), rows)
     return float(info.canonical["epochs"]) * rows * (step / batch + row)
 
@@ -54,19 +54,19 @@ def core_seconds(info: ClassifierInfo, rows: float, layers: Iterable[Convolution
 def residual_blocks(
     counts: Sequence[int], channels: int, *, narrow: bool = False
 ) -> Iterator[tuple[tuple[int, int, int], ...]]:
-    """Yield the convolutions of residual blocks: channels out, the kernel's side, the stride.
+    """Yield the convolutions of each residual block: channels out, side of the kernel, stride.
 
-    Each stage but the first begins with a block of stride 2, and has twice the channels of the one
-    before.
+    Each stage after the first begins with a block of stride 2 and has twice as many channels as the
+    one before.
 
     Parameters
     ----------
     counts : sequence of int
         Blocks of each stage.
     channels : int
-        Of the first stage.
+        Channels of the first stage.
     narrow : bool
-        Whether blocks are bottlenecks, which have four times the channels out.
+        Whether blocks are bottlenecks, with four times as many channels out.
     """
     for stage, count in enumerate(counts):
         wide = 2**stage * channels
@@ -84,16 +84,16 @@ def residual(
     blocks: Iterable[Sequence[tuple[int, int, int]]],
     dataset: DatasetInfo,
 ) -> Iterator[Convolution]:
-    """Yield the layers of residual blocks on an image, of their shortcuts, and the logits.
+    """Yield the convolutions of residual blocks and their shortcuts, and the layer of logits.
 
     Parameters
     ----------
     sides : tuple of int
-        (height, width) of what comes in.
+        (height, width) of the first block's input.
     inputs : int
-        Its channels.
+        Channels of that input.
     blocks : iterable of sequences
-        Of the convolutions of each block: channels out, the kernel's side, the stride.
+        The convolutions of each block, as from `residual_blocks`.
     dataset : DatasetInfo
     """
     height, width = sides

@@ -31,17 +31,17 @@ def fit(
     generators: Generators,
     handling: Handling,
 ) -> Fitted:
-    """Boost trees on raw values; see `jobs.classifiers.fit`.
+    """Boost trees on raw values (see `jobs.classifiers.fit`).
 
-    Missing values and categorical features are XGBoost's own. A class without training
-    rows is boosted on negative examples alone.
+    XGBoost itself handles missing values and categorical features. A class without training rows is
+    boosted on negative examples only.
     """
     import xgboost
 
     if handling.device == "gpu":
         if not xgboost.build_info().get("USE_CUDA"):
             raise MachineError("this XGBoost was built without CUDA: install manyseed[gpu]")
-        torch_device("gpu")  # XGBoost itself goes on without a word on a CPU
+        torch_device("gpu")  # without a GPU, XGBoost would silently train on the CPU
     started = perf_counter()
     binary = data.n_classes == 2
     parameters = {
@@ -59,9 +59,8 @@ def fit(
     seconds = perf_counter() - started
 
     def predict(rows: NDArray[np.float64]) -> NDArray[np.float32]:
-        # A matrix of its own, also for training rows: those of training have cached sums.
-        found = booster.predict(_matrix(rows, data.cardinality), output_margin=True)
-        return np.asarray(found)
+        # A new matrix, even for training rows: the training matrix has cached sums.
+        return np.asarray(booster.predict(_matrix(rows, data.cardinality), output_margin=True))
 
     alive = Alive(data.X, predict, lambda raw: raw, model=booster)
     return Fitted(predict(data.X_test)[np.newaxis], seconds, alive=alive)
@@ -77,12 +76,12 @@ def _matrix(
 
 
 def _samples(hparams: Mapping[str, Any]) -> bool:
-    """Whether rows or columns are sampled: XGBoost is random nowhere else."""
+    """Return whether rows or columns are sampled; nothing else in XGBoost is random."""
     return any(float(hparams[name]) < 1 for name in _SAMPLING)
 
 
 def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
-    # trees have more nodes with more rows, and fewer where a class is rare
+    # trees have more nodes with more rows, and fewer for a rare class
     trees = float(info.canonical["rounds"]) * math.pow(dataset.binary_problems, 0.7)
     return 2.7e-4 * trees * dataset.n_features * math.pow(rows / 10_000, 0.6)
 
@@ -106,7 +105,7 @@ XGB = Classifier(
     streams=frozenset({"batch"}),
     draws=_samples,
     settings=lambda *_: {"rounds": 100},
-    library={"alpha": 0.0, "gamma": 0.0},  # outside of the study's ranges
+    library={"alpha": 0.0, "gamma": 0.0},  # outside the study's ranges
     core_seconds=_core_seconds,
     fit=fit,
     packages=("xgboost",),

@@ -1,1 +1,1 @@
-"""Several members from one training, averaged (PIT: Ashukha et al. 2020, arXiv 2002.06470)."""
+"""Average several members of one training (PIT: Ashukha et al. 2020, arXiv 2002.06470)."""

@@ -15,17 +15,15 @@ from manyseed.jobs.training.loop import Rate
 
 
 class Masked(Ensembling):
-    """Members are a trained network's predictions with dropout active, all else as in evaluation.
+    """Members are predictions of a trained network in evaluation mode but with active dropout.
 
-    Each point of each member has masks of its own, as in PIT's code; batch norm uses its running
+    Each point has its own masks for each member, as in PIT's code; batch norm uses its running
     statistics.
 
     Parameters
     ----------
-    epochs : int
-        Of the training.
-    rate : Rate
-    members : Members
+    epochs, rate, members
+        As in `Ensembling`.
     model : torch.nn.Module
     masks : torch.Generator
         Draws the members' masks, on the model's device.
@@ -40,14 +38,14 @@ class Masked(Ensembling):
 
     @contextmanager
     def drawn(self) -> Iterator[None]:
-        """Let dropout be active within the block."""
-        before = [layer.generator for layer in self._layers]
+        """Activate dropout within the block."""
+        generators = [layer.generator for layer in self._layers]
         for layer in self._layers:
             layer.train()
             layer.generator = self._masks
         try:
             yield
         finally:
-            for layer, generator in zip(self._layers, before, strict=True):
+            for layer, generator in zip(self._layers, generators, strict=True):
                 layer.eval()
                 layer.generator = generator

@@ -1,4 +1,4 @@
-"""An ensemble in the making: what a network's training, and what follows it, yields members of."""
+"""An ensemble in the making: takes members during a network's training or draws them afterwards."""
 
 from __future__ import annotations
 
@@ -21,27 +21,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Material:
-    """A network that is going to be trained, as an ensembling method finds it.
+    """A network before its training, with all that an ensembling method needs.
 
     Attributes
     ----------
     model : torch.nn.Module
         Initialised, on its device.
     optimizer : torch.optim.Optimizer
-        Of its parameters.
+        Optimizes the model's parameters.
     X : float32 tensor (row, ...)
         Encoded training rows.
     y : int64 tensor (row,)
+        Class indices.
     epochs, batch_size, smallest_batch : int
-        Of its own training.
+        Of the classifier's own training.
     rate : float
-        Of its own training, the first.
+        Initial learning rate of the classifier's own training.
     schedule : callable
-        ``schedule(rate, epochs)``: the rates of its own training, were it of this length.
+        ``schedule(rate, epochs)`` returns the classifier's own rates for so many epochs.
     weight_decay : float
         λ.
     generators : Generators
-        Of the run.
+        The run's streams.
     """
 
     model: nn.Module
@@ -58,18 +59,18 @@ class Material:
 
 
 class Ensembling:
-    """Takes members on the way of a training, or draws them from what it ended with.
+    """Takes members during a training, or draws them from the trained model.
 
     Parameters
     ----------
     epochs : int
-        Of all of the training.
+        Epochs of the whole training.
     rate : Rate
         Its learning rates.
     members : Members
-        Empty.
+        Still empty.
     generator : torch.Generator, optional
-        Of what the method draws, on the model's device.
+        The generator of the method's own draws, on the model's device.
     """
 
     def __init__(
@@ -84,28 +85,40 @@ class Ensembling:
     def after_step(
         self, parameters: Sequence[torch.Tensor], rate: float, epoch: int, steps: int
     ) -> None:
-        """Move the weights after a step, as `jobs.training.checkpoint.Course` says."""
+        """Move the weights after a step.
+
+        Parameters
+        ----------
+        parameters : sequence of tensors
+            The network's parameters.
+        rate : float
+            The step's learning rate.
+        epoch : int
+            Counted from 0.
+        steps : int
+            Steps per epoch.
+        """
 
     def after_epoch(self, epochs: int) -> None:
-        """Look at the model after so many epochs."""
+        """Use the model as it is after so many epochs."""
 
     def takes(self, epochs: int) -> bool:
-        """Whether the model after so many epochs is a member."""
+        """Return whether the model after so many epochs is a member."""
         del epochs
         return False
 
     def take(self, logits: NDArray[Any]) -> None:
-        """Take a member by its scores of the test set, (sample, class)."""
+        """Take a member, given its scores (sample, class) of the test set."""
         self.members.add(logits)
 
     @property
     def taken(self) -> int:
-        """How many members were taken."""
+        """How many members have been taken."""
         return self.members.taken
 
     @property
     def is_complete(self) -> bool:
-        """Whether all members were taken."""
+        """Whether all members have been taken."""
         return self.members.taken == self.members.count
 
     def drawn(self) -> AbstractContextManager[None]:
@@ -113,7 +126,7 @@ class Ensembling:
         raise ValueError(f"{self.members.taken} members of {self.members.count} were taken")
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
-        """Return what is kept of members besides the whole ensemble."""
+        """Return what is kept besides the whole ensemble."""
         return self.members.arrays()
 
     def scores(self) -> NDArray[np.float64]:
@@ -121,20 +134,17 @@ class Ensembling:
         return self.members.logs()[None]
 
     def state(self) -> dict[str, object]:
-        """Return all that goes on from here besides model and optimizer, as a checkpoint takes it.
+        """Return the state for `restore`, without model and optimizer, as numbers and tensors.
 
-        Arrays are tensors.
+        Single members are in the list ``members``, which only grows.
         """
-        found = {name: _tensors(value) for name, value in self.members.state().items()}
+        members = {name: _tensors(value) for name, value in self.members.state().items()}
         noise = None if self._generator is None else self._generator.get_state()
-        return {**found, "noise": noise, "own": self._own_state()}
+        return {**members, "noise": noise, "own": self._own_state()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned."""
-        others = ("noise", "own")
-        self.members.restore(
-            {name: _arrays(value) for name, value in state.items() if name not in others}
-        )
+        """Resume from what `state` returned."""
+        self.members.restore({name: _arrays(value) for name, value in state.items()})
         if self._generator is not None:
             self._generator.set_state(state["noise"])
         self._restore_own(state.get("own"))
@@ -147,21 +157,21 @@ class Ensembling:
 
 
 class Unchanged(Ensembling):
-    """Members are one trained network: they differ by what they see of the test set alone."""
+    """All members are the trained network; only the test images that they see differ."""
 
     def drawn(self) -> AbstractContextManager[None]:
-        """Let the model be as it is within the block."""
+        """Leave the model unchanged within the block."""
         return nullcontext()
 
 
 @contextmanager
 def kept(model: nn.Module) -> Iterator[None]:
-    """Give a model its weights and statistics back after the block."""
-    before = {name: value.clone() for name, value in model.state_dict().items()}
+    """Restore a model's weights and statistics after the block."""
+    state = {name: value.clone() for name, value in model.state_dict().items()}
     try:
         yield
     finally:
-        model.load_state_dict(before)
+        model.load_state_dict(state)
 
 
 def _tensors(value: Any) -> Any:

@@ -1,8 +1,8 @@
 """Laplace's approximation with Kronecker factors (Ritter et al. 2018; PIT, section 4).
 
-The curvature is the empirical Fisher: gradients are those of the true labels. Martens and Grosse
-2015 (arXiv 1503.05671) have the factors of dense layers, Grosse and Martens 2016 (arXiv 1602.01407)
-those of convolutions.
+The curvature is the empirical Fisher, from gradients for the true labels. Factors of dense layers
+follow Martens and Grosse 2015 (arXiv 1503.05671), those of convolutions Grosse and Martens 2016
+(arXiv 1602.01407).
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ class Factors:
     Attributes
     ----------
     inputs : tensor (input, input)
-        Σ a aᵀ over rows and positions, a the layer's input there, with a 1 for the bias.
+        Σ a aᵀ over rows and positions, where a is the layer's input, with a 1 for the bias.
     outputs : tensor (output, output)
-        Σ g gᵀ over rows and positions, g the gradient of a row's loss by the layer's output there.
+        Σ g gᵀ over rows and positions, where g is the gradient of a row's loss with respect to the
+        layer's output.
     rows, positions : int
-        How many of both: positions are 1 where the layer's input is a vector.
+        Rows so far, and positions per row, 1 if the layer's input is a vector.
     """
 
     def __init__(self, layer: Weighted) -> None:
@@ -47,7 +48,7 @@ class Factors:
         self.rows, self.positions = 0, 1
 
     def see(self, _: nn.Module, given: tuple[Tensor, ...], out: Tensor) -> None:
-        """Add what goes through the layer, and what comes back (a forward hook)."""
+        """Add a batch's inputs now and its gradients later (a forward hook)."""
         layer, rows = self._layer, len(out)
         if isinstance(layer, nn.Conv2d):
             patches = _patches(layer, given[0].detach())
@@ -68,9 +69,9 @@ class Factors:
 
 
 def _patches(layer: nn.Conv2d, x: Tensor) -> Tensor:
-    """Return what each position of a convolution sees, (row and position, weight)."""
+    """Return the input patch of each position of a convolution, (row and position, weight)."""
     if isinstance(layer.padding, str) or layer.groups != 1 or layer.padding_mode != "zeros":
-        raise ValueError("Kronecker factors are those of plain convolutions")
+        raise ValueError("Kronecker factors need plain convolutions")
     columns = functional.unfold(x, layer.kernel_size, layer.dilation, layer.padding, layer.stride)
     return columns.movedim(1, -1).reshape(-1, columns.shape[1])
 
@@ -81,30 +82,30 @@ def factors(model: nn.Module, X: Tensor, y: Tensor) -> dict[Weighted, Factors]:
     Parameters
     ----------
     model : torch.nn.Module
-        Trained; it is in evaluation mode afterwards.
+        A trained network; it is put into evaluation mode.
     X : tensor (row, ...)
     y : int64 tensor (row,)
     """
     model.eval()
-    found = {layer: Factors(layer) for layer in weighted(model)}
-    hooks = [layer.register_forward_hook(own.see) for layer, own in found.items()]
+    by_layer = {layer: Factors(layer) for layer in weighted(model)}
+    hooks = [layer.register_forward_hook(factors.see) for layer, factors in by_layer.items()]
     try:
         for rows, labels in zip(X.split(ROWS_AT_ONCE), y.split(ROWS_AT_ONCE), strict=True):
-            # all gradients are wanted within the model, and none is kept
+            # runs the backward hooks of all layers without storing any gradient
             loss = functional.cross_entropy(model(rows), labels, reduction="sum")
             torch.autograd.grad(loss, [*model.parameters()], allow_unused=True)
     finally:
         for hook in hooks:
             hook.remove()
-    return found
+    return by_layer
 
 
 @dataclass(frozen=True, slots=True)
 class Posterior:
     """A layer's posterior N(W, (N·A⊗G + Nλ·I)⁻¹), in the eigenbasis of its factors.
 
-    A = (1/N)·Σ a aᵀ and G = (1/(N·T))·Σ g gᵀ over N rows of T positions. The damping is exact
-    there; PIT divides it between the factors.
+    A = (1/N)·Σ a aᵀ and G = (1/(N·T))·Σ g gᵀ over N rows of T positions. The damping is exact in
+    this basis; PIT divides it between the factors.
 
     Attributes
     ----------
@@ -112,7 +113,7 @@ class Posterior:
     inputs, outputs : tensor
         Eigenvectors of A and of G, in columns.
     sd : tensor (output, input)
-        (N·a_i·g_j + Nλ)^(−½), a_i and g_j their eigenvalues.
+        (N·a_i·g_j + Nλ)^(−½) for the eigenvalues a_i and g_j.
     """
 
     layer: Weighted
@@ -121,17 +122,17 @@ class Posterior:
     sd: Tensor
 
     @classmethod
-    def of(cls, layer: Weighted, own: Factors, weight_decay: float) -> Posterior:
-        """Return the posterior of a layer; eigenvectors are found in float64, layer by layer."""
-        n = own.rows
-        a, u_a = torch.linalg.eigh(own.inputs.double() / n)
-        g, u_g = torch.linalg.eigh(own.outputs.double() / (n * own.positions))
+    def of(cls, layer: Weighted, factors: Factors, weight_decay: float) -> Posterior:
+        """Return the posterior of a layer; its eigenvectors are computed in float64."""
+        n = factors.rows
+        a, u_a = torch.linalg.eigh(factors.inputs.double() / n)
+        g, u_g = torch.linalg.eigh(factors.outputs.double() / (n * factors.positions))
         curvature = n * torch.outer(g.clamp_min(0), a.clamp_min(0))
         sd, dtype = (curvature + n * weight_decay).rsqrt(), layer.weight.dtype
         return cls(layer, u_a.to(dtype), u_g.to(dtype), sd.to(dtype))
 
     def draw(self, generator: torch.Generator, scale: float) -> None:
-        """Add scale·U_G(sd ∘ Z)U_Aᵀ to the layer's weights, with the bias in the last column."""
+        """Add scale·U_G(sd ∘ Z)U_Aᵀ to the layer's weights and, by its last column, to the bias."""
         z = torch.randn(
             self.sd.shape, generator=generator, device=self.sd.device, dtype=self.sd.dtype
         )
@@ -157,24 +158,24 @@ class Posteriors:
     """
 
     def __init__(self, model: nn.Module, X: Tensor, y: Tensor, weight_decay: float) -> None:
-        found = factors(model, X, y)
-        self._layers = [
-            Posterior.of(layer, found.pop(layer), weight_decay) for layer in weighted(model)
+        by_layer = factors(model, X, y)
+        self._posteriors = [
+            Posterior.of(layer, by_layer.pop(layer), weight_decay) for layer in weighted(model)
         ]
         self._means = [
             (value, value.detach().clone())
-            for one in self._layers
-            for value in (one.layer.weight, one.layer.bias)
+            for posterior in self._posteriors
+            for value in (posterior.layer.weight, posterior.layer.bias)
             if value is not None
         ]
 
     @contextmanager
     def drawn(self, generator: torch.Generator, scale: float) -> Iterator[None]:
-        """Let all layers have drawn weights within the block, and their own ones after it."""
+        """Give all layers drawn weights within the block, and restore their own afterwards."""
         with torch.no_grad():
             try:
-                for one in self._layers:
-                    one.draw(generator, scale)
+                for posterior in self._posteriors:
+                    posterior.draw(generator, scale)
                 yield
             finally:
                 for value, mean in self._means:
@@ -184,14 +185,7 @@ class Posteriors:
 class Laplace(Ensembling):
     """Members are draws from Laplace's approximation around a trained network.
 
-    Parameters
-    ----------
-    method : mapping
-        As `jobs.ensembling.methods.resolve` returns it, its scale a number.
-    members : Members
-    material : Material
-    generator : torch.Generator
-        Draws members, on the model's device.
+    Parameters are those of `jobs.ensembling.swag.Swag`; the method's ``scale`` is a number.
     """
 
     def __init__(
@@ -208,9 +202,11 @@ class Laplace(Ensembling):
 
     @contextmanager
     def drawn(self) -> Iterator[None]:
-        """Let all weights be one draw within the block."""
-        own = self._material
-        if self._posteriors is None:  # also after an interruption: the same model, the same bits
-            self._posteriors = Posteriors(own.model, own.X, own.y, own.weight_decay)
+        """Give the model one draw of all weights within the block."""
+        material, decay = self._material, self._material.weight_decay
+        if (
+            self._posteriors is None
+        ):  # after an interruption, too, the same model gives the same bits
+            self._posteriors = Posteriors(material.model, material.X, material.y, decay)
         with self._posteriors.drawn(self._draws, self._scale):
             yield

@@ -1,4 +1,4 @@
-"""The layers of a network that posteriors are put on."""
+"""The layers of a network whose weights get a posterior."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ Weighted = nn.Linear | nn.Conv2d
 
 
 def weighted(model: nn.Module) -> list[Weighted]:
-    """Return the linear and convolution layers of a model, in the order of its modules.
+    """Return the linear and convolutional layers of a model, in module order.
 
-    Those within attention are left out: they are one function there, which calls no layer.
+    Layers within attention are left out: attention is a single function that never calls them.
     """
     within = {
         id(layer)

@@ -1,4 +1,4 @@
-"""From a method's description to the ensemble that a training makes."""
+"""Turn a method's description into the ensemble that a training will yield."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ from manyseed.jobs.training.layers import torch_generator
 
 
 def ensemble(method: Mapping[str, Any], material: Material, keep: Iterable[str]) -> Ensembling:
-    """Return what takes the members of a method.
+    """Return the ensemble in the making that a method describes.
 
     Parameters
     ----------
     method : mapping
-        As `jobs.ensembling.methods.resolve` returns it.
+        Returned by `jobs.ensembling.methods.resolve`.
     material : Material
     keep : iterable of str
-        Of `jobs.ensembling.members.ARRAYS`; others are passed over.
+        Names in `jobs.ensembling.members.ARRAYS`; others are ignored.
     """
-    name, device = method["name"], material.X.device
-    own, generators = material.schedule(material.rate, material.epochs), material.generators
+    name, device, generators = method["name"], material.X.device, material.generators
+    rate = material.schedule(material.rate, material.epochs)
     members = Members(method["members"], keep)
     if name in ("snapshot", "csgld", "fge"):
-        noise = generators.langevin
+        stream = generators.langevin
         before = material.schedule(material.rate, method.get("pretrain", material.epochs))
-        noises = None if noise is None else torch_generator(noise, device)
-        return Trajectory(method, material.epochs, before, len(material.X), noises, keep)
+        noise = None if stream is None else torch_generator(stream, device)
+        return Trajectory(method, material.epochs, before, len(material.X), noise, keep)
     if name == SINGLE:
-        return Unchanged(material.epochs, own, members)
+        return Unchanged(material.epochs, rate, members)
     if generators.posterior is None:
         raise ValueError(f"{name} draws members from a stream that is not given")
     draws = torch_generator(generators.posterior, device)
     match name:
         case "dropout":
-            return Masked(material.epochs, own, members, material.model, draws)
+            return Masked(material.epochs, rate, members, material.model, draws)
         case "vi":
             return Variational(method, members, material, draws)
         case "kfac-laplace":

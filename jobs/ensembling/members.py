@@ -1,4 +1,4 @@
-"""Members of an ensemble, averaged as they are taken."""
+"""Average the members of an ensemble as they are taken."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Real = NDArray[np.float64]
 SIZE_ARRAYS = ("size_score", "size_margin")
 MEMBER_ARRAYS = ("member_score", "member_margin")
 ARRAYS = (*SIZE_ARRAYS, *MEMBER_ARRAYS)
-"""What may be kept of members besides the whole ensemble: names in `Prediction.measured`."""
+"""What may be kept besides the whole ensemble: names in `Prediction.measured`."""
 
 
 def log_softmax(logits: NDArray[Any]) -> Real:
@@ -28,14 +28,14 @@ class Members:
     """Averages the probabilities of members, in the order in which they are taken.
 
     p̄_k = (1/k) Σ_{j≤k} p_j (PIT, eq. 3): probabilities, not logits. ln Σ p_j is kept in float64, so
-    that no cut of the training changes a bit.
+    that interrupting the training changes no bit.
 
     Parameters
     ----------
     count : int
-        Members in all.
+        Total number of members.
     keep : iterable of str
-        What is wanted besides: of `ARRAYS`, others are passed over.
+        What else to keep: names in `ARRAYS`; others are ignored.
     """
 
     def __init__(self, count: int, keep: Iterable[str] = ()) -> None:
@@ -56,23 +56,23 @@ class Members:
             self._members.append(logs.astype(np.float32))
 
     def logs(self) -> Real:
-        """Return ln p̄ (sample, class) of those taken so far."""
+        """Return ln p̄ (sample, class) of the members taken so far."""
         if self._total is None:
             raise ValueError("no member was taken")
         return np.asarray(self._total - np.log(self.taken))
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
-        """Return what is kept besides: ln p̄ by size, ln p by member; of two classes their gaps."""
+        """Return what else is kept: ln p̄ by size, ln p by member; as a gap for two classes."""
         if self.taken != self.count:
             raise ValueError(f"{self.taken} members of {self.count} were taken")
-        found = {}
+        arrays = {}
         for name in self._keep:
             logs = np.stack(self._sizes if name in SIZE_ARRAYS else self._members)
-            found[name] = logs[..., 1] - logs[..., 0] if name.endswith("margin") else logs
-        return found
+            arrays[name] = logs[..., 1] - logs[..., 0] if name.endswith("margin") else logs
+        return arrays
 
     def state(self) -> dict[str, object]:
-        """Return all that goes on from here, as numbers and arrays."""
+        """Return the state for `restore`, as numbers and arrays."""
         return {
             "taken": self.taken,
             "total": self._total,
@@ -81,6 +81,6 @@ class Members:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned."""
+        """Resume from what `state` returned."""
         self.taken, self._total = state["taken"], state["total"]
         self._sizes, self._members = list(state["sizes"]), list(state["members"])

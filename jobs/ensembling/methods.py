@@ -1,7 +1,7 @@
-"""Ensembling methods: their options, resolved, and what of a run follows from them.
+"""Ensembling methods: resolve their options, and derive epochs, costs and streams from them.
 
-Definitions and defaults are those of PIT (Ashukha et al. 2020, arXiv 2002.06470) and of its public
-code; ``docs/uncertainty.md`` says where they differ. Imports nothing that trains.
+Definitions and defaults are those of PIT (Ashukha et al. 2020, arXiv 2002.06470) and its public
+code; ``docs/uncertainty.md`` says where they differ. Imports no training library.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from manyseed.jobs.checks import Option, Refused, UnknownOption
 
 NONE = "none"
 SAME_AS_NONE = (NONE, "deep")
-"""Names of no method: runs are single networks, of which deep ensembles are made afterwards."""
+"""Names that mean no method: runs are single networks; deep ensembles are formed afterwards."""
 
 SIZES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
-"""Members after which an ensemble is kept."""
+"""Numbers of members after which the ensemble so far is kept."""
 
 SINGLE = "single"
-"""One network that sees the test set several times: as none where it sees the same each time."""
+"""One network that sees the test set several times; equals no method if it always sees the same."""
 
 PUBLISHED = "published"
-"""The temperature of csgld that PIT's code has: N / n², N training rows, n batches per epoch."""
+"""The temperature of csgld in PIT's code: N / n² for N training rows and n batches per epoch."""
 
 SEARCHED = "tuned"
 """The scale of kfac-laplace that a search finds (`jobs.scales`)."""
 
 PREDICTION = 1 / 3
-"""What predicting a row takes, of training on it for an epoch."""
+"""Cost of predicting a row, relative to training on it for one epoch."""
 
 NOISE = 1.3
-"""What cyclic SGLD takes, of a training without noise."""
+"""Cost of cyclic SGLD relative to training without noise."""
 
 MAX_MEMBERS, MAX_EPOCHS = 10_000, 1_000_000
 
@@ -63,35 +63,35 @@ OPTIONS: Mapping[str, Option] = MappingProxyType(
         )
     }
 )
-"""Those of all methods, by name."""
+"""Options of all methods, by name."""
 
 Options = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Method:
-    """What is known of a method before it is asked for.
+    """An ensembling method, independent of users' options.
 
     Attributes
     ----------
     name : str
-        Its name, as users write it; part of identities and of keys of streams.
+        The name that users write; part of identities and of the keys of streams.
     defaults : mapping
-        Of every option but `members`; `OPTIONS` has what they may be.
+        Defaults of all its options except `members`; `OPTIONS` defines their allowed values.
     member_epochs : callable
-        ``member_epochs(options, epochs)``: after how many epochs each member is taken, where the
-        classifier's own training takes `epochs`.
+        ``member_epochs(options, epochs)`` returns after how many epochs each member is taken, given
+        the `epochs` of the classifier's own training.
     streams : tuple of str
-        What it draws from besides the classifier's streams.
+        Streams that it draws from, besides the classifier's.
     by_sgd : bool
-        Whether it is defined for networks that are trained by SGD alone.
+        Whether it is defined only for networks trained by SGD.
     own_rate : bool
-        Whether all of its training has learning rates of its own.
+        Whether the method sets the learning rates of the whole training.
     passes : callable
-        ``passes(options, epochs)``: what it takes beside predictions of members, in epochs of
-        training; by default the epochs of its training.
+        ``passes(options, epochs)`` returns the cost in epochs of training, without predictions of
+        members; by default the epochs of its training.
     version : int
-        Part of the identity; raised when its meaning changes.
+        Part of the identity; raised when the meaning of the method changes.
     """
 
     name: str
@@ -104,54 +104,48 @@ class Method:
     version: int = 1
 
 
-def _of_snapshot(options: Options, epochs: int) -> tuple[int, ...]:
-    del epochs
+def _snapshot_epochs(options: Options, _: int) -> tuple[int, ...]:
     return tuple(options["cycle"] * (k + 1) for k in range(options["members"]))
 
 
-def _of_csgld(options: Options, epochs: int) -> tuple[int, ...]:
-    del epochs
+def _csgld_epochs(options: Options, _: int) -> tuple[int, ...]:
     saves, cycle = options["saves"], options["cycle"]
     return tuple(
         cycle * (k // saves + 1) - saves + 1 + k % saves for k in range(options["members"])
     )
 
 
-def _of_fge(options: Options, epochs: int) -> tuple[int, ...]:
-    del epochs
+def _fge_epochs(options: Options, _: int) -> tuple[int, ...]:
     first, cycle = options["pretrain"] + options["cycle"] // 2, options["cycle"]
     return tuple(first + cycle * k for k in range(options["members"]))
 
 
-def _of_swag(options: Options, epochs: int) -> tuple[int, ...]:
-    del epochs
-    return tuple(options["epochs"] for _ in range(options["members"]))
+def _swag_epochs(options: Options, _: int) -> tuple[int, ...]:
+    return (options["epochs"],) * int(options["members"])
 
 
-def _of_vi(options: Options, epochs: int) -> tuple[int, ...]:
-    return tuple(epochs + options["epochs"] for _ in range(options["members"]))
+def _vi_epochs(options: Options, epochs: int) -> tuple[int, ...]:
+    return (epochs + options["epochs"],) * int(options["members"])
 
 
-def _of_trained(options: Options, epochs: int) -> tuple[int, ...]:
-    return tuple(epochs for _ in range(options["members"]))
+def _trained_epochs(options: Options, epochs: int) -> tuple[int, ...]:
+    return (epochs,) * int(options["members"])
 
 
-def _noisy(options: Options, epochs: int) -> float:
-    return NOISE * _of_csgld(options, epochs)[-1]
+def _csgld_passes(options: Options, epochs: int) -> float:
+    return NOISE * _csgld_epochs(options, epochs)[-1]
 
 
-def _of_two(options: Options, epochs: int) -> float:
+def _swag_passes(options: Options, _: int) -> float:
+    return float(options["epochs"] + PREDICTION * options["members"])  # each renews batch norm
+
+
+def _vi_passes(options: Options, epochs: int) -> float:
     return float(epochs + 2 * options["epochs"])  # means and standard deviations
 
 
-def _with_factors(options: Options, epochs: int) -> float:
-    del options
-    return epochs + 1.5  # a pass over the training rows, there and back, with factors
-
-
-def _with_statistics(options: Options, epochs: int) -> float:
-    del epochs
-    return float(options["epochs"] + PREDICTION * options["members"])
+def _laplace_passes(_: Options, epochs: int) -> float:
+    return epochs + 1.5  # a forward and backward pass over the training rows, with factors
 
 
 _CYCLIC = {"batch_size": 64, "momentum": 0.0}
@@ -163,7 +157,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
             Method(
                 name="snapshot",
                 defaults={"cycle": 40, "lr": 0.2, **_CYCLIC},
-                member_epochs=_of_snapshot,
+                member_epochs=_snapshot_epochs,
                 by_sgd=True,
                 own_rate=True,
             ),
@@ -177,50 +171,46 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                     "saves": 3,
                     "temperature": 1.0,
                 },
-                member_epochs=_of_csgld,
+                member_epochs=_csgld_epochs,
                 streams=("langevin",),
                 by_sgd=True,
                 own_rate=True,
-                passes=_noisy,
+                passes=_csgld_passes,
             ),
             Method(
                 name="fge",
                 defaults={"pretrain": 160, "cycle": 4, "lr_high": 0.05, "lr_low": 5e-4},
-                member_epochs=_of_fge,
+                member_epochs=_fge_epochs,
                 by_sgd=True,
             ),
             Method(
                 name="swag",
                 defaults={"pretrain": 160, "epochs": 300, "lr": 0.01, "rank": 20},
-                member_epochs=_of_swag,
+                member_epochs=_swag_epochs,
                 streams=("posterior",),
                 by_sgd=True,
-                passes=_with_statistics,
+                passes=_swag_passes,
             ),
             Method(
                 name="vi",
                 defaults={"epochs": 100, "lr": 1e-3, "beta": 1e-4, "log_sd": -5.0},
-                member_epochs=_of_vi,
+                member_epochs=_vi_epochs,
                 streams=("posterior",),
                 by_sgd=True,
-                passes=_of_two,
+                passes=_vi_passes,
             ),
             Method(
                 name="kfac-laplace",
                 defaults={"scale": SEARCHED},
-                member_epochs=_of_trained,
+                member_epochs=_trained_epochs,
                 streams=("posterior",),
-                passes=_with_factors,
+                passes=_laplace_passes,
             ),
-            Method(
-                name=SINGLE,
-                defaults={},
-                member_epochs=_of_trained,
-            ),
+            Method(name=SINGLE, defaults={}, member_epochs=_trained_epochs),
             Method(
                 name="dropout",
                 defaults={},
-                member_epochs=_of_trained,
+                member_epochs=_trained_epochs,
                 streams=("posterior",),
             ),
         )
@@ -235,14 +225,14 @@ def names() -> tuple[str, ...]:
 
 
 def resolve(kind: str, options: Options) -> dict[str, object] | None:
-    """Return the canonical description of a method, all options resolved; None for none.
+    """Return a method's canonical description with all options resolved; None for no method.
 
     Parameters
     ----------
     kind : str
         A method, or one of `SAME_AS_NONE`.
     options : mapping
-        What the user wrote of it.
+        What the user wrote.
 
     Raises
     ------
@@ -260,70 +250,66 @@ def resolve(kind: str, options: Options) -> dict[str, object] | None:
     for option, value in options.items():
         if option not in allowed:
             raise UnknownOption(option, value, allowed=allowed)
-    found = {
+    canonical = {
         "name": kind,
         "version": method.version,
         "members": OPTIONS["members"].check(options.get("members", 100)),
     }
     for option, default in method.defaults.items():
-        found[option] = OPTIONS[option].check(options.get(option, default))
-    _check_together(found)
-    if method.member_epochs(found, 1)[-1] > MAX_EPOCHS:
-        raise Refused("members", found["members"], f"they take more than {MAX_EPOCHS:,} epochs")
-    return found
+        canonical[option] = OPTIONS[option].check(options.get(option, default))
+    _check_together(canonical)
+    if method.member_epochs(canonical, 1)[-1] > MAX_EPOCHS:
+        reason = f"they take more than {MAX_EPOCHS:,} epochs"
+        raise Refused("members", canonical["members"], reason)
+    return canonical
 
 
-def _check_together(found: Options) -> None:
-    name, cycle = found["name"], found.get("cycle", 0)
+def _check_together(method: Options) -> None:
+    name, cycle = method["name"], method.get("cycle", 0)
     if name == "fge" and cycle % 2:
         raise Refused("cycle", cycle, "members are taken in mid-cycle", "an even number of epochs")
-    if name == "swag" and (averaged := found["epochs"] - found["pretrain"]) < found["rank"]:
+    if name == "swag" and (averaged := method["epochs"] - method["pretrain"]) < method["rank"]:
         reason = (
-            f"after {found['pretrain']} epochs of pretraining {max(0, averaged)} are left, each of "
-            f"which yields one of the {found['rank']} deviations of rank"
+            f"after {method['pretrain']} epochs of pretraining {max(0, averaged)} are left, each "
+            f"of which yields one of the {method['rank']} deviations of rank"
         )
-        raise Refused("epochs", found["epochs"], reason)
+        raise Refused("epochs", method["epochs"], reason)
     if name == "csgld":
-        if found["saves"] > found["noise_epochs"]:
-            noisy = found["noise_epochs"]
+        noisy = method["noise_epochs"]
+        if method["saves"] > noisy:
             reason = f"members are taken in epochs with noise, of which a cycle has {noisy}"
-            raise Refused("saves", found["saves"], reason)
-        if found["noise_epochs"] > cycle:
-            raise Refused("noise_epochs", found["noise_epochs"], f"a cycle has {cycle} epochs")
+            raise Refused("saves", method["saves"], reason)
+        if noisy > cycle:
+            raise Refused("noise_epochs", noisy, f"a cycle has {cycle} epochs")
 
 
 def member_epochs(method: Options, epochs: int) -> tuple[int, ...]:
-    """Return after how many epochs each member is taken; a run's training ends with the last.
+    """Return after how many epochs each member is taken; the run's training ends with the last.
 
     Parameters
     ----------
     method : mapping
-        As `resolve` returns it.
+        Returned by `resolve`.
     epochs : int
-        Of the classifier's own training.
+        Epochs of the classifier's own training.
     """
     return METHODS[method["name"]].member_epochs(method, epochs)
 
 
 def passes(method: Options, epochs: int) -> float:
-    """Return what a method takes beside its members' predictions, in epochs of training.
+    """Return a method's cost without its members' predictions, in epochs of training.
 
-    Parameters
-    ----------
-    method : mapping
-        As `resolve` returns it.
-    epochs : int
-        Of the classifier's own training.
+    Parameters are those of `member_epochs`.
     """
-    own = METHODS[method["name"]].passes
-    return float(member_epochs(method, epochs)[-1]) if own is None else own(method, epochs)
+    cost = METHODS[method["name"]].passes
+    return float(member_epochs(method, epochs)[-1]) if cost is None else cost(method, epochs)
 
 
 def sizes(members: int) -> tuple[int, ...]:
-    """Return after how many members an ensemble is kept, the last of them all."""
+    """Return after how many members the ensemble is kept, ending with all `members`."""
     return tuple(sorted({*(size for size in SIZES if size < members), members}))
 
 
 def stream_name(method: Options) -> str:
-    """Return what a method's streams are keyed by."""
+    """Return the key of a method's streams."""
     return f"{method['name']}@{method['version']}"

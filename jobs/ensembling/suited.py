@@ -1,4 +1,4 @@
-"""Which classifiers an ensembling method is for."""
+"""Check that an ensembling method suits a classifier."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class Unsuited(Refused):
-    """A method that a classifier cannot have.
+    """An ensembling method that does not suit a classifier.
 
     Parameters
     ----------
     method : str
     reason : str
     needs : mapping
-        Options of the classifier with which it could have it.
+        Options of the classifier with which the method would suit it.
     """
 
     def __init__(self, method: str, reason: str, needs: Mapping[str, Any] = NOTHING) -> None:
@@ -28,15 +28,10 @@ class Unsuited(Refused):
 
 
 def require_suited(method: Options, model: ClassifierInfo) -> None:
-    """Refuse a method for a classifier that cannot have it.
-
-    Raises
-    ------
-    Unsuited
-    """
-    name, known = method["name"], METHODS[method["name"]]
+    """Raise Unsuited if a method does not suit a classifier."""
+    name, by_sgd = method["name"], METHODS[method["name"]].by_sgd
     if model.epochs is None:
-        does = "trains a network on" if known.by_sgd else "makes members of a network"
+        does = "trains a network on" if by_sgd else "makes members of a network"
         alone = "has no epochs: its runs form deep ensembles without a method"
         raise Unsuited(name, f"{name} {does}; {model.name} {alone}")
     optimizer = model.canonical.get("optimizer")
@@ -50,14 +45,14 @@ def require_suited(method: Options, model: ClassifierInfo) -> None:
             reason = f"{model.name} with dropout = 0 makes all members equal"
             raise Unsuited(name, reason, {"hparams": {"dropout": 0.1}})
     if name == "kfac-laplace" and optimizer == "adamw":
-        reason = "takes weight_decay for the precision of a prior, which that of adamw is not"
+        reason = "uses weight_decay as the precision of a prior, which adamw's weight_decay is not"
         raise Unsuited(name, f"{name} {reason}", {"optimizer": "sgd"})
-    if known.by_sgd and optimizer != "sgd":
+    if by_sgd and optimizer != "sgd":
         reason = f"{name} trains by SGD, {model.name} by {optimizer}"
         raise Unsuited(name, reason, {"optimizer": "sgd"})
-    if known.by_sgd and model.canonical["schedule"] == "plateau":
+    if by_sgd and model.canonical["schedule"] == "plateau":
         reason = f"{name} has rates of its own, and {model.name} the schedule plateau"
         raise Unsuited(name, reason, {"schedule": None})
     if model.options.get("snapshots"):
-        reason = f"{model.name} has snapshots; the members are what is kept of a trajectory"
+        reason = f"{model.name} has snapshots, but only members are kept of a trajectory"
         raise Unsuited(name, reason, {"snapshots": None})

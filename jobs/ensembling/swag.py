@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from manyseed.jobs.training.loop import Rate
 
 LEAST_VARIANCE = 1e-30
-"""Below it a weight's variance is rounding (PIT's code)."""
+"""A smaller variance of a weight is mere rounding (PIT's code)."""
 
 
 def falling_to(first: float, last: float, pretrain: int) -> Rate:
-    """Return rates that fall to those at which iterates are averaged.
+    """Return rates that fall from `first` to `last`, the rate at which iterates are averaged.
 
-    `first` for half of `pretrain` epochs, then linearly to `last` by nine tenths of them: as PIT's
-    code has it, whose text lets them fall to a hundredth of `first`.
+    `first` for half of `pretrain` epochs, then linearly to `last` by nine tenths of them. This is
+    PIT's code; its text has rates fall to a hundredth of `first`.
     """
 
     def at(epoch: int, step: int, steps: int) -> float:
@@ -40,12 +40,12 @@ def falling_to(first: float, last: float, pretrain: int) -> Rate:
 
 
 class Moments:
-    """Mean and variance of vectors, and their last deviations from the mean so far.
+    """Mean and variance of vectors, and the last deviations from the running mean.
 
     Parameters
     ----------
     rank : int
-        Deviations that are kept.
+        Number of deviations to keep.
     """
 
     def __init__(self, rank: int) -> None:
@@ -54,60 +54,60 @@ class Moments:
         self.deviations: list[Tensor] = []
 
     def add(self, vector: Tensor) -> None:
-        """Take a vector (weight,); mean and mean of squares are float64."""
+        """Add a vector (weight,); mean and mean of squares are float64."""
         exact = vector.detach().double()
         if not self.count:
             self.mean, self.squares = torch.zeros_like(exact), torch.zeros_like(exact)
         self.count += 1
-        # in this form equal vectors leave the mean as it is, to the last bit
+        # in this form, equal vectors leave the mean unchanged to the last bit
         self.mean += (exact - self.mean) / self.count
         self.squares += (exact.square() - self.squares) / self.count
         self.deviations = [*self.deviations, (exact - self.mean).to(vector.dtype)][-self.rank :]
 
     def draw(self, generator: torch.Generator) -> Tensor:
-        """Return mean + (1/√2)·(σ∘z₁ + Dᵀz₂/√(R − 1)), D the R deviations that there are.
+        """Return mean + (1/√2)·(σ∘z₁ + Dᵀz₂/√(R − 1)) for the R deviations D kept so far.
 
-        PIT's code divides by the R that were asked for. The vector is of their dtype.
+        PIT's code uses the requested R instead. The vector has the deviations' dtype.
         """
-        found = self.deviations
-        like = {"generator": generator, "device": self.mean.device, "dtype": found[0].dtype}
-        z1, z2 = torch.randn(len(self.mean), **like), torch.randn(len(found), **like)  # type: ignore[call-overload]
+        deviations, dtype = self.deviations, self.deviations[0].dtype
+        like = {"generator": generator, "device": self.mean.device, "dtype": dtype}
+        z1, z2 = torch.randn(len(self.mean), **like), torch.randn(len(deviations), **like)  # type: ignore[call-overload]
         spread = (self.squares - self.mean.square()).clamp_min(LEAST_VARIANCE).sqrt() * z1
         low_rank = torch.zeros_like(spread)
-        for deviation, z in zip(found, z2.tolist(), strict=True):
+        for deviation, z in zip(deviations, z2.tolist(), strict=True):
             low_rank.add_(deviation, alpha=z)
-        drawn = self.mean + (spread + low_rank / math.sqrt(len(found) - 1)) / math.sqrt(2)
-        vector: Tensor = drawn.to(found[0].dtype)
+        drawn = self.mean + (spread + low_rank / math.sqrt(len(deviations) - 1)) / math.sqrt(2)
+        vector: Tensor = drawn.to(dtype)
         return vector
 
     def state(self) -> dict[str, object]:
-        """Return all that goes on from here."""
+        """Return the state for `restore`."""
         return {name: getattr(self, name) for name in ("count", "mean", "squares", "deviations")}
 
     def restore(self, state: Mapping[str, Any], device: torch.device) -> None:
-        """Go on from what `state` returned."""
+        """Resume from what `state` returned."""
         self.count = state["count"]
         self.mean, self.squares = (state[name].to(device) for name in ("mean", "squares"))
         self.deviations = [deviation.to(device) for deviation in state["deviations"]]
 
 
 class Swag(Ensembling):
-    """Members are draws from the Gaussian that SGD's iterates make, at a constant rate.
+    """Members are draws from the Gaussian fitted to SGD's iterates at a constant rate.
 
-    Batch norm's statistics are made anew for each member by one pass over the training rows, in
-    batches of the size that it was trained with, which are the same for all members; dropout is
-    not active in it.
+    For each member, batch norm's statistics are recomputed in one pass over the training rows with
+    dropout off. Batches have the size used in training and are the same for all members.
 
     Parameters
     ----------
     method : mapping
-        As `jobs.ensembling.methods.resolve` returns it.
+        Returned by `jobs.ensembling.methods.resolve`.
     members : Members
+        Still empty.
     material : Material
     generator : torch.Generator
-        Draws the members.
+        Draws the members, on the model's device.
     order : numpy.random.Generator
-        Draws the batches of the passes: as rows lie, a batch may be of one class.
+        Draws the batches of the passes; in dataset order a batch might hold a single class.
     """
 
     def __init__(
@@ -122,25 +122,21 @@ class Swag(Ensembling):
         super().__init__(method["epochs"], rate, members, generator)
         self._pretrain, self._draws = method["pretrain"], generator
         self._model, self._X = material.model, material.X
-        self._passes = [
-            rows.to(material.X.device)
-            for rows in batches(
-                order, len(material.X), material.batch_size, material.smallest_batch
-            )
-        ]
+        cut = batches(order, len(material.X), material.batch_size, material.smallest_batch)
+        self._batches = [rows.to(material.X.device) for rows in cut]
         self.moments = Moments(method["rank"])
 
     def after_epoch(self, epochs: int) -> None:
-        """Take the weights into the moments, after pretraining."""
+        """Add the weights to the moments, once pretraining is over."""
         if epochs > self._pretrain:
             self.moments.add(weights(self._model))
 
     @contextmanager
     def drawn(self) -> Iterator[None]:
-        """Let the model have drawn weights, and batch norm the statistics that go with them."""
+        """Give the model drawn weights, and matching batch norm statistics, within the block."""
         with kept(self._model), torch.no_grad():
             set_weights(self._model, self.moments.draw(self._draws))
-            renew_statistics(self._model, self._X, self._passes)
+            renew_statistics(self._model, self._X, self._batches)
             yield
 
     def _own_state(self) -> dict[str, object]:
@@ -151,13 +147,13 @@ class Swag(Ensembling):
 
 
 def weights(model: nn.Module) -> Tensor:
-    """Return a copy of all weights (weight,), whatever the memory format of convolutions."""
+    """Return a copy of all weights (weight,), independent of convolutions' memory format."""
     return torch.cat([each.detach().reshape(-1) for each in model.parameters()])
 
 
 @torch.no_grad()
 def set_weights(model: nn.Module, vector: Tensor) -> None:
-    """Give a model the weights that `weights` returned; each stays where it lies."""
+    """Copy weights that `weights` returned into a model, in place."""
     parameters = [*model.parameters()]
     parts = vector.split([each.numel() for each in parameters])
     for each, part in zip(parameters, parts, strict=True):
@@ -166,12 +162,12 @@ def set_weights(model: nn.Module, vector: Tensor) -> None:
 
 @torch.no_grad()
 def renew_statistics(model: nn.Module, X: Tensor, passes: Sequence[Tensor]) -> None:
-    """Make batch norm's running statistics anew: means over batches, weighted by their rows.
+    """Recompute batch norm's running statistics as means over batches, weighted by their rows.
 
     Parameters
     ----------
     model : torch.nn.Module
-        In evaluation mode, and so it is afterwards.
+        In evaluation mode, before and afterwards.
     X : tensor (row, ...)
     passes : sequence of int64 tensors
         The rows of each batch.

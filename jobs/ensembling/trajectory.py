@@ -1,4 +1,4 @@
-"""Members along one training: snapshot ensembles, cyclic SGLD, fast geometric ensembling."""
+"""Members taken during one training: snapshot ensembles, cyclic SGLD, fast geometric ensembling."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 def cosine_cycles(rate: float, cycle: int) -> Rate:
     """Return the rates of snapshot ensembles and cyclic SGLD (PIT, eq. 16).
 
-    lr₀/2 · (cos(π·((t − 1) mod T) / T) + 1), t steps from 1, T those of a cycle.
+    lr₀/2 · (cos(π·((t − 1) mod T) / T) + 1) for step t, from 1, and T steps per cycle.
 
     Parameters
     ----------
     rate : float
-        lr₀, at the start of each cycle.
+        lr₀, the rate at the start of each cycle.
     cycle : int
-        Its epochs.
+        Epochs per cycle.
     """
 
     def at(epoch: int, step: int, steps: int) -> float:
-        place = (epoch % cycle * steps + step) / (cycle * steps)
-        return rate / 2 * (math.cos(math.pi * place) + 1)
+        position = (epoch % cycle * steps + step) / (cycle * steps)
+        return rate / 2 * (math.cos(math.pi * position) + 1)
 
     return at
 
@@ -39,18 +39,18 @@ def cosine_cycles(rate: float, cycle: int) -> Rate:
 def triangular_cycles(before: Rate, pretrain: int, high: float, low: float, cycle: int) -> Rate:
     """Return the rates of fast geometric ensembling (PIT, eq. 17).
 
-    u is the place in the cycle: (1 − 2u)·a₁ + 2u·a₂ up to u = ½, and back in the other half.
+    At position u in the cycle: (1 − 2u)·a₁ + 2u·a₂ up to u = ½, then back in the second half.
 
     Parameters
     ----------
     before : Rate
-        Of the training before the cycles.
+        Rates of the training before the cycles.
     pretrain : int
-        Its epochs.
+        Epochs of that training.
     high, low : float
-        a₁, at the ends of a cycle, and a₂ in its middle.
+        a₁ at the ends of a cycle, a₂ in its middle.
     cycle : int
-        Its epochs.
+        Epochs per cycle.
     """
 
     def at(epoch: int, step: int, steps: int) -> float:
@@ -66,8 +66,8 @@ def triangular_cycles(before: Rate, pretrain: int, high: float, low: float, cycl
 def langevin_sd(rate: float, temperature: float | str, rows: int, batches: int) -> float:
     """Return the standard deviation of the noise that a step of SGLD adds: √(2·lr·τ / N).
 
-    With τ = 1 and small rates the weights are draws of the posterior of the model whose mean loss
-    is minimised (PIT, eq. 6 to 9). PIT's code has τ = N / n², n batches per epoch.
+    With τ = 1 and small rates the weights are draws from the posterior of the model whose mean loss
+    is minimised (PIT, eq. 6 to 9). PIT's code has τ = N / n² for n batches per epoch.
 
     Parameters
     ----------
@@ -85,22 +85,22 @@ def langevin_sd(rate: float, temperature: float | str, rows: int, batches: int) 
 
 
 class Trajectory(Ensembling):
-    """A training that yields members on its way.
+    """Takes members during a training.
 
     Parameters
     ----------
     method : mapping
-        As `jobs.ensembling.methods.resolve` returns it.
+        Returned by `jobs.ensembling.methods.resolve`.
     epochs : int
-        Of the classifier's own training.
+        Epochs of the classifier's own training.
     before : Rate
-        The rates of pretraining, where the method has any.
+        Rates of pretraining, if the method has any.
     rows : int
-        Training rows.
+        Number of training rows.
     noise : torch.Generator, optional
-        Of Langevin noise, on the model's device.
+        Draws Langevin noise, on the model's device.
     keep : iterable of str
-        Of `jobs.ensembling.members.ARRAYS`.
+        Names in `jobs.ensembling.members.ARRAYS`.
     """
 
     def __init__(
@@ -126,18 +126,7 @@ class Trajectory(Ensembling):
     def after_step(
         self, parameters: Sequence[torch.Tensor], rate: float, epoch: int, steps: int
     ) -> None:
-        """Add Langevin noise to the weights, in the last epochs of a cycle.
-
-        Parameters
-        ----------
-        parameters : sequence of tensors
-        rate : float
-            Of this step.
-        epoch : int
-            From 0.
-        steps : int
-            Of an epoch.
-        """
+        """Add Langevin noise to the weights in the last epochs of a cycle."""
         if self._noise is None:
             return
         cycle, noisy = self._method["cycle"], self._method["noise_epochs"]
@@ -150,5 +139,5 @@ class Trajectory(Ensembling):
                 weights.add_(drawn, alpha=sd)
 
     def takes(self, epochs: int) -> bool:
-        """Whether the model after so many epochs is a member."""
+        """Return whether the model after so many epochs is a member."""
         return epochs in self._taken_after

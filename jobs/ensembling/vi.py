@@ -1,4 +1,4 @@
-"""Mean-field variational inference, from a network that was trained as usual (PIT, section 4)."""
+"""Mean-field variational inference, starting from a trained network (PIT, section 4)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from manyseed.jobs.training.loop import Rate
 
 LOG_SD_RATE = 1e-3
-"""Of Adam, which trains ln σ."""
+"""Adam's rate for ln σ."""
 
-_LEAST_VARIANCE = 1e-30  # of a sum over no weights: its square root has no gradient at 0
+_LEAST_VARIANCE = 1e-30  # keeps the square root differentiable where all inputs are 0
 
 
 def divergence(log_sd: Tensor, prior_variance: float) -> Tensor:
-    """Return ½ Σ(σ²/σ_p² − 1 − ln(σ²/σ_p²)): what KL(q‖p) has beside Σμ²/(2σ_p²).
+    """Return ½ Σ(σ²/σ_p² − 1 − ln(σ²/σ_p²)), which is KL(q‖p) without the term Σμ²/(2σ_p²).
 
     Parameters
     ----------
@@ -40,11 +40,11 @@ def divergence(log_sd: Tensor, prior_variance: float) -> Tensor:
 
 
 class Noisy:
-    """Computes a layer with weights from N(μ, σ²), μ its own.
+    """Computes a layer with weights from N(μ, σ²), where μ is the layer's own weights.
 
-    While it is trained, a linear layer draws what comes out of it, for each row (local
-    reparametrisation), and a convolution one draw of its weights for all rows of a batch. In
-    evaluation it takes `noise`, one draw for all rows, and without one the means.
+    In training mode a linear layer draws its output for each row (local reparametrisation), and a
+    convolution draws its weights once per batch. In evaluation mode the weights use `noise`, one
+    draw for all rows; without it they are the means.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Noisy:
         self.noise: Tensor | None = None
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Compute the layer."""
+        """Return the layer's output."""
         layer, sd = self.layer, self.log_sd.exp()
         if not layer.training:
             noise = self.noise
@@ -87,21 +87,21 @@ class Noisy:
 
 
 def then(own: Rate, epochs: int, rate: float, more: int) -> Rate:
-    """Return the rates of training as usual, and of the means afterwards.
+    """Return the rates of ordinary training followed by those of variational training.
 
-    These are piecewise linear (PIT, eq. 10) over the first half of their epochs, then a thousandth
-    of the first (PIT's code).
+    The latter are piecewise linear (PIT, eq. 10) over the first half of their epochs, then a
+    thousandth of `rate` (PIT's code).
 
     Parameters
     ----------
     own : Rate
-        Of training as usual.
+        Rates of ordinary training.
     epochs : int
-        Its epochs.
+        Epochs of ordinary training.
     rate : float
-        The first of the means.
+        Initial rate of the means in variational training.
     more : int
-        Their epochs.
+        Epochs of variational training.
     """
     first = schedule("piecewise-linear", rate, max(1, more // 2))
 
@@ -115,20 +115,18 @@ def then(own: Rate, epochs: int, rate: float, more: int) -> Rate:
 
 
 class Variational(Ensembling):
-    """Trains a network as usual, then N(μ, σ²) for each weight; members are draws of all of them.
+    """Trains a network as usual, then N(μ, σ²) for each weight; members are draws of all weights.
 
-    The loss is the mean cross-entropy + (β/N)·`divergence` + (λ/2)‖μ‖², σ_p² = 1/(Nλ): the means
-    with all other parameters by the classifier's SGD, whose weight decay is the last term, ln σ by
-    Adam. Biases and batch norm have no posterior, nor have weights within attention.
+    The loss is the mean cross-entropy + (β/N)·`divergence` + (λ/2)‖μ‖² with σ_p² = 1/(Nλ). The
+    classifier's SGD trains the means and all other parameters, its weight decay being the last
+    term; Adam trains ln σ. Biases, batch norm and weights within attention have no posterior.
 
     Parameters
     ----------
-    method : mapping
-        As `jobs.ensembling.methods.resolve` returns it.
-    members : Members
-    material : Material
+    method, members, material
+        As in `jobs.ensembling.swag.Swag`.
     generator : torch.Generator
-        Draws noise while training, and members, on the model's device.
+        Draws noise during training, and the members, on the model's device.
     """
 
     def __init__(
@@ -149,51 +147,49 @@ class Variational(Ensembling):
         for layer in weighted(material.model):
             log_sd = torch.full_like(layer.weight, method["log_sd"]).requires_grad_()
             self.noisy.append(Noisy(layer, log_sd, generator))
-        self._adam = torch.optim.Adam([one.log_sd for one in self.noisy], LOG_SD_RATE)
+        self._adam = torch.optim.Adam([layer.log_sd for layer in self.noisy], LOG_SD_RATE)
 
     def before_epoch(self, epoch: int) -> None:
-        """Let weights be random after training as usual."""
+        """Make weights random once ordinary training is over."""
         if epoch == self._begin:
-            self._optimizer.state.clear()  # momentum of rates that were far larger
+            self._optimizer.state.clear()  # its momentum stems from far larger rates
         if epoch >= self._begin:
             self._replace()
 
     def after_step(self, parameters: Sequence[Tensor], rate: float, epoch: int, steps: int) -> None:
-        """Move ln σ by the gradient that the step left there, and that of `divergence`."""
+        """Move ln σ by the gradients of the step's loss and of `divergence`."""
         del parameters, rate, steps
         if epoch < self._begin:
             return
-        for one in self.noisy:
-            ratio = (2 * one.log_sd.detach()).exp() / self._prior_variance
-            assert one.log_sd.grad is not None
-            one.log_sd.grad.add_(ratio - 1, alpha=self._weight)
+        for layer in self.noisy:
+            ratio = (2 * layer.log_sd.detach()).exp() / self._prior_variance
+            assert layer.log_sd.grad is not None
+            layer.log_sd.grad.add_(ratio - 1, alpha=self._weight)
         self._adam.step()
         self._adam.zero_grad(set_to_none=True)
 
     @contextmanager
     def drawn(self) -> Iterator[None]:
-        """Let all weights be one draw within the block."""
+        """Give the model one draw of all weights within the block."""
         self._replace()
-        for one in self.noisy:
-            one.draw()
+        for layer in self.noisy:
+            layer.draw()
         try:
             yield
         finally:
-            for one in self.noisy:
-                one.noise = None
+            for layer in self.noisy:
+                layer.noise = None
 
     def _replace(self) -> None:
-        for one in self.noisy:
-            one.layer.forward = one  # type: ignore[assignment,method-assign]
+        for noisy in self.noisy:
+            noisy.layer.forward = noisy  # type: ignore[assignment,method-assign]
 
     def _own_state(self) -> dict[str, object]:
-        return {
-            "log_sd": [one.log_sd.detach() for one in self.noisy],
-            "adam": self._adam.state_dict(),
-        }
+        log_sd = [layer.log_sd.detach() for layer in self.noisy]
+        return {"log_sd": log_sd, "adam": self._adam.state_dict()}
 
     def _restore_own(self, state: Mapping[str, Any]) -> None:
         with torch.no_grad():
-            for one, log_sd in zip(self.noisy, state["log_sd"], strict=True):
-                one.log_sd.copy_(log_sd)
+            for layer, log_sd in zip(self.noisy, state["log_sd"], strict=True):
+                layer.log_sd.copy_(log_sd)
         self._adam.load_state_dict(state["adam"])

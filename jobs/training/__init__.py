@@ -1,1 +1,1 @@
-"""Training: encoding of the data, the loop of the networks, and predictions from scores."""
+"""Training: encode data, train networks, turn scores into predictions."""

@@ -1,4 +1,4 @@
-"""What is measured of a trained model before it is freed."""
+"""Measure a trained model before it is freed."""
 
 from __future__ import annotations
 
@@ -22,43 +22,42 @@ def measure(
     data: TrainingSet,
     members: Mapping[str, NDArray[Any]] | None = None,
 ) -> dict[str, NDArray[Any]] | None:
-    """Measure a model after its training; None where nothing is asked for.
+    """Measure a model after its training; return None if nothing is requested.
 
-    No random number is drawn, and its test set has been predicted: a run's prediction is the same
-    bit for bit whatever is measured.
+    No random number is drawn, and the test set is already predicted, so measuring never changes a
+    run's prediction.
 
     Parameters
     ----------
     names : iterable of str
-        Of `MEASURES`, and of `members`.
+        Keys of `MEASURES` or `members`.
     alive : Alive or None
         The model.
     data : TrainingSet
-        What it was fitted on.
+        The model's training set.
     members : dict of arrays, optional
         What an ensembling method kept.
 
     Raises
     ------
     ValueError
-        Where the classifier hands over no model.
+        If the classifier hands over no model.
     """
-    found: dict[str, NDArray[Any]] = {}
+    measured: dict[str, NDArray[Any]] = {}
     for name in names:
         if members is not None and name in members:
-            found[name] = members[name]
+            measured[name] = members[name]
             continue
         if alive is None:
             raise ValueError(f"{name} cannot be measured: the fit hands over no model")
-        found[name] = MEASURES[name](alive, data)
-    return found or None
+        measured[name] = MEASURES[name](alive, data)
+    return measured or None
 
 
 def train_accuracy(alive: Alive, data: TrainingSet) -> NDArray[np.float32]:
-    """Return the share of the training rows that the model gets right, shape ().
+    """Return the share of training rows that the model predicts correctly, shape ().
 
-    Labels are taken from scores as those of the test set are, in float32. NaN where a score is not
-    finite.
+    Labels come from float32 scores, as for the test set. NaN if a score is not finite.
     """
     scores = alive.predict(alive.rows)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -80,4 +79,4 @@ MEASURES: Mapping[str, Measure] = {
     "final_train_accuracy": train_accuracy,
     "parameters": parameters,
 }
-"""By the name under which `jobs.run.Prediction.measured` has it."""
+"""By their key in `jobs.run.Prediction.measured`."""

@@ -1,10 +1,10 @@
-"""What a checkpoint holds of members that are kept one by one: beside it, where they are large.
+"""Store large ensemble members in files beside a checkpoint.
 
-A checkpoint is written anew each time, and with it all members so far, of which there may be
-hundreds of megabytes. So those that fill `LEAST` bytes go to a file of their own, once. Such a file
-appears whole, before the checkpoint that counts on it, and is never changed: its name is taken from
-its content. So a process that is killed in between leaves an earlier checkpoint with all its files,
-and two that train the same run, of which a cluster may hold one for dead, never harm each other.
+Every checkpoint is written anew, with all members taken so far, which may be hundreds of megabytes.
+Once they reach `LEAST` bytes, members therefore go to a separate file, which is written once. It
+appears whole before the checkpoint that refers to it, and never changes, as its name derives from
+its content. A process killed in between leaves an earlier checkpoint with all its files, and two
+processes that train the same run, one of which a cluster believes dead, never harm each other.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     import torch
 
 LEAST = 64_000_000
-"""Bytes of members from which on they are written to a file of their own."""
+"""Bytes from which on members are written to a separate file."""
 
 SUFFIX = ".members"
 
 
 class MembersFile(TypedDict):
-    """A file as the checkpoint names it: of float32 members, shape (member, sample, class)."""
+    """A file of float32 members (member, sample, class), as recorded in the checkpoint."""
 
     name: str
     sha256: str
@@ -43,20 +43,20 @@ class Beside:
     Attributes
     ----------
     files : list of MembersFile
-        In the order of members.
+        Files in the order of their members.
     """
 
     files: list[MembersFile] = field(default_factory=list)
 
     def put(self, checkpoint: Path, members: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """Write what is large enough to a file; return the members that are in none.
+        """Write new members to a file if they are large enough; return those not in any file.
 
         Parameters
         ----------
         checkpoint : Path
             The checkpoint that will be written next.
         members : sequence of float32 tensors (sample, class)
-            All so far, on the CPU.
+            All members so far, on the CPU.
         """
         rest = [*members[sum(file["shape"][0] for file in self.files) :]]
         if not rest or sum(each.nbytes for each in rest) < LEAST:
@@ -75,13 +75,13 @@ class Beside:
     def get(
         self, checkpoint: Path, files: Sequence[MembersFile], rest: Sequence[torch.Tensor]
     ) -> list[torch.Tensor] | None:
-        """Return all members again; None where a file is missing or damaged.
+        """Return all members, or None if a file is missing or damaged.
 
         Parameters
         ----------
         checkpoint : Path
         files : sequence of MembersFile
-            As the checkpoint holds them.
+            The files recorded in the checkpoint.
         rest : sequence of tensors
             What `put` returned.
         """
@@ -90,12 +90,12 @@ class Beside:
         members: list[torch.Tensor] = []
         for file in files:
             try:
-                held = np.fromfile(checkpoint.with_name(file["name"]), dtype=np.uint8)
+                content = np.fromfile(checkpoint.with_name(file["name"]), dtype=np.uint8)
             except FileNotFoundError:
                 return None
-            if hashlib.sha256(held.data).hexdigest() != file["sha256"]:
+            if hashlib.sha256(content.data).hexdigest() != file["sha256"]:
                 return None
-            members.extend(torch.from_numpy(held.view(np.float32).reshape(file["shape"])))
+            members.extend(torch.from_numpy(content.view(np.float32).reshape(file["shape"])))
         self.files = [*files]
         return [*members, *rest]
 

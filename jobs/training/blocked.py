@@ -1,7 +1,8 @@
-"""Networks of convolutions in evaluation on CPUs, in the layout that small images are quickest in.
+"""Evaluate convolutional networks on the CPU in the memory layout that is fastest for small images.
 
-Networks are trained with channels last. Of few channels and few pixels, oneDNN's own layout (blocks
-of 16 channels) takes three fifths of the time; of many, whose outputs leave the cache, no less.
+Networks are trained with channels last. With few channels and pixels, oneDNN's own layout (blocks
+of 16 channels) takes three fifths of the time; with many, whose outputs leave the cache, it saves
+nothing.
 """
 
 from __future__ import annotations
@@ -14,35 +15,33 @@ from torch import Tensor, nn
 _LAYERS = (nn.Conv2d, nn.BatchNorm2d, nn.ReLU, nn.MaxPool2d)
 _CHANNELS = 16
 _BYTES = 2**20
-"""Of a convolution's output of all rows that are evaluated at once: what a core's cache holds."""
+"""Largest output of a convolution, for all rows evaluated at once, that fits a core's cache."""
 
 
 def evaluation(part: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
-    """Return what computes the same as a network or a part of one, but for last bits.
+    """Return a faster equivalent of a network or of a part of one; last bits may differ.
 
-    Which layout is taken depends on the shape of the rows alone: the same rows always have the
-    same scores.
+    The layout depends only on the shape of the rows, so the same rows always get the same scores.
 
     Parameters
     ----------
     part : callable
-        From rows (row, ...) to scores or outputs (row, ...); in evaluation mode whenever what is
-        returned is called. Nothing but a sequence of layers with convolutions is computed
-        in another way than its own.
+        Maps rows (row, ...) to scores or outputs (row, ...); must be in evaluation mode whenever
+        the result is called. Returned as it is unless it is a sequence with convolutions.
     """
     if not isinstance(part, nn.Sequential) or not torch.backends.mkldnn.is_available():
         return part
     layers = [*part]
-    begin = next((n for n, one in enumerate(layers) if isinstance(one, nn.Conv2d)), len(layers))
+    begin = next((n for n, each in enumerate(layers) if isinstance(each, nn.Conv2d)), len(layers))
     end = begin
     while end < len(layers) and isinstance(layers[end], _LAYERS):
         end += 1
     if begin == end:
         return part
-    before, body, behind = (
-        nn.Sequential(*some) for some in (layers[:begin], layers[begin:end], layers[end:])
+    before, body, after = (
+        nn.Sequential(*group) for group in (layers[:begin], layers[begin:end], layers[end:])
     )
-    blocks = max(-(-one.out_channels // _CHANNELS) for one in body if isinstance(one, nn.Conv2d))
+    blocks = max(-(-each.out_channels // _CHANNELS) for each in body if isinstance(each, nn.Conv2d))
 
     def evaluated(rows: Tensor) -> Tensor:
         images = before(rows)
@@ -52,7 +51,7 @@ def evaluation(part: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
             outputs = body(images.to_mkldnn()).to_dense()
         else:
             outputs = body(images)
-        scores: Tensor = behind(outputs)
+        scores: Tensor = after(outputs)
         return scores
 
     return evaluated

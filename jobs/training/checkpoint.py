@@ -1,10 +1,10 @@
-"""Checkpoints of long fits: a network that is interrupted goes on from its last saved epoch.
+"""Checkpoints of long fits: an interrupted network resumes from its last saved epoch.
 
-Everything that decides how the training continues is saved after a whole epoch: parameters and
-buffers (batch norm's running statistics), the optimizer, the generators of batch order, dropout and
-augmentation, what was predicted and measured so far, members of an ensemble. The learning rate
-follows from the epoch, or its schedule is saved, too. So a continued training ends with the bits of
-one that was never interrupted. Many large members lie `beside` it.
+A checkpoint holds everything that determines how training continues after a whole epoch: parameters
+and buffers (batch norm's running statistics), the optimizer, the generators of batch order, dropout
+and augmentation, predictions and curves so far, members of an ensemble. The learning rate follows
+from the epoch, or its schedule is saved too. A resumed training therefore ends with the same bits
+as an uninterrupted one. Large members are stored `beside` the checkpoint.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ from __future__ import annotations
 import hashlib
 import io
 import shutil
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,9 +22,10 @@ from numpy.typing import NDArray
 from manyseed.jobs.training.beside import Beside, remove_beside
 from manyseed.jobs.whole import place, remove
 
-if TYPE_CHECKING:  # whoever only names a checkpoint need not wait for torch
+if TYPE_CHECKING:  # naming a checkpoint should not import torch
     import torch
 
+    from manyseed.jobs.ensembling.ensemble import Ensembling
     from manyseed.jobs.training.plateau import Plateau
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
@@ -41,9 +40,9 @@ class Checkpoint:
     path : Path
         The file; no other run uses it.
     key : str
-        Names the run and its recipe; a file that was saved under another one is not continued.
+        Identifies the run and its recipe; a file saved under another key is ignored.
     every : float
-        Seconds between saves, at least.
+        Least seconds between saves.
     """
 
     path: Path
@@ -51,71 +50,12 @@ class Checkpoint:
     every: float = 60.0
 
     def remove(self) -> None:
-        """Remove it, or a training function's folder, once the prediction is safe."""
+        """Remove the file, or a training function's folder, once the prediction is safe."""
         if self.path.is_dir():
             shutil.rmtree(self.path, ignore_errors=True)
         else:
             remove(self.path)
             remove_beside(self.path)
-
-
-class Course(Protocol):
-    """What takes members of an ensemble on the way of a training or after it."""
-
-    @property
-    def taken(self) -> int:
-        """How many members were taken."""
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether all members were taken."""
-
-    def before_epoch(self, epoch: int) -> None:
-        """Prepare an epoch, counted from 0."""
-
-    def after_step(
-        self, parameters: Sequence[torch.Tensor], rate: float, epoch: int, steps: int
-    ) -> None:
-        """Move the weights after a step.
-
-        Parameters
-        ----------
-        parameters : sequence of tensors
-            The network's.
-        rate : float
-            The step's learning rate.
-        epoch : int
-            From 0.
-        steps : int
-            Of an epoch.
-        """
-
-    def after_epoch(self, epochs: int) -> None:
-        """Look at the model after so many epochs."""
-
-    def takes(self, epochs: int) -> bool:
-        """Whether the model after so many epochs is a member."""
-
-    def drawn(self) -> AbstractContextManager[None]:
-        """Let the trained model be the next member within the block."""
-
-    def take(self, logits: NDArray[Any]) -> None:
-        """Take a member by its scores of the test set, (sample, class)."""
-
-    def scores(self) -> NDArray[np.float64]:
-        """Return those of all members together, (1, sample, class)."""
-
-    def arrays(self) -> dict[str, NDArray[np.float32]]:
-        """Return what is kept of them besides."""
-
-    def state(self) -> dict[str, object]:
-        """Return all that goes on from here, as numbers and tensors.
-
-        What is kept of single members is the list ``members``, which only grows.
-        """
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned."""
 
 
 @dataclass(slots=True)
@@ -125,9 +65,9 @@ class TrainingState:
     Attributes
     ----------
     epoch : int
-        Epochs that are done.
+        Completed epochs.
     seconds : float
-        Time spent on them, in all attempts.
+        Time spent on them, over all attempts.
     logits : list of float32 arrays (sample, class)
         Predictions of the test set at the kept epochs so far.
     curves : dict of str to list of float
@@ -142,18 +82,18 @@ class TrainingState:
 
 @dataclass(frozen=True, slots=True)
 class TrainingParts:
-    """What changes while a network is trained, and what identifies a training.
+    """The changing state of a training, and what identifies the training.
 
     Attributes
     ----------
     terms : list
-        What a saved training must have in common with this one, besides the checkpoint's key.
-    trajectory : Course, optional
+        What must match for a saved training to be resumed, besides the checkpoint's key.
+    trajectory : Ensembling, optional
         Members taken so far, and the generator of noise.
     plateau : Plateau, optional
-        The learning rate, where it follows from the training loss.
+        The learning rate, if it follows from the training loss.
     beside : Beside
-        Members that are in no checkpoint any more.
+        Members that have moved out of the checkpoint.
     """
 
     model: torch.nn.Module
@@ -162,13 +102,13 @@ class TrainingParts:
     masks: torch.Generator | None = None
     terms: list[str | int | bool] = field(default_factory=list)
     augment: np.random.Generator | None = None
-    trajectory: Course | None = None
+    trajectory: Ensembling | None = None
     plateau: Plateau | None = None
     beside: Beside = field(default_factory=Beside)
 
 
 def save(checkpoint: Checkpoint, parts: TrainingParts, progress: TrainingState) -> None:
-    """Save a training between two epochs, whole or not at all."""
+    """Save a training between two epochs, atomically."""
     import torch
 
     trajectory = None if parts.trajectory is None else parts.trajectory.state()
@@ -198,10 +138,10 @@ def save(checkpoint: Checkpoint, parts: TrainingParts, progress: TrainingState) 
 
 
 def restore(checkpoint: Checkpoint, parts: TrainingParts) -> TrainingState:
-    """Put a training where it was saved.
+    """Put a training into its saved state.
 
-    Without a file, or with one that is damaged, lacks one beside or was saved under another key,
-    the training stays at its start: it will end the same, only later.
+    If the file is missing, damaged, lacks a file beside it or was saved under another key, the
+    training stays at its start: it ends the same, only later.
     """
     content = _read(checkpoint)
     if content is None or content["made"] != [checkpoint.key, *parts.terms]:
@@ -210,7 +150,7 @@ def restore(checkpoint: Checkpoint, parts: TrainingParts) -> TrainingState:
     if (trajectory is None) != (parts.trajectory is None):
         return TrainingState()
     if trajectory is not None:
-        beside = content.get("beside", [])  # an earlier version has none
+        beside = content.get("beside", [])  # written by an earlier version
         members = parts.beside.get(checkpoint.path, beside, trajectory["members"])
         if members is None:
             return TrainingState()
@@ -242,5 +182,5 @@ def _read(checkpoint: Checkpoint) -> Any:
     digest, content = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
     if hashlib.sha256(content).digest() != digest:
         return None
-    # weights_only: numbers, texts and tensors, nothing that runs when it is read.
+    # weights_only: reads numbers, texts and tensors, and never executes code.
     return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)

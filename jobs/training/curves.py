@@ -1,4 +1,4 @@
-"""Learning curves: loss and accuracy after each epoch."""
+"""Learning curves: loss and accuracy of each epoch."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from manyseed.jobs.training.prediction import gaps, labels
 
 
 class Measured:
-    """Loss and accuracy of an epoch's batches as they are trained: no second pass is needed."""
+    """Loss and accuracy of an epoch's batches, taken as they are trained, without another pass."""
 
     def __init__(self, device: torch.device) -> None:
         self._rows = 0
-        # In double precision, and on the device: nothing waits for a number.
+        # On the device, so that no step waits for a number; in double precision.
         self._loss = torch.zeros((), dtype=torch.float64, device=device)
         self._correct = torch.zeros((), dtype=torch.int64, device=device)
 
@@ -37,13 +37,13 @@ def record(
     Parameters
     ----------
     curves : dict of lists
-        By name, a number per epoch.
+        By name, one number per epoch.
     trained : Measured
         The epoch's batches.
     logits : tensor (sample, class)
-        The test set's, after the epoch.
+        Logits of the test set after the epoch.
     y_test : tensor (sample,)
-        Class indices.
+        Class indices of the test set.
     """
     loss, accuracy = trained.means()
     row = {
@@ -58,5 +58,5 @@ def record(
 
 def predicted(logits: Tensor) -> Tensor:
     """Return the classes (row,) that logits (row, class) predict."""
-    found: Tensor = labels(gaps(logits), logits.shape[1]).long()
-    return found
+    classes: Tensor = labels(gaps(logits), logits.shape[1]).long()
+    return classes

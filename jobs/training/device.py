@@ -1,4 +1,4 @@
-"""The CPU or the GPU that a fit runs on."""
+"""The CPU or GPU that a fit runs on, and its faults."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 from manyseed.jobs.run import MachineError
 from manyseed.jobs.training.handling import Device
 
-if TYPE_CHECKING:  # whoever only names a device need not wait for torch
+if TYPE_CHECKING:  # naming a device should not import torch
     import torch
 
 _OF_THE_GPU = re.compile(r"CUDA|cuDNN|CUBLAS|CUDNN|cudaError|NCCL")
-"""In what libraries say of a GPU that fails: few of these errors have a type of their own."""
+"""Found in libraries' messages about a failing GPU; few of these errors have their own type."""
 
 _OF_MEMORY = re.compile(
     r"DefaultCPUAllocator|out of memory|can(no|')t allocate memory|not enough memory"
     r"|bad[_ ]alloc|unable to allocate",
     re.IGNORECASE,
 )
-"""The same of memory that is full."""
+"""Found in messages about exhausted memory."""
 
 
 def torch_device(device: Device) -> torch.device:
@@ -30,7 +30,7 @@ def torch_device(device: Device) -> torch.device:
     Raises
     ------
     MachineError
-        Where a GPU is asked for and torch sees none.
+        If a GPU is requested and torch sees none.
     """
     import torch
 
@@ -38,28 +38,23 @@ def torch_device(device: Device) -> torch.device:
         return torch.device("cpu")
     if not torch.cuda.is_available():
         raise MachineError("torch finds no CUDA device: train on the CPU")
-    # The same numbers in every run, of the precision that the recipe names.
+    # Every run gets the same numbers, in the precision that the recipe names.
     torch.backends.cudnn.deterministic = True
     torch.backends.cudnn.allow_tf32 = False
     torch.backends.cuda.matmul.allow_tf32 = False
-    # Of the kinds of attention that float32 has on a GPU this one sums gradients in any order.
+    # Of float32's attention kernels on GPUs, this one sums gradients in no fixed order.
     torch.backends.cuda.enable_mem_efficient_sdp(False)
     return torch.device("cuda")
 
 
 @contextmanager
 def faults_of(device: Device) -> Iterator[None]:
-    """Let full memory and a GPU that fails be the machine's fault, not the run's.
-
-    Raises
-    ------
-    MachineError
-    """
+    """Raise MachineError if the block exhausts memory or its GPU fails."""
     try:
         yield
     except MachineError:
         raise
-    except (RuntimeError, ValueError) as error:  # of the latter kind are XGBoost's errors
+    except (RuntimeError, ValueError) as error:  # XGBoost raises ValueError
         is_memory = type(error).__name__ == "OutOfMemoryError" or _OF_MEMORY.search(str(error))
         if device == "gpu" and (is_memory or _OF_THE_GPU.search(str(error))):
             raise MachineError(f"the GPU failed: {error}") from error
@@ -74,7 +69,7 @@ def gpu_model() -> str:
     Raises
     ------
     MachineError
-        Where torch sees none.
+        If torch sees no GPU.
     """
     import torch
 

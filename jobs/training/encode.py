@@ -1,4 +1,4 @@
-"""Encoding and scaling, fitted on the training part alone."""
+"""Encode and scale rows, with statistics of the training rows only."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from numpy.typing import NDArray
 from manyseed.jobs.run import TrainingSet
 
 _BLOCK = 2**18
-"""Values that are worked on at once."""
+"""Values processed at a time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
-    """Makes what a model takes of raw rows, by the statistics of the rows that it was fitted on.
+    """Encodes raw rows as a model's input, with statistics of the training rows.
 
     Attributes
     ----------
     mean, scale : float64 arrays (n_continuous,)
-        Of each continuous column: what is subtracted, and what is multiplied by then.
+        For each continuous column, what is subtracted and then multiplied by.
     continuous : bool array (n_features,)
+        Which columns are continuous; the others are categorical.
     labels : int32 array (n_categorical,)
-        Numbers of labels of the others.
+        Number of labels of each categorical column.
     seen : bool array (n_columns,)
-        Which of their one-hot columns occur in the training part.
+        Which one-hot columns occur in the training rows.
     dtype : type
-        Of encoded values.
+        Type of encoded values.
     shape : tuple of int
-        Of an encoded row.
+        Shape of an encoded row.
     """
 
     mean: NDArray[np.float64]
@@ -43,7 +44,7 @@ class Encoder:
     shape: tuple[int, ...]
 
     def __call__(self, X: NDArray[np.float64]) -> NDArray[Any]:
-        """Encode raw rows (n, n_features) to (n, *shape): the continuous columns first."""
+        """Encode raw rows (n, n_features) to (n, *shape), continuous columns first."""
         if self.continuous.all():
             return _scaled(X, self.mean, self.scale, self.dtype).reshape(-1, *self.shape)
         Z = _scaled(X[:, self.continuous], self.mean, self.scale, self.dtype)
@@ -63,13 +64,13 @@ def dense(data: TrainingSet) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 
 
 def dense_encoder(data: TrainingSet) -> Encoder:
-    """Return the encoding of linear models and dense networks, in float64.
+    """Return the encoder of linear models and dense networks, to float64.
 
-    Continuous columns are standardised with the training part's mean and standard deviation; a
-    missing value becomes the mean, a column that is constant in the training part 0. A categorical
-    column becomes one column per label and one for missing; a label that training lacks
-    has a column of zeros, so that the shape depends on the dataset alone and runs on smaller
-    fractions initialise the same weights.
+    Continuous columns are standardised with the mean and standard deviation of the training rows; a
+    missing value becomes the mean, a column that is constant there becomes 0. A categorical column
+    becomes one column per label and one for missing values; the column of a label that training
+    rows lack is zero, so that the shape depends on the dataset alone and runs on smaller fractions
+    initialise the same weights.
     """
     continuous = data.cardinality == 0
     train, labels = data.X[:, continuous], data.cardinality[~continuous]
@@ -94,9 +95,9 @@ def pixels(data: TrainingSet) -> tuple[NDArray[np.float32], NDArray[np.float32]]
 
 
 def pixel_encoder(data: TrainingSet) -> Encoder:
-    """Return the encoding of networks for images, in float32.
+    """Return the encoder of image networks, to float32.
 
-    Images are scaled by the mean and standard deviation of each channel's training pixels.
+    Each channel is standardised with the mean and standard deviation of its training pixels.
     """
     if data.image is None:
         raise ValueError("the dataset's rows are not images")
@@ -109,7 +110,7 @@ def pixel_encoder(data: TrainingSet) -> Encoder:
 def _statistics(
     X: NDArray[np.float64], channels: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return each column's mean and what its deviations are multiplied by, 0 where it is constant.
+    """Return each column's mean and the factor for its deviations, which is 0 if it is constant.
 
     A missing value counts as the mean. Columns that are `channels` apart share both.
     """
@@ -124,14 +125,14 @@ def _statistics(
     mean = total / np.maximum(known, 1)
     squares = over(sum((_sum((block - mean) ** 2) for _, block in _blocks(X)), zero), np.add)
     std = np.sqrt(squares / (X.size // channels))
-    # The mean of equal values may differ from them by rounding, so their std may not be 0.
+    # Rounding may make the mean of equal values differ from them, so that their std is not 0.
     low = over(np.fmin.reduce(X, axis=0), np.fmin)
     constant = ~(over(np.fmax.reduce(X, axis=0), np.fmax) > low) | (std == 0)
     return mean, np.where(constant, 0.0, 1 / np.where(constant, 1.0, std))
 
 
 def _sum(block: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return each column's sum of known values; most data has no others, and is not copied."""
+    """Return each column's sum of known values, without copying data that has no missing ones."""
     total: NDArray[np.float64] = block.sum(axis=0)
     return np.nansum(block, axis=0) if np.isnan(total).any() else total
 
@@ -161,7 +162,7 @@ def _scaled(
 
 
 def _blocks(X: NDArray[np.float64]) -> Iterator[tuple[int, NDArray[np.float64]]]:
-    """Cut rows into blocks: the pixels of a large dataset are billions of bytes as float64."""
+    """Cut rows into blocks, as a large dataset's pixels would be gigabytes in float64."""
     rows = max(1, _BLOCK // max(1, X.shape[1]))
     for start in range(0, len(X), rows):
         yield start, X[start : start + rows]

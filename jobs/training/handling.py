@@ -1,4 +1,4 @@
-"""What is asked of a fit besides its model, and what it yields."""
+"""What a fit is told besides what to train, and what it returns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Device = Literal["cpu", "gpu"]
 
 PREDICTED_AT_ONCE = 1024
-"""Rows of the test set that a network predicts at once."""
+"""Test rows that a network predicts at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,32 +28,32 @@ class Alive:
     Attributes
     ----------
     rows : array or tensor or None
-        The training rows, in order, as the model takes them; on its device. None of a model that
-        was made of its kept parameters.
+        The encoded training rows, in order, on the model's device. None for a model rebuilt from
+        its kept parameters.
     predict : callable
-        ``predict(rows)`` returns their scores in the form of `Fitted.scores`, without the
-        dimension epoch. It draws no random number and changes nothing in the model.
+        ``predict(rows)`` returns scores of encoded rows in the form of `Fitted.scores` without the
+        epoch dimension. It draws no random number and does not change the model.
     encode : callable, optional
-        ``encode(raw)`` makes of raw rows, a float64 array (n, n_features), what `predict` takes.
+        ``encode(raw)`` encodes raw rows, a float64 array (n, n_features), for `predict`.
     look_up : callable, optional
-        ``look_up(index)`` makes the same of rows of the prepared dataset, int64 array (n,), in the
-        place of `encode` where it would take long.
+        ``look_up(index)`` returns encoded rows of the prepared dataset, given an int64 array (n,);
+        replaces `encode` if that would take long.
     model : object, optional
-        What was trained: a network's module, or the library's own where it is none of arrays.
+        The trained object: a network's module, or the library's model if it is not made of arrays.
     forward : callable, optional
-        Of a network: ``forward(rows)`` returns logits (row, class) of few rows, a tensor on its
-        device; the quickest way, whose last bits may differ from those of `predict`. It is called
-        without gradients, and after `predict`, which sets evaluation.
+        For networks, ``forward(rows)`` returns logits (row, class) of a few encoded rows, a tensor
+        on the model's device, as fast as possible; last bits may differ from `predict`. Call it
+        without gradients, and after `predict`, which sets evaluation mode.
     halves : callable, optional
-        ``halves()`` cuts a network behind its first block (`jobs.training.network.Network.halves`);
-        absent where nothing is hidden.
+        ``halves()`` cuts a network after its first block (`jobs.training.network.Network.halves`);
+        absent if there is no hidden layer.
     n_continuous : int or None
-        How many columns of encoded rows, the first ones, are continuous; None for all.
+        How many of the first columns of encoded rows are continuous; None means all.
     state : callable, optional
-        ``state()`` returns all arrays of the model: with them it can be made again. Absent where
-        it is none of arrays.
+        ``state()`` returns all arrays of the model, from which it can be rebuilt. Absent if the
+        model is not made of arrays.
     test : object, optional
-        Of networks: the test rows as `predict` takes them.
+        For networks, the encoded test rows.
     """
 
     rows: Any
@@ -69,38 +69,38 @@ class Alive:
 
 
 AfterTraining = Callable[[Alive], Mapping[str, NDArray[Any]]]
-"""Measures a trained model: a dict of arrays."""
+"""Measures a trained model and returns arrays by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """How a fit is made and what is kept of it; its last scores are the same whatever is kept.
+    """How to run a fit and what to keep; the last scores are the same whatever is kept.
 
     Attributes
     ----------
     snapshots : tuple of int
-        Epochs, counted from 1, whose predictions are kept beside those of the last; classifiers
-        that are not trained in epochs keep one prediction.
+        Epochs, counted from 1, whose predictions are kept besides the last one's; classifiers
+        without epochs keep a single prediction.
     device : {"cpu", "gpu"}
         Where to train, for classifiers that can choose.
     curves : bool
-        Whether to record loss and accuracy of every epoch (`jobs.run.Prediction.curves`); needs
-        `TrainingSet.y_test`. Classifiers without epochs have none.
+        Whether to record the loss and accuracy of every epoch (`jobs.run.Prediction.curves`), which
+        needs `TrainingSet.y_test`. Classifiers without epochs have no curves.
     checkpoint : Checkpoint, optional
-        Where a network saves itself after epochs and goes on from. Its key names the run and its
-        recipe; the caller removes it when the prediction is safe.
+        Where a network saves itself after epochs and resumes from. Its key identifies the run and
+        its recipe; the caller removes it when the prediction is safe.
     measures : tuple of str
-        What is measured of the trained model: names of `jobs.training.alive.MEASURES`; with an
-        ensembling method also of `jobs.ensembling.members.ARRAYS`.
+        What to measure of the trained model: names in `jobs.training.alive.MEASURES`; with an
+        ensembling method also in `jobs.ensembling.members.ARRAYS`.
     response : Asked, optional
-        Which response curves are measured (`jobs.response.measure`).
+        Response curves to measure (`jobs.response.measure`).
     after_training : callable, optional
-        What else is measured of it, before it is freed: the trainer makes it of `response`.
+        Further measurements of the model before it is freed; the trainer makes it from `response`.
     ensembling : mapping, optional
-        The method that makes several members of the training, as `jobs.ensembling.methods.resolve`
-        returns it: a part of what the run is, which the trainer sets from its cell.
+        The method that yields several members, as returned by `jobs.ensembling.methods.resolve`.
+        It is part of the run; the trainer sets it from the run's cell.
     timeout : float
-        Seconds after which a user's command is ended; 0 for never.
+        Seconds after which a user's command is stopped; 0 for never.
     """
 
     snapshots: tuple[int, ...] = ()
@@ -118,19 +118,20 @@ PLAIN = Handling()
 
 
 class Fitted(NamedTuple):
-    """What a fit yields.
+    """The result of a fit.
 
     Attributes
     ----------
     scores : float array (epoch, sample, class)
-        Of the test set, after the kept epochs or, without epochs, once. Two classes may have their
-        gap instead, (epoch, sample): the positive class's score minus the other's.
+        Scores of the test set after each kept epoch, or once if there are no epochs. For two
+        classes possibly their gap instead, (epoch, sample): the positive class's score minus the
+        other's.
     seconds : float
-        Wall time of fitting, without prediction; of a continued training in all its attempts.
+        Wall time of fitting, without prediction; summed over attempts if training was resumed.
     curves : dict of float32 arrays (epoch,), or None
         As `jobs.run.Prediction.curves`.
     alive : Alive, optional
-        The model of the last scores.
+        The model that gave the last scores.
     members : dict of arrays, or None
         What is kept of an ensembling method's members (`jobs.ensembling.members.ARRAYS`).
     """

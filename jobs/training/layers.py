@@ -1,6 +1,6 @@
-"""Layers whose randomness comes from generators that are passed in, never from torch's global one.
+"""Layers that draw from given generators, never from torch's global one.
 
-Weights start as torch's own layers do: uniform within ±1/sqrt(fan in).
+Weights start like those of torch's own layers, uniform within ±1/sqrt(fan in).
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ class Linear(nn.Linear):
 
 
 _BLOCK = 16
-"""Channels in from which oneDNN is right: 8 were enough on AVX2; on AVX-512 its issue says 16."""
+"""Input channels from which oneDNN is correct: 8 on AVX2; 16 on AVX-512, according to its issue."""
 
 
 class Conv2d(nn.Conv2d):
     """A convolution that `initialise` fills.
 
-    One of 1×1 with a stride and few channels leaves out pixels before it computes, which is equal
-    but for rounding. With channels last oneDNN may write its weights' gradient past the end of a
-    buffer: it is wrong, or the process is killed or hangs (uxlfoundation/oneDNN issue 6035).
+    A strided 1×1 convolution of few channels drops the skipped pixels first, which changes nothing
+    but rounding: with channels last, oneDNN may write the weights' gradient past the end of a
+    buffer, so that it is wrong or the process dies or hangs (uxlfoundation/oneDNN issue 6035).
     """
 
     def reset_parameters(self) -> None:
@@ -47,7 +47,7 @@ class Conv2d(nn.Conv2d):
 
 
 class Dropout(nn.Module):
-    """Dropout with masks from a generator of its own; nothing is drawn where `p` is 0."""
+    """Dropout with masks from a given generator; draws nothing if `p` is 0."""
 
     def __init__(self, p: float, generator: torch.Generator) -> None:
         super().__init__()
@@ -55,17 +55,17 @@ class Dropout(nn.Module):
         self.generator = generator
 
     def forward(self, x: Tensor) -> Tensor:
-        """Zero each value with probability `p` and scale up the others, while training."""
+        """Zero each value with probability `p` and scale up the rest, in training mode."""
         if not self.training or self.p == 0:
             return x
         keep = 1 - self.p
-        # Two thirds of the time of bernoulli_ on a CPU.
+        # Takes two thirds of the time of bernoulli_ on a CPU.
         kept = torch.rand(x.shape, generator=self.generator, device=x.device) < keep
         return x * kept / keep
 
 
 class ChannelsFirst(nn.Module):
-    """Images (row, height, width, channel) as convolutions take them; the memory stays as it is."""
+    """Views images (row, height, width, channel) as convolutions expect them, without copying."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Return a view (row, channel, height, width)."""
@@ -99,7 +99,7 @@ def torch_generator(stream: np.random.Generator, device: torch.device) -> torch.
 
 
 def initialise(model: nn.Module, stream: np.random.Generator) -> None:
-    """Fill all weights of a model on the CPU from a run's stream, in the order of its modules."""
+    """Fill all weights of a model on the CPU from a run's stream, in module order."""
     generator = torch_generator(stream, torch.device("cpu"))
     for module in model.modules():
         if isinstance(module, Linear | Conv2d):

@@ -1,4 +1,4 @@
-"""The training loop of the networks: one model, index tensors, one thread on a CPU."""
+"""The training loop of networks: one model, index tensors, one thread on a CPU."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from torch.nn.functional import cross_entropy
 from manyseed.jobs.streams import raw
 from manyseed.jobs.training.checkpoint import (
     Checkpoint,
-    Course,
     TrainingParts,
     TrainingState,
     restore,
@@ -29,11 +28,12 @@ from manyseed.jobs.training.plateau import Plateau
 from manyseed.jobs.training.testrows import TestRows
 
 if TYPE_CHECKING:
+    from manyseed.jobs.ensembling.ensemble import Ensembling
     from manyseed.jobs.images.augment import Augmented
 
 Rate = Callable[[int, int, int], float]
-"""``rate(epoch, step, steps)``: the learning rate of a step, both counted from 0, of so many an
-epoch."""
+"""``rate(epoch, step, steps)``: the learning rate of a step; epoch and step count from 0, and each
+epoch has `steps` steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class TrainingPlan:
     rate : callable
         The learning rate of each step (`Rate`).
     snapshots : tuple of int
-        Epochs, counted from 1, after which the test set is predicted; the last one always is.
+        Epochs, counted from 1, after which the test set is predicted, besides the last.
     smallest_batch : int
         A last batch with fewer rows joins the one before (batch norm cannot train on one row).
     """
@@ -60,16 +60,16 @@ class TrainingPlan:
 
 
 def schedule(name: str, rate: float, epochs: int) -> Rate:
-    """Return the learning rate of each step; of these, it changes between epochs alone.
+    """Return the learning rate of each step; all these schedules change only between epochs.
 
     Parameters
     ----------
     name : {"constant", "cosine", "piecewise-linear", "plateau"}
-        The second falls from the first rate to 0 as half a cosine. The third stays for half of the
-        epochs, falls linearly to a hundredth by nine tenths of them, and stays (PIT, eq. 10).
-        The last watches the training loss, which it must be told (`Plateau`).
+        ``cosine`` falls to 0 as half a cosine. ``piecewise-linear`` is constant for half of the
+        epochs, falls linearly to a hundredth by nine tenths of them, and is constant again (PIT,
+        eq. 10). ``plateau`` follows the training loss, which must be passed to it (`Plateau`).
     rate : float
-        The first.
+        The initial rate.
     epochs : int
     """
     if name == "plateau":
@@ -84,8 +84,8 @@ def schedule(name: str, rate: float, epochs: int) -> Rate:
         "cosine": lambda epoch: rate * (1 + math.cos(math.pi * epoch / epochs)) / 2,
         "piecewise-linear": piecewise_linear,
     }
-    of_epoch = schedules[name]
-    return lambda epoch, step, steps: of_epoch(epoch)
+    epoch_rate = schedules[name]
+    return lambda epoch, step, steps: epoch_rate(epoch)
 
 
 def owned(array: NDArray[Any], device: torch.device, dtype: torch.dtype) -> Tensor:
@@ -98,7 +98,7 @@ def train(
     optimizer: torch.optim.Optimizer,
     X: Tensor,
     y: Tensor,
-    tested: TestRows,
+    test_rows: TestRows,
     plan: TrainingPlan,
     order: np.random.Generator,
     *,
@@ -106,39 +106,38 @@ def train(
     augmented: Augmented | None = None,
     y_test: Tensor | None = None,
     checkpoint: Checkpoint | None = None,
-    trajectory: Course | None = None,
+    trajectory: Ensembling | None = None,
 ) -> Fitted:
     """Minimise the cross-entropy and predict the test set after the kept epochs.
 
     Parameters
     ----------
     model : torch.nn.Module
-        Maps rows to logits; already initialised, on the device of the tensors.
+        Maps rows to logits; initialised, on the device of the tensors.
     optimizer : torch.optim.Optimizer
-        Over the model's parameters; its learning rate is set by the plan.
+        Optimizes the model's parameters, at the plan's learning rates.
     X : float32 tensor (row, ...)
         Encoded training rows.
     y : int64 tensor (row,)
         Class indices.
-    tested : TestRows
-    plan : Plan
-        Epochs, batches, learning rates, snapshots.
+    test_rows : TestRows
+    plan : TrainingPlan
     order : numpy.random.Generator
         The run's stream ``batch``.
     masks : torch.Generator, optional
-        Of the model's dropout: part of a checkpoint.
+        The generator of the model's dropout, to be saved in checkpoints.
     augmented : Augmented, optional
-        The training rows as their presentations show them, in the place of `X`.
+        Presents transformed training rows in place of `X`.
     y_test : int64 tensor (row,), optional
-        Asks for learning curves.
+        Class indices of the test set; requests learning curves.
     checkpoint : Checkpoint, optional
-        Where to go on from and to save.
-    trajectory : Course, optional
-        What takes members on the way or draws them afterwards; the scores are then those of all of
-        them averaged, and the seconds those of their predictions, too.
+        Where to resume from and to save.
+    trajectory : Ensembling, optional
+        Takes members during training or draws them afterwards; scores are then those of the whole
+        ensemble, and seconds include the members' predictions.
     """
     if X.device.type == "cpu":
-        # Rounding depends on the number of threads, and processes outdo threads on small models.
+        # Rounding depends on the number of threads; for small models processes beat threads anyway.
         torch.set_num_threads(1)
     terms: list[str | int | bool] = [
         str(torch.__version__),
@@ -164,12 +163,12 @@ def train(
         if trajectory is not None:
             trajectory.after_epoch(progress.epoch)
             if trajectory.takes(progress.epoch):
-                trajectory.take(_predict(model, tested, trajectory.taken).cpu().numpy())
+                trajectory.take(_predict(model, test_rows, trajectory.taken).cpu().numpy())
         progress.seconds += perf_counter() - started
         last = progress.epoch == plan.epochs
         kept = trajectory is None and (last or progress.epoch in plan.snapshots)
         if kept or y_test is not None:
-            logits = _predict(model, tested)
+            logits = _predict(model, test_rows)
             if kept:
                 progress.logits.append(logits.cpu().numpy())
             if measured is not None and y_test is not None:
@@ -184,7 +183,7 @@ def train(
         started = perf_counter()
         model.eval()
         with trajectory.drawn():
-            trajectory.take(tested.logits(model, trajectory.taken).cpu().numpy())
+            trajectory.take(test_rows.logits(model, trajectory.taken).cpu().numpy())
         progress.seconds += perf_counter() - started
     curves = {name: np.asarray(values, np.float32) for name, values in progress.curves.items()}
     last_model = alive(model, X)
@@ -195,16 +194,16 @@ def train(
 
 
 def alive(model: nn.Module, X: Tensor | None) -> Alive:
-    """Return a trained model; on a CPU this process has one thread from now on.
+    """Wrap a trained model; a model on the CPU limits torch in this process to one thread.
 
     Parameters
     ----------
     model : torch.nn.Module
         On its device.
     X : float32 tensor (row, ...) or None
-        The rows that it was trained on, encoded.
+        Its encoded training rows.
     """
-    if all(one.device.type == "cpu" for one in model.parameters()):
+    if all(weights.device.type == "cpu" for weights in model.parameters()):
         torch.set_num_threads(1)
     return Alive(X, lambda rows: _predict(model, TestRows(rows)).cpu().numpy())
 
@@ -220,8 +219,8 @@ def _train_epoch(
     parts.model.train()
     steps = n_batches(len(y), plan.batch_size, plan.smallest_batch)
     parameters = [*parts.model.parameters()]
-    cut = batches(parts.order, len(y), plan.batch_size, plan.smallest_batch)
-    for step, rows in enumerate(cut):
+    shuffled = batches(parts.order, len(y), plan.batch_size, plan.smallest_batch)
+    for step, rows in enumerate(shuffled):
         rate = plan.rate(epoch, step, steps)
         for group in parts.optimizer.param_groups:
             group["lr"] = rate
@@ -244,15 +243,13 @@ def batches(
 ) -> Iterable[Tensor]:
     """Cut a random order of `n` rows into batches of indices; the last may be incomplete.
 
-    A last batch of fewer than `smallest` rows is joined to the one before it.
+    A last batch of fewer than `smallest` rows joins the one before it.
 
     Parameters
     ----------
     order : numpy.random.Generator
         The stream ``batch``.
-    n, batch_size : int
-    smallest : int
-        Rows of the least last batch.
+    n, batch_size, smallest : int
     """
     shuffled = torch.from_numpy(np.argsort(raw(order, n), kind="stable"))
     parts = list(shuffled.split(batch_size))
@@ -262,7 +259,7 @@ def batches(
 
 
 def n_batches(n: int, batch_size: int, smallest: int = 1) -> int:
-    """Return how many batches `batches` cuts `n` rows into."""
+    """Return the number of batches into which `batches` cuts `n` rows."""
     whole, rest = divmod(n, batch_size)
     return whole + (rest > 0 and (whole == 0 or rest >= smallest))
 

@@ -17,7 +17,7 @@ from manyseed.jobs.training.encode import Encoder
 from manyseed.jobs.training.handling import Alive, Device, Fitted, Handling
 from manyseed.jobs.training.state import State, StateArray
 
-if TYPE_CHECKING:  # planning reads networks' records and need not wait for torch
+if TYPE_CHECKING:  # planning reads networks' records and should not import torch
     import torch
 
     from manyseed.jobs.images.augment import Augmented
@@ -26,7 +26,7 @@ Named = Mapping[str, Any]
 Encoded = tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]
 Build = Callable[[tuple[int, ...], int, Named, Named, "torch.Generator"], "torch.nn.Module"]
 Part = Callable[["torch.Tensor"], "torch.Tensor"]
-"""A part of a network, with the network's own weights."""
+"""A part of a network, which shares the network's weights."""
 FirstBlock = str | Callable[[Any], tuple[Part, Part]]
 
 
@@ -34,34 +34,35 @@ FirstBlock = str | Callable[[Any], tuple[Part, Part]]
 class Network:
     """The `fit` of a network's record.
 
-    The settings name the ``optimizer`` and the ``schedule``, of `jobs.classifiers.optimizers`, with
-    ``momentum`` where they name SGD, and the record's space has ``lr``, ``weight_decay`` and,
-    unless a setting ``batch_size`` says it, ``batch``: the rows of a step.
+    The settings name the ``optimizer`` and the ``schedule`` (`jobs.classifiers.optimizers`), with
+    ``momentum`` for SGD. The record's space has ``lr``, ``weight_decay`` and, unless the settings
+    have a ``batch_size``, ``batch``: the rows per step.
 
     Attributes
     ----------
     build : callable
-        ``build(shape, n_classes, settings, hparams, masks)`` returns a module that maps rows of
-        this shape to logits (row, class), its weights not yet filled. Nothing but dropout draws
-        while it is trained, from the torch.Generator `masks`.
+        ``build(shape, n_classes, settings, hparams, masks)`` returns a module that maps rows to
+        logits (row, class), with its weights not yet filled. `shape` is that of an encoded row:
+        (n_features,), or (height, width, channels) for images. While training, only dropout draws,
+        from the torch.Generator `masks`.
     encoder : callable, optional
-        ``encoder(data)`` returns what makes rows as the module takes them of raw ones.
+        ``encoder(data)`` returns the encoder of raw rows to the module's input.
     features : callable, optional
-        In its place: ``features(data, settings, device)`` returns training and test rows as the
-        module takes them, which a dataset's runs share: their time is no fit's.
+        Replaces `encoder`: ``features(data, settings, device)`` returns encoded training and test
+        rows. A dataset's runs share them, so their time does not count as fitting.
     initialise : callable, optional
-        ``initialise(model, stream)`` fills the weights on the CPU; without it
-        `jobs.training.layers.initialise` does.
+        ``initialise(model, stream)`` fills the weights on the CPU; by default
+        `jobs.training.layers.initialise`.
     smallest_batch : int
         A last batch with fewer rows joins the one before (batch norm cannot train on one row).
     first_block : str or callable, optional
-        The layer that ends the network's first block, by its name in a sequence of layers, or a
-        function that cuts the model there as `halves` does; None where nothing is hidden.
+        The name of the layer that ends the first block in a sequence of layers, or a function that
+        cuts the model there as `halves` does; None if there is no hidden layer.
     width : callable, optional
-        ``width(settings)``: how many `features` there are.
+        ``width(settings)`` returns the number of `features`.
     masks : callable, optional
-        ``masks(stream, device)`` returns the generator that dropout draws from; by default one of
-        its own.
+        ``masks(stream, device)`` returns dropout's generator; by default a new one, seeded from the
+        stream.
     """
 
     build: Build
@@ -81,25 +82,25 @@ class Network:
         generators: Generators,
         handling: Handling,
     ) -> Fitted:
-        """Train one run; see `jobs.classifiers.fit`."""
+        """Train one run (see `jobs.classifiers.fit`)."""
         import torch
 
         from manyseed.jobs.training import layers, loop
         from manyseed.jobs.training.testrows import TestRows
 
         started = perf_counter()
-        place = torch_device(handling.device)
+        device = torch_device(handling.device)
         encode = self.encoder(data) if self.encoder is not None else None
         if encode is not None:
             X, X_test = encode(data.X), encode(data.X_test)
         else:
             assert self.features is not None
-            X, X_test = self.features(data, settings, place)
+            X, X_test = self.features(data, settings, device)
             started = perf_counter()
-        masks = (self.masks or layers.torch_generator)(generators.dropout, place)
+        masks = (self.masks or layers.torch_generator)(generators.dropout, device)
         model = self.build(X.shape[1:], data.n_classes, settings, hparams, masks)
         (self.initialise or layers.initialise)(model, generators.init)
-        model.to(place)
+        model.to(device)
         optimizer = _optimizer(model, settings, hparams)
         plan = loop.TrainingPlan(
             epochs=settings["epochs"],
@@ -108,8 +109,8 @@ class Network:
             snapshots=handling.snapshots,
             smallest_batch=self.smallest_batch,
         )
-        rows = loop.owned(X, place, torch.float32), loop.owned(data.y, place, torch.int64)
-        rows_test = loop.owned(X_test, place, torch.float32)
+        rows = loop.owned(X, device, torch.float32), loop.owned(data.y, device, torch.int64)
+        rows_test = loop.owned(X_test, device, torch.float32)
         trajectory = None
         if (method := handling.ensembling) is not None:
             from manyseed.jobs.ensembling.ensemble import Material
@@ -136,19 +137,18 @@ class Network:
                     group["momentum"] = method["momentum"]
         y_test = None
         if handling.curves and data.y_test is not None:
-            y_test = loop.owned(data.y_test, place, torch.int64)
-        augmented = seen = None
+            y_test = loop.owned(data.y_test, device, torch.int64)
+        augmented = augmented_test = None
         if data.augment != "none":
-            augmented = _augmented(data, encode, generators.augment, place)
+            augmented = _augmented(data, encode, generators.augment, device)
         if data.test_augment != "none":
-            seen = _augmented(data, encode, generators.test_augment, place, test=True)
-        tested = TestRows(rows_test, seen)
-        built = perf_counter() - started
+            augmented_test = _augmented(data, encode, generators.test_augment, device, test=True)
+        build_seconds = perf_counter() - started
         fitted = loop.train(
             model,
             optimizer,
             *rows,
-            tested,
+            TestRows(rows_test, augmented_test),
             plan,
             generators.batch,
             masks=masks,
@@ -159,45 +159,39 @@ class Network:
         )
         alive = fitted.alive
         if alive is not None:
-            alive = self._alive(alive, model, settings, data, encode, place)
+            alive = self._alive(alive, model, settings, data, encode, device)
             alive = replace(alive, model=model, test=rows_test)
-        return fitted._replace(seconds=built + fitted.seconds, alive=alive)
+        return fitted._replace(seconds=build_seconds + fitted.seconds, alive=alive)
 
     def revive(
         self, settings: Named, hparams: Named, data: TrainingSet, state: State, device: Device
     ) -> Alive:
-        """Return a trained model that answers as it did when it had been trained, bit for bit.
+        """Rebuild a trained model that predicts as it did after training, bit for bit.
 
         Parameters
         ----------
         settings, hparams, data
-            Of its fit.
+            Those of its fit.
         state : dict of arrays
-            Of the model, as `Alive.state` returned them.
+            The model's arrays, as `Alive.state` returned them.
         device : {"cpu", "gpu"}
         """
         import torch
 
         from manyseed.jobs.training import layers, loop
 
-        place, encode = torch_device(device), None
-        if self.encoder is not None:
-            encode = self.encoder(data)
-        model = self.build(
-            self.shape(settings, encode),
-            data.n_classes,
-            settings,
-            hparams,
-            torch.Generator(place),
-        )
-        # for the memory format: all values are replaced
+        target = torch_device(device)
+        encode = self.encoder(data) if self.encoder is not None else None
+        shape, masks = self.shape(settings, encode), torch.Generator(target)
+        model = self.build(shape, data.n_classes, settings, hparams, masks)
+        # sets the memory format; all values are replaced
         (self.initialise or layers.initialise)(model, np.random.default_rng(0))
         model.load_state_dict({name: torch.tensor(values) for name, values in state.items()})
-        model.to(place)
-        return self._alive(loop.alive(model, None), model, settings, data, encode, place)
+        model.to(target)
+        return self._alive(loop.alive(model, None), model, settings, data, encode, target)
 
     def shape(self, settings: Named, encode: Encoder | None) -> tuple[int, ...]:
-        """Return the shape of a row as the module takes it."""
+        """Return the shape of an encoded row."""
         if encode is not None:
             return encode.shape
         assert self.width is not None
@@ -206,15 +200,15 @@ class Network:
     def arrays(
         self, shape: tuple[int, ...], n_classes: int, settings: Named, hparams: Named
     ) -> tuple[StateArray, ...]:
-        """Return what arrays a model will have, before there is any."""
+        """Return the arrays that a model will have (`jobs.parameters.OfArrays`)."""
         import torch
 
         masks = torch.Generator()
         with torch.device("meta"):
             model = self.build(shape, n_classes, settings, hparams, masks)
         return tuple(
-            StateArray(name, str(one.dtype).removeprefix("torch."), tuple(one.shape))
-            for name, one in model.state_dict().items()
+            StateArray(name, str(values.dtype).removeprefix("torch."), tuple(values.shape))
+            for name, values in model.state_dict().items()
         )
 
     def _alive(
@@ -224,49 +218,50 @@ class Network:
         settings: Named,
         data: TrainingSet,
         encode: Encoder | None,
-        place: torch.device,
+        device: torch.device,
     ) -> Alive:
-        """Add what is known of a model's rows and layers."""
+        """Add what depends on the network's encoder and layers."""
         import torch
 
         from manyseed.jobs.training import loop
         from manyseed.jobs.training.blocked import evaluation
 
         def state() -> State:
-            return {name: one.detach().cpu().numpy() for name, one in model.state_dict().items()}
+            arrays = model.state_dict().items()
+            return {name: values.detach().cpu().numpy() for name, values in arrays}
 
         alive = replace(alive, state=state, forward=evaluation(model))
         if encode is None:
-            known, features = data.in_dataset, self.features
-            if known is None or features is None:
+            in_dataset, features = data.in_dataset, self.features
+            if in_dataset is None or features is None:
                 return alive
 
             def look_up(index: NDArray[np.int64]) -> torch.Tensor:
-                rows = replace(known, train=index, test=index[:0])
-                found, _ = features(replace(data, in_dataset=rows), settings, place)
-                return loop.owned(found, place, torch.float32)
+                rows = replace(in_dataset, train=index, test=index[:0])
+                encoded, _ = features(replace(data, in_dataset=rows), settings, device)
+                return loop.owned(encoded, device, torch.float32)
 
             return replace(alive, look_up=look_up)
         return replace(
             alive,
-            encode=lambda raw: loop.owned(encode(raw), place, torch.float32),
+            encode=lambda raw: loop.owned(encode(raw), device, torch.float32),
             halves=None if self.first_block is None else lambda: self.halves(model),
             n_continuous=None if encode.continuous.all() else int(encode.continuous.sum()),
         )
 
     def halves(self, model: torch.nn.Module) -> tuple[Part, Part]:
-        """Cut a model behind its first block, after that block's non-linearity.
+        """Cut a model after its first block, including that block's non-linearity.
 
         Parameters
         ----------
         model : torch.nn.Module
-            As `build` returns it; both parts share its weights and its mode.
+            A model that `build` returned; both parts share its weights and its mode.
 
         Returns
         -------
         tuple of callable
-            From rows to the block's output (row, ...), and from there to logits (row, class): one
-            after the other they compute what the model does, bit for bit.
+            From rows to the block's output (row, ...), and from there to logits (row, class); the
+            composition equals the model bit for bit.
 
         Raises
         ------
@@ -279,40 +274,39 @@ class Network:
             raise ValueError("the network has no hidden layer")
         if callable(self.first_block):
             return self.first_block(model)
-        layers = dict(model.named_children())
-        end = 1 + [*layers].index(self.first_block)
-        parts = [*layers.values()]
-        # in the mode that the layers are in: a new sequence sets none
-        return nn.Sequential(*parts[:end]), nn.Sequential(*parts[end:])
+        names, layers = zip(*model.named_children(), strict=True)
+        end = 1 + names.index(self.first_block)
+        # the layers keep their mode: a new sequence does not set it
+        return nn.Sequential(*layers[:end]), nn.Sequential(*layers[end:])
 
 
 def _augmented(
     data: TrainingSet,
     encode: Encoder | None,
     draws: np.random.Generator | None,
-    place: torch.device,
+    device: torch.device,
     *,
     test: bool = False,
 ) -> Augmented:
-    """Return the training or the test images as they are presented."""
+    """Return the training or test images, transformed at each presentation."""
     from manyseed.jobs.images.augment import Augmented
 
     if encode is None or draws is None:
-        raise ValueError("augmentation needs pixels that are encoded, and a stream to draw from")
-    return Augmented(data, encode, draws, place, test=test)
+        raise ValueError("augmentation needs encoded pixels and a stream to draw from")
+    return Augmented(data, encode, draws, device, test=test)
 
 
 def _optimizer(model: torch.nn.Module, settings: Named, hparams: Named) -> torch.optim.Optimizer:
-    """Return an optimizer of the model's parameters; SGD's weight decay is a gradient's part."""
+    """Return an optimizer of the model's parameters; SGD adds weight decay to the gradient."""
     import torch
 
     kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
-    more = {"momentum": settings["momentum"]} if "momentum" in settings else {}
-    made: torch.optim.Optimizer = kinds[settings["optimizer"]](
+    momentum = {"momentum": settings["momentum"]} if "momentum" in settings else {}
+    optimizer: torch.optim.Optimizer = kinds[settings["optimizer"]](
         model.parameters(),
         lr=hparams["lr"],
         weight_decay=hparams["weight_decay"],
         fused=True,
-        **more,
+        **momentum,
     )
-    return made
+    return optimizer

@@ -1,4 +1,4 @@
-"""A learning rate that falls where the training loss no longer does."""
+"""A learning rate that falls once the training loss no longer does."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ THRESHOLD = 1e-4
 
 
 class Plateau:
-    """The rate is multiplied by `FACTOR` after `PATIENCE` epochs in a row without improvement.
+    """Multiplies the rate by `FACTOR` after `PATIENCE` epochs in a row without improvement.
 
-    An epoch's loss, the mean of its batches' as they are trained, improves where it is below
-    (1 - `THRESHOLD`) times the least so far; after a fall the count begins anew. What Schiff et al.
-    (2021, arXiv 2106.04765) call reducing on plateaus, which gives no numbers: these are a choice.
+    An epoch's loss, the mean over its batches as they are trained, is an improvement if it is below
+    (1 - `THRESHOLD`) times the least so far; each reduction restarts the count. Schiff et al.
+    (2021, arXiv 2106.04765) reduce rates on plateaus but give no numbers: these are our choice.
     """
 
     def __init__(self, rate: float) -> None:
@@ -28,16 +28,16 @@ class Plateau:
         self._rows = 0
 
     def __call__(self, epoch: int, step: int, steps: int) -> float:
-        """Return the rate, as of all steps of an epoch."""
+        """Return the rate, the same for all steps of an epoch."""
         return self.rate
 
     def add(self, loss: Tensor, rows: int) -> None:
-        """Add a batch's mean loss; on its device, so that nothing waits for it."""
+        """Add a batch's mean loss on its device, so that training does not wait for the number."""
         self._total = self._total + loss.double() * rows
         self._rows += rows
 
     def after_epoch(self) -> None:
-        """Take the epoch's loss, and lower the rate where that has stood long enough."""
+        """Finish the epoch's loss, and lower the rate if it has not improved for long enough."""
         loss = float(self._total) / self._rows
         self._total, self._rows = 0.0, 0
         if loss < self._least * (1 - THRESHOLD):
@@ -48,9 +48,9 @@ class Plateau:
             self.rate, self._idle = self.rate * FACTOR, 0
 
     def state(self) -> dict[str, float]:
-        """Return all that goes on from here, between two epochs."""
+        """Return the state between two epochs, for `restore`."""
         return {"rate": self.rate, "least": self._least, "idle": self._idle}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` returned."""
+        """Resume from what `state` returned."""
         self.rate, self._least, self._idle = state["rate"], state["least"], state["idle"]

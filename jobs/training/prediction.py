@@ -1,4 +1,4 @@
-"""From scores to a run's prediction."""
+"""Turn scores into a run's prediction."""
 
 from __future__ import annotations
 
@@ -24,19 +24,13 @@ def prediction(
     ----------
     scores : array
         Gaps of two classes (epoch, sample), or a score per class (epoch, sample, class).
-    probability : {"softmax", "ovr", "none"}
-        How scores become probabilities.
-    fit_seconds : float
-        Wall time of fitting.
-    curves : dict, optional
-        Learning curves.
-    measured : dict, optional
-        What was measured of the trained model.
+    probability, fit_seconds, curves, measured
+        As in `jobs.run.Probability` and `jobs.run.Prediction`.
 
     Raises
     ------
     FloatingPointError
-        Where a score is not finite: the training diverged.
+        If a score is not finite: the training diverged.
     """
     scores = scores if scores.ndim == 2 else gaps(scores)
     with np.errstate(over="ignore"):
@@ -57,14 +51,14 @@ def prediction(
 
 
 def gaps(scores: Any) -> Any:
-    """Return an array or tensor of scores (…, class) as it is kept: of two classes their gap."""
+    """Return scores (…, class), an array or tensor, in stored form: the gap (…) of two classes."""
     return scores[..., 1] - scores[..., 0] if scores.shape[-1] == 2 else scores
 
 
 def labels(scores: Any, n_classes: int) -> Any:
-    """Return the classes that gaps (…) or the scores of more than two classes (…, class) predict.
+    """Return the classes that gaps (…) or scores of more than two classes (…, class) predict.
 
-    Of two classes a tie is the positive one, of more the first.
+    A tie goes to the positive one of two classes, and to the first of more.
     """
     return scores >= 0 if n_classes == 2 else scores.argmax(-1)
 
@@ -75,9 +69,9 @@ def _confidence(scores: NDArray[np.float32], probability: Probability) -> NDArra
     if probability == "none":
         return np.full(scores.shape[:2], np.nan)
     if scores.ndim == 2:
-        # Sigmoid of the gap; normalised one-vs-rest sigmoids of g and -g are the same number.
+        # Sigmoid of the gap; normalised one-vs-rest sigmoids of g and -g give the same number.
         return 1 / (1 + np.exp(-np.abs(exact)))
-    # Both in logarithms, so that no row of small probabilities sums to zero.
+    # Both in logarithms, so that a row of small probabilities cannot sum to zero.
     logs = exact if probability == "softmax" else -np.logaddexp(0.0, -exact)
     shares: NDArray[np.float64] = np.exp(logs - logs.max(axis=2, keepdims=True))
     return np.asarray(1 / shares.sum(axis=2))

@@ -1,4 +1,4 @@
-"""Residual blocks of convolutions: activated after their sum, or before each convolution."""
+"""Residual blocks of convolutions, activated after the sum or before each convolution."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from manyseed.jobs.training.layers import ChannelsFirst, Conv2d, Dropout, Linear, MeanOfPixels
 
 Step = tuple[int, int, int]
-"""A convolution without bias: channels out, the kernel's side, the stride."""
+"""A convolution without bias: channels out, side of the kernel, stride."""
 
 
 def _convolution(inputs: int, step: Step) -> Conv2d:
@@ -20,14 +20,14 @@ def _convolution(inputs: int, step: Step) -> Conv2d:
 
 
 class Residual(nn.Module):
-    """Convolutions, each with batch norm, and ReLU between them and after the sum (He et al. 2016).
+    """Convolutions with batch norm, and ReLU between them and after the sum (He et al. 2016).
 
-    Where the sum's parts differ in shape, the input goes through a 1×1 convolution with batch norm.
+    If input and output differ in shape, the input goes through a 1×1 convolution with batch norm.
 
     Parameters
     ----------
     inputs : int
-        Channels.
+        Channels of the input.
     steps : sequence of Step
     """
 
@@ -55,13 +55,13 @@ class PreActivated(nn.Module):
     Parameters
     ----------
     inputs : int
-        Channels.
+        Channels of the input.
     steps : sequence of Step
     dropout : tuple of float and torch.Generator, optional
-        Its probability and what draws it: before the last convolution.
+        Probability and generator of dropout before the last convolution.
     activated_shortcut : bool
-        Where the sum's parts differ in shape, the input goes through a 1×1 convolution: as it is
-        activated for the first convolution (Zagoruyko and Komodakis 2016), or else as it comes.
+        If input and output differ in shape, the input goes through a 1×1 convolution, either after
+        the first activation (Zagoruyko and Komodakis 2016) or as it is.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class PreActivated(nn.Module):
             self.shortcut = _convolution(inputs, (channels, 1, stride))
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return the sum, not activated."""
+        """Return the sum, without activation."""
         activated = self.activation(x)
         if self.shortcut is not None:
             x = self.shortcut(activated if self.activated_shortcut else x)
@@ -110,11 +110,11 @@ def pre_activated(
     Parameters
     ----------
     inputs, channels : int
-        Of an image, and of the first convolution.
+        Channels of an image, and of the first convolution.
     blocks : iterable of sequences of Step
     n_classes : int
     dropout, activated_shortcut
-        As `PreActivated` has them.
+        As in `PreActivated`.
     """
     layers: dict[str, nn.Module] = {
         "images": ChannelsFirst(),

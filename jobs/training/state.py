@@ -1,8 +1,7 @@
-"""A trained model as named arrays, and these as one row of numbers, both ways without loss.
+"""Convert a trained model's named arrays to one row of numbers and back, without loss.
 
-Numbers are float32, or float64 where an array is. Whole numbers, such as a batch norm's count of
-batches, are three of them: the digits of their 64 bits to the base 2^24, the lowest first, each of
-which float32 holds exactly.
+Numbers are float32, or float64 if any array is. An integer, such as batch norm's count of batches,
+takes three of them: the base 2^24 digits of its 64 bits, lowest first, which float32 holds exactly.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 State = Mapping[str, NDArray[Any]]
-"""The arrays of a model by name, in order."""
+"""A model's arrays by name, in order."""
 
 _BITS = 24
 _DIGITS = 3
@@ -38,18 +37,18 @@ class StateArray:
 
     @property
     def numbers(self) -> int:
-        """How many numbers of a row it takes."""
+        """How many numbers of a row the array takes."""
         return prod(self.shape) * (_DIGITS if np.dtype(self.dtype).kind in "biu" else 1)
 
 
 def described(state: State) -> tuple[StateArray, ...]:
-    """Return what the arrays of a model are."""
-    return tuple(StateArray(name, str(one.dtype), one.shape) for name, one in state.items())
+    """Describe the arrays of a model."""
+    return tuple(StateArray(name, str(array.dtype), array.shape) for name, array in state.items())
 
 
 def length(arrays: Iterable[StateArray]) -> int:
-    """Return how many numbers a row has."""
-    return sum(one.numbers for one in arrays)
+    """Return the length of a row."""
+    return sum(array.numbers for array in arrays)
 
 
 def number_type(arrays: Iterable[StateArray]) -> str:
@@ -60,13 +59,13 @@ def number_type(arrays: Iterable[StateArray]) -> str:
     ValueError
         For arrays that neither float32 nor float64 holds exactly.
     """
-    found = "float32"
-    for one in arrays:
-        kind = np.dtype(one.dtype)
-        if kind.kind not in "biuf" or kind.itemsize > 8:
-            raise ValueError(f"{one.name} is of {one.dtype}")
-        found = "float64" if kind == np.float64 else found
-    return found
+    row_dtype = "float32"
+    for array in arrays:
+        dtype = np.dtype(array.dtype)
+        if dtype.kind not in "biuf" or dtype.itemsize > 8:
+            raise ValueError(f"{array.name} is of {array.dtype}")
+        row_dtype = "float64" if dtype == np.float64 else row_dtype
+    return row_dtype
 
 
 def packed(state: State) -> NDArray[Any]:
@@ -79,33 +78,33 @@ def packed(state: State) -> NDArray[Any]:
     arrays = described(state)
     row = np.empty(length(arrays), dtype=number_type(arrays))
     start = 0
-    for one in arrays:
-        values = np.ascontiguousarray(state[one.name]).ravel()
+    for array in arrays:
+        values = np.ascontiguousarray(state[array.name]).ravel()
         if values.dtype.kind in "biu":
             values = _digits(values)
-        row[start : start + one.numbers] = values
-        start += one.numbers
+        row[start : start + array.numbers] = values
+        start += array.numbers
     return row
 
 
 def unpacked(arrays: Iterable[StateArray], row: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Return the arrays that `packed` made a row of; numbers beyond their end are passed over.
+    """Return the arrays that `packed` put into a row; ignore any numbers after them.
 
     Raises
     ------
     ValueError
-        Where the row is too short.
+        If the row is too short.
     """
     arrays = tuple(arrays)
     if len(row) < length(arrays):
         raise ValueError(f"{len(row)} numbers of {length(arrays)}")
-    found, start = {}, 0
-    for one in arrays:
-        values, dtype = row[start : start + one.numbers], np.dtype(one.dtype)
-        whole = dtype.kind in "biu"
-        found[one.name] = (_whole(values) if whole else values).astype(dtype).reshape(one.shape)
-        start += one.numbers
-    return found
+    state, start = {}, 0
+    for array in arrays:
+        values, dtype = row[start : start + array.numbers], np.dtype(array.dtype)
+        exact = _integers(values) if dtype.kind in "biu" else values
+        state[array.name] = exact.astype(dtype).reshape(array.shape)
+        start += array.numbers
+    return state
 
 
 def _digits(values: NDArray[Any]) -> NDArray[np.float64]:
@@ -115,8 +114,8 @@ def _digits(values: NDArray[Any]) -> NDArray[np.float64]:
     return digits.astype(np.float64).ravel()
 
 
-def _whole(digits: NDArray[Any]) -> NDArray[np.int64]:
+def _integers(digits: NDArray[Any]) -> NDArray[np.int64]:
     words = digits.reshape(-1, _DIGITS).astype(np.uint64)
     shifts = np.arange(_DIGITS, dtype=np.uint64) * np.uint64(_BITS)
-    whole: NDArray[np.uint64] = np.bitwise_or.reduce(words << shifts, axis=1)
-    return whole.view(np.int64)
+    integers: NDArray[np.uint64] = np.bitwise_or.reduce(words << shifts, axis=1)
+    return integers.view(np.int64)

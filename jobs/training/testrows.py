@@ -1,4 +1,4 @@
-"""The test set as each member of a run sees it: as it is, or transformed at random."""
+"""The test set as presented to each member of a run: unchanged, or transformed at random."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class TestRows:
     Parameters
     ----------
     X : float32 tensor (row, ...)
-        Encoded.
+        Encoded rows.
     augmented : Augmented, optional
-        The same rows at random, anew for each member of an ensemble; a single network is the first.
-        Member j takes the words that follow those of the first j: what it sees does not depend on
-        what was predicted before, nor on interruptions.
+        Transforms the same rows at random, anew for each member; a single network is member 0.
+        Member j uses the random words after those of the first j members, so what it sees depends
+        neither on earlier predictions nor on interruptions.
     """
 
-    __test__ = False  # pytest takes it for a test otherwise
+    __test__ = False  # keeps pytest from collecting it
 
     def __init__(self, X: Tensor, augmented: Augmented | None = None) -> None:
         self._X, self._augmented = X, augmented
 
     def parts(self, member: int = 0) -> Iterator[Tensor]:
-        """Yield the rows that a member sees, in order, some at once."""
+        """Yield the rows that a member sees, in order, `PREDICTED_AT_ONCE` at a time."""
         if self._augmented is None:
             yield from self._X.split(PREDICTED_AT_ONCE)
             return
@@ -44,6 +44,6 @@ class TestRows:
 
     @torch.no_grad()
     def logits(self, model: nn.Module, member: int = 0) -> Tensor:
-        """Return what a model in its present mode predicts of them, (row, class)."""
-        found = [model(part) for part in self.parts(member)]
-        return found[0] if len(found) == 1 else torch.cat(found)
+        """Return the logits (row, class) of a model in its current mode."""
+        logits = [model(part) for part in self.parts(member)]
+        return logits[0] if len(logits) == 1 else torch.cat(logits)

@@ -1,1 +1,1 @@
-"""How often a trained model is right while its inputs are moved: what is asked, and the answers."""
+"""Response curves: how often a trained model is right as its inputs are transformed."""

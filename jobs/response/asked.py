@@ -1,4 +1,4 @@
-"""What is asked of each model of a group, and at which magnitudes."""
+"""The questions put to each model of a group, and their magnitudes."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any
 from manyseed.jobs.images.schemes import MOST
 
 PAIRED = ("intra", "inter")
-"""Interpolations towards a point of the same class, and of another."""
+"""Interpolations towards a point of the same class, and of another class."""
 
 PAIR_END = 0.5
-"""The magnitude at which intra ends, and which inter does not reach."""
+"""The magnitude at which intra ends and which inter stops short of."""
 ROTATE_END = 179.0
-"""Where rotations end whose range is the whole circle."""
+"""The last magnitude of rotations through the full circle."""
 
 ROWS, BATCH, DRAWS, MAGNITUDES, PAIR_MAGNITUDES = 23_040, 128, 1, 21, 11
 
 DBI = "dbi"
-"""Davies–Bouldin index of hidden outputs, and in the place of a transform: of which rows."""
+"""Davies–Bouldin index of hidden outputs; in place of a transform, keys the draw of its rows."""
 DBI_BATCHES, DBI_BATCH, DBI_LAYERS = 10, 120, (1,)
-"""Batches whose indices are averaged, rows of each, and layers whose outputs they are of."""
+"""Batches whose indices are averaged, rows per batch, and the layers measured."""
 PARTS = ("train", "shifted-train", "test", "shifted-test")
-"""What is counted besides curves: all training rows; the sample, the test set, the test set again,
-the shifted ones each row by a magnitude of its own."""
+"""What is counted besides curves: all training rows, the shifted sample, the test set and the
+shifted test set. Each shifted row has its own magnitude."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,15 +38,16 @@ class Asked:
         Transforms in their normal form, each with the layer whose output it acts on: 0 is the
         input, 1 the output of a network's first block.
     rows : int or float
-        Training rows of a sample: a number, or a share of a run's.
+        Training rows per sample, as a number or as a share of a run's rows.
     batch : int
-        Rows of a batch, within which pairs are formed.
+        Rows per batch, within which pairs are formed.
     draws : int
-        Samples.
+        Number of samples.
     magnitudes, pair_magnitudes : int
-        Points of a curve: of transforms of both signs, and of interpolations (``inter``: one less).
+        Points of a curve, for transforms in both directions and for interpolations (``inter`` has
+        one less).
     dbi : bool
-        Whether the Davies–Bouldin index of `DBI_LAYERS` is taken.
+        Whether to measure the Davies–Bouldin index of `DBI_LAYERS`.
     """
 
     responses: tuple[tuple[str, int], ...]
@@ -59,27 +60,26 @@ class Asked:
 
     @property
     def grids(self) -> tuple[tuple[float, ...], ...]:
-        """The magnitudes of each response, NaN beyond the end of those that have fewer."""
-        found = [self.grid(name) for name, _ in self.responses]
-        longest = max(map(len, found))
-        return tuple((*grid, *(math.nan,) * (longest - len(grid))) for grid in found)
+        """The magnitudes of each response, padded with NaN to equal length."""
+        grids = [self.grid(name) for name, _ in self.responses]
+        longest = max(map(len, grids))
+        return tuple((*grid, *(math.nan,) * (longest - len(grid))) for grid in grids)
 
     def grid(self, transform: str) -> tuple[float, ...]:
-        """Return the magnitudes of a transform, rising."""
+        """Return the magnitudes of a transform, ascending."""
         if transform in PAIRED:
             n = self.pair_magnitudes
             steps = [PAIR_END * i / (n - 1) for i in range(n)]
             return tuple(steps[:-1] if transform == "inter" else steps)
         name, _, text = transform.partition(":")
-        most = float(text)
-        n = self.magnitudes
-        found = [most * (2 * i / (n - 1) - 1) for i in range(n)]
+        most, n = float(text), self.magnitudes
+        steps = [most * (2 * i / (n - 1) - 1) for i in range(n)]
         if name == "rotate" and most == MOST["rotate"]:
-            found[-1] = ROTATE_END
-        return tuple(found)
+            steps[-1] = ROTATE_END
+        return tuple(steps)
 
     def to_attributes(self) -> dict[str, object]:
-        """Return it as JSON has it; what came later is left out where it was not asked for."""
+        """Return the form that JSON stores; `dbi`, added later, is left out unless it is set."""
         value = {**asdict(self), "responses": [list(each) for each in self.responses]}
         return value if self.dbi else {k: v for k, v in value.items() if k != DBI}
 

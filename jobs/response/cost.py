@@ -1,4 +1,4 @@
-"""What it takes to ask a trained model."""
+"""Estimate the cost of measuring a trained model's response curves."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.response.asked import DBI_BATCH, DBI_BATCHES, PAIRED, Asked
 
 _OF_TRAINING = 1 / 3
-"""A row's prediction, of what its training takes in an epoch."""
+"""Cost of predicting a row, relative to training on it for one epoch."""
 
 _ROW_SECONDS = 1e-5
-"""A row's prediction by a classifier without epochs, by problem of two classes."""
+"""Seconds per row and binary problem of predictions by a classifier without epochs."""
 
 
 def response_seconds(
     dataset: DatasetInfo, info: ClassifierInfo, asked: Asked, rows: float
 ) -> float:
-    """Return what measuring a model that was trained on so many rows takes on one core.
+    """Estimate the seconds of measuring a model trained on so many rows, on one core.
 
-    Predictions of magnitudes × rows × draws, half of them where these are pairs, the transforms of
-    images, one of all training and test rows, and of the rows of the Davies–Bouldin index.
+    Counts predictions of magnitudes × rows × draws (half as many for pairs), the transforms of
+    images, one prediction of all training and test rows, and the rows of the Davies–Bouldin index.
 
     Parameters
     ----------
@@ -28,6 +28,7 @@ def response_seconds(
     info : ClassifierInfo
     asked : Asked
     rows : float
+        Training rows of the model.
     """
     each = _ROW_SECONDS * dataset.binary_problems
     if info.epochs is not None:
@@ -41,7 +42,7 @@ def response_seconds(
         if transform in PAIRED:
             seconds += predicted / 2 * each
         else:
-            of_row = dataset.n_features * TRANSFORM_SECONDS[transform.partition(":")[0]]
+            transforming = dataset.n_features * TRANSFORM_SECONDS[transform.partition(":")[0]]
             shifted = sampled + dataset.n_test
-            seconds += (predicted + shifted) * (each + of_row)
+            seconds += (predicted + shifted) * (each + transforming)
     return seconds

@@ -1,4 +1,4 @@
-"""A trained model's answers: how often it is right at each magnitude of each transform."""
+"""Measure how often a trained model is right at each magnitude of each transform."""
 
 from __future__ import annotations
 
@@ -30,10 +30,12 @@ from manyseed.jobs.training.prediction import gaps, labels
 RIGHT, TOTAL = "response_right", "response_total"
 SHIFTED_RIGHT, SHIFTED_TOTAL = "shifted_right", "shifted_total"
 ARRAYS = (RIGHT, TOTAL, SHIFTED_RIGHT, SHIFTED_TOTAL)
-"""Of every model that is asked; `DBI` where it is asked for."""
+"""Measured for every model that is asked, besides `DBI` if requested."""
+
+_POOL = 4
 
 AT_ONCE = BATCH
-"""Rows that are moved at once, by one magnitude, and predicted: more would leave the caches."""
+"""Rows transformed and predicted at a time, by one magnitude; more would not fit the caches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +46,16 @@ class Subject:
     ----------
     streams : Streams
     own : int64 array (n_own,)
-        Rows of the repeat's training part that it was trained on, each once.
+        Positions in the repeat's training part of the model's training rows, each once.
     n_part : int
-        Rows of the training part.
+        Number of rows in the training part.
     rows : callable
-        ``rows(own)`` returns raw rows of the training part, float64 (n, n_features), unperturbed;
-        or, as `X_test`, in their place what the model's `encode` takes.
+        ``rows(positions)`` returns unperturbed raw rows of the training part, float64
+        (n, n_features), or whatever else the model's `encode` takes.
     y : uint16 array (n_part,)
-        Their classes.
+        Classes of the training part.
     X_test : float64 array (n_test, n_features)
+        Raw test rows, or whatever else the model's `encode` takes.
     y_test : uint16 array (n_test,)
     n_classes : int
     image : tuple of int or None
@@ -73,34 +76,34 @@ class Subject:
     largest: float
 
 
-def answers(asked: Asked, of: Subject, alive: Alive) -> Mapping[str, NDArray[Any]]:
+def answers(asked: Asked, subject: Subject, alive: Alive) -> Mapping[str, NDArray[Any]]:
     """Ask a trained model, in evaluation mode.
 
-    Nothing is drawn but from the streams of `of`, and nothing changes in the model.
+    Draws only from the subject's streams and does not change the model.
 
     Returns
     -------
     dict of arrays, uint32
-        `RIGHT` and `TOTAL` (response, draw, magnitude): rows or pairs that it labels right, and all
+        `RIGHT` and `TOTAL` (response, draw, magnitude): rows or pairs labelled correctly, and all
         of them; 0 beyond the end of a short grid. `SHIFTED_RIGHT` and `SHIFTED_TOTAL` (response,
-        part), the parts as `jobs.response.asked.PARTS`; 0 of shifted ones where a transform is
-        an interpolation. Where asked for `DBI`, float32 (layer,), the layers of `DBI_LAYERS`.
+        part), with the parts in `jobs.response.asked.PARTS`; 0 for shifted parts of interpolations.
+        If requested, `DBI`, float32 (layer,), with the layers in `DBI_LAYERS`.
     """
-    model = _Model(alive, of)
+    model = _Model(alive, subject)
     right = np.zeros((len(asked.responses), asked.draws, len(asked.grids[0])), dtype=np.uint32)
     total = np.zeros_like(right)
     shifted = np.zeros((len(asked.responses), len(PARTS), 2), dtype=np.uint32)
     plain = {
-        "train": (int(model.train.sum()), len(of.own)),
-        "test": (int(model.test.sum()), len(of.y_test)),
+        "train": (int(model.train.sum()), len(subject.own)),
+        "test": (int(model.test.sum()), len(subject.y_test)),
     }
     for number, (transform, layer) in enumerate(asked.responses):
         grid = asked.grid(transform)
         for draw in range(asked.draws):
-            order = of.streams.order(transform, draw, of.n_part)
-            sampled = sample(order, of.own, asked.rows)
+            order = subject.streams.order(transform, draw, subject.n_part)
+            sampled = sample(order, subject.own, asked.rows)
             if transform in PAIRED:
-                chosen = _all_pairs(transform, of.y, sampled, asked.batch)
+                chosen = _all_pairs(transform, subject.y, sampled, asked.batch)
                 counts, n = model.paired(layer, chosen, grid), len(chosen[0])
             else:
                 counts, n = model.moved(transform, sampled, grid), len(sampled)
@@ -110,7 +113,8 @@ def answers(asked: Asked, of: Subject, alive: Alive) -> Mapping[str, NDArray[Any
             if part in plain:
                 shifted[number, place] = plain[part]
             elif transform not in PAIRED:
-                sampled = sample(of.streams.order(transform, 0, of.n_part), of.own, asked.rows)
+                order = subject.streams.order(transform, 0, subject.n_part)
+                sampled = sample(order, subject.own, asked.rows)
                 shifted[number, place] = model.shifted(part, transform, grid, sampled)
     counted = {
         RIGHT: right,
@@ -124,52 +128,53 @@ def answers(asked: Asked, of: Subject, alive: Alive) -> Mapping[str, NDArray[Any
 def _all_pairs(
     kind: str, y: NDArray[np.uint16], sampled: Positions, size: int
 ) -> tuple[Positions, Positions]:
-    """Pair the rows of each batch of a sample; return the first and second of all pairs."""
-    found = [(batch, *pairs(kind, y[batch])) for batch in batches(sampled, size)]
-    first = np.concatenate([batch[one] for batch, one, _ in found])
-    return first, np.concatenate([batch[other] for batch, _, other in found])
+    """Pair the rows of each batch of a sample; return the first and second rows of all pairs."""
+    paired = [(batch, *pairs(kind, y[batch])) for batch in batches(sampled, size)]
+    first = np.concatenate([batch[one] for batch, one, _ in paired])
+    return first, np.concatenate([batch[other] for batch, _, other in paired])
 
 
 class _Model:
-    """A model and its rows, `AT_ONCE` of which are in memory moved, by one magnitude, at a time."""
+    """A model and its rows; at most `AT_ONCE` transformed rows are in memory at a time."""
 
-    def __init__(self, alive: Alive, of: Subject) -> None:
+    def __init__(self, alive: Alive, subject: Subject) -> None:
         if alive.encode is None:
             raise ValueError("the fit hands over nothing that encodes rows")
-        self._of, self._alive, self._encode = of, alive, alive.encode
-        self._cut: tuple[Any, Any] | None = None
-        self.train = self._plain(of.own, of.rows, of.y)
-        """Which rows of the training part are right as they are; of others than its own, none."""
-        test = np.arange(len(of.y_test), dtype=np.int64)
-        self.test = self._plain(test, of.X_test.__getitem__, of.y_test)
-        """Which rows of the test set are."""
+        self._subject, self._alive, self._encode = subject, alive, alive.encode
+        self._parts: tuple[Any, Any] | None = None
+        self.train = self._plain(subject.own, subject.rows, subject.y)
+        """Which rows of the training part are right untransformed; False for rows not in `own`."""
+        test = np.arange(len(subject.y_test), dtype=np.int64)
+        self.test = self._plain(test, subject.X_test.__getitem__, subject.y_test)
+        """Which rows of the test set are right untransformed."""
 
     def _plain(
         self,
-        places: Positions,
+        positions: Positions,
         rows: Callable[[Positions], NDArray[Any]],
         y: NDArray[np.uint16],
     ) -> NDArray[np.bool_]:
         right = np.zeros(len(y), dtype=np.bool_)
-        for some in batches(places, PREDICTED_AT_ONCE):
-            scores = self._alive.predict(self._encode(rows(some)))  # sets evaluation, too
-            right[some] = _is_right(scores, y[some], self._of.n_classes)
+        for batch in batches(positions, PREDICTED_AT_ONCE):
+            scores = self._alive.predict(self._encode(rows(batch)))  # also sets evaluation mode
+            right[batch] = _is_right(scores, y[batch], self._subject.n_classes)
         return right
 
     def moved(
         self, transform: str, sampled: Positions, grid: tuple[float, ...]
     ) -> NDArray[np.int64]:
-        """Count a sample at each magnitude of a transform of images; 0 leaves rows as they are."""
+        """Count right rows of a sample at each magnitude of an image transform; 0 changes none."""
+        subject = self._subject
         counts = np.where(np.equal(grid, 0), self.train[sampled].sum(), 0)
-        name, image = transform.partition(":")[0], _image(self._of)
+        name, image = transform.partition(":")[0], _image(subject)
         moves = [
-            (place, transform_of_all(name, image, magnitude, self._of.largest))
+            (place, transform_of_all(name, image, magnitude, subject.largest))
             for place, magnitude in enumerate(grid)
             if magnitude != 0
         ]
         for rows in _cut(sampled):
-            images = torch.from_numpy(self._of.rows(rows)).reshape(-1, *image)
-            y = self._of.y[rows]
+            images = torch.from_numpy(subject.rows(rows)).reshape(-1, *image)
+            y = subject.y[rows]
             for place, move in moves:
                 counts[place] += self._n_right(0, self._encoded(move(images)), y)
         return counts
@@ -177,33 +182,33 @@ class _Model:
     def shifted(
         self, part: str, transform: str, grid: tuple[float, ...], sampled: Positions
     ) -> tuple[int, int]:
-        """Count rows of a part, each moved by its own random magnitude."""
-        of = self._of
-        u = of.streams.uniform(transform, of.n_part + len(of.y_test))
+        """Count right and all rows of a part, each transformed by its own random magnitude."""
+        subject = self._subject
+        u = subject.streams.uniform(transform, subject.n_part + len(subject.y_test))
         magnitudes = grid[0] + u * (grid[-1] - grid[0])
-        name, image = transform.partition(":")[0], _image(of)
+        name, image, largest = transform.partition(":")[0], _image(subject), subject.largest
         in_training = part == "shifted-train"
-        places = sampled if in_training else np.arange(len(of.y_test))
+        positions = sampled if in_training else np.arange(len(subject.y_test))
         right = 0
-        for rows in _cut(places):
-            X = of.rows(rows) if in_training else of.X_test[rows]
-            y = (of.y if in_training else of.y_test)[rows]
-            own = torch.from_numpy(magnitudes[rows if in_training else of.n_part + rows])
+        for rows in _cut(positions):
+            X = subject.rows(rows) if in_training else subject.X_test[rows]
+            y = (subject.y if in_training else subject.y_test)[rows]
+            by = torch.from_numpy(magnitudes[rows if in_training else subject.n_part + rows])
             images = torch.from_numpy(X).reshape(-1, *image)
-            # nothing refers to a batch that was moved when the next one is
-            right += self._n_right(0, self._encoded(transformed(name, images, own, of.largest)), y)
-        return right, len(places)
+            # no variable keeps a transformed batch alive while the next one is made
+            right += self._n_right(0, self._encoded(transformed(name, images, by, largest)), y)
+        return right, len(positions)
 
     def paired(
         self, layer: int, chosen: tuple[Positions, Positions], grid: tuple[float, ...]
     ) -> NDArray[np.int64]:
-        """Count pairs at each magnitude of an interpolation of a layer's outputs."""
+        """Count right pairs at each magnitude of an interpolation of a layer's outputs."""
         first = chosen[0]
         counts = np.where(np.equal(grid, 0), self.train[first].sum(), 0)
         between = np.flatnonzero(grid)
-        for some in _cut(np.arange(len(first))):
-            y = self._of.y[first[some]]
-            one, other = (self._outputs(layer, rows[some]) for rows in chosen)
+        for part in _cut(np.arange(len(first))):
+            y = self._subject.y[first[part]]
+            one, other = (self._outputs(layer, rows[part]) for rows in chosen)
             for place in between:
                 a = grid[place]
                 counts[place] += self._n_right(layer, self._between(one, other, a, layer), y)
@@ -213,48 +218,49 @@ class _Model:
         return self._encode(images.reshape(len(images), -1).numpy())
 
     def _outputs(self, layer: int, rows: Positions) -> Any:
-        """Return what a layer, 0 the input, makes of rows of the training part."""
-        encoded = self._encode(self._of.rows(rows))
+        """Return a layer's outputs for rows of the training part; layer 0 is the input."""
+        encoded = self._encode(self._subject.rows(rows))
         if layer == 0:
             return encoded
         with torch.no_grad():
             return self._halves()[0](encoded)
 
     def _n_right(self, layer: int, outputs: Any, y: NDArray[np.uint16]) -> int:
-        """Count rows that are labelled right by what a layer, 0 the input, makes of them."""
+        """Count the rows labelled correctly, given a layer's outputs; layer 0 is the input."""
         forward = self._alive.forward if layer == 0 else self._halves()[1]
         if forward is None:
             scores = self._alive.predict(outputs)
         else:
             with torch.no_grad():
                 scores = forward(outputs).cpu().numpy()
-        return int(np.count_nonzero(_is_right(scores, y, self._of.n_classes)))
+        return int(np.count_nonzero(_is_right(scores, y, self._subject.n_classes)))
 
     def clustering(self) -> NDArray[np.float32]:
-        """Return how little the classes are apart behind the first block, shape (layer,)."""
-        of = self._of
-        places = sample(of.streams.order(DBI, 0, of.n_part), of.own, DBI_BATCHES * DBI_BATCH)
+        """Return the mean Davies–Bouldin index of the first block's outputs, shape (layer,)."""
+        subject = self._subject
+        order = subject.streams.order(DBI, 0, subject.n_part)
+        sampled = sample(order, subject.own, DBI_BATCHES * DBI_BATCH)
         head, _ = self._halves()
-        found: list[float] = []
+        indices: list[float] = []
         with torch.no_grad():
-            for batch in batches(places, DBI_BATCH):
-                if len(batch) == DBI_BATCH or not found:
-                    outputs = _pooled(head(self._encode(of.rows(batch))))
-                    found.append(davies_bouldin(outputs.cpu().numpy(), of.y[batch]))
-        known = [index for index in found if np.isfinite(index)]
-        mean = np.mean(known) if known else np.nan
+            for batch in batches(sampled, DBI_BATCH):
+                if len(batch) == DBI_BATCH or not indices:
+                    outputs = _pooled(head(self._encode(subject.rows(batch))))
+                    indices.append(davies_bouldin(outputs.cpu().numpy(), subject.y[batch]))
+        finite = [index for index in indices if np.isfinite(index)]
+        mean = np.mean(finite) if finite else np.nan
         return np.full(len(DBI_LAYERS), mean, dtype=np.float32)
 
     def _halves(self) -> tuple[Any, Any]:
-        if self._cut is None:
+        if self._parts is None:
             if self._alive.halves is None:
                 raise ValueError("the network has no hidden layer")
             head, tail = self._alive.halves()
-            self._cut = head, evaluation(tail)
-        return self._cut
+            self._parts = head, evaluation(tail)
+        return self._parts
 
     def _between(self, one: Any, other: Any, a: float, layer: int) -> Any:
-        """Return what lies between rows; categorical columns stay those of the first."""
+        """Interpolate between rows; categorical columns stay those of the first row."""
         mixed = (1 - a) * one + a * other
         n = self._alive.n_continuous
         if layer == 0 and n is not None and mixed.ndim == 2 and n < mixed.shape[1]:
@@ -262,15 +268,15 @@ class _Model:
         return mixed
 
 
-def _cut(places: Positions) -> list[Positions]:
-    """Cut rows into parts of at most `AT_ONCE`, as equal as may be: few rows are no quicker."""
-    return np.array_split(places, -(-len(places) // AT_ONCE)) if len(places) else []
+def _cut(positions: Positions) -> list[Positions]:
+    """Cut rows into parts of at most `AT_ONCE`, as equal as possible: fewer rows are no faster."""
+    return np.array_split(positions, -(-len(positions) // AT_ONCE)) if len(positions) else []
 
 
-def _image(of: Subject) -> tuple[int, int, int]:
-    if of.image is None:
+def _image(subject: Subject) -> tuple[int, int, int]:
+    if subject.image is None:
         raise ValueError("transforms of images need images")
-    return of.image
+    return subject.image
 
 
 def _pooled(outputs: torch.Tensor) -> torch.Tensor:
@@ -280,14 +286,12 @@ def _pooled(outputs: torch.Tensor) -> torch.Tensor:
     return outputs.flatten(1).double()
 
 
-_POOL = 4
-
-
 def davies_bouldin(outputs: NDArray[np.float64], classes: NDArray[np.integer]) -> float:
-    """Return the Davies–Bouldin index of classes, NaN where it has no meaning.
+    """Return the Davies–Bouldin index of classes, NaN if it is undefined.
 
-    The mean over classes of the largest ratio, over other classes, of both mean distances from
-    their centres to the distance of the centres: 0 where classes are points.
+    For each class, the largest ratio, over the other classes, of both classes' summed mean
+    distances from their centres to the distance between the centres; averaged over classes. It is
+    0 if classes are points.
 
     Parameters
     ----------
@@ -303,7 +307,7 @@ def davies_bouldin(outputs: NDArray[np.float64], classes: NDArray[np.integer]) -
 
 
 def _is_right(scores: NDArray[Any], y: NDArray[np.uint16], n_classes: int) -> NDArray[np.bool_]:
-    """Say which labels are right, taken in float32 as a prediction's; no number is never right."""
+    """Return which rows are right by float32 scores, as in predictions; never if not finite."""
     with np.errstate(over="ignore", invalid="ignore"):
         values = np.asarray(gaps(scores) if scores.ndim == 2 else scores, dtype=np.float32)
     right: NDArray[np.bool_] = labels(values, n_classes if values.ndim > 1 else 2) == y

@@ -1,4 +1,4 @@
-"""Which training rows a model is asked about, and which of them are pairs."""
+"""Choose the training rows that a model is asked about, and pair them."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ Positions = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Streams:
-    """What the draws of a repeat are keyed by.
+    """The random draws of a repeat.
 
-    No run, classifier or layer: all models of it answer the same questions as far as they share
-    rows.
+    Keyed by neither run, classifier nor layer, so that all its models answer the same questions as
+    far as they share rows.
 
     Attributes
     ----------
     seed : int
-        The sweep's.
+        The sweep's seed.
     dataset : str
         The dataset's identity.
     repeat : int
@@ -34,12 +34,12 @@ class Streams:
     repeat: int
 
     def order(self, transform: str, draw: int, n: int) -> Positions:
-        """Return the order of the repeat's whole training part, of `n` rows."""
+        """Return a random order of the `n` rows of the repeat's training part."""
         generator = stream(self.seed, "response", self.dataset, transform, self.repeat, draw)
         return np.argsort(raw(generator, n), kind="stable").astype(np.int64)
 
     def uniform(self, transform: str, n: int) -> NDArray[np.float64]:
-        """Return a number in [0, 1) for each of `n` rows: the training part's, then the test's."""
+        """Return a number in [0, 1) for each of `n` rows: the training part, then the test set."""
         generator = stream(self.seed, "response_shift", self.dataset, transform, self.repeat)
         words = raw(generator, n) >> np.uint64(11)
         return words.astype(np.float64) * 2.0**-53
@@ -53,9 +53,9 @@ def sample(order: Positions, own: Positions, rows: int | float) -> Positions:
     order : int64 array (n_part,)
         All rows of the training part.
     own : int64 array (n_own,)
-        Those that the run was trained on, in any order; each counts once.
+        The run's training rows in any order; each counts once.
     rows : int or float
-        How many, at most all; or which share of them, at least one.
+        How many, at most all; or a share of them, at least one row.
 
     Returns
     -------
@@ -64,9 +64,9 @@ def sample(order: Positions, own: Positions, rows: int | float) -> Positions:
     """
     is_own = np.zeros(len(order), dtype=np.bool_)
     is_own[own] = True
-    found = order[is_own[order]]
-    wanted = rows if isinstance(rows, int) else max(1, round(rows * len(found)))
-    return found[:wanted]
+    ordered = order[is_own[order]]
+    n = rows if isinstance(rows, int) else max(1, round(rows * len(ordered)))
+    return ordered[:n]
 
 
 def batches(sampled: Positions, size: int) -> Iterator[Positions]:
@@ -76,20 +76,21 @@ def batches(sampled: Positions, size: int) -> Iterator[Positions]:
 
 
 def pairs(kind: str, classes: NDArray[np.integer]) -> tuple[Positions, Positions]:
-    """Pair the rows of a batch; the first of a pair is the one that is asked about.
+    """Pair the rows of a batch; the question is about the first row of each pair.
+
+    The first and second rows form a pair, then the third and fourth, and so on, in the batch's
+    random order, which for ``intra`` is first sorted by class. Pairs of the wrong kind are dropped
+    (PRC, algorithm 3).
 
     Parameters
     ----------
     kind : {"intra", "inter"}
-        Sorted by class, rows of one class in the batch's random order, or in that order: the first
-        and second row are a pair, the third and fourth, and so on. Pairs of the wrong kind are
-        dropped (PRC, algorithm 3).
     classes : integer array (n,)
 
     Returns
     -------
     tuple of int64 arrays (n_pairs,)
-        Places in the batch.
+        Positions in the batch.
     """
     n = len(classes) // 2 * 2
     order = np.argsort(classes, kind="stable") if kind == "intra" else np.arange(len(classes))

@@ -1,8 +1,8 @@
-"""What is asked of each trained model, resolved for a dataset and a classifier."""
+"""Resolve what each trained model is asked, for a dataset and a classifier."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from manyseed.jobs.checks import Refused, integer, number
@@ -34,9 +34,8 @@ def canonical(transform: str) -> str:
         return transform
     if (name := transform.partition(":")[0]) in PAIRED:
         end = "below" if name == "inter" else "at"
-        raise Refused(
-            "transforms", transform, f"{name} takes no number: its magnitudes end {end} 0.5"
-        )
+        reason = f"{name} takes no number: its magnitudes end {end} 0.5"
+        raise Refused("transforms", transform, reason)
     return read("transforms", transform, tuple(MOST), PAIRED).text
 
 
@@ -53,23 +52,24 @@ def resolve(
     Parameters
     ----------
     options : mapping
-        What the user wrote: transforms, and where given layers, rows, batch, draws,
-        magnitudes, pair_magnitudes and dbi.
+        What the user wrote: transforms, and optionally layers, rows, batch, draws, magnitudes,
+        pair_magnitudes and dbi.
     dataset : DatasetInfo
     fit : object
         The `fit` of the classifier's record.
     names : tuple of str
-        Of the dataset and the classifier, for messages.
+        Names of the dataset and the classifier, for messages.
     is_raw : bool
-        Whether it takes rows as they are, as XGBoost does: an interpolated code is no label.
+        Whether the classifier takes raw rows, as XGBoost does: an interpolated code is not a label.
 
     Raises
     ------
     Refused
-        For what these cannot be asked.
+        For what these models cannot be asked.
     """
     transforms = _once("transforms", [canonical(each) for each in options["transforms"]])
-    layers = _once("layers", [integer("layers", n, least=0, most=1) for n in _layers(options)])
+    layers = options.get("layers", LAYERS)
+    layers = _once("layers", [integer("layers", layer, least=0, most=1) for layer in layers])
     for transform in transforms:
         _require_suited(transform, dataset, fit, names, is_raw=is_raw or _is_xgb(fit))
     is_cut = isinstance(fit, Network) and fit.first_block is not None
@@ -80,7 +80,7 @@ def resolve(
         layers = [0]
     responses = [(t, n) for t in transforms for n in layers if t in PAIRED or n == 0]
     if not responses:
-        raise Refused("layers", layers, "at layer 1 there are intra and inter alone")
+        raise Refused("layers", layers, "at layer 1 there are only intra and inter")
     dbi = options.get(DBI, False)
     if dbi and not is_cut:
         reason = f"dbi is of a network's first block; {names[1]} has no hidden layer"
@@ -90,19 +90,10 @@ def resolve(
         rows=_rows(options.get("rows", ROWS)),
         batch=integer("batch", options.get("batch", BATCH), least=2, most=100_000),
         draws=integer("draws", options.get("draws", DRAWS), least=1, most=1_000),
-        magnitudes=integer(
-            "magnitudes", options.get("magnitudes", MAGNITUDES), least=3, most=1_001
-        ),
-        pair_magnitudes=integer(
-            "pair_magnitudes", options.get("pair_magnitudes", PAIR_MAGNITUDES), least=3, most=1_001
-        ),
+        magnitudes=_points("magnitudes", options.get("magnitudes", MAGNITUDES)),
+        pair_magnitudes=_points("pair_magnitudes", options.get("pair_magnitudes", PAIR_MAGNITUDES)),
         dbi=dbi,
     )
-
-
-def _layers(options: Mapping[str, Any]) -> Sequence[Any]:
-    layers: Sequence[Any] = options.get("layers", LAYERS)
-    return layers
 
 
 def _once(option: str, values: list[Any]) -> list[Any]:
@@ -111,6 +102,10 @@ def _once(option: str, values: list[Any]) -> list[Any]:
     if len(set(values)) < len(values):
         raise Refused(option, values, "names one twice")
     return values
+
+
+def _points(option: str, value: object) -> int:
+    return integer(option, value, least=3, most=1_001)
 
 
 def _rows(value: object) -> int | float:

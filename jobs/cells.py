@@ -117,8 +117,8 @@ def resolve_cell(
         raise Refused(
             "perturb_hparams",
             asked["perturb_hparams"],
-            f"the library's defaults of {classifier.name} lie outside of the ranges that it moves "
-            "hparams in",
+            f"the library's defaults of {classifier.name} lie outside of the ranges in which it "
+            "moves hparams",
         )
     if ensembling is not None:
         require_suited(ensembling, classifier)

@@ -124,7 +124,7 @@ class Option:
     about : str
         What the option means, in a sentence.
     words : tuple of str
-        Allowed words; beside numbers there is one.
+        Allowed words; just one if numbers are allowed too.
     numbers : {"none", "whole", "all"}
     least, above, most, below : float
         Bounds of numbers; `above` and `below` are exclusive.

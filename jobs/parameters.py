@@ -22,6 +22,7 @@ from manyseed.jobs.run import Cell, MachineError, Run, TrainingSet
 from manyseed.jobs.trainer import Trainer, run_hparams
 from manyseed.jobs.training.encode import dense_encoder, pixel_encoder
 from manyseed.jobs.training.handling import Alive, Device
+from manyseed.jobs.training.network import Named, Shape
 from manyseed.jobs.training.state import State, StateArray, length, number_type, unpacked
 from manyseed.jobs.tuning import SEARCH, is_tuned
 
@@ -36,11 +37,7 @@ class OfArrays(Protocol):
     """The `fit` of a classifier whose models are arrays, as `jobs.training.network.Network` is."""
 
     def arrays(
-        self,
-        shape: tuple[int, ...],
-        n_classes: int,
-        settings: Mapping[str, Any],
-        hparams: Mapping[str, Any],
+        self, shape: Shape, n_classes: int, settings: Named, hparams: Named
     ) -> tuple[StateArray, ...]:
         """Return the arrays that a model will have, before there is one.
 
@@ -54,12 +51,7 @@ class OfArrays(Protocol):
         """
 
     def revive(
-        self,
-        settings: Mapping[str, Any],
-        hparams: Mapping[str, Any],
-        data: TrainingSet,
-        state: State,
-        device: Device,
+        self, settings: Named, hparams: Named, data: TrainingSet, state: State, device: Device
     ) -> Alive:
         """Rebuild a trained model from its arrays.
 
@@ -133,13 +125,13 @@ def layouts(cells: Iterable[Cell], dataset: DatasetInfo, name: str) -> tuple[Mod
     """
     layouts_by_hparams: dict[tuple[tuple[str, Value], ...], ModelArrays] = {}
     seen: set[tuple[object, ...]] = set()
-    shape: tuple[int, ...] | None = None
+    shape: Shape | None = None
     for cell in cells:
         if cell.ensembling is not None:
             raise _refused("a run with an ensembling method has several models")
         fit = classifiers.fit_of(cell.classifier)
         if not isinstance(fit, OfArrays):
-            raise _refused(f"models of {name} are no arrays of numbers")
+            raise _refused(f"models of {name} are not arrays of numbers")
         space = classifiers.space(cell.classifier, cell.hparams)
         hparams = _anchors(cell, space)
         is_fixed = cell.perturb_hparams == "none" and not is_tuned(cell)
@@ -182,7 +174,7 @@ def revive(cell: Cell, hparams: Mapping[str, Value], data: TrainingSet, state: S
     """
     fit = classifiers.fit_of(cell.classifier)
     if not isinstance(fit, OfArrays):
-        raise ValueError(f"models of {cell.classifier['name']} are no arrays")
+        raise ValueError(f"models of {cell.classifier['name']} are not arrays")
     return fit.revive(cell.classifier, hparams, data, state, "cpu")
 
 
@@ -234,7 +226,7 @@ def _may_shape(hparam: Hparam) -> bool:
     return not isinstance(hparam, Continuous)
 
 
-def _shape(fit: Any, dataset: DatasetInfo, settings: Mapping[str, Any]) -> tuple[int, ...]:
+def _shape(fit: Any, dataset: DatasetInfo, settings: Named) -> Shape:
     """Return the shape of an encoded row."""
     if (width := getattr(fit, "width", None)) is not None:
         return (int(width(settings)),)

@@ -75,7 +75,7 @@ def saving(alive: Alive, ending: str) -> Save:
 
 def _arrays(alive: Alive) -> dict[str, Any]:
     if alive.state is None:
-        raise ValueError("the model is none of arrays")
+        raise ValueError("the model is not made of arrays")
     return dict(alive.state())
 
 

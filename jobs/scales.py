@@ -30,7 +30,7 @@ from manyseed.jobs.training.handling import Alive, Device, Handling
 from manyseed.jobs.tuning import trainer_of_process
 
 SCALES = tuple(10 ** (-2 + number / 8) for number in range(25))
-"""Candidate scales: 0.01 to 10, evenly spaced in logarithm."""
+"""Candidate scales: 0.01 to 10, evenly spaced on a log scale."""
 
 NETWORKS = 5
 """How many networks each scale is judged on."""

@@ -58,7 +58,7 @@ class Trainer:
     Parameters
     ----------
     cache_bytes : int
-        Size up to which datasets, splits and neighbours are kept, most recently used first.
+        Size up to which datasets, splits and neighbours are kept; the least recently used go first.
     """
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
@@ -70,7 +70,7 @@ class Trainer:
         Raises
         ------
         jobs.run.MachineError
-            If the data is missing or differs from the plan's.
+            If the data is missing or differs from the planned data.
         """
         index = self._split(cell, repeat).test
         return TestSet(index, self._dataset(cell).y[index])

@@ -7,24 +7,20 @@ which complexity measures can be compared.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from manyseed.jobs.classifiers.images import network_on_pixels
 from manyseed.jobs.classifiers.record import ClassifierInfo
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Categorical, Ordinal
+from manyseed.jobs.training.network import Named, Shape
 
 if TYPE_CHECKING:
     import torch
 
 
 def network(
-    shape: tuple[int, ...],
-    n_classes: int,
-    _: Mapping[str, Any],
-    hparams: Mapping[str, Any],
-    *_masks: object,
+    shape: Shape, n_classes: int, _: Named, hparams: Named, *_masks: object
 ) -> torch.nn.Module:
     """Build `depth` 3×3 convolutions of `width` channels, one 2×2 max-pooling, logits.
 

@@ -10,7 +10,7 @@ from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Options
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Continuous, Ordinal
 from manyseed.jobs.training.encode import dense_encoder
-from manyseed.jobs.training.network import Network
+from manyseed.jobs.training.network import Named, Network, Shape
 
 if TYPE_CHECKING:
     import torch
@@ -21,11 +21,7 @@ _BATCH: Mapping[SizeClass, int] = {"small": 64, "medium": 1024, "large": 2048}
 
 
 def network(
-    shape: tuple[int, ...],
-    n_classes: int,
-    _: Mapping[str, Any],
-    hparams: Mapping[str, Any],
-    masks: torch.Generator,
+    shape: Shape, n_classes: int, _: Named, hparams: Named, masks: torch.Generator
 ) -> torch.nn.Module:
     """Build two dense layers, each followed by a residual block with dropout, and logits.
 

@@ -5,13 +5,14 @@ Shapes and defaults are those of PIT (Ashukha et al. 2020, arXiv 2002.06470) and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from manyseed.jobs.classifiers.images import deep_network, ranges
 from manyseed.jobs.classifiers.work import Convolution, residual, residual_blocks
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Categorical, Ordinal
+from manyseed.jobs.training.network import Named, Shape
 
 if TYPE_CHECKING:
     import torch
@@ -20,7 +21,7 @@ DEPTHS = tuple(range(20, 201, 18))
 """18 n + 2, so that stages have whole numbers of blocks of two or of three convolutions."""
 
 
-def blocks(hparams: Mapping[str, Any]) -> Iterator[tuple[tuple[int, int, int], ...]]:
+def blocks(hparams: Named) -> Iterator[tuple[tuple[int, int, int], ...]]:
     """Return the convolutions of each block (`residual_blocks`)."""
     narrow = hparams["bottleneck"]
     counts = [(hparams["depth"] - 2) // (9 if narrow else 6)] * 3
@@ -28,11 +29,7 @@ def blocks(hparams: Mapping[str, Any]) -> Iterator[tuple[tuple[int, int, int], .
 
 
 def network(
-    shape: tuple[int, ...],
-    n_classes: int,
-    _: Mapping[str, Any],
-    hparams: Mapping[str, Any],
-    *_masks: object,
+    shape: Shape, n_classes: int, _: Named, hparams: Named, *_masks: object
 ) -> torch.nn.Module:
     """Build a 3×3 convolution, three stages of pre-activated blocks, batch norm, ReLU, logits.
 
@@ -44,7 +41,7 @@ def network(
     return pre_activated(shape[2], hparams["width"], blocks(hparams), n_classes)
 
 
-def _layers(dataset: DatasetInfo, hparams: Mapping[str, Any]) -> Iterator[Convolution]:
+def _layers(dataset: DatasetInfo, hparams: Named) -> Iterator[Convolution]:
     assert dataset.image is not None
     height, width, inputs = dataset.image
     yield Convolution(inputs, hparams["width"], 3, height * width)

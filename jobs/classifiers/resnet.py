@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from manyseed.jobs.classifiers.images import deep_network, ranges
 from manyseed.jobs.classifiers.optimizers import with_optimizer
@@ -12,6 +12,7 @@ from manyseed.jobs.classifiers.record import Options, Settings
 from manyseed.jobs.classifiers.work import Convolution, residual, residual_blocks
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Ordinal
+from manyseed.jobs.training.network import Named, Shape
 
 if TYPE_CHECKING:
     import torch
@@ -25,18 +26,14 @@ SMALL = 64
 """Pixels of the longer side up to which the first layer keeps an image's size."""
 
 
-def blocks(hparams: Mapping[str, Any]) -> Iterator[tuple[tuple[int, int, int], ...]]:
+def blocks(hparams: Named) -> Iterator[tuple[tuple[int, int, int], ...]]:
     """Return the convolutions of each block (`residual_blocks`)."""
     depth = hparams["depth"]
     return residual_blocks(BLOCKS[depth], hparams["width"], narrow=depth in BOTTLENECKS)
 
 
 def network(
-    shape: tuple[int, ...],
-    n_classes: int,
-    _: Mapping[str, Any],
-    hparams: Mapping[str, Any],
-    *_masks: object,
+    shape: Shape, n_classes: int, _: Named, hparams: Named, *_masks: object
 ) -> torch.nn.Module:
     """Build a stem, four stages of residual blocks, the mean of all pixels, logits.
 
@@ -71,7 +68,7 @@ def network(
     return nn.Sequential(OrderedDict(layers))
 
 
-def _layers(dataset: DatasetInfo, hparams: Mapping[str, Any]) -> Iterator[Convolution]:
+def _layers(dataset: DatasetInfo, hparams: Named) -> Iterator[Convolution]:
     assert dataset.image is not None
     height, width, inputs = dataset.image
     large = max(height, width) > SMALL

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Options
+from manyseed.jobs.classifiers.record import Classifier, Options
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Categorical, Continuous, When
 from manyseed.jobs.run import Generators, TrainingSet
 from manyseed.jobs.streams import seed31
 from manyseed.jobs.training.encode import Encoder, dense_encoder
 from manyseed.jobs.training.handling import Alive, Device, Fitted, Handling
+from manyseed.jobs.training.network import Named, Shape
 from manyseed.jobs.training.state import State, StateArray
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ class LinearModels:
 
     def __call__(
         self,
-        settings: Mapping[str, Any],
-        hparams: Mapping[str, Any],
+        settings: Named,
+        hparams: Named,
         data: TrainingSet,
         generators: Generators,
         handling: Handling,
@@ -67,12 +68,7 @@ class LinearModels:
         return Fitted(alive.predict(X_test)[np.newaxis], seconds, alive=alive)
 
     def revive(
-        self,
-        settings: Mapping[str, Any],
-        hparams: Mapping[str, Any],
-        data: TrainingSet,
-        state: State,
-        device: Device,
+        self, settings: Named, hparams: Named, data: TrainingSet, state: State, device: Device
     ) -> Alive:
         """Rebuild a fitted model from its arrays (`jobs.parameters.OfArrays`)."""
         del settings, hparams, device
@@ -85,11 +81,7 @@ class LinearModels:
         return _alive(model, dense_encoder(data), None)
 
     def arrays(
-        self,
-        shape: tuple[int, ...],
-        n_classes: int,
-        settings: Mapping[str, Any],
-        hparams: Mapping[str, Any],
+        self, shape: Shape, n_classes: int, settings: Named, hparams: Named
     ) -> tuple[StateArray, ...]:
         """Return the arrays that a model will have (`jobs.parameters.OfArrays`)."""
         del settings, hparams
@@ -145,14 +137,6 @@ def _values(dataset: DatasetInfo, rows: float) -> float:
     return rows * (dataset.n_features + 4) * math.pow(dataset.binary_problems, 0.9)
 
 
-def _lr_seconds(dataset: DatasetInfo, _: ClassifierInfo, rows: float) -> float:
-    return 5.5e-7 * _values(dataset, rows)
-
-
-def _svm_seconds(dataset: DatasetInfo, _: ClassifierInfo, rows: float) -> float:
-    return 3.5e-7 * _values(dataset, rows)
-
-
 LR_SGD = Classifier(
     name="lr-sgd",
     space=(
@@ -169,7 +153,7 @@ LR_SGD = Classifier(
     settings=_settings,
     devices=("cpu",),
     library={},
-    core_seconds=_lr_seconds,
+    core_seconds=lambda dataset, _, rows: 5.5e-7 * _values(dataset, rows),
     fit=LinearModels(),
 )
 
@@ -178,5 +162,5 @@ SVM_SGD = replace(
     name="svm-sgd",
     space=(*LR_SGD.space, Categorical("loss", ("hinge", "modified_huber"), "hinge")),
     probability="none",
-    core_seconds=_svm_seconds,
+    core_seconds=lambda dataset, _, rows: 3.5e-7 * _values(dataset, rows),
 )

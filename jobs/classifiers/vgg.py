@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from manyseed.jobs.classifiers.images import by_sgd, deep_network, ranges
 from manyseed.jobs.classifiers.record import Options, Settings, Unsuitable
 from manyseed.jobs.classifiers.work import Convolution
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Categorical, Continuous, Ordinal
+from manyseed.jobs.training.network import Named, Shape
 
 if TYPE_CHECKING:
     import torch
@@ -38,11 +39,7 @@ SMALLEST = 17
 
 
 def network(
-    shape: tuple[int, ...],
-    n_classes: int,
-    _: Mapping[str, Any],
-    hparams: Mapping[str, Any],
-    masks: torch.Generator,
+    shape: Shape, n_classes: int, _: Named, hparams: Named, masks: torch.Generator
 ) -> torch.nn.Module:
     """Build five stages of 3×3 convolutions, each with 2×2 max-pooling, and two hidden layers.
 
@@ -80,7 +77,7 @@ def network(
     return nn.Sequential(OrderedDict(layers))
 
 
-def _layers(dataset: DatasetInfo, hparams: Mapping[str, Any]) -> Iterator[Convolution]:
+def _layers(dataset: DatasetInfo, hparams: Named) -> Iterator[Convolution]:
     assert dataset.image is not None
     height, width, inputs = dataset.image
     for count, times in zip(STAGES[hparams["depth"]], CHANNELS, strict=True):

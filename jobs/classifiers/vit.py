@@ -15,18 +15,14 @@ from manyseed.jobs.classifiers.record import ClassifierInfo, Options
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Continuous
 from manyseed.jobs.torchvision_import import torchvision
-from manyseed.jobs.training.network import Part
+from manyseed.jobs.training.network import Named, Part, Shape
 
 if TYPE_CHECKING:
     import torch
 
 
 def network(
-    shape: tuple[int, ...],
-    n_classes: int,
-    settings: Mapping[str, Any],
-    hparams: Mapping[str, Any],
-    masks: torch.Generator,
+    shape: Shape, n_classes: int, settings: Named, hparams: Named, masks: torch.Generator
 ) -> torch.nn.Module:
     """Build torchvision's VisionTransformer on images padded to a square of whole patches.
 

@@ -5,13 +5,14 @@ Defaults are those of PIT (Ashukha et al. 2020, arXiv 2002.06470).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from manyseed.jobs.classifiers.images import deep_network, ranges
 from manyseed.jobs.classifiers.work import Convolution, residual, residual_blocks
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Continuous, Ordinal
+from manyseed.jobs.training.network import Named, Shape
 
 if TYPE_CHECKING:
     import torch
@@ -20,17 +21,13 @@ STEM = 16
 """Channels of the first convolution, and of the first stage at width 1."""
 
 
-def blocks(hparams: Mapping[str, Any]) -> Iterator[tuple[tuple[int, int, int], ...]]:
+def blocks(hparams: Named) -> Iterator[tuple[tuple[int, int, int], ...]]:
     """Return the convolutions of each block (`residual_blocks`)."""
     return residual_blocks([(hparams["depth"] - 4) // 6] * 3, STEM * hparams["width"])
 
 
 def network(
-    shape: tuple[int, ...],
-    n_classes: int,
-    _: Mapping[str, Any],
-    hparams: Mapping[str, Any],
-    masks: torch.Generator,
+    shape: Shape, n_classes: int, _: Named, hparams: Named, masks: torch.Generator
 ) -> torch.nn.Module:
     """Build a 3×3 convolution, three stages of pre-activated blocks, batch norm, ReLU, logits.
 
@@ -49,7 +46,7 @@ def network(
     )
 
 
-def _layers(dataset: DatasetInfo, hparams: Mapping[str, Any]) -> Iterator[Convolution]:
+def _layers(dataset: DatasetInfo, hparams: Named) -> Iterator[Convolution]:
     assert dataset.image is not None
     height, width, inputs = dataset.image
     yield Convolution(inputs, STEM, 3, height * width)

@@ -28,7 +28,7 @@ class Material:
     model : torch.nn.Module
         Initialised, on its device.
     optimizer : torch.optim.Optimizer
-        Optimizes the model's parameters.
+        Updates the model's parameters.
     X : float32 tensor (row, ...)
         Encoded training rows.
     y : int64 tensor (row,)
@@ -123,7 +123,7 @@ class Ensembling:
 
     def drawn(self) -> AbstractContextManager[None]:
         """Let the trained model, in evaluation mode, be the next member within the block."""
-        raise ValueError(f"{self.members.taken} members of {self.members.count} were taken")
+        raise ValueError(f"{self.members.taken} of {self.members.count} members have been taken")
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
         """Return what is kept besides the whole ensemble."""

@@ -7,10 +7,10 @@ follow Martens and Grosse 2015 (arXiv 1503.05671), those of convolutions Grosse 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from torch.nn import functional
 from manyseed.jobs.ensembling.ensemble import Ensembling
 from manyseed.jobs.ensembling.layers import Weighted, weighted
 from manyseed.jobs.ensembling.members import Members
+from manyseed.jobs.ensembling.methods import Options
 
 if TYPE_CHECKING:
     from manyseed.jobs.ensembling.ensemble import Material
@@ -189,11 +190,7 @@ class Laplace(Ensembling):
     """
 
     def __init__(
-        self,
-        method: Mapping[str, Any],
-        members: Members,
-        material: Material,
-        generator: torch.Generator,
+        self, method: Options, members: Members, material: Material, generator: torch.Generator
     ) -> None:
         rate = material.schedule(material.rate, material.epochs)
         super().__init__(material.epochs, rate, members, generator)

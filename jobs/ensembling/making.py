@@ -38,7 +38,7 @@ def ensemble(method: Mapping[str, Any], material: Material, keep: Iterable[str])
     if name == SINGLE:
         return Unchanged(material.epochs, rate, members)
     if generators.posterior is None:
-        raise ValueError(f"{name} draws members from a stream that is not given")
+        raise ValueError(f"{name} needs a stream to draw members from")
     draws = torch_generator(generators.posterior, device)
     match name:
         case "dropout":

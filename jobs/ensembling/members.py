@@ -46,7 +46,7 @@ class Members:
         self._members: list[NDArray[np.float32]] = []
 
     def add(self, logits: NDArray[Any]) -> None:
-        """Take a member by its scores of the test set, (sample, class)."""
+        """Add a member, given its scores (sample, class) of the test set."""
         logs = log_softmax(logits)
         self._total = logs if self._total is None else np.logaddexp(self._total, logs)
         self.taken += 1
@@ -58,13 +58,13 @@ class Members:
     def logs(self) -> Real:
         """Return ln p̄ (sample, class) of the members taken so far."""
         if self._total is None:
-            raise ValueError("no member was taken")
+            raise ValueError("no member has been taken")
         return np.asarray(self._total - np.log(self.taken))
 
     def arrays(self) -> dict[str, NDArray[np.float32]]:
         """Return what else is kept: ln p̄ by size, ln p by member; as a gap for two classes."""
         if self.taken != self.count:
-            raise ValueError(f"{self.taken} members of {self.count} were taken")
+            raise ValueError(f"{self.taken} of {self.count} members have been taken")
         arrays = {}
         for name in self._keep:
             logs = np.stack(self._sizes if name in SIZE_ARRAYS else self._members)

@@ -21,13 +21,13 @@ SIZES = (1, 2, 3, 5, 7, 10, 15, 20, 30, 50, 70, 100)
 """Numbers of members after which the ensemble so far is kept."""
 
 SINGLE = "single"
-"""One network that sees the test set several times; equals no method if it always sees the same."""
+"""One network that sees the test set several times; like no method if it always sees the same."""
 
 PUBLISHED = "published"
 """The temperature of csgld in PIT's code: N / n² for N training rows and n batches per epoch."""
 
 SEARCHED = "tuned"
-"""The scale of kfac-laplace that a search finds (`jobs.scales`)."""
+"""The scale of kfac-laplace if a search determines it (`jobs.scales`)."""
 
 PREDICTION = 1 / 3
 """Cost of predicting a row, relative to training on it for one epoch."""
@@ -241,7 +241,9 @@ def resolve(kind: str, options: Options) -> dict[str, object] | None:
     """
     if kind in SAME_AS_NONE:
         for option, value in options.items():
-            raise Refused(option, value, f"{kind} has no options: it is a run of its own each")
+            raise Refused(
+                option, value, f"{kind} has no options: it trains every network in a run of its own"
+            )
         return None
     if kind not in METHODS:
         raise Refused("kind", kind, "unknown method", (NONE, *METHODS))

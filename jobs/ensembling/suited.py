@@ -36,7 +36,8 @@ def require_suited(method: Options, model: ClassifierInfo) -> None:
         raise Unsuited(name, f"{name} {does}; {model.name} {alone}")
     optimizer = model.canonical.get("optimizer")
     if optimizer is None or "own" in model.canonical:
-        raise Unsuited(name, f"{name} needs one of the built-in networks, and {model.name} is none")
+        reason = f"{name} needs one of the built-in networks, which {model.name} is not"
+        raise Unsuited(name, reason)
     if name == "dropout":
         if "dropout" not in model.hparams:
             reason = f"{model.name} has no dropout layers: take mlp, vgg, wide-resnet or vit"
@@ -51,7 +52,7 @@ def require_suited(method: Options, model: ClassifierInfo) -> None:
         reason = f"{name} trains by SGD, {model.name} by {optimizer}"
         raise Unsuited(name, reason, {"optimizer": "sgd"})
     if by_sgd and model.canonical["schedule"] == "plateau":
-        reason = f"{name} has rates of its own, and {model.name} the schedule plateau"
+        reason = f"{name} has rates of its own, but {model.name} has the schedule plateau"
         raise Unsuited(name, reason, {"schedule": None})
     if model.options.get("snapshots"):
         reason = f"{model.name} has snapshots, but only members are kept of a trajectory"

@@ -13,6 +13,7 @@ from torch.nn import functional
 from manyseed.jobs.ensembling.ensemble import Ensembling
 from manyseed.jobs.ensembling.layers import Weighted, weighted
 from manyseed.jobs.ensembling.members import Members
+from manyseed.jobs.ensembling.methods import Options
 from manyseed.jobs.training.loop import schedule
 
 if TYPE_CHECKING:
@@ -130,11 +131,7 @@ class Variational(Ensembling):
     """
 
     def __init__(
-        self,
-        method: Mapping[str, Any],
-        members: Members,
-        material: Material,
-        generator: torch.Generator,
+        self, method: Options, members: Members, material: Material, generator: torch.Generator
     ) -> None:
         own = material.schedule(material.rate, material.epochs)
         rate = then(own, material.epochs, method["lr"], method["epochs"])

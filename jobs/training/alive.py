@@ -71,7 +71,7 @@ def train_accuracy(alive: Alive, data: TrainingSet) -> NDArray[np.float32]:
 def parameters(alive: Alive, _: TrainingSet) -> NDArray[Any]:
     """Return all arrays of the model as one row of numbers (`jobs.training.state.packed`)."""
     if alive.state is None:
-        raise ValueError("the model is none of arrays")
+        raise ValueError("the model is not made of arrays")
     return packed(alive.state())
 
 

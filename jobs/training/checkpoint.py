@@ -150,7 +150,7 @@ def restore(checkpoint: Checkpoint, parts: TrainingParts) -> TrainingState:
     if (trajectory is None) != (parts.trajectory is None):
         return TrainingState()
     if trajectory is not None:
-        beside = content.get("beside", [])  # written by an earlier version
+        beside = content.get("beside", [])  # absent in files of earlier versions
         members = parts.beside.get(checkpoint.path, beside, trajectory["members"])
         if members is None:
             return TrainingState()

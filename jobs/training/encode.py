@@ -51,18 +51,6 @@ class Encoder:
         return np.hstack([Z, _one_hot(X[:, ~self.continuous], self.labels) * self.seen])
 
 
-def dense(data: TrainingSet) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Encode the training and the test part by `dense_encoder`.
-
-    Returns
-    -------
-    tuple of float64 arrays
-        (n_train, n_columns) and (n_test, n_columns): the continuous columns first.
-    """
-    encoder = dense_encoder(data)
-    return encoder(data.X), encoder(data.X_test)
-
-
 def dense_encoder(data: TrainingSet) -> Encoder:
     """Return the encoder of linear models and dense networks, to float64.
 
@@ -80,18 +68,6 @@ def dense_encoder(data: TrainingSet) -> Encoder:
     seen: NDArray[np.bool_] = np.asarray(_one_hot(data.X[:, ~continuous], labels).any(axis=0))
     shape = (train.shape[1] + len(seen),)
     return Encoder(mean, scale, continuous, labels, seen, np.float64, shape)
-
-
-def pixels(data: TrainingSet) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Encode the training and the test part by `pixel_encoder`.
-
-    Returns
-    -------
-    tuple of float32 arrays
-        (n_train, height, width, channels) and (n_test, height, width, channels).
-    """
-    encoder = pixel_encoder(data)
-    return encoder(data.X), encoder(data.X_test)
 
 
 def pixel_encoder(data: TrainingSet) -> Encoder:
@@ -132,7 +108,7 @@ def _statistics(
 
 
 def _sum(block: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return each column's sum of known values, without copying data that has no missing ones."""
+    """Return each column's sum of known values; data without missing ones is not copied."""
     total: NDArray[np.float64] = block.sum(axis=0)
     return np.nansum(block, axis=0) if np.isnan(total).any() else total
 

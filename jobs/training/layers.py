@@ -73,7 +73,7 @@ class ChannelsFirst(nn.Module):
 
 
 class MeanOfPixels(nn.Module):
-    """The mean of each channel over an image: (row, channel, height, width) to (row, channel)."""
+    """Averages each channel over an image: (row, channel, height, width) to (row, channel)."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the means."""
@@ -81,7 +81,7 @@ class MeanOfPixels(nn.Module):
 
 
 class SkipConnection(nn.Module):
-    """Layers, and a connection that skips them."""
+    """Layers with a connection that skips them."""
 
     def __init__(self, *layers: nn.Module) -> None:
         super().__init__()

@@ -89,7 +89,7 @@ def schedule(name: str, rate: float, epochs: int) -> Rate:
 
 
 def owned(array: NDArray[Any], device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Copy an array into memory that torch owns."""
+    """Copy an array into memory owned by torch."""
     return torch.tensor(array, dtype=dtype, device=device)
 
 
@@ -115,7 +115,7 @@ def train(
     model : torch.nn.Module
         Maps rows to logits; initialised, on the device of the tensors.
     optimizer : torch.optim.Optimizer
-        Optimizes the model's parameters, at the plan's learning rates.
+        Updates the model's parameters, at the plan's learning rates.
     X : float32 tensor (row, ...)
         Encoded training rows.
     y : int64 tensor (row,)

@@ -23,8 +23,10 @@ if TYPE_CHECKING:  # planning reads networks' records and should not import torc
     from manyseed.jobs.images.augment import Augmented
 
 Named = Mapping[str, Any]
+Shape = tuple[int, ...]
+"""Of an encoded row: (n_features,), or (height, width, channels) of an image."""
 Encoded = tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]
-Build = Callable[[tuple[int, ...], int, Named, Named, "torch.Generator"], "torch.nn.Module"]
+Build = Callable[[Shape, int, Named, Named, "torch.Generator"], "torch.nn.Module"]
 Part = Callable[["torch.Tensor"], "torch.Tensor"]
 """A part of a network, which shares the network's weights."""
 FirstBlock = str | Callable[[Any], tuple[Part, Part]]
@@ -42,8 +44,7 @@ class Network:
     ----------
     build : callable
         ``build(shape, n_classes, settings, hparams, masks)`` returns a module that maps rows to
-        logits (row, class), with its weights not yet filled. `shape` is that of an encoded row:
-        (n_features,), or (height, width, channels) for images. While training, only dropout draws,
+        logits (row, class), with its weights not yet filled. While training, only dropout draws,
         from the torch.Generator `masks`.
     encoder : callable, optional
         ``encoder(data)`` returns the encoder of raw rows to the module's input.
@@ -190,7 +191,7 @@ class Network:
         model.to(target)
         return self._alive(loop.alive(model, None), model, settings, data, encode, target)
 
-    def shape(self, settings: Named, encode: Encoder | None) -> tuple[int, ...]:
+    def shape(self, settings: Named, encode: Encoder | None) -> Shape:
         """Return the shape of an encoded row."""
         if encode is not None:
             return encode.shape
@@ -198,7 +199,7 @@ class Network:
         return (self.width(settings),)
 
     def arrays(
-        self, shape: tuple[int, ...], n_classes: int, settings: Named, hparams: Named
+        self, shape: Shape, n_classes: int, settings: Named, hparams: Named
     ) -> tuple[StateArray, ...]:
         """Return the arrays that a model will have (`jobs.parameters.OfArrays`)."""
         import torch

@@ -19,7 +19,6 @@ from sklearn.linear_model import LogisticRegression
 from manyseed import Sweep
 from manyseed.jobs.streams import seed31
 from manyseed.jobs.trainer import Trainer, generators
-from manyseed.jobs.training.encode import dense
 from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change
@@ -27,6 +26,7 @@ from manyseed.orchestrator.progress.logs import failures
 from manyseed.orchestrator.runs.address import find_run
 from manyseed.orchestrator.submissions import submitting
 from manyseed.slurm.local import LocalJob
+from tests.encoded import dense
 from tests.orchestrator.conftest import assert_equal, inside, stored, train, wait_until, write
 from tests.orchestrator.test_kill import freeze_in_flight, journaled
 

@@ -13,11 +13,11 @@ import pytest
 from manyseed import Sweep
 from manyseed.jobs.streams import seed31
 from manyseed.jobs.trainer import Trainer, generators
-from manyseed.jobs.training.encode import dense
 from manyseed.orchestrator.errors import RunsError, UserError
 from manyseed.orchestrator.plans.planning import plan_change
 from manyseed.orchestrator.progress.logs import failures
 from manyseed.orchestrator.runs.address import find_run
+from tests.encoded import dense
 from tests.orchestrator.conftest import inside, train, wait_until, write
 from tests.orchestrator.test_own import resumed
 

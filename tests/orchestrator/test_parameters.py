@@ -216,7 +216,7 @@ def test_a_layout_is_frozen(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("before", "after", "told"),
     [
-        ('classifier         = ["dense"', 'classifier = ["xgb"', "models of xgb are no arrays"),
+        ('classifier         = ["dense"', 'classifier = ["xgb"', "models of xgb are not arrays"),
         (
             'perturb_continuous = ["relative:0.1"]',
             'perturb_hparams = ["relative:0.1"]',

@@ -13,11 +13,11 @@ from manyseed.jobs.hparams import Categorical, Continuous
 from manyseed.jobs.run import Cell, Run
 from manyseed.jobs.streams import seed31
 from manyseed.jobs.trainer import Trainer
-from manyseed.jobs.training.encode import dense
 from manyseed.jobs.training.handling import Fitted
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.journals.rowbytes import encode_row
+from tests.encoded import dense
 
 SWEEP = """
 name = "toy"

@@ -13,8 +13,8 @@ from torch import nn
 from manyseed.jobs.classifiers import cnn, convnet, mlp, vit
 from manyseed.jobs.streams import stream
 from manyseed.jobs.torchvision_import import torchvision
-from manyseed.jobs.training.encode import dense, pixels
 from manyseed.jobs.training.layers import initialise
+from tests.encoded import dense, pixels
 from tests.jobs.classifiers.examples import colour, fit, generators, image, multiclass
 
 

@@ -12,8 +12,8 @@ from torch import nn
 from manyseed.jobs.streams import stream
 from manyseed.jobs.training import loop
 from manyseed.jobs.training.checkpoint import Checkpoint
-from manyseed.jobs.training.encode import dense
 from manyseed.jobs.training.layers import initialise
+from tests.encoded import dense
 from tests.jobs.classifiers import examples
 from tests.jobs.classifiers.examples import fit
 

@@ -20,8 +20,9 @@ from manyseed.jobs.run import Prediction, TrainingSet
 from manyseed.jobs.streams import raw
 from manyseed.jobs.training import loop
 from manyseed.jobs.training.checkpoint import Checkpoint
-from manyseed.jobs.training.encode import dense, pixel_encoder
+from manyseed.jobs.training.encode import pixel_encoder
 from manyseed.jobs.training.handling import Handling
+from tests.encoded import dense
 from tests.jobs.classifiers.examples import binary, image, mixed, multiclass
 from tests.jobs.own.test_estimator import generators
 

@@ -6,7 +6,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from manyseed.jobs.run import TrainingSet
 from manyseed.jobs.training import encode
-from manyseed.jobs.training.encode import dense, pixels
+from tests.encoded import dense, pixels
 
 RNG = np.random.default_rng(7)
 

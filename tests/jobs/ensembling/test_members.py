@@ -70,7 +70,7 @@ def test_what_is_not_kept_takes_no_place_and_too_few_members_are_no_ensemble():
     logits = np.zeros((3, 2, 2))
     assert taken(logits, keep=("final_train_accuracy",)).arrays() == {}
     assert taken(logits, keep=()).state()["members"] == []
-    with pytest.raises(ValueError, match="3 members of 4"):
+    with pytest.raises(ValueError, match="3 of 4 members"):
         taken(logits, count=4).arrays()
     with pytest.raises(ValueError, match="no member"):
         Members(2).logs()

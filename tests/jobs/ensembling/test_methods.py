@@ -133,7 +133,7 @@ def test_an_unknown_option_names_those_there_are():
 def test_weight_decay_that_is_no_prior_is_refused():
     method = methods.resolve("kfac-laplace", {"scale": 1})
     require_suited(method, model())
-    with pytest.raises(Unsuited, match="that of adamw is not") as found:
+    with pytest.raises(Unsuited, match="which adamw's weight_decay is not") as found:
         require_suited(method, classifiers.resolve("mlp", {}, WINE))
     assert found.value.needs == {"optimizer": "sgd"}
 

@@ -120,7 +120,7 @@ def test_a_search_goes_on_where_it_stopped(sweep: Sweep, monkeypatch: pytest.Mon
             if len(judged) == 2:
                 raise KeyboardInterrupt
             judged.append(number)
-            drawn = search.drawn(Cell.from_text(call.args[0]), number)
+            drawn = search.drawn(Cell.from_canonical(call.args[0]), number)
             yield (search_id, number), Draw(drawn, 0.1 * number, 1.0)
 
     monkeypatch.setattr(tuning, "spawned", stopping)

@@ -75,7 +75,7 @@ def search(
     """Do a sweep's open searches under a progress bar; return what each found."""
     from manyseed.orchestrator.plans.plan import Plan
     from manyseed.orchestrator.plans.scales import found_scale
-    from manyseed.orchestrator.plans.tuned import found, scale_searches, searches
+    from manyseed.orchestrator.plans.tuned import found_hparams, scale_searches, searches
 
     cells = Plan.read(sweep.paths).cells
     if not (searches(sweep.paths, cells) or scale_searches(sweep.paths, cells)):
@@ -92,6 +92,6 @@ def search(
             progress.stop()
             say_next("Go on with", "tune", sweep.directory)
             raise typer.Exit(INTERRUPTED) from None
-    hparams = [found(sweep.paths, each.cell) for each in done if not each.ensembling]
+    hparams = [found_hparams(sweep.paths, each.cell) for each in done if not each.ensembling]
     scales = [found_scale(sweep.paths, each.cell) for each in done if each.ensembling]
     return [one for one in hparams if one], [one for one in scales if one]

@@ -1,4 +1,4 @@
-"""What hparam grids vary, as columns beside what cells are."""
+"""Columns of cells for the hparams that grids vary."""
 
 from __future__ import annotations
 
@@ -14,31 +14,31 @@ PREFIX = "hparam_"
 
 
 def with_anchors(cells: pl.DataFrame) -> pl.DataFrame:
-    """Return cells with a column ``hparam_NAME`` for each hparam that a grid among them varies.
+    """Add a column ``hparam_NAME`` for each hparam that a grid among these cells varies.
 
-    It holds the cell's anchor, whatever the cell's own name: null where the classifier has no such
-    hparam, or where a search finds it. Cells without grids come back as they are.
+    It holds the anchor of every cell, also of those outside a grid: null if the classifier has no
+    such hparam, or if a search finds it. Cells without grids are returned unchanged.
 
     Parameters
     ----------
     cells : DataFrame
-        Columns hparams and canonical.
+        With the columns hparams and canonical.
     """
     written = filter(is_written, cells["hparams"].unique())
     varied = sorted({name for text in written for name in names(text)})
     if not varied:
         return cells
     anchors = [json.loads(canonical)["hparams"] for canonical in cells["canonical"]]
-    found = {name: [each.get(name) for each in anchors] for name in varied}
+    values_of = {name: [each.get(name) for each in anchors] for name in varied}
     return cells.with_columns(
         _column(f"{PREFIX}{name}", values)
-        for name, values in found.items()
-        if any(value is not None for value in values)  # an import may name its cells so
+        for name, values in values_of.items()
+        if any(value is not None for value in values)  # imported cells may have such names
     )
 
 
 def _column(name: str, values: Sequence[Any]) -> pl.Series:
-    """Return values of one type: numbers where all are, else texts as configurations have them."""
+    """Return a column of one type: booleans or numbers if all values are, else strings."""
     kinds = {type(value) for value in values if value is not None}
     for whole, dtype in (({bool}, pl.Boolean), ({int}, pl.Int64), ({int, float}, pl.Float64)):
         if kinds <= whole:
@@ -48,6 +48,6 @@ def _column(name: str, values: Sequence[Any]) -> pl.Series:
 
 
 def meaning(name: str) -> tuple[str, str]:
-    """Return unit and meaning of one of these columns."""
-    of = name.removeprefix(PREFIX)
-    return "", f"The cell's anchor of the hparam {of}; null where it has none, or searches for it."
+    """Return the unit and the meaning of such a column."""
+    hparam = name.removeprefix(PREFIX)
+    return "", f"The cell's anchor of the hparam {hparam}; null if it has none or searches for it."

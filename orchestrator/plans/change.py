@@ -25,7 +25,7 @@ from manyseed.orchestrator.plans.twins import Twin, sentences
 from manyseed.orchestrator.store.layout.schema import GroupSpec, own_name
 
 _FURTHER = ("feature", "response")
-"""What takes hours beside fits."""
+"""Work that takes hours besides fits."""
 
 
 @dataclass(frozen=True)
@@ -35,19 +35,19 @@ class Change:
     Attributes
     ----------
     sweep, text, expansion
-        The file, its bytes, and what it asks for, twins once.
+        The file, its bytes, and the cells that it asks for, with twins merged.
     twins : tuple of Twin
-        What it asks for that is the same as another.
+        Requested cells whose fits are those of another cell.
     before, after : Plan
-        The plan as it lies on disk, and with the additions.
+        The plan on disk, and the plan with the additions.
     added : DataFrame
         The new runs: columns group, cell, repeat, run, row.
     groups : Groups
-        The store's groups as the plan needs them.
+        The groups that the store needs for the plan.
     observed : DataFrame
-        What fits took that have run.
+        Durations of finished fits (`cost.OBSERVED`).
     own : mapping
-        What is known of the user's own code.
+        What is known about the user's own code.
     """
 
     sweep: SweepFile
@@ -63,18 +63,18 @@ class Change:
 
     @property
     def is_empty(self) -> bool:
-        """Whether the sweep holds already all that the file asks for."""
+        """Whether the sweep already holds everything that the file asks for."""
         return self.added.is_empty()
 
     @cached_property
     def cells(self) -> pl.DataFrame:
-        """The plan's cells with what is planned of each: columns of `CELLS`, repeats, runs."""
+        """The plan's cells with their planned size: columns of `CELLS`, repeats, runs."""
         asked = self.expansion.cells.select("cell_id", "repeats", "runs")
         return self.after.cells.join(asked, on="cell_id", maintain_order="left")
 
     @property
     def measuring(self) -> pl.DataFrame:
-        """What measuring response curves takes of a model of each cell: `cost.MEASURING`."""
+        """How long measuring a model's response curves takes, by cell: `cost.MEASURING`."""
         return measuring_seconds(self.after.cells, self.expansion, self.groups.specs)
 
     def by_group(self) -> pl.DataFrame:
@@ -107,7 +107,7 @@ class Change:
 
     @cached_property
     def stored(self) -> list[GroupRoom]:
-        """The groups of the store with all that is planned."""
+        """The store's groups with the room that the whole plan needs."""
         added = self.added.group_by("group").agg(pl.col("row").max().cast(pl.Int64) + 1)
         lengths = self.before.lengths | dict(added.iter_rows())
         repeats = dict(self.cells.group_by("group").agg(pl.col("repeats").max()).iter_rows())
@@ -115,38 +115,27 @@ class Change:
         if conditions(self.groups.specs):
             models = counted(self.after.cells, self.after.rows, self.groups.specs)
         return [
-            GroupRoom(
-                *(spec, lengths[spec.number], repeats.get(spec.number, 1)),
-                models.get(spec.number),
-            )
+            GroupRoom(spec, lengths[n := spec.number], repeats.get(n, 1), models.get(n))
             for spec in self.groups.specs
         ]
 
     @cached_property
     def cost(self) -> pl.DataFrame:
-        """Hours and store of each dataset and classifier.
+        """Hours and store size of each dataset and classifier.
 
-        Columns as `cost.estimate` has them, feature_hours and response_hours (parts of the hours of
-        cores or GPUs), store_bytes and store_files.
+        The columns of `cost.estimate`, feature_hours and response_hours (both included in
+        core_hours or gpu_hours), store_bytes and store_files.
         """
         by = ["dataset", "classifier"]
         parts = pl.col(*(f"{part}_hours" for part in _FURTHER))
         on_gpu = pl.col("gpu_hours") > 0
         further = pl.sum_horizontal(parts)
+        features = feature_hours(self.cells, self.expansion)
+        responses = response_hours(self.cells, self.expansion, self.groups.specs)
         hours = (
             estimate(self.cells, self.sweep.tune.draws, self.observed)
-            .join(
-                feature_hours(self.cells, self.expansion),
-                on=by,
-                how="left",
-                maintain_order="left",
-            )
-            .join(
-                response_hours(self.cells, self.expansion, self.groups.specs),
-                on=by,
-                how="left",
-                maintain_order="left",
-            )
+            .join(features, on=by, how="left", maintain_order="left")
+            .join(responses, on=by, how="left", maintain_order="left")
             .with_columns(parts.fill_null(0.0))
             .with_columns(
                 pl.col("core_hours") + pl.when(on_gpu).then(0.0).otherwise(further),
@@ -158,11 +147,11 @@ class Change:
             schema=["dataset", "classifier", "store_bytes", "store_files"],
             orient="row",
         )
-        sizes = sizes.group_by(by).sum()  # cells with an axis that came later have a group beside
+        sizes = sizes.group_by(by).sum()  # cells that use a later axis have groups of their own
         return hours.join(sizes, on=by, how="left", maintain_order="left")
 
     def estimated(self) -> Estimate:
-        """Return the figures that the outcome is compared with."""
+        """Return the figures to compare with the outcome."""
         cost = self.cost
         hours = sum(float(cost[f"{device}_hours"].sum()) for device in ("core", "gpu"))
         return Estimate(
@@ -207,5 +196,5 @@ class Change:
 
 
 def _priced_as(spec: GroupSpec) -> str:
-    """Return what `WITH_METHOD` is of a group's cells: augmentation alone is not priced apart."""
+    """Return `WITH_METHOD` of a group's cells: augmentation is not priced separately."""
     return spec.classifier if spec.method == NONE else own_name(spec.classifier, spec.method)

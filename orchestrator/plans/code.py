@@ -1,7 +1,7 @@
-"""Users' own code as runs are submitted: copied for the workers, and compared with what was run.
+"""Users' own code at submission: copied for the workers, and compared with that of finished runs.
 
-A copy is a folder below ``tasks/code``, named by the code's digest, that nothing changes: editing a
-file while tasks wait or train changes none of their runs.
+A copy is a folder below ``tasks/code``, named by the code's digest, that never changes: editing a
+file while tasks wait or train does not affect their runs.
 """
 
 from __future__ import annotations
@@ -31,18 +31,19 @@ _SHOWN_LINES = 20
 
 
 class CodeHere:
-    """The users' code that cells of a plan are fitted with, as it lies here now.
+    """The users' code that cells of a plan are fitted with, as it is on disk now.
 
     Parameters
     ----------
     paths : SweepPaths
     cells : DataFrame
-        Of a plan: columns cell, classifier and canonical.
+        Cells of a plan, with the columns cell, classifier and canonical.
 
     Raises
     ------
     UserError
-        Where code is neither where it was planned from, nor here, nor was copied before.
+        If code is found neither where it was planned from, nor in the working directory, nor
+        among the copies.
     """
 
     def __init__(self, paths: SweepPaths, cells: pl.DataFrame) -> None:
@@ -58,34 +59,34 @@ class CodeHere:
                 continue
             canonical = json.loads(text)["classifier"]
             if is_own(canonical):
-                own = json.dumps(canonical)
-                if own not in by_text:
-                    by_text[own] = self._find(canonical, name)
-                self._keys[cell] = by_text[own]
+                description = json.dumps(canonical)
+                if description not in by_text:
+                    by_text[description] = self._find(canonical, name)
+                self._keys[cell] = by_text[description]
                 self._timeouts[cell] = timeout_of(paths, name, canonical)
 
     @property
     def of_tasks(self) -> dict[int, tuple[str, float]]:
-        """By cell, the digest of its code, and after how many seconds a command is ended."""
+        """For each cell, the digest of its code and the timeout of a command in seconds."""
         return {cell: (self._digest(key), self._timeouts[cell]) for cell, key in self._keys.items()}
 
     def _digest(self, key: str) -> str:
         return self._lost[key] if key in self._lost else self._code[key].digest
 
     def of(self, classifier: Mapping[str, Any]) -> str:
-        """Return the folder of the copy that a classifier is imported from; empty: none is."""
+        """Return the folder of the copy that a classifier is imported from, or an empty text."""
         digest = self._digest(code_key(classifier)) if is_own(classifier) else ""
         return str(self._paths.code(digest)) if digest.startswith("sha256:") else ""
 
     def recipe(self, cell: Cell) -> dict[str, str] | None:
-        """Return what the recipe of a cell says of its code; None where it is the product's."""
+        """Return the code entry of a cell's recipe; None if the classifier is built in."""
         if not is_own(cell.classifier):
             return None
         key = code_key(cell.classifier)
         return {key: self._digest(key)}
 
     def copy(self) -> None:
-        """Copy local modules to where tasks import them.
+        """Copy local modules to where tasks import them from.
 
         Raises
         ------
@@ -96,16 +97,16 @@ class CodeHere:
                 try:
                     code.copy_to(self._paths.code(code.digest))
                 except OSError as error:
-                    said = f"cannot copy the code of {code.root}: {error}"
-                    raise UnavailableError(said) from None
+                    message = f"cannot copy the code of {code.root}: {error}"
+                    raise UnavailableError(message) from None
 
     def require_same(self, finished: Iterable[int]) -> None:
-        """Refuse code that has changed since runs of its version were finished.
+        """Refuse code that has changed since runs with its version finished.
 
         Parameters
         ----------
         finished : iterable of int
-            Cells that have finished runs.
+            Numbers of the cells that have finished runs.
 
         Raises
         ------
@@ -125,11 +126,11 @@ class CodeHere:
         else:
             what = "\n".join(["", *_difference(self._paths.code(before), code)])
         return UserError(
-            f"the code of {key} is not that of the runs that are finished: {what}",
+            f"the code of {key} is not that of the finished runs: {what}",
             file=self._paths.directory,
             key=f"classifier.{name}",
-            remedy="restore it; or, where it means something else now, give the table another "
-            "version = …, whose runs are others, and plan again; or mix both knowingly with "
+            remedy="restore it; or, if the new code means something else, give the table another "
+            "version = …, which makes new runs, and plan again; or mix both knowingly with "
             "--other-recipe: results mark the repeats",
         )
 
@@ -147,8 +148,8 @@ class CodeHere:
             recipes = read_recipes(self._paths.recipes).values()
             copied = [digest for r in recipes if (digest := (r.own or {}).get(key))]
             copied += [pin.digest for pin in self._pins(entries[0])]
-            there = [digest for digest in copied if self._paths.code(digest).is_dir()]
-            if not there:
+            existing = [digest for digest in copied if self._paths.code(digest).is_dir()]
+            if not existing:
                 raise UserError(
                     error.reason,
                     file=self._paths.directory,
@@ -156,29 +157,29 @@ class CodeHere:
                     value=canonical["name"],
                     remedy="restore its file, or plan again from where it is",
                 ) from None
-            self._lost[key] = there[0]
+            self._lost[key] = existing[0]
         return key
 
     def _pins(self, entry: str) -> list[Pin]:
-        # the latest planning knows best where it is
+        # the latest planning is the most likely to know where it is
         return [pin for pin in reversed([*read_pins(self._paths).values()]) if pin.entry == entry]
 
 
 def timeout_of(paths: SweepPaths, name: str, classifier: Mapping[str, Any]) -> float:
-    """Return what the sweep's file says of a command now: it is no part of what a cell is.
+    """Return a command's timeout as the sweep file has it now: it is not part of a cell.
 
     Parameters
     ----------
     paths : SweepPaths
     name : str
-        Of the classifier in the file.
+        The classifier's name in the file.
     classifier : mapping
         Its canonical description.
 
     Returns
     -------
     float
-        Seconds after which its fits are ended; 0 for none, and for what is no command.
+        Seconds after which its fits are ended; 0 without a timeout, or if it is no command.
     """
     if "command" not in classifier:
         return 0.0
@@ -195,15 +196,15 @@ def _difference(before: Path, now: Code) -> Iterator[str]:
     from manyseed.jobs.own.modules import differing
 
     if not before.is_dir():
-        yield f"    {before}, the copy that they were made with, is gone"
+        yield f"    {before}, the copy that they were trained with, is gone"
         return
     lines = [
         line.rstrip("\n")
-        for name, one, other in differing(before, now)
+        for name, old, new in differing(before, now)
         for line in difflib.unified_diff(
-            one.splitlines(), other.splitlines(), name, f"{name}, now", n=1, lineterm=""
+            old.splitlines(), new.splitlines(), name, f"{name}, now", n=1, lineterm=""
         )
     ]
     yield from (f"    {line}" for line in lines[:_SHOWN_LINES])
     if len(lines) > _SHOWN_LINES:
-        yield f"    and {len(lines) - _SHOWN_LINES:,} lines more"
+        yield f"    and {len(lines) - _SHOWN_LINES:,} more lines"

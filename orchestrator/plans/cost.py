@@ -1,7 +1,7 @@
 """What a plan costs in hours, before anything is submitted.
 
-The plan holds what a fit of each cell is expected to take on one core; what has run corrects it,
-for its own dataset and classifier or, where these have not run, for the classifier.
+The plan holds how long a fit of each cell is expected to take on one core. Durations of finished
+fits correct it: those of the same dataset and classifier or, if there are none, of the classifier.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from manyseed.orchestrator.store.layout.groups import find_group
 from manyseed.orchestrator.store.reading.reader import read_array
 
 GPU_SPEEDUP = 20.0
-"""How many cores train as much as one GPU does with many seeds at once (a choice)."""
+"""How many cores train as fast as one GPU with many seeds at once (a choice)."""
 
 OBSERVED = pl.Schema({"cell": pl.UInt32(), "n": pl.UInt32(), "observed": pl.Float64()})
-"""Columns of `observed_seconds`: how many fits of a cell ran, and the seconds of all together."""
+"""Columns of `observed_seconds`: how many fits of a cell finished, and their total seconds."""
 
 MEASURING = pl.Schema({"cell": pl.UInt32(), "measuring": pl.Float64()})
-"""Columns of `plans.measuring.planned_seconds`: what asking a trained model for its response curves
-takes, which no fit's time holds."""
+"""Columns of `plans.measuring.planned_seconds`: how many seconds measuring the response curves of a
+trained model takes, which the duration of its fit excludes."""
 
 _PAIR = ["dataset", "classifier"]
 
@@ -33,21 +33,21 @@ _PAIR = ["dataset", "classifier"]
 def seconds(
     plan: Plan, observed: pl.DataFrame | None = None, measuring: pl.DataFrame | None = None
 ) -> pl.DataFrame:
-    """Return what a run of each cell takes: the fit, and what is measured of it afterwards.
+    """Return how long a run of each cell takes: its fit and the measurements after it.
 
     Parameters
     ----------
     plan : Plan
     observed : DataFrame, optional
-        As `observed_seconds` returns it; corrects what was expected of fits.
+        As returned by `observed_seconds`; corrects the expected durations.
     measuring : DataFrame, optional
         Columns `MEASURING`.
 
     Returns
     -------
     DataFrame
-        Of the cells that were not dropped, by number: cell, seconds (a run's, on one core or on
-        one GPU), device ("cpu" or "gpu", the resource class requested).
+        A row per cell that was not dropped: cell, seconds (of a run, on one core or one GPU),
+        device ("cpu" or "gpu", the requested resource class).
     """
     whole = pl.col("seconds") + pl.col("measuring")
     return _priced(plan.cells, observed, measuring).select("cell", whole, "device")
@@ -59,23 +59,23 @@ def beyond(
     observed: pl.DataFrame | None = None,
     measuring: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
-    """Return the classifiers whose fits end in no job of `hours`, and cannot go on in a next one.
+    """Return the classifiers whose fits cannot finish in jobs of `hours`, even by continuing.
 
-    Networks save themselves after each epoch but the last and go on; what is not trained in epochs
-    starts anew, and so does measuring.
+    Networks save a checkpoint after each epoch but the last and continue in the next job; fits
+    without epochs start over, and so do measurements.
 
     Parameters
     ----------
     plan : Plan
     hours : float
     observed, measuring
-        As `seconds` takes them.
+        As in `seconds`.
 
     Returns
     -------
     DataFrame
-        Columns classifier, dataset, hours (the longest that a fit, or a network's epoch, takes,
-        with what is measured afterwards); the longest first.
+        Columns classifier, dataset, hours (of the longest fit, or epoch of a network, with the
+        measurements after it); the longest first.
     """
     last_epoch = pl.col("snapshots").list.last().fill_null(1)
     return (
@@ -96,9 +96,9 @@ def estimate(cells: pl.DataFrame, draws: int, observed: pl.DataFrame) -> pl.Data
     cells : DataFrame
         A plan's cells with repeats and runs.
     draws : int
-        Fits of the search that a pair with tuned hparams needs; one for a scale has its own.
+        Fits of the search of a pair with tuned hparams; a search for a scale has its own number.
     observed : DataFrame
-        As `observed_seconds` returns it.
+        As returned by `observed_seconds`.
 
     Returns
     -------
@@ -135,9 +135,9 @@ def estimate(cells: pl.DataFrame, draws: int, observed: pl.DataFrame) -> pl.Data
 def _priced(
     cells: pl.DataFrame, observed: pl.DataFrame | None, measuring: pl.DataFrame | None = None
 ) -> pl.DataFrame:
-    """Return cells with the columns seconds (of a fit, as corrected) and measuring.
+    """Add the columns seconds (of a fit, corrected) and measuring, both on the requested device.
 
-    Both on the requested device. The classifier is as `WITH_METHOD` has it.
+    The column classifier becomes `WITH_METHOD`.
     """
     if measuring is None:
         measuring = pl.DataFrame(schema=MEASURING)
@@ -152,25 +152,25 @@ def _priced(
         return expected
     ran = expected.join(observed, on="cell")
     ratio = pl.col("observed").sum() / (pl.col("seconds") * pl.col("n")).sum()
-    own = ran.group_by(_PAIR).agg(own=ratio)
-    alike = ran.group_by("classifier").agg(alike=ratio)
+    of_pair = ran.group_by(_PAIR).agg(of_pair=ratio)
+    of_classifier = ran.group_by("classifier").agg(of_classifier=ratio)
     return (
-        expected.join(own, on=_PAIR, how="left", maintain_order="left")
-        .join(alike, on="classifier", how="left", maintain_order="left")
-        .with_columns(pl.col("seconds") * pl.coalesce("own", "alike", 1.0))
-        .drop("own", "alike")
+        expected.join(of_pair, on=_PAIR, how="left", maintain_order="left")
+        .join(of_classifier, on="classifier", how="left", maintain_order="left")
+        .with_columns(pl.col("seconds") * pl.coalesce("of_pair", "of_classifier", 1.0))
+        .drop("of_pair", "of_classifier")
     )
 
 
 def observed_seconds(paths: SweepPaths, plan: Plan, groups: Groups) -> pl.DataFrame:
-    """Return what published fits took: columns `OBSERVED`."""
-    found = [pl.DataFrame(schema={"cell": pl.UInt32, "observed": pl.Float64})]
+    """Return the durations of published fits: columns `OBSERVED`."""
+    frames = [pl.DataFrame(schema={"cell": pl.UInt32, "observed": pl.Float64})]
     for spec in groups.specs:
         if (group := find_group(paths.store, spec)) is None:
             continue
         took = read_array(group, "fit_seconds").astype(np.float64)
         trained = (read_array(group, "status") == DONE) & np.isfinite(took)
         cell = read_array(group, "cell")[trained].astype(np.uint32)
-        found.append(pl.DataFrame({"cell": cell, "observed": took[trained]}))
-    known = pl.concat(found).filter(pl.col("cell") < len(plan.all_cells))
+        frames.append(pl.DataFrame({"cell": cell, "observed": took[trained]}))
+    known = pl.concat(frames).filter(pl.col("cell") < len(plan.all_cells))
     return known.group_by("cell").agg(pl.len().alias("n"), pl.col("observed").sum())

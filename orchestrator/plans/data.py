@@ -1,4 +1,4 @@
-"""Whether the data of a sweep is on this machine, and bringing it here."""
+"""Check whether the data of a sweep is on this machine, and fetch it."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from manyseed.jobs.run import MachineError, NotFetched
 from manyseed.orchestrator.errors import UnavailableError, UserError, refused
 from manyseed.orchestrator.paths import SweepPaths
 
-_ANEW = "plan what it holds now into another directory with --out"
+_REPLAN = "plan what it holds now into another directory with --out"
 
 
 def fetch_datasets(
     infos: Mapping[str, DatasetInfo], report: Callable[[str], None] = lambda name: None
 ) -> list[str]:
-    """Make the prepared copies that are not there; return the names of those made.
+    """Prepare the local copies that are missing; return the names of their datasets.
 
     Raises
     ------
     UnavailableError
-        Where data cannot be reached or is not what was planned.
+        If data cannot be reached or differs from what was planned.
     """
     made = []
     for name, info in infos.items():
@@ -38,12 +38,12 @@ def fetch_datasets(
 
 
 def require_fetched(canonicals: Mapping[str, Mapping[str, Any]], sweep_file: Path) -> None:
-    """Refuse datasets whose prepared copy is not on this machine; say so where a file has changed.
+    """Refuse datasets that have no prepared copy on this machine, or whose file has changed.
 
     Parameters
     ----------
     canonicals : mapping
-        Canonical descriptions by the names of the sweep file.
+        Canonical descriptions by dataset name in the sweep file.
     sweep_file : Path
         Named in the remedy.
 
@@ -63,20 +63,20 @@ def require_fetched(canonicals: Mapping[str, Mapping[str, Any]], sweep_file: Pat
 
 
 def remedy(error: BaseException, paths: SweepPaths) -> str:
-    """Return what ends a message about a machine's fault: a line with the command, or nothing."""
+    """Return the last line of a message about a machine's fault: a command, or nothing."""
     if isinstance(error, NotFetched):
         return f"\n  fetch the data with: manyseed datasets fetch {paths.sweep_file}"
     return ""
 
 
 def _require_unchanged(name: str, canonical: Mapping[str, Any], sweep_file: Path) -> None:
-    """Refuse a table whose file is gone or changed: what is fetched now would be other data."""
-    from manyseed.orchestrator.grids.loading import read_sweep_file  # a task does without
+    """Refuse a table whose file is gone or has changed: fetching it would give other data."""
+    from manyseed.orchestrator.grids.loading import read_sweep_file  # no task needs it
 
     table = read_sweep_file(sweep_file).dataset.get(name)
     if canonical["source"] != "file" or table is None or table.source is None:
         return
-    key, remedy = f"dataset.{name}.source", f"bring back the file that was planned, or {_ANEW}"
+    key, remedy = f"dataset.{name}.source", f"restore the file that was planned, or {_REPLAN}"
     try:
         if datasets.resolve(table.source, **table.options()).canonical == canonical:
             return

@@ -1,4 +1,4 @@
-"""Choose cells of a plan, and take them out of it for good."""
+"""Choose cells of a plan, and remove them for good."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from manyseed.orchestrator.store.layout.groups import Group, find_group
 from manyseed.orchestrator.store.reading.reader import statuses
 
 COLUMNS = ("cell", "cell_id", *AXES, "identical", "repeats", "runs")
-"""What a condition may speak of, beside the hparams that grids vary."""
+"""The columns that a condition may use, besides the hparams that grids vary."""
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """What is taken out: cells, their runs, and how many of these are finished."""
+    """The cells to remove, the number of their runs, and how many of these are finished."""
 
     cells: pl.DataFrame
     runs: int
@@ -39,7 +39,7 @@ class Drop:
 
 
 def to_drop(paths: SweepPaths, where: str) -> Drop:
-    """Return what `drop` would take out. Nothing is written.
+    """Return what `drop` would remove, without writing anything.
 
     Raises
     ------
@@ -47,17 +47,16 @@ def to_drop(paths: SweepPaths, where: str) -> Drop:
         For an invalid condition, and one that no cell or every cell meets.
     """
     plan = Plan.read(paths)
-    cells = _described(plan, plan.all_cells)
-    met = chosen(cells, where)
-    if plan.cells.join(met, on="cell", how="anti").is_empty():
+    cells = chosen(_described(plan, plan.all_cells), where)
+    if plan.cells.join(cells, on="cell", how="anti").is_empty():
         raise UserError(
-            "every cell that is left meets this condition",
+            "every remaining cell meets this condition",
             key="--where",
             value=where,
-            remedy=f"a sweep without cells is none: remove {paths.directory} instead",
+            remedy=f"a sweep needs at least one cell: remove {paths.directory} instead",
         )
-    finished = sum(map(len, _finished(paths, plan, met["cell"]).values()))
-    return Drop(met, int((met["repeats"] * met["runs"]).sum()), finished)
+    finished = sum(map(len, _finished(paths, plan, cells["cell"]).values()))
+    return Drop(cells, int((cells["repeats"] * cells["runs"]).sum()), finished)
 
 
 def choose_cells(plan: Plan, where: str, option: str) -> pl.DataFrame:
@@ -72,23 +71,23 @@ def choose_cells(plan: Plan, where: str, option: str) -> pl.DataFrame:
 
 
 def _described(plan: Plan, cells: pl.DataFrame) -> pl.DataFrame:
-    """Return cells with what a condition may speak of."""
-    known = with_anchors(cells).join(plan.extents, on="cell", maintain_order="left")
-    return known.select(*COLUMNS, f"^{PREFIX}.*$")
+    """Return cells with the columns that a condition may use."""
+    cells = with_anchors(cells).join(plan.extents, on="cell", maintain_order="left")
+    return cells.select(*COLUMNS, f"^{PREFIX}.*$")
 
 
 def drop(paths: SweepPaths, where: str) -> Drop:
-    """Take cells out of the plan for good and set their rows in the store back to missing.
+    """Remove cells from the plan for good and set their rows in the store back to missing.
 
-    Planning the same file again does not bring them back. An interrupted drop is completed by
-    doing it again.
+    Planning the same file again does not bring them back. Repeating an interrupted drop
+    completes it.
 
     Raises
     ------
     UserError
         As `to_drop`.
     orchestrator.errors.LeaseHeld
-        While something of the sweep runs.
+        While a process of the sweep runs.
     """
     with locked(paths.lock, "dropping") as lease:
         dropped = to_drop(paths, where)
@@ -109,14 +108,14 @@ def drop(paths: SweepPaths, where: str) -> Drop:
 def _finished(paths: SweepPaths, plan: Plan, cells: pl.Series) -> dict[Group, list[int]]:
     """Return the rows of cells that the store or a journal holds, by group."""
     index = JournalIndex(plan.journals(paths))
-    chosen = plan.all_rows.filter(pl.col("cell").is_in(cells.implode()))
-    found = {}
+    planned = plan.all_rows.filter(pl.col("cell").is_in(cells.implode()))
+    finished = {}
     for spec in Groups.read(paths).specs:
-        rows = chosen.filter(pl.col("group") == spec.number)["row"].to_numpy()
+        rows = planned.filter(pl.col("group") == spec.number)["row"].to_numpy()
         if not len(rows) or (group := find_group(paths.store, spec)) is None:
             continue
         rows = rows[rows < group.rows]
         held = np.isin(statuses(group)[rows], (DONE, COPY)) | np.isin(rows, index.rows(spec.number))
         if held.any():
-            found[group] = rows[held].tolist()
-    return found
+            finished[group] = rows[held].tolist()
+    return finished

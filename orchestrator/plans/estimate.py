@@ -1,4 +1,4 @@
-"""What a plan was estimated to cost, and what it did cost."""
+"""The estimated and the actual cost of a plan."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from manyseed.orchestrator.store.layout.groups import find_group
 from manyseed.orchestrator.store.reading.reader import read_array
 
 FIGURES = ("fits", "hours", "store_bytes", "store_files")
-"""What is estimated and counted; hours are of cores and of GPUs together."""
+"""The figures that are estimated and counted; hours are core hours plus GPU hours."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The figures of a plan, or of what has become of it; NaN where they are not known.
+    """The figures of a plan, or of its outcome; NaN if unknown.
 
     Attributes
     ----------
     fits, store_bytes, store_files : float
         Whole numbers.
     hours : float
-        What fits take, without features that are computed once.
+        Hours of fits, without features that are computed once.
     """
 
     fits: float = math.nan
@@ -42,21 +42,21 @@ class Estimate:
 
     @classmethod
     def read(cls, paths: SweepPaths) -> Estimate:
-        """Return a plan's estimate; figures that cannot be read, as of a damaged file, are NaN."""
+        """Return a plan's estimate; all NaN if its file is missing or damaged."""
         try:
             return read_record(paths.estimate, cls)
         except (FileNotFoundError, DamagedFile):
             return cls()
 
     def write(self, paths: SweepPaths, before_rename: Callable[[], None] | None = None) -> None:
-        """Record it beside the plan."""
+        """Write the estimate beside the plan."""
         write_json(paths.estimate, asdict(self), before_rename=before_rename)
 
 
 def estimate_and_outcome(paths: SweepPaths) -> dict[str, tuple[float, float]]:
-    """Return for each of `FIGURES` the plan's estimate and what there is."""
-    estimated, found = asdict(Estimate.read(paths)), asdict(_outcome(paths))
-    return {name: (estimated[name], found[name]) for name in FIGURES}
+    """Return for each of `FIGURES` the plan's estimate and the actual value."""
+    estimated, actual = asdict(Estimate.read(paths)), asdict(_outcome(paths))
+    return {name: (estimated[name], actual[name]) for name in FIGURES}
 
 
 def _outcome(paths: SweepPaths) -> Estimate:

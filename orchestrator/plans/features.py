@@ -1,4 +1,4 @@
-"""What features from frozen backbones take to compute, beside the fits that use them."""
+"""The hours that features of frozen backbones take, besides the fits that use them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from manyseed.orchestrator.plans.cost import GPU_SPEEDUP
 
 
 def feature_hours(cells: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
-    """Return what the features of frozen backbones take, which no fit's time holds.
+    """Return the hours that features of frozen backbones take; durations of fits exclude them.
 
-    Those of a dataset are computed once, those of perturbed rows for each run.
+    Features of a dataset are computed once, those of perturbed rows for each run.
 
     Parameters
     ----------
     cells : DataFrame
         A plan's cells with repeats and runs.
     expansion : Expansion
-        What the plan knows of their datasets and classifiers.
+        Describes their datasets and classifiers.
 
     Returns
     -------
     DataFrame
-        Columns dataset, classifier, feature_hours (of the device that the classifier requests),
-        of the pairs that have any.
+        Columns dataset, classifier, feature_hours (of the requested device); only pairs that use
+        such features.
     """
-    found = []
+    rows = []
     known = set()
     for (dataset, classifier), own in cells.group_by("dataset", "classifier", maintain_order=True):
         data = expansion.datasets[str(dataset)]
@@ -37,15 +37,15 @@ def feature_hours(cells: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
             images = _perturbed_rows(own, data.n_train) + (0 if kept in known else data.n_samples)
             known.add(kept)
             speed = GPU_SPEEDUP if model.device == "gpu" else 1.0
-            found.append((dataset, classifier, images * each / speed / 3600))
+            rows.append((dataset, classifier, images * each / speed / 3600))
     schema = {"dataset": pl.String, "classifier": pl.String, "feature_hours": pl.Float64}
-    return pl.DataFrame(found, schema=schema, orient="row")
+    return pl.DataFrame(rows, schema=schema, orient="row")
 
 
 def _perturbed_rows(cells: pl.DataFrame, n_train: int) -> float:
-    """Return the training rows of all fits on perturbed data."""
-    share = pl.col("train_fraction")
-    rows = pl.when(share > 1).then(share).otherwise(share * n_train)
+    """Return the total number of training rows of all fits on perturbed data."""
+    fraction = pl.col("train_fraction")
+    rows = pl.when(fraction > 1).then(fraction).otherwise(fraction * n_train)
     runs = pl.when("identical").then(1).otherwise(pl.col("runs").cast(pl.Int64))
     fits = pl.col("repeats").cast(pl.Int64) * runs
     data = pl.col("perturb_continuous", "perturb_categorical")

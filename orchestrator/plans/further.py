@@ -1,4 +1,4 @@
-"""What a group stores beside predictions: response curves, and models that may answer later."""
+"""What a group stores besides predictions: response curves, and parameters of models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from manyseed.orchestrator.store.layout.optional import (
 
 @dataclass(frozen=True, slots=True)
 class Further:
-    """What a group stores beside predictions; the fields are those of `GroupSpec`."""
+    """What a group stores besides predictions, in fields of `GroupSpec`."""
 
     optional: tuple[OptionalArray, ...] = ()
     coordinates: tuple[Coordinate, ...] = ()
@@ -31,7 +31,7 @@ class Further:
 
 
 def with_responses(further: Further, asked: Asked) -> Further:
-    """Return it with the answers of every model in training."""
+    """Add the arrays that store each model's answers, measured when it is trained."""
     grids = asked.grids
     lengths = {
         "response": len(asked.responses),
@@ -50,12 +50,15 @@ def with_responses(further: Further, asked: Asked) -> Further:
     }
     if asked.dbi:
         values["layer"] = (DBI_LAYERS, [])
-    of = tuple(DECLARED[name].of(lengths[dim] for dim in DECLARED[name].dims) for name in arrays)
+    declared = [DECLARED[name] for name in arrays]
     return replace(
         further,
-        optional=(*further.optional, *of),
+        optional=(
+            *further.optional,
+            *(one.of(lengths[dim] for dim in one.dims) for one in declared),
+        ),
         coordinates=tuple(
-            COORDINATES[name].of(given, meanings) for name, (given, meanings) in values.items()
+            COORDINATES[name].of(codes, meanings) for name, (codes, meanings) in values.items()
         ),
         response=json.dumps(asked.to_attributes(), sort_keys=True),
     )
@@ -68,30 +71,29 @@ def with_parameters(
     classifier: str,
     where: str = "",
 ) -> Further:
-    """Return it with the arrays of trained models.
+    """Add the array that stores the parameters of trained models.
 
     Parameters
     ----------
     further : Further
     canonicals : iterable of str
-        The group's cells.
+        Canonical descriptions of the group's cells.
     dataset : DatasetInfo
     classifier : str
     where : str
-        Of which runs they are kept; empty for all.
+        The condition on runs whose parameters are kept; empty for all runs.
 
     Raises
     ------
     jobs.checks.Refused
-        Where models cannot be kept.
+        If models cannot be kept.
     """
-    from manyseed.jobs.parameters import layouts  # builds networks: workers do without
+    from manyseed.jobs.parameters import layouts  # builds networks, which workers do not need
 
-    cells = (Cell.from_text(text) for text in canonicals)
-    found = layouts(cells, dataset, classifier)
-    length, dtype = max(one.numbers for one in found), found[0].dtype
-    by_hparams = sorted(found, key=lambda one: sorted(one.hparams.items()))
-    described = [one.to_attributes() for one in by_hparams]
+    models = layouts((Cell.from_text(text) for text in canonicals), dataset, classifier)
+    length, dtype = max(model.numbers for model in models), models[0].dtype
+    by_hparams = sorted(models, key=lambda model: sorted(model.hparams.items()))
+    described = [model.to_attributes() for model in by_hparams]
     return replace(
         further,
         optional=(*further.optional, PARAMETERS.of((length,), dtype)),

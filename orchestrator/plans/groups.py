@@ -1,4 +1,4 @@
-"""The groups of a sweep's store: one for each dataset and classifier, their layout fixed once."""
+"""The groups of a sweep's store: one per dataset and classifier, with a layout that is fixed."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from manyseed.orchestrator.store.layout.schema import GroupSpec, own_name
 
 PAIR = ("dataset", "classifier")
 _CHECKSUM = "crc32c"
-"""Beside a group's attributes: that of their JSON. Earlier versions wrote none."""
+"""Key beside a group's attributes: the checksum of their JSON. Earlier versions wrote none."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Groups:
         Raises
         ------
         DamagedFile
-            For anything but a list of groups in the order of their numbers.
+            If the file is not a list of groups in the order of their numbers.
         """
         specs = []
         for number, value in enumerate(read_record(paths.groups, list[dict[str, object]])):
@@ -77,7 +77,7 @@ class Groups:
         return cls(tuple(specs))
 
     def require_of(self, plan: Plan, paths: SweepPaths) -> None:
-        """Refuse groups that are not those of a plan's cells.
+        """Refuse groups that do not match a plan's cells.
 
         Raises
         ------
@@ -86,17 +86,12 @@ class Groups:
         named = plan.all_cells.select("group", *PAIR, METHOD, "path").unique()
         for number, *names in named.sort("group").iter_rows():
             spec = self.specs[number] if number < len(self.specs) else None
-            if spec is None or names != [
-                spec.dataset,
-                spec.classifier,
-                spec.ensembling,
-                spec.path,
-            ]:
+            if spec is None or names != [*_key(spec), spec.path]:
                 reason = f"group {number} is not the one that {paths.cells.name} describes"
                 raise DamagedFile(paths.groups, reason)
 
     def require_planned(self, plan: Plan, paths: SweepPaths) -> None:
-        """Refuse a plan that lacks its newest part: the store has rows, or shards, beyond it.
+        """Refuse a plan that lacks its newest part: the store has rows or shards beyond the plan.
 
         Raises
         ------
@@ -107,12 +102,12 @@ class Groups:
             folder, planned = paths.store / spec.path, spec.padded(lengths.get(spec.number, 0))
             try:
                 group = find_group(paths.store, spec)
-            except DamagedGroup:  # which a repair mends: its files show how far it goes
+            except DamagedGroup:  # a repair mends it; its shards show how far it goes
                 group = None
             rows = 0 if group is None else group.rows
             shards = 1 + max(published_shards(folder), default=-1)
             if rows > planned or shards * spec.shard_length > planned:
-                reason = f"is absent, though {folder} has rows of it"
+                reason = f"is missing, though {folder} has rows of it"
                 raise DamagedFile(paths.part(len(plan.parts) + 1), reason)
 
     def write(self, paths: SweepPaths, before_rename: Callable[[], None] | None = None) -> None:
@@ -122,18 +117,10 @@ class Groups:
 
     @cached_property
     def _numbers(self) -> dict[tuple[str, str, str], int]:
-        return {
-            (spec.dataset, spec.classifier, spec.ensembling): spec.number for spec in self.specs
-        }
+        return {_key(spec): spec.number for spec in self.specs}
 
     def find(self, dataset: str, classifier: str, ensembling: str = "") -> GroupSpec | None:
-        """Return the group of a dataset, a classifier and `GroupSpec.ensembling`, if there is one.
-
-        Parameters
-        ----------
-        dataset, classifier : str
-        ensembling : str
-        """
+        """Return the group of a dataset, a classifier and `GroupSpec.ensembling`, or None."""
         number = self._numbers.get((dataset, classifier, ensembling))
         return None if number is None else self.specs[number]
 
@@ -146,16 +133,16 @@ class Groups:
         ----------
         asked : DataFrame
             Columns dataset, classifier, canonical, repeats, runs, group (null for a new cell) and
-            the axes that came later.
+            the `LATER` axes.
         file, expansion
-            What is asked for.
+            The sweep file and its cells.
         path : Path
             The file, for messages.
 
         Raises
         ------
         UserError
-            When the file stores a group that exists in another way, or one that can't be stored.
+            If the file changes the layout of an existing group, or a group cannot be stored.
         """
         for keep in (file.keep, *(table.keep for table in file.dataset.values() if table.keep)):
             if isinstance(keep.parameters, str):
@@ -172,11 +159,11 @@ class Groups:
             method = Cell.from_text(canonicals[0]).ensembling
             if method is not None and file.response is not None:
                 raise UserError(
-                    "response curves are those of single networks, and cells with an ensembling "
+                    "response curves are measured of single networks, so cells with an ensembling "
                     "method have none",
                     file=path,
                     key="response",
-                    remedy="leave it out, or let a sweep file of their own have these cells",
+                    remedy="leave it out, or move these cells into a sweep file of their own",
                 )
             if expansion.classifiers[classifier, dataset].canonical.get("form") in MODELLESS:
                 _require_no_model(dataset, classifier, file, path)
@@ -199,8 +186,8 @@ class Groups:
                     file=path,
                     key=f"{table}.{error.option}",
                     value=error.value,
-                    remedy="leave it out, or these datasets and classifiers: a sweep file of "
-                    "their own may ask for others",
+                    remedy="leave it out, or move these datasets and classifiers into a sweep file "
+                    "of their own",
                 ) from None
             except ValueError as error:
                 raise UserError(
@@ -218,15 +205,19 @@ class Groups:
         return Groups(tuple(specs))
 
 
+def _key(spec: GroupSpec) -> tuple[str, str, str]:
+    return spec.dataset, spec.classifier, spec.ensembling
+
+
 def _crc(spec: GroupSpec) -> int:
     return int(google_crc32c.value(json.dumps(spec.to_attributes(), sort_keys=True).encode()))
 
 
 def _check_names(dataset: str, classifier: str, ensembling: str, path: Path, *, new: bool) -> None:
-    """Refuse names that no folder of the store can have, or that another group may have."""
+    """Refuse names that no folder of the store can have, or that could clash with another group."""
     if new and "~" in ensembling.removesuffix(SEEN):
         raise UserError(
-            "a method's name has no ~, which joins names of the store's folders",
+            "a method's name cannot contain ~, which joins names of the store's folders",
             file=path,
             key="ensembling",
             value=ensembling.removesuffix(SEEN),
@@ -234,8 +225,8 @@ def _check_names(dataset: str, classifier: str, ensembling: str, path: Path, *, 
         )
     if new and "~" in classifier:
         raise UserError(
-            "a classifier's name has no ~: it stands before the ensembling method in names of the "
-            "store's folders",
+            "a classifier's name cannot contain ~, which precedes the ensembling method in names "
+            "of the store's folders",
             file=path,
             key="classifier",
             value=classifier,
@@ -255,7 +246,7 @@ def _check_names(dataset: str, classifier: str, ensembling: str, path: Path, *, 
 
 
 def _require_no_model(dataset: str, classifier: str, file: SweepFile, path: Path) -> None:
-    """Refuse what is measured of models where a function or a command yields scores alone."""
+    """Refuse measurements of models for a function or a command, which returns only scores."""
     asked = {
         "response": file.response is not None,
         "keep.train_accuracy": file.keep_of(dataset).train_accuracy,
@@ -266,7 +257,7 @@ def _require_no_model(dataset: str, classifier: str, file: SweepFile, path: Path
             "set and no model that could be asked about other rows",
             file=path,
             key=key,
-            remedy="leave it out, or let a sweep file of their own have these cells",
+            remedy="leave it out, or move these cells into a sweep file of their own",
         )
 
 
@@ -286,11 +277,11 @@ def _spec(
     key : tuple of str
         Its dataset, classifier and `GroupSpec.ensembling`.
     planned : tuple of int
-        Its repeats, and its runs in all of them.
+        Its repeats, and its total runs.
     file, asked
-        What is asked for.
+        The sweep file and its cells.
     canonicals : sequence of str
-        Its cells.
+        Canonical descriptions of the group's cells.
     """
     dataset, classifier, ensembling = key
     method = Cell.from_text(canonicals[0]).ensembling
@@ -302,8 +293,8 @@ def _spec(
     if file.response is not None:
         options = file.response.options()
         is_raw = model.canonical.get("encode") == "raw"
-        asked_of = resolve(options, info, model.record.fit, (dataset, classifier), is_raw=is_raw)
-        further = with_responses(further, asked_of)
+        questions = resolve(options, info, model.record.fit, (dataset, classifier), is_raw=is_raw)
+        further = with_responses(further, questions)
     if method is not None:
         taken = member_epochs(method, model.epochs or 0)
         epochs, points = taken[-1:], (info.n_test, len(info.class_names))

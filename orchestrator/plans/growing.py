@@ -1,7 +1,7 @@
-"""More runs of some cells: grids that are added to the sweep file, one per cell, and planned.
+"""Plan more runs of some cells: add a grid for each of them to the sweep file.
 
-A plan only grows, each cell by itself. What the sweep file's user wrote stays; below it stands a
-grid for each cell that has more runs than that asks for.
+A plan only grows, each cell by itself. What the user wrote in the sweep file stays; a grid for each
+cell that needs more runs is added below it.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
 
 MARK = "\n# ---- added by manyseed howmany --until: cells that need more runs\n"
-"""In the sweep file: what stands below is written anew whenever cells grow."""
+"""A line of the sweep file: everything below it is rewritten whenever cells grow."""
 
 
 def grow(paths: SweepPaths, runs: Mapping[int, int], *, dry_run: bool = False) -> Change:
-    """Plan more runs of cells; nothing else is changed.
+    """Plan more runs of cells and change nothing else.
 
     Parameters
     ----------
     paths : SweepPaths
     runs : mapping of int to int
-        By cell, how many it is to have on each test set.
+        How many runs each of these cells shall have on each test set.
     dry_run : bool
-        Whether to return what would be done alone.
+        Whether to return the change without writing it.
 
     Raises
     ------
     UserError
-        Where the sweep file can't hold it.
+        If the sweep file cannot be extended so.
     """
     plan = Plan.read(paths)
     planned = plan.cells.join(plan.extents, on="cell").sort("cell")
@@ -54,7 +54,7 @@ def grow(paths: SweepPaths, runs: Mapping[int, int], *, dry_run: bool = False) -
         change = plan_change(file, paths.directory)
         if not change.added["cell"].is_in(list(runs)).all():
             raise UserError(
-                "asks for runs that are not planned yet",
+                "asks for further runs that are not planned yet",
                 file=paths.sweep_file,
                 remedy=f"plan them first: manyseed plan {paths.sweep_file} --out {paths.directory}",
             )
@@ -62,7 +62,7 @@ def grow(paths: SweepPaths, runs: Mapping[int, int], *, dry_run: bool = False) -
 
 
 def _grids(planned: pl.DataFrame, alone: pl.DataFrame, runs: Mapping[int, int]) -> Iterator[str]:
-    """Yield a grid for each cell that has, or is to have, more runs than its user wrote."""
+    """Yield a grid for each cell that has, or shall have, more runs than the user asked for."""
     both = planned.join(
         alone, on="cell_id", how="left", suffix="_alone", maintain_order="left"
     ).with_columns(pl.col("repeats_alone", "runs_alone").fill_null(0))

@@ -23,16 +23,16 @@ def plan_objects(
     grid: Mapping[str, Any],
     **numbers: Any,
 ) -> Path:
-    """Plan an estimator, described as a sweep file has it, and prepare its data.
+    """Plan an estimator, described as in a sweep file, and prepare its data.
 
     Parameters
     ----------
     estimator, X, y, groups
-        As `orchestrator.sweep.Sweep.of` takes them.
+        As in `orchestrator.sweep.Sweep.of`.
     directory : path, optional
         By default ``sweep-NAME``, after the estimator's class.
     options, grid : mapping
-        More keys of the classifier's table and of the grid.
+        Further keys of the classifier's table and of the grid.
     **numbers
         seed, repeats, runs and test.
 

@@ -1,7 +1,7 @@
-"""Of which runs the parameters are kept, where a sweep file asks for those of some.
+"""Which runs keep their parameters, if a sweep file asks for those of some runs.
 
-The condition is about what is known before a run is trained. Where all runs of a repeat are the
-same fit, that of the first decides.
+The condition uses only what is known before a run is trained. If all runs of a repeat are the same
+fit, the first run decides for all.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _COLUMNS: Mapping[str, pl.DataType] = {
 
 
 def require_condition(where: str, file: Path) -> None:
-    """Refuse a text that is no condition on what is known before a run is trained.
+    """Refuse a text that is not a condition on what is known before a run is trained.
 
     Raises
     ------
@@ -43,24 +43,24 @@ def require_condition(where: str, file: Path) -> None:
             file=file,
             key=KEY,
             value=error.value,
-            remedy=f"known before a run is trained are {', '.join(_COLUMNS)}; of runs that results "
-            "choose, the best among them, manyseed rerun DIR --where … --save writes the models",
+            remedy=f"known before a run is trained are {', '.join(_COLUMNS)}; to save models that "
+            "results choose, such as the best, use manyseed rerun DIR --where … --save",
         ) from None
 
 
 def may_be_met(where: str, dataset: str, classifier: str, method: str) -> bool:
-    """Return whether runs of a group can meet a condition, whatever else is known of them.
+    """Return whether some run of a group may meet a condition.
 
     Parameters
     ----------
     where : str
         A condition.
     dataset, classifier, method : str
-        The group's; ``none`` where there is no ensembling method.
+        The group's; ``none`` without an ensembling method.
     """
     known = {"dataset": dataset, "classifier": classifier, "ensembling": method}
     row = pl.DataFrame({name: [known.get(name)] for name in _COLUMNS}, schema=_COLUMNS)
-    # null stands for what is not known: AND and OR go on where the rest decides
+    # null stands for an unknown value: AND and OR still return what the known values decide
     return row.select(condition(where, [*_COLUMNS])).item() is not False
 
 
@@ -70,27 +70,27 @@ def conditions(specs: Iterable[GroupSpec]) -> dict[int, str]:
 
 
 def counted(cells: pl.DataFrame, rows: pl.DataFrame, specs: Sequence[GroupSpec]) -> dict[int, int]:
-    """Return of how many rows the parameters are kept, by the group's number.
+    """Return how many rows keep their parameters, by group number.
 
-    Groups that keep those of all runs are left out.
+    Groups in which all rows do are left out.
 
     Parameters
     ----------
     cells, rows
-        As `with_models` has them.
+        As in `with_models`.
     specs : sequence of GroupSpec
         The groups.
     """
     where = conditions(specs)
     if not where:
         return {}
-    of_some = rows.filter(pl.col("group").is_in([*where]))
-    kept = of_some.filter(with_models(cells, of_some, where))
+    conditional = rows.filter(pl.col("group").is_in([*where]))
+    kept = conditional.filter(with_models(cells, conditional, where))
     return dict.fromkeys(where, 0) | dict(kept.group_by("group").len().iter_rows())
 
 
 def with_models(cells: pl.DataFrame, rows: pl.DataFrame, where: Mapping[int, str]) -> pl.Series:
-    """Return of which rows the parameters are kept, if those of their group are kept at all.
+    """Return which rows keep their parameters, provided that their group stores parameters.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def with_models(cells: pl.DataFrame, rows: pl.DataFrame, where: Mapping[int, str
     rows : DataFrame
         Columns group, cell, repeat and run.
     where : mapping of int to str
-        As `conditions` returns it; groups without one keep those of all.
+        As returned by `conditions`; groups without a condition keep the parameters of all rows.
 
     Returns
     -------
@@ -119,8 +119,8 @@ def with_models(cells: pl.DataFrame, rows: pl.DataFrame, where: Mapping[int, str
         )
         .with_columns(repeat_index=pl.col("repeat").cast(pl.Int64), run_index=first)
     )
-    found = pl.lit(value=True)
+    is_kept = pl.lit(value=True)
     for group, text in where.items():
-        met = condition(text, [*_COLUMNS]).fill_null(value=False)
-        found = pl.when(pl.col("group") == group).then(met).otherwise(found)
-    return named.select(found.alias("models")).collect()["models"]
+        is_met = condition(text, [*_COLUMNS]).fill_null(value=False)
+        is_kept = pl.when(pl.col("group") == group).then(is_met).otherwise(is_kept)
+    return named.select(is_kept.alias("models")).collect()["models"]

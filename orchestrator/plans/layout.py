@@ -1,4 +1,4 @@
-"""Where every run is stored: cells to rows of groups, in the order repeat index, cell, run."""
+"""Assign every run its row in a group, in the order repeat index, cell, run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from manyseed.orchestrator.store.zarrfiles.creating import (
 )
 from manyseed.orchestrator.store.zarrfiles.descriptions import wrong_folders
 
-_AT_ONCE = 8
+_THREADS = 8
 
 
 def missing_blocks(wanted: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
@@ -34,7 +34,7 @@ def missing_blocks(wanted: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
     wanted : DataFrame
         Columns group, cell, repeats, runs.
     held : DataFrame
-        Columns cell, repeats, runs: of these cells that much is there.
+        Columns cell, repeats, runs: what is planned already.
 
     Returns
     -------
@@ -61,14 +61,14 @@ def missing_blocks(wanted: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
 def assign_rows(
     blocks: pl.DataFrame, lengths: Mapping[int, int], shard_lengths: Mapping[int, int]
 ) -> pl.DataFrame:
-    """Give new runs their rows: each group's begin at the next shard boundary.
+    """Assign rows to new runs; each group's new rows start at the next shard boundary.
 
     Parameters
     ----------
     blocks : DataFrame
-        As `missing_blocks` returns them.
+        As returned by `missing_blocks`.
     lengths : mapping
-        Rows that each group holds so far.
+        Rows of each group so far.
     shard_lengths : mapping
         Runs per shard of each group.
 
@@ -87,7 +87,7 @@ def assign_rows(
         length, shard = lengths.get(int(group[block]), 0), shard_lengths[int(group[block])]
         base[number] = -(-length // shard) * shard - starts[block]
     offset = np.repeat(base, np.diff(new, append=len(group)))
-    # 32 bits suffice and wrap around, so that millions of rows stay small
+    # 32 bits suffice: offsets wrap around, and millions of rows stay small
     position = np.arange(ends[-1] if len(ends) else 0, dtype=np.uint32)
     run = position + np.repeat((first - starts).astype(np.uint32), counts)
     row = position + np.repeat(offset.astype(np.uint32), counts)
@@ -104,10 +104,10 @@ def assign_rows(
 
 
 def lay_out(paths: SweepPaths, plan: Plan, groups: Groups) -> None:
-    """Make the store hold a place for every planned run; what is there already stays.
+    """Create or extend the store's groups so that every planned run has a row.
 
-    The plan is the truth: a store that an interrupted planning or submission left behind is
-    completed here. Rows of dropped cells keep their place.
+    Existing rows stay. This also completes a store that an interrupted planning or submission left
+    behind. Rows of dropped cells keep their place.
     """
     repeats = _repeats(plan)
     describe = _Describer(plan)
@@ -122,8 +122,8 @@ def lay_out(paths: SweepPaths, plan: Plan, groups: Groups) -> None:
         else:
             create_group(paths.store, spec, describe(rows), repeats[group])
 
-    # most of the time goes to making files durable, which a disk does for many at once
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    # most of the time goes into making files durable, which disks do in parallel
+    with ThreadPoolExecutor(_THREADS) as pool:
         try:
             for part in plan.parts:
                 by_group = plan.with_group(part).partition_by("group", as_dict=True)
@@ -136,16 +136,16 @@ def lay_out(paths: SweepPaths, plan: Plan, groups: Groups) -> None:
 def wrong_descriptions(
     paths: SweepPaths, plan: Plan, groups: Groups, *, mend: bool = False
 ) -> dict[str, list[str]]:
-    """Return which ``zarr.json`` differ from the plan, by the groups' paths; "" is above groups.
+    """Return which ``zarr.json`` differ from the plan, by group path; "" stands for those above.
 
     Parameters
     ----------
     paths : SweepPaths
     plan : Plan
     groups : Groups
-        Those not laid out yet are left out.
+        Groups that are not laid out yet are skipped.
     mend : bool
-        Whether to write them again.
+        Whether to rewrite these files.
     """
     repeats = _repeats(plan)
     describe = _Describer(plan)
@@ -153,54 +153,54 @@ def wrong_descriptions(
     for part in plan.parts:
         for (number,), rows in plan.with_group(part).partition_by("group", as_dict=True).items():
             parts[number].append(describe(rows))
-    found = {"": wrong_folders(paths.store, groups.specs, mend=mend)}
+    wrong = {"": wrong_folders(paths.store, groups.specs, mend=mend)}
     for spec in groups.specs:
         if parts[spec.number]:
-            found[spec.path] = descriptions.wrong_descriptions(
+            wrong[spec.path] = descriptions.wrong_descriptions(
                 paths.store, spec, parts[spec.number], repeats[spec.number], mend=mend
             )
-    return {path: files for path, files in found.items() if files}
+    return {path: files for path, files in wrong.items() if files}
 
 
 def _repeats(plan: Plan) -> dict[int, int]:
-    """Return how many test sets are planned of each group."""
+    """Return how many test sets are planned for each group."""
     most = plan.all_rows.group_by("group").agg(pl.col("repeat").max().cast(pl.Int64) + 1)
     return dict(most.iter_rows())
 
 
 def copies(plan: Plan, group: Group) -> NDArray[np.bool_]:
-    """Return which rows of a group are identical to the first run of their repeat (run,)."""
-    found = np.zeros(group.rows, dtype=np.bool_)
+    """Return which rows of a group are copies of the first run of their repeat (run,)."""
+    is_copy = np.zeros(group.rows, dtype=np.bool_)
     rows = plan.all_rows.filter((pl.col("group") == group.spec.number) & (pl.col("run") > 0))
     identical = plan.all_cells["identical"].gather(rows["cell"]).to_numpy()
     row = rows["row"].to_numpy()[identical]
-    found[row[row < group.rows]] = True
-    return found
+    is_copy[row[row < group.rows]] = True
+    return is_copy
 
 
 def wrong_coordinates(
     plan: Plan, groups: Sequence[Group], *, mend: bool = False
 ) -> dict[str, list[str]]:
-    """Return which coordinates of groups are not what the plan says, by the groups' paths.
+    """Return which coordinates of groups differ from the plan, by group path; none if all match.
 
-    With `mend` they are written again. Groups whose coordinates are right are left out.
+    With `mend` they are rewritten.
     """
     describe = _Describer(plan)
     parts: dict[int, list[GroupRows]] = {group.spec.number: [] for group in groups}
     ends = {group.spec.number: group.rows for group in groups}
     for part in plan.parts:
         for (number,), rows in plan.with_group(part).partition_by("group", as_dict=True).items():
-            # what was planned since has no place yet
+            # runs planned since have no rows yet
             if number in ends and int(rows["row"].to_numpy().min()) < ends[number]:
                 parts[number].append(describe(rows))
-    found = {
+    wrong = {
         g.spec.path: creating.wrong_coordinates(g, parts[g.spec.number], mend=mend) for g in groups
     }
-    return {path: names for path, names in found.items() if names}
+    return {path: names for path, names in wrong.items() if names}
 
 
 class _Describer:
-    """Says what the store writes of each run."""
+    """Collects what the store writes about each run."""
 
     def __init__(self, plan: Plan) -> None:
         self._fractions = plan.all_cells["train_fraction"].to_numpy()

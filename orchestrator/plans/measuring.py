@@ -1,4 +1,4 @@
-"""What measuring response curves takes, beside the fits."""
+"""How long measuring response curves takes, besides the fits."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from manyseed.orchestrator.store.layout.schema import GroupSpec
 def response_hours(
     cells: pl.DataFrame, expansion: Expansion, specs: Sequence[GroupSpec]
 ) -> pl.DataFrame:
-    """Return what measuring response curves takes, which no fit's time holds.
+    """Return the hours that measuring response curves takes; durations of fits exclude them.
 
     Parameters
     ----------
     cells : DataFrame
         A plan's cells with repeats and runs.
     expansion : Expansion
-        What the plan knows of their datasets and classifiers.
+        Describes their datasets and classifiers.
     specs : sequence of GroupSpec
 
     Returns
     -------
     DataFrame
-        Columns dataset, classifier, response_hours (of the device that the classifier requests), of
-        the pairs that have any.
+        Columns dataset, classifier, response_hours (of the requested device); only pairs whose
+        curves are measured.
     """
     runs = pl.when("identical").then(1).otherwise(pl.col("runs").cast(pl.Int64))
     fits = pl.col("repeats").cast(pl.Int64) * runs
@@ -47,10 +47,10 @@ def response_hours(
 
 
 def planned_seconds(paths: SweepPaths, plan: Plan, specs: Sequence[GroupSpec]) -> pl.DataFrame:
-    """Return what measuring a model takes, as `cost.seconds` and `cost.beyond` take it.
+    """Return how long measuring a model takes, for `cost.seconds` and `cost.beyond`.
 
-    Where the sweep file cannot be read as it was when it was planned, of no cell: it is an
-    estimate, and runs are trained without.
+    Empty if the sweep file can no longer be read as it was planned: this is only an estimate, and
+    training does not need it.
 
     Parameters
     ----------
@@ -61,28 +61,27 @@ def planned_seconds(paths: SweepPaths, plan: Plan, specs: Sequence[GroupSpec]) -
     Returns
     -------
     DataFrame
-        Columns `cost.MEASURING`, of the cells whose models are asked.
+        Columns `cost.MEASURING`; only cells whose models are measured.
     """
-    none = pl.DataFrame(schema=MEASURING)
-    if not any(spec.response for spec in specs):
-        return none
-    try:
-        file = read_sweep_file(paths.sweep_file)
-        expansion = expand(file, paths.sweep_file, own_code(paths.sweep_file, paths).as_planned())
-        return measuring_seconds(plan.cells, expansion, specs)
-    except (UserError, UnavailableError, KeyError):
-        return none
+    if any(spec.response for spec in specs):
+        try:
+            file = read_sweep_file(paths.sweep_file)
+            own = own_code(paths.sweep_file, paths).as_planned()
+            return measuring_seconds(plan.cells, expand(file, paths.sweep_file, own), specs)
+        except (UserError, UnavailableError, KeyError):
+            pass
+    return pl.DataFrame(schema=MEASURING)
 
 
 def measuring_seconds(
     cells: pl.DataFrame, expansion: Expansion, specs: Sequence[GroupSpec]
 ) -> pl.DataFrame:
-    """Return the same of cells whose sweep file was read.
+    """Return the same, given the expansion of the sweep file.
 
     Parameters
     ----------
     cells, expansion, specs
-        As `response_hours` takes them; cells without repeats and runs will do.
+        As in `response_hours`; `cells` need not have repeats and runs.
     """
     return _measured(cells, expansion, specs).select(*MEASURING)
 
@@ -90,11 +89,11 @@ def measuring_seconds(
 def _measured(
     cells: pl.DataFrame, expansion: Expansion, specs: Sequence[GroupSpec]
 ) -> pl.DataFrame:
-    """Return the cells whose models are asked, with the column measuring: seconds of one model."""
+    """Return the cells whose models are measured, and the column measuring: seconds per model."""
     asked = {spec.number: spec.asked for spec in specs if spec.response}
     by = ["group", "dataset", "classifier", "hparams", "train_fraction"]
-    own = cells.filter(pl.col("group").is_in(list(asked)))
-    distinct = own.select(by).unique(maintain_order=True)
+    measured = cells.filter(pl.col("group").is_in(list(asked)))
+    distinct = measured.select(by).unique(maintain_order=True)
     seconds = []
     for group, dataset, classifier, hparams, fraction in distinct.iter_rows():
         data, model = expansion.datasets[dataset], expansion.classifiers[classifier, dataset]
@@ -105,4 +104,4 @@ def _measured(
         speed = GPU_SPEEDUP if model.device == "gpu" else 1.0
         seconds.append(response_seconds(data, model, questions, rows) / speed)
     each = distinct.with_columns(measuring=pl.Series(seconds, dtype=pl.Float64))
-    return own.join(each, on=by, how="inner", maintain_order="left")
+    return measured.join(each, on=by, how="inner", maintain_order="left")

@@ -1,4 +1,4 @@
-"""What a sweep file may change of a group that is stored: nothing, but for what a plan may grow."""
+"""Refuse changes to the layout of a stored group: a sweep file may only add cells to it."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ _FIXED = {
     "curves": "keep.curves",
     "response": "[response]",
 }
-"""What of a layout a file decides, and what users call it."""
+"""The fields of a layout that a sweep file decides, and their names for users."""
 _ELSE = {"[response]": "; models whose parameters are kept can be asked by manyseed respond"}
 _KEPT = {
     array: f"keep.{declared.keep}"
     for array, declared in DECLARED.items()
     if declared.keep != RESPONSE
 }
-"""The same of optional arrays, by name."""
+"""The same for optional arrays, by name."""
 
 
 def merged(held: GroupSpec, wanted: GroupSpec, path: Path, *, exists: bool) -> GroupSpec:
-    """Return the layout of a group for which more cells are planned.
+    """Return the layout of a group to which cells are added.
 
     Parameters
     ----------
     held, wanted : GroupSpec
-        As it is planned so far, and as it would be planned for the further cells alone.
+        The layout planned so far, and the layout for the added cells alone.
     path : Path
         The sweep file, for messages.
     exists : bool
-        Whether it was planned before, and so never changes.
+        Whether an earlier planning fixed the layout, so that it never changes.
 
     Raises
     ------
     UserError
-        Where the file stores something else.
+        If the file asks for another layout.
     """
     if held.parameters and wanted.parameters and held.parameters_where == wanted.parameters_where:
         wanted = _with_parameters_of(held, wanted, path)
@@ -68,35 +68,35 @@ def merged(held: GroupSpec, wanted: GroupSpec, path: Path, *, exists: bool) -> G
 
 
 def _with_parameters_of(held: GroupSpec, wanted: GroupSpec, path: Path) -> GroupSpec:
-    """Return a layout with the array of parameters of another, which has room for its models."""
+    """Give `wanted` the parameter array of `held`, if that has room for the models of `wanted`."""
     known = json.loads(held.parameters)
-    lacking = [one for one in json.loads(wanted.parameters) if one not in known]
+    lacking = [model for model in json.loads(wanted.parameters) if model not in known]
     if lacking:
-        of = ", ".join(f"{name} = {toml_value(v)}" for name, v in lacking[0]["hparams"].items())
+        hparams = lacking[0]["hparams"].items()
+        described = ", ".join(f"{name} = {toml_value(value)}" for name, value in hparams)
         raise UserError(
             f"{held.dataset} × {held.named} is stored with parameters of models of other "
-            f"sizes; this file asks for models{of and ' of '}{of}",
+            f"sizes; this file asks for models{described and ' with '}{described}",
             file=path,
             key="keep.parameters",
             value=True,
             remedy="plan these cells into another directory with --out",
         )
-    kept = next(one for one in held.optional if one.name == PARAMETERS.name)
-    optional = tuple(kept if one.name == PARAMETERS.name else one for one in wanted.optional)
+    stored = next(array for array in held.optional if array.name == PARAMETERS.name)
+    optional = tuple(stored if a.name == PARAMETERS.name else a for a in wanted.optional)
     return replace(wanted, optional=optional)
 
 
 def _how(spec: GroupSpec, array: str) -> object:
-    """Return whether a group holds an optional array, or its form where that has dimensions."""
-    found = next((one for one in spec.optional if one.name == array), None)
-    if found is not None and array == PARAMETERS.name:  # their form: `_with_parameters_of`
+    """Return whether a group has an optional array, or its shape and dtype if it has dimensions."""
+    declared = next((one for one in spec.optional if one.name == array), None)
+    if declared is not None and array == PARAMETERS.name:  # `_with_parameters_of` checks its shape
         return spec.parameters_where or True
-    if found is None or not found.dims:
-        return found is not None
-    return [*found.shape, found.dtype]
+    if declared is None or not declared.dims:
+        return declared is not None
+    return [*declared.shape, declared.dtype]
 
 
 def _along(spec: GroupSpec, coordinate: str) -> object:
-    """Return a coordinate of a group's optional arrays; an empty list where it has none."""
-    found = [one for one in spec.coordinates if one.name == coordinate]
-    return [[*one.values, *one.meanings] for one in found]
+    """Return a coordinate of a group's optional arrays; an empty list if there is none."""
+    return [[*one.values, *one.meanings] for one in spec.coordinates if one.name == coordinate]

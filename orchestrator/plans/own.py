@@ -1,4 +1,4 @@
-"""What a plan keeps of users' own code: where it lay, and what was found out about it."""
+"""What a plan records of users' own code: where it was, and what was found out about it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class _Pins:
 
 
 def read_pins(paths: SweepPaths) -> Mapping[str, Pin]:
-    """Return what a plan keeps, by what each depends on.
+    """Return a plan's records, by what each depends on.
 
     Raises
     ------
@@ -30,14 +30,14 @@ def read_pins(paths: SweepPaths) -> Mapping[str, Pin]:
 
 
 def own_code(sweep_file: Path, paths: SweepPaths) -> OwnCode:
-    """Return what is known of the code that a sweep file names, for a sweep that may be there."""
+    """Return what is known about the code that a sweep file names; the sweep need not exist."""
     return OwnCode.beside(sweep_file, read_pins(paths) if paths.is_sweep else {})
 
 
 def write_pins(
     paths: SweepPaths, used: Mapping[str, Pin], check: Callable[[], None] | None = None
 ) -> None:
-    """Keep what was found out; a sweep without code of users' own has no such file."""
+    """Record what was found out; a sweep without users' own code gets no such file."""
     if not used:
         return
     before = read_pins(paths)

@@ -1,4 +1,4 @@
-"""The plan on disk: cells, append-only parts with one row per run, and cells that were dropped."""
+"""The plan on disk: cells, append-only parts with one row per run, and dropped cells."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ ROWS: Mapping[str, pl.DataType] = {
     "run": pl.UInt16(),
     "row": pl.UInt32(),
 }
-"""The columns of a part: which cell, which test set, which run of the repeat, which row of its
-group in the store."""
+"""The columns of a part: the run's cell, its test set, its number within the repeat, and its row
+in the group's store."""
 
 CELLS: Mapping[str, pl.DataType] = {
     "cell": pl.UInt32(),
@@ -54,10 +54,10 @@ CELLS: Mapping[str, pl.DataType] = {
     "canonical": pl.String(),
     "part": pl.UInt32(),
 }
-"""``cells.parquet``: `cell` numbers the cells of this sweep, `group` and `path` say where their
-predictions are, `device` is the resource class requested, `core_seconds` what a fit is
-expected to take on one core, `canonical` the description that `cell_id` is the identity of, `part`
-the plan part that brought the cell."""
+"""The columns of ``cells.parquet``: `cell` numbers the cells of this sweep, `group` and `path` say
+where their predictions are, `device` is the requested resource class, `core_seconds` the expected
+duration of a fit on one core, `canonical` the description that `cell_id` identifies, `part` the
+plan part that added the cell."""
 
 METHOD = (
     pl.when(pl.all_horizontal(pl.col(axis) == value for axis, value in LATER.items()))
@@ -67,29 +67,29 @@ METHOD = (
     .otherwise(pl.concat_str("ensembling", pl.lit(SEEN)))
     .alias("method")
 )
-"""`GroupSpec.ensembling` of a cell's group: those with an axis that came later have their own."""
+"""`GroupSpec.ensembling` of a cell's group: cells that use a `LATER` axis have their own groups."""
 
 WITH_METHOD = (
     pl.when(pl.col("ensembling") == NONE)
     .then(pl.col("classifier"))
     .otherwise(pl.concat_str("classifier", pl.lit("~"), "ensembling"))
 )
-"""A cell's classifier, and the ensembling method where there is one: what is priced apart."""
+"""A cell's classifier, with its ensembling method if any: costs are estimated for each of these."""
 
 _CELLS_DIGEST = "cells"
-"""In a part's footer: the SHA-256 of the cells that were planned when it was written, as
-hexadecimal digits. Parts of earlier versions have none."""
+"""Key in a part's footer: the SHA-256, in hexadecimal, of the cells planned when the part was
+written. Parts of earlier versions lack it."""
 
 _IDENTITY = "plan"
-"""In the first part's footer: the plan's identity."""
+"""Key in the first part's footer: the plan's identity."""
 
 _UNKNOWN_SECONDS = 1.0
-"""What a fit is expected to take where a plan does not say it."""
+"""The expected duration of a fit in plans that do not record one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The cells that one `drop` took out: by which condition, when, and of which plan."""
+    """The cells that one `drop` removed, with its condition, its time and the plan's identity."""
 
     cells: tuple[Annotated[int, Interval(ge=0, lt=2**32)], ...]
     where: str = ""
@@ -97,15 +97,15 @@ class Dropped:
     plan: str = ""
 
     def write(self, paths: SweepPaths, before_link: Callable[[], None] | None = None) -> None:
-        """Write it as the newest of a sweep."""
+        """Write this as the sweep's newest list of dropped cells."""
         numbers = (int(file.stem.rpartition("-")[2]) for file in paths.all_dropped())
         file = paths.dropped(max(numbers, default=0) + 1)
-        said = {name: value for name, value in asdict(self).items() if value or name != "plan"}
-        place_new(file, json_text(said), before_link)
+        record = {name: value for name, value in asdict(self).items() if value or name != "plan"}
+        place_new(file, json_text(record), before_link)
 
 
 IS_IMPORTED = pl.col("canonical").str.contains('"source":"imported"', literal=True)
-"""Of cells: whether their predictions were made elsewhere."""
+"""Whether a cell's predictions were made elsewhere."""
 
 
 @dataclass(frozen=True)
@@ -115,11 +115,11 @@ class Plan:
     Attributes
     ----------
     all_cells : DataFrame
-        `CELLS`, by number; dropped ones too.
+        Columns `CELLS`, in order of their number; including dropped cells.
     parts : tuple of DataFrame
-        `ROWS`, oldest first; runs of dropped cells too.
+        Columns `ROWS`, oldest part first; including runs of dropped cells.
     dropped : Series
-        Numbers of the cells that were taken out for good.
+        Numbers of the cells that were removed for good.
     """
 
     all_cells: pl.DataFrame
@@ -135,17 +135,17 @@ class Plan:
     def read(cls, paths: SweepPaths) -> Plan:
         """Read a sweep's plan.
 
-        A part is the commit of a planning: cells that no part refers to are left over from one
-        that was interrupted, and don't exist.
+        Writing a part commits a planning: cells that no part refers to are left over from an
+        interrupted planning and are ignored.
         """
-        marked = paths.marked_files()  # first: what is marked was there before its mark
+        marked = paths.marked_files()  # read first: a file exists before its mark does
         files, lists = paths.parts(), paths.all_dropped()
         for file in marked:
             if file not in {*files, *lists}:
                 raise lost(file)
         for number, file in enumerate(files, 1):
             if file != paths.part(number):
-                raise DamagedFile(paths.part(number), "is absent, though later parts are there")
+                raise DamagedFile(paths.part(number), "is missing, though later parts exist")
         parts = tuple(read_parquet(file, ROWS).select(*ROWS) for file in files)
         cells = (
             _complete(read_parquet(paths.cells), paths.cells)
@@ -158,12 +158,12 @@ class Plan:
 
     @cached_property
     def cells(self) -> pl.DataFrame:
-        """The cells that were not dropped."""
+        """All cells but the dropped ones."""
         return self._without_dropped(self.all_cells)
 
     @cached_property
     def rows(self) -> pl.DataFrame:
-        """Every run with its group, dropped cells' left out: group, cell, repeat, run, row."""
+        """Every run but those of dropped cells: columns group, cell, repeat, run, row."""
         return self._without_dropped(self.all_rows)
 
     @cached_property
@@ -174,14 +174,14 @@ class Plan:
         return pl.concat([self.with_group(part) for part in self.parts])
 
     def with_group(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Return rows of parts with their group: columns group, cell, repeat, run, row."""
+        """Add the group to rows of parts: columns group, cell, repeat, run, row."""
         return rows.select(self.all_cells["group"].gather(rows["cell"]), *ROWS)
 
     @cached_property
     def extents(self) -> pl.DataFrame:
-        """What is planned of every cell, dropped ones too: columns cell, repeats, runs.
+        """The planned size of every cell, including dropped ones: columns cell, repeats, runs.
 
-        A plan only grows, and grows each cell as a whole: its runs are all of repeats × runs.
+        A plan only grows, and each cell as a whole: a cell has exactly repeats × runs runs.
         """
         rows = pl.concat(self.parts) if self.parts else pl.DataFrame(schema=pl.Schema(ROWS))
         return rows.group_by("cell").agg(
@@ -191,9 +191,9 @@ class Plan:
 
     @cached_property
     def identity(self) -> str:
-        """What identifies this plan, 32 hexadecimal digits; empty where nothing is planned.
+        """The plan's identity, 32 hexadecimal digits; empty if nothing is planned.
 
-        Taken over the first part and the cells that came with it: it stays when the plan grows.
+        A digest of the first part and its cells, so it stays the same when the plan grows.
         """
         if not self.parts:
             return ""
@@ -205,7 +205,7 @@ class Plan:
         return digest.digest()[:16].hex()
 
     def journals(self, paths: SweepPaths) -> JournalFolder:
-        """Return the sweep's journals; those of another plan do not count."""
+        """Return the sweep's journals, ignoring those of another plan."""
         return JournalFolder(paths.journals, self.identity)
 
     @cached_property
@@ -216,22 +216,22 @@ class Plan:
         """
         lengths = self.all_rows.group_by("group").agg(length=pl.col("row").max() + 1)
         first = self.all_cells.group_by("group").first().with_columns(METHOD)
-        own = pl.when(pl.col("method") != "").then(pl.format("~{}", "method"))
-        named = pl.concat_str("classifier", own.otherwise(pl.lit("")))
+        suffix = pl.when(pl.col("method") != "").then(pl.format("~{}", "method"))
+        named = pl.concat_str("classifier", suffix.otherwise(pl.lit("")))
         names = first.select("group", "path", "dataset", classifier=named)
         return names.join(lengths, on="group", how="left").sort("group")
 
     @property
     def lengths(self) -> dict[int, int]:
-        """Rows of each group, with the padding between parts."""
+        """The number of rows of each group, including the padding between parts."""
         return dict(self.groups.select("group", "length").iter_rows())
 
     def cell(self, number: int) -> Cell:
-        """Return what a cell's runs are."""
+        """Return a cell by its number."""
         return Cell.from_text(self.all_cells["canonical"][number])
 
     def first_cell(self, group: int) -> Cell:
-        """Return the first cell of a group: all share its dataset and classifier."""
+        """Return the first cell of a group; all its cells share dataset and classifier."""
         return self.cell(self.all_cells.filter(pl.col("group") == group)["cell"][0])
 
     def _without_dropped(self, frame: pl.DataFrame) -> pl.DataFrame:
@@ -243,7 +243,7 @@ class Plan:
 def _require_one_plan(
     cells: pl.DataFrame, parts: Sequence[pl.DataFrame], paths: SweepPaths
 ) -> None:
-    """Refuse cells and parts that do not belong together, as when one file is another sweep's.
+    """Refuse cells and parts that do not match, as when one file comes from another sweep.
 
     Raises
     ------
@@ -252,18 +252,18 @@ def _require_one_plan(
     numbers = cells["cell"]
     expected = pl.int_range(len(cells), dtype=pl.UInt32, eager=True)
     if cells.null_count().sum_horizontal()[0] or not (numbers == expected).all():
-        raise DamagedFile(paths.cells, "does not describe the cells 0, 1, 2, … one by one")
-    used = [part["cell"].unique() for part in parts]
-    for number, (part, own) in enumerate(zip(parts, used, strict=True), 1):
-        if part.null_count().sum_horizontal()[0] or not own.is_in(numbers.implode()).all():
+        raise DamagedFile(paths.cells, "does not describe each of the cells 0, 1, 2, … once")
+    for number, part in enumerate(parts, 1):
+        used = part["cell"].unique()
+        if part.null_count().sum_horizontal()[0] or not used.is_in(numbers.implode()).all():
             raise DamagedFile(paths.part(number), "holds runs of cells that cells.parquet lacks")
         new = cells.filter(part=number)["cell"]
-        if not new.is_in(own.implode()).all():
-            raise DamagedFile(paths.part(number), "lacks the runs of cells that came with it")
+        if not new.is_in(used.implode()).all():
+            raise DamagedFile(paths.part(number), "lacks the runs of cells that it added")
 
 
 def _require_same_cells(cells: pl.DataFrame, files: Sequence[Path], paths: SweepPaths) -> None:
-    """Refuse parts that were planned with other cells, as those of another sweep of the same form.
+    """Refuse parts that were planned with other cells, such as those of a similar sweep.
 
     Raises
     ------
@@ -275,23 +275,23 @@ def _require_same_cells(cells: pl.DataFrame, files: Sequence[Path], paths: Sweep
             raise DamagedFile(
                 paths.cells,
                 f"does not hold the cells that {file} was planned with:"
-                " one of the two is another sweep's",
+                " one of the two files is from another sweep",
             )
 
 
 def _digests(cells: pl.DataFrame, n_parts: int) -> list[str]:
-    """Return for every part the digest of the cells that it and the parts before it brought."""
+    """Return for every part the digest of the cells that it and all earlier parts added."""
     digest, digests = hashlib.sha256(), []
     for number in range(1, n_parts + 1):
-        own = cells.filter(part=number).sort("cell")
-        lines = own.select(pl.concat_str("cell", "cell_id", "group", "path", separator="\t"))
+        added = cells.filter(part=number).sort("cell")
+        lines = added.select(pl.concat_str("cell", "cell_id", "group", "path", separator="\t"))
         digest.update("".join(f"{line}\n" for line in lines.to_series()).encode())
         digests.append(digest.copy().hexdigest())
     return digests
 
 
 def _dropped(lists: Sequence[Path], plan: str) -> list[int]:
-    """Return the cells on lists of dropped ones; refuse those of another plan.
+    """Return the cells on lists of dropped cells; refuse a list of another plan.
 
     Raises
     ------
@@ -299,17 +299,17 @@ def _dropped(lists: Sequence[Path], plan: str) -> list[int]:
     """
     cells: list[int] = []
     for file in lists:
-        one = read_record(file, Dropped)
-        require_same_plan(file, one.plan, plan)
-        cells += one.cells
+        dropped = read_record(file, Dropped)
+        require_same_plan(file, dropped.plan, plan)
+        cells += dropped.cells
     return cells
 
 
 def identity_of(paths: SweepPaths) -> str:
     """Return the identity of a sweep's plan without reading it.
 
-    Empty where nothing is planned, an earlier version planned it, or its file cannot be read: those
-    who read the plan say so.
+    Empty if nothing is planned, if an earlier version wrote the plan, or if its file cannot be
+    read: reading the plan reports that.
     """
     try:
         return read_metadata(paths.part(1)).get(_IDENTITY, "")
@@ -318,13 +318,13 @@ def identity_of(paths: SweepPaths) -> str:
 
 
 def _complete(cells: pl.DataFrame, file: Path) -> pl.DataFrame:
-    """Return cells with the columns that plans have; refuse those of another version.
+    """Add columns that earlier plans lack; refuse cells that another version wrote.
 
     Raises
     ------
     UserError
     """
-    if "core_seconds" not in cells.columns:  # as early plans; what has run corrects it
+    if "core_seconds" not in cells.columns:  # an early plan; observed durations correct it
         cells = cells.with_columns(core_seconds=pl.lit(_UNKNOWN_SECONDS))
     cells = cells.with_columns(
         pl.lit(value).alias(axis) for axis, value in LATER.items() if axis not in cells.columns
@@ -334,7 +334,7 @@ def _complete(cells: pl.DataFrame, file: Path) -> pl.DataFrame:
         raise UserError(
             f"another version of manyseed wrote this plan, with other columns: {differing}",
             file=file,
-            remedy="go on with that version; or export its predictions and import them with this",
+            remedy="keep using that version, or export its predictions and import them with this",
         )
     return cells.select(*CELLS)
 
@@ -350,18 +350,18 @@ def write_plan(
     new_part: bool,
     before_rename: Callable[[], None] | None = None,
 ) -> None:
-    """Write a plan's cells, then its newest part: the part's appearance commits both.
+    """Write a plan's cells, then its newest part, which commits both.
 
-    Axes that came later have no column while no cell uses them, as in earlier versions.
+    A `LATER` axis gets no column while no cell uses it, as in earlier versions.
 
     Parameters
     ----------
     paths : SweepPaths
     plan : Plan
     new_part : bool
-        Whether its last part is to be written.
+        Whether to write its last part.
     before_rename : callable, optional
-        Called before each file appears; what it raises abandons it.
+        Called before each file appears; an exception from it abandons the file.
     """
     unused = [axis for axis in LATER if (plan.all_cells[axis] == LATER[axis]).all()]
     write_parquet(paths.cells, plan.all_cells.drop(unused), before_rename=before_rename)

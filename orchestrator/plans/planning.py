@@ -1,4 +1,4 @@
-"""Plan a sweep file: into a new directory, or as an addition to the sweep that lies there."""
+"""Plan a sweep file: into a new directory, or as an addition to an existing sweep."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ from manyseed.orchestrator.plans.own import own_code, write_pins
 from manyseed.orchestrator.plans.plan import CELLS, METHOD, Plan, write_plan
 from manyseed.orchestrator.plans.room import check_room
 from manyseed.orchestrator.plans.snapshots import require_snapshots
-from manyseed.orchestrator.plans.twins import SETTING_APART, Torn, Twin, once
+from manyseed.orchestrator.plans.twins import SETTING_APART, Torn, Twin, merge_twins
 
 MAX_RUNS = 10**8
-"""Of a sweep: a table of them fits into memory, and any group's rows into 31 bits."""
+"""The most runs of a sweep: a table of them fits into memory, and any group's rows into 31 bits."""
 
 
 def plan_change(sweep_file: Path, directory: Path, settings: Sequence[str] = ()) -> Change:
-    """Return what planning `sweep_file` into `directory` would do. Nothing is written.
+    """Return what planning `sweep_file` into `directory` would do, without writing anything.
 
     Parameters
     ----------
     sweep_file, directory : Path
     settings : sequence of str
-        Values in the place of the file's (`grids.settings.with_settings`).
+        Values that replace the file's (`grids.settings.with_settings`).
 
     Raises
     ------
     UserError
-        For what is wrong in the file, or a change that would alter runs that exist.
+        For an error in the file, or a change that would alter existing runs.
     """
     sweep, text = load_sweep_file(sweep_file, settings)
     paths = SweepPaths(directory)
@@ -68,7 +68,7 @@ def plan_change(sweep_file: Path, directory: Path, settings: Sequence[str] = ())
     expansion = expand(sweep, sweep_file, own)
     if paths.is_sweep:
         before, groups = Plan.read(paths), Groups.read(paths)
-        # groups that no cell is in are left over from an interrupted planning
+        # groups without a cell are left over from an interrupted planning
         groups = Groups(groups.specs[: len(before.groups)])
     else:
         _check_free(directory)
@@ -76,7 +76,7 @@ def plan_change(sweep_file: Path, directory: Path, settings: Sequence[str] = ())
     _check_size(expansion, sweep_file)
     held = before.all_cells.select("cell_id", "cell", "group")
     asked = expansion.cells.join(held, on="cell_id", how="left", maintain_order="left")
-    asked, twins = _once(asked, before, expansion, sweep_file)
+    asked, twins = _merge_twins(asked, before, expansion, sweep_file)
     expansion = replace(expansion, cells=asked.select(expansion.cells.columns))
     asked = asked.filter(~pl.col("cell").is_in(before.dropped.implode()).fill_null(False))
     _check_kept(before, asked, sweep_file)
@@ -90,7 +90,7 @@ def plan_change(sweep_file: Path, directory: Path, settings: Sequence[str] = ())
 
 
 def plan_sweep(sweep_file: Path, directory: Path, settings: Sequence[str] = ()) -> Change:
-    """Plan `sweep_file` into `directory`; an interrupted planning leaves what was there.
+    """Plan `sweep_file` into `directory`; an interrupted planning changes nothing.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def plan_sweep(sweep_file: Path, directory: Path, settings: Sequence[str] = ()) 
     UserError
         As `plan_change`.
     UnavailableError
-        Where the directory cannot be written.
+        If the directory cannot be written.
     """
     paths = SweepPaths(directory)
     try:
@@ -120,7 +120,7 @@ def plan_sweep(sweep_file: Path, directory: Path, settings: Sequence[str] = ()) 
 
 
 def _ready(file: Path, directory: Path, settings: Sequence[str]) -> Change:
-    """Return a change that can be written: there is room, and workers will find what they need."""
+    """Return a change that can be written: there is room, and classifiers are prepared."""
     change = plan_change(file, directory, settings)
     require_room(change, file, directory)
     for model in change.expansion.classifiers.values():
@@ -133,12 +133,12 @@ def _ready(file: Path, directory: Path, settings: Sequence[str]) -> Change:
 
 
 def require_room(change: Change, file: Path, directory: Path) -> None:
-    """Refuse a change whose predictions the directory's disk cannot hold.
+    """Refuse a change whose predictions do not fit on the directory's disk.
 
     Raises
     ------
     UserError
-        With the figures, and what keeping less would need.
+        With the figures, and how much keeping less would need.
     """
     lengths = change.before.lengths
     before = [
@@ -148,16 +148,16 @@ def require_room(change: Change, file: Path, directory: Path) -> None:
 
 
 def _write(paths: SweepPaths, change: Change, check: Callable[[], None] | None = None) -> None:
-    """Write a plan so that a kill in between leaves the plan before, or the one after.
+    """Write a plan so that a kill in between leaves either the old plan or the new one.
 
-    `check` is called before each file takes its place: what it raises ends it there.
+    `check` is called before each file takes its place; an exception from it stops the writing.
     """
     write_pins(paths, change.own, check)
-    if not change.after.all_cells.equals(change.before.all_cells):
+    cells_differ = not change.after.all_cells.equals(change.before.all_cells)
+    if cells_differ:
         change.groups.write(paths, check)
+    if cells_differ or not change.is_empty:
         write_plan(paths, change.after, new_part=not change.is_empty, before_rename=check)
-    elif not change.is_empty:
-        write_plan(paths, change.after, new_part=True, before_rename=check)
     if not change.is_empty:
         change.estimated().write(paths, check)
     if not paths.sweep_file.exists() or paths.sweep_file.read_bytes() != change.text:
@@ -166,7 +166,7 @@ def _write(paths: SweepPaths, change: Change, check: Callable[[], None] | None =
 
 def _check_free(directory: Path) -> None:
     if (paths := SweepPaths(directory)).parts():
-        raise DamagedFile(paths.cells, "is absent, though parts of the plan are there")
+        raise DamagedFile(paths.cells, "is missing, though parts of the plan exist")
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise UserError(
             "exists and is not a sweep directory",
@@ -182,23 +182,23 @@ def _check_size(expansion: Expansion, file: Path) -> None:
             f"{MAX_RUNS:,}",
             file=file,
             key="grid",
-            remedy="lower repeats or runs, shorten lists, or make several sweeps of it",
+            remedy="lower repeats or runs, shorten lists, or split it into several sweeps",
         )
 
 
 def _check_configurations(after: Plan, file: Path) -> None:
-    if (found := after.all_cells["hparams"].n_unique()) > MAX_CONFIGURATIONS:
+    if (configurations := after.all_cells["hparams"].n_unique()) > MAX_CONFIGURATIONS:
         raise UserError(
-            f"with those that are planned already, {found:,} values of hparams; a sweep holds up "
+            f"with those already planned, {configurations:,} values of hparams; a sweep holds up "
             f"to {MAX_CONFIGURATIONS:,}",
             file=file,
             key="grid.hparams",
-            remedy="shorten lists of hparam grids, or make several sweeps of it",
+            remedy="shorten lists of hparam grids, or split it into several sweeps",
         )
 
 
 def _check_given(sweep: SweepFile, after: Plan, file: Path) -> None:
-    """Refuse hparams that conditional mutual information could not condition on."""
+    """Refuse hparams in `response.given` that no hparam grid varies."""
     given = (sweep.response and sweep.response.given) or []
     columns = with_anchors(after.cells).columns if given else []
     varied = [name.removeprefix(PREFIX) for name in columns if name.startswith(PREFIX)]
@@ -211,12 +211,12 @@ def _check_given(sweep: SweepFile, after: Plan, file: Path) -> None:
                 value=name,
                 remedy=f"those that vary: {', '.join(varied)}; by default all are given"
                 if varied
-                else "leave it out: nothing is given then",
+                else "leave it out",
             )
 
 
 def _check_analysis(sweep: SweepFile, groups: Groups, file: Path) -> None:
-    """Refuse conventions that could not be followed once all is trained."""
+    """Refuse analysis conventions that these groups could not follow once trained."""
     stated = sweep.analysis.model_dump(exclude={"metrics"})
     try:
         options = Options(**{name: value for name, value in stated.items() if value is not None})
@@ -225,14 +225,14 @@ def _check_analysis(sweep: SweepFile, groups: Groups, file: Path) -> None:
         raise refused(error, file=file, key=f"analysis.{error.option}") from None
 
 
-def _once(
+def _merge_twins(
     asked: pl.DataFrame, before: Plan, expansion: Expansion, file: Path
 ) -> tuple[pl.DataFrame, tuple[Twin, ...]]:
-    """Return the cells that are asked for, the same fits once, and which these are."""
+    """Return the requested cells, with those that are the same fits merged, and these twins."""
     planned = before.all_cells.join(before.extents, on="cell", how="left", maintain_order="left")
     n_train = {name: info.n_train for name, info in expansion.datasets.items()}
     try:
-        return once(asked, planned, before.dropped, n_train)
+        return merge_twins(asked, planned, before.dropped, n_train)
     except Torn as error:
         names = ["dataset", "classifier", *SETTING_APART]
         shown, other = (
@@ -249,7 +249,7 @@ def _once(
 
 
 def _check_kept(before: Plan, asked: pl.DataFrame, file: Path) -> None:
-    """Refuse a file that no longer asks for runs which the plan holds."""
+    """Refuse a file that no longer asks for runs that the plan holds."""
     held = before.cells.join(before.extents, on="cell").sort("cell")
     now = asked.select("cell_id", repeats_now="repeats", runs_now="runs")
     lost = held.join(now, on="cell_id", how="left", maintain_order="left").filter(
@@ -280,16 +280,16 @@ def _check_kept(before: Plan, asked: pl.DataFrame, file: Path) -> None:
 
 
 def _difference(cell: pl.DataFrame, asked: pl.DataFrame) -> str:
-    """Say how the cell of the same names that the file asks for differs."""
+    """Say how the file's cell with the same levels differs."""
     same = asked.join(cell, on=list(AXES), how="semi")
     if same.is_empty():
         return "no grid of the file has that combination"
     before, now = (json.loads(frame["canonical"][0]) for frame in (cell, same))
-    return "the same combination has now other " + "; ".join(_changes(before, now))
+    return "the same combination now differs in " + "; ".join(_changes(before, now))
 
 
 def _changes(before: Any, now: Any, key: str = "") -> list[str]:
-    """Return the values that differ, by their place in the description."""
+    """Return the values that differ, each with its key in the description."""
     if not (isinstance(before, dict) and isinstance(now, dict)):
         return [] if before == now else [f"{key}: {toml_value(before)} → {toml_value(now)}"]
     return [
@@ -302,7 +302,7 @@ def _changes(before: Any, now: Any, key: str = "") -> list[str]:
 def _extend(
     before: Plan, asked: pl.DataFrame, expansion: Expansion, groups: Groups
 ) -> tuple[Plan, pl.DataFrame]:
-    """Return the enlarged plan, and its new runs with their rows."""
+    """Return the extended plan, and its new runs with their rows."""
     asked = _with_devices(asked, expansion)
     new = asked.filter(pl.col("cell").is_null())
     first = len(before.all_cells)
@@ -312,7 +312,7 @@ def _extend(
     described = names.with_columns(
         [
             pl.Series(column, values, dtype=CELLS[column])
-            for column, values in _of_groups(names, expansion, groups).items()
+            for column, values in _group_columns(names, expansion, groups).items()
         ]
     )
     cells = (
@@ -339,23 +339,23 @@ def _extend(
     return Plan(after, parts, before.dropped), added
 
 
-def _of_groups(
+def _group_columns(
     names: pl.DataFrame, expansion: Expansion, groups: Groups
 ) -> dict[str, list[object]]:
-    """Return what a cell's dataset and classifier, and whether it has a group of its own, say."""
+    """Return the columns that follow from a cell's dataset, classifier and method."""
     columns: dict[str, list[object]] = {name: [] for name in ("group", "path", "snapshots")}
     for dataset, classifier, ensembling in names.iter_rows():
         spec = groups.find(dataset, classifier, ensembling)
         assert spec is not None
         columns["group"].append(spec.number)
         columns["path"].append(spec.path)
-        own = expansion.classifiers[classifier, dataset].snapshots
-        columns["snapshots"].append(list(own if spec.method == NONE else spec.epochs))
+        snapshots = expansion.classifiers[classifier, dataset].snapshots
+        columns["snapshots"].append(list(snapshots if spec.method == NONE else spec.epochs))
     return columns
 
 
 def _with_devices(asked: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
-    """Return cells with the columns device and core_seconds: no part of what a cell is."""
+    """Add the columns device and core_seconds, which are not part of a cell's identity."""
     by = ["dataset", "classifier", "hparams", "train_fraction", *LATER]
     sizes = asked.group_by(by).agg(pl.col("canonical").first())
     devices, times = [], []

@@ -1,4 +1,4 @@
-"""What a plan takes on disk, and whether there is room for it."""
+"""How much disk space a plan needs, and whether there is room for it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class GroupRoom:
     rows: int
     repeats: int
     models: int | None = None
-    """Of how many runs the parameters are kept; None for all."""
+    """How many runs keep their parameters; None for all."""
 
     @cached_property
     def bytes(self) -> int:
@@ -46,7 +46,7 @@ class GroupRoom:
         return count_files(self.spec, self.rows, self.repeats)
 
     def kept(self, **keep: str) -> GroupRoom:
-        """Return the same runs, stored in another way."""
+        """Return the same runs, stored with other values of these fields of `GroupSpec`."""
         named = {field.name: getattr(self.spec, field.name) for field in fields(GroupSpec)}
         for name in ("shard_length", "chunk_length", "split_length"):
             del named[name]
@@ -60,7 +60,7 @@ def store_bytes(groups: Iterable[GroupRoom]) -> int:
 
 
 def store_files(groups: Iterable[GroupRoom]) -> int:
-    """Count the files and folders of a store, the store's own and those of datasets among them."""
+    """Count the files and folders of a store, including its own and those of datasets."""
     listed = list(groups)
     datasets = {group.spec.dataset for group in listed}
     return sum(group.files for group in listed) + 2 * (len(datasets) + 1)
@@ -69,21 +69,21 @@ def store_files(groups: Iterable[GroupRoom]) -> int:
 def check_room(
     directory: Path, before: list[GroupRoom], after: list[GroupRoom], file: Path
 ) -> None:
-    """Refuse a plan whose predictions the disk cannot hold.
+    """Refuse a plan whose predictions do not fit on the disk.
 
     Parameters
     ----------
     directory : Path
         The sweep; it need not exist yet.
     before, after : list of GroupRoom
-        What is planned already, and what will be.
+        What is planned now, and what would be.
     file : Path
         The sweep file, named in the error.
 
     Raises
     ------
     UserError
-        With the figures, and what keeping less would need.
+        With the figures, and how much keeping less would need.
     """
     place = directory
     while not place.exists():
@@ -106,19 +106,19 @@ def check_room(
 
 
 def require_room(directory: Path, missing: list[GroupRoom]) -> None:
-    """Refuse a submission of runs that the disk cannot hold.
+    """Refuse a submission of runs that do not fit on the disk.
 
     Parameters
     ----------
     directory : Path
         The sweep.
-    missing : list of Stored
-        Each group with the rows that are to be trained.
+    missing : list of GroupRoom
+        Each group with the number of rows to train.
 
     Raises
     ------
     UnavailableError
-        With the figures, and what would help.
+        With the figures, and a remedy.
     """
     predictions = store_bytes(missing)
     journals = sum(group.rows * (group.spec.row_bytes + HEADER_SIZE) for group in missing)
@@ -128,7 +128,7 @@ def require_room(directory: Path, missing: list[GroupRoom]) -> None:
         raise UnavailableError(
             f"{directory}: {sum(group.rows for group in missing):,} runs need {_gb(needed)} "
             f"(predictions {_gb(predictions)}, journals until compact {_gb(journals)}); the disk "
-            f"has {_gb(free)} free\n  make room, or plan anew with --out onto another disk"
+            f"has {_gb(free)} free\n  make room, or plan again with --out onto another disk"
             + (f"; {remedy}".rstrip("; ") if (remedy := _remedy(missing, predictions)) else "")
         )
 

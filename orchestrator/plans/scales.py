@@ -1,4 +1,4 @@
-"""Scales of Laplace's posterior that searches found: one file each below ``plan/tuned``."""
+"""Scales of Laplace's posterior that searches found: one file per search in ``plan/tuned``."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from manyseed.orchestrator.provenance import Recipe
 
 @dataclass(frozen=True, slots=True)
 class FoundScale:
-    """What a search for a scale found, as its file holds it.
+    """The result of a search for a scale, as stored in its file.
 
     Attributes
     ----------
     dataset, classifier, ensembling : str
-        As the sweep file called them.
+        Their names in the sweep file.
     cell : mapping
-        The description of the cell that it is for.
+        The description of the cell that the scale is for.
     scale : float
     log_likelihood : float
-        The mean over networks at this scale, of the validation rows.
+        Of the validation rows at this scale, averaged over networks.
     recipe : Recipe
         How fits were made.
     trials : tuple of Trial
-        What each network said of all scales.
+        The results of each network for all scales.
     """
 
     dataset: str = ""
@@ -44,31 +44,31 @@ class FoundScale:
 
     @classmethod
     def read(cls, file: Path) -> FoundScale:
-        """Return what a search's file holds.
+        """Read a search's file.
 
         Raises
         ------
         FileNotFoundError
         DamagedFile
         """
-        found = read_record(file, cls)
-        if found.scale not in SCALES:
-            raise DamagedFile(file, f"scale: {found.scale} is none of those that are tried")
-        return found
+        result = read_record(file, cls)
+        if result.scale not in SCALES:
+            raise DamagedFile(file, f"scale: {result.scale} is not one of those that are tried")
+        return result
 
     def write(self, file: Path, before_rename: Callable[[], None]) -> None:
-        """Write a search's file."""
+        """Write the search's file."""
         value = asdict(self) | {"recipe": self.recipe.to_json()}
         write_json(file, value, before_rename=before_rename)
 
 
 def found_scale(paths: SweepPaths, cell: Cell) -> FoundScale | None:
-    """Return what the search for a cell's scale found; None where it is still to be done.
+    """Return the result of the search for a cell's scale; None if it was not done yet.
 
     Raises
     ------
     DamagedFile
-        Also where the file is of another search.
+        Also if the file belongs to another search.
     """
     search = scale_search_id(cell)
     file = paths.scale(search)
@@ -77,9 +77,10 @@ def found_scale(paths: SweepPaths, cell: Cell) -> FoundScale | None:
     except FileNotFoundError:
         return None
     try:
-        is_own = scale_search_id(Cell.from_canonical(dict(result.cell))) == search
+        if scale_search_id(Cell.from_canonical(dict(result.cell))) == search:
+            return result
     except (LookupError, TypeError, ValueError):
-        is_own = False
-    if not is_own:
-        raise DamagedFile(file, "is of another search", "restore it, or remove it and search again")
-    return result
+        pass
+    raise DamagedFile(
+        file, "belongs to another search", "restore it, or remove it and search again"
+    )

@@ -1,4 +1,4 @@
-"""Whether the snapshots that an analysis is asked for are kept."""
+"""Whether the snapshots that an analysis asks for are kept."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from manyseed.orchestrator.store.layout.schema import GroupSpec
 
 
 def require_snapshots(options: Options, specs: Sequence[GroupSpec]) -> None:
-    """Refuse snapshots that some group lacks, or that have no meaning for any.
+    """Refuse snapshots that some group lacks, or that are meaningless for all groups.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Test sets, made again: they follow from the data and the seed."""
+"""Make test sets again: they follow from the data and the seed."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class TestSets:
     ----------
     plan : Plan
     groups : sequence of Group
-        Those whose test sets may be taken where the data is not on this machine: groups of one
-        dataset have the same.
+        Groups whose test sets may be read if the data is not on this machine: groups of one
+        dataset share theirs.
     """
 
-    __test__ = False  # pytest takes it for a test otherwise
+    __test__ = False  # or pytest takes it for a test
 
     def __init__(self, plan: Plan, groups: Sequence[Group]) -> None:
         self._plan, self._groups, self._trainer = plan, groups, Trainer()
@@ -38,11 +38,11 @@ class TestSets:
             cell = self._plan.first_cell(group.spec.number)
             sets = [self._trainer.test_set(cell, repeat) for repeat in range(start, stop)]
         except (MachineError, ValueError, LookupError, TypeError):
-            return self._others(group, start, stop)
+            return self._of_another_group(group, start, stop)
         return np.stack([one.y_true for one in sets]), np.stack([one.index for one in sets])
 
-    def _others(self, group: Group, start: int, stop: int) -> Sets | None:
-        """Return those of another group of the same dataset."""
+    def _of_another_group(self, group: Group, start: int, stop: int) -> Sets | None:
+        """Read the test sets of another group of the same dataset."""
         wanted = self._dataset(group)
         for other in self._groups if wanted is not None else ():
             if other.spec.number == group.spec.number or self._dataset(other) != wanted:
@@ -64,7 +64,7 @@ class TestSets:
         return None
 
     def _dataset(self, group: Group) -> object:
-        """Return what the test sets of a group follow from; None where others made them."""
+        """Return what determines the test sets of a group; None for imported predictions."""
         cell = self._plan.first_cell(group.spec.number)
         is_imported = cell.classifier.get("source") == "imported"
         return None if is_imported else (cell.dataset, group.spec.samples)

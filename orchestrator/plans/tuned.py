@@ -1,4 +1,4 @@
-"""What searches found: one file each below ``plan/tuned``, never changed."""
+"""Results of searches: one file per search in ``plan/tuned``, never changed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 SCALE = "ensembling.scale"
-"""What a scale that was found is called beside hparams."""
+"""The name of a scale beside hparams."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +34,21 @@ class Search:
     Attributes
     ----------
     dataset, classifier : str
-        As the sweep file calls them.
+        Their names in the sweep file.
     id : str
-        Of the search: the name of its file.
+        Identifies the search and names its file.
     cell : Cell
         One of its cells; the search depends on what all of them share.
     device : {"cpu", "gpu"}
         The device requested for its fits.
     code : str
-        The folder of the copy of users' own code; empty: none is imported from there.
+        The folder of the copy of users' own code; empty if there is none.
     timeout : float
-        Seconds after which a fit of a command is ended; 0 for none.
+        Seconds after which a fit of a command is ended; 0 for no limit.
     ensembling : str
-        Of a search for the scale of a cell's posterior: its method, as the sweep file calls it.
+        The method's name in the sweep file, in a search for the scale of a cell's posterior.
     fitted : Cell, optional
-        The cell with the hparams that were found, where these were searched for.
+        The cell with the hparams that an earlier search found.
     """
 
     dataset: str
@@ -63,15 +63,15 @@ class Search:
 
 
 class NotSearched(MachineError):
-    """What a search is to find is not there: `file` would hold it."""
+    """A search was not done yet; `file` will hold its result."""
 
     def __init__(self, file: Path, what: str, directory: Path) -> None:
-        super().__init__(f"{file} is not there: search for {what} with: manyseed tune {directory}")
+        super().__init__(f"{file} is missing: search for {what} with: manyseed tune {directory}")
         self.file = file
 
 
 def searches(paths: SweepPaths, cells: pl.DataFrame) -> list[Search]:
-    """Return the searches that some of a plan's cells need and that are still to be done."""
+    """Return the searches that these cells of a plan need and that were not done yet."""
     tuned = cells.filter(hparams="tuned")
     needed: dict[str, Search] = {}
     for row in tuned.unique(["dataset", "classifier"], maintain_order=True).iter_rows(named=True):
@@ -79,44 +79,43 @@ def searches(paths: SweepPaths, cells: pl.DataFrame) -> list[Search]:
         name = search_id(cell)
         search = Search(row["dataset"], row["classifier"], name, cell, row["device"])
         needed.setdefault(name, search)
-    return [search for search in needed.values() if found(paths, search.cell) is None]
+    return [search for search in needed.values() if found_hparams(paths, search.cell) is None]
 
 
 def scale_searches(paths: SweepPaths, cells: pl.DataFrame) -> list[Search]:
-    """Return the searches for scales that some of a plan's cells need and that are to be done."""
-    import polars as pl  # a task's own process does without
+    """Return the searches for scales that these cells of a plan need and that were not done yet."""
+    import polars as pl  # a task's own process never imports it
 
     needed: dict[str, Search] = {}
     asked = cells.filter(pl.col("canonical").str.contains('"scale":"tuned"', literal=True))
     for row in asked.iter_rows(named=True):
         cell = Cell.from_text(row["canonical"])
         if is_searched(cell):
-            name, pair = scale_search_id(cell), (row["dataset"], row["classifier"])
-            method = row["ensembling"]
-            search = Search(*pair, name, cell, row["device"], ensembling=method)
+            name, names = scale_search_id(cell), (row["dataset"], row["classifier"])
+            search = Search(*names, name, cell, row["device"], ensembling=row["ensembling"])
             needed.setdefault(name, search)
     return [search for search in needed.values() if found_scale(paths, search.cell) is None]
 
 
 @dataclass(frozen=True, slots=True)
 class TunedHparams:
-    """What a search found, as its file holds it.
+    """The result of a search for hparams, as stored in its file.
 
     Attributes
     ----------
     dataset, classifier : str
-        As the sweep file called them.
+        Their names in the sweep file.
     search : mapping
-        The cells' hparams: what was searched for, and those that were fixed.
+        The cells' hparams: the distributions to search, and fixed values.
     hparams : mapping
-        Those of the draw with the highest accuracy.
+        The hparams of the draw with the highest accuracy.
     draw : int
-        Which that was.
+        The number of that draw.
     accuracy : float
     recipe : Recipe
         How fits were made.
     draws : tuple of Draw
-        All of them.
+        All draws.
     """
 
     dataset: str = ""
@@ -130,33 +129,33 @@ class TunedHparams:
 
     @classmethod
     def read(cls, file: Path) -> TunedHparams:
-        """Return what a search's file holds.
+        """Read a search's file.
 
         Raises
         ------
         FileNotFoundError
         DamagedFile
         """
-        found = read_record(file, cls)
-        if not 0 <= found.draw < len(found.draws):
-            raise DamagedFile(file, f"draw: there is none of the number {found.draw}")
-        if found.draws[found.draw].hparams != found.hparams:
-            raise DamagedFile(file, "hparams: not those of the draw that was chosen")
-        return found
+        result = read_record(file, cls)
+        if not 0 <= result.draw < len(result.draws):
+            raise DamagedFile(file, f"draw: there is no draw with the number {result.draw}")
+        if result.draws[result.draw].hparams != result.hparams:
+            raise DamagedFile(file, "hparams: not those of the chosen draw")
+        return result
 
     def write(self, file: Path, before_rename: Callable[[], None]) -> None:
-        """Write a search's file."""
+        """Write the search's file."""
         value = asdict(self) | {"recipe": self.recipe.to_json()}
         write_json(file, value, before_rename=before_rename)
 
 
-def found(paths: SweepPaths, cell: Cell) -> TunedHparams | None:
-    """Return what the search for a cell's hparams found; None where it is still to be done.
+def found_hparams(paths: SweepPaths, cell: Cell) -> TunedHparams | None:
+    """Return the result of the search for a cell's hparams; None if it was not done yet.
 
     Raises
     ------
     DamagedFile
-        Also where the file is of another search: draws follow from the cell.
+        Also if the file belongs to another search: draws follow from the cell.
     """
     file = paths.tuned(search_id(cell))
     try:
@@ -164,17 +163,19 @@ def found(paths: SweepPaths, cell: Cell) -> TunedHparams | None:
     except FileNotFoundError:
         return None
     if is_current(cell) and result.hparams != drawn(cell, result.draw):
-        raise DamagedFile(file, "is of another search", "restore it, or remove it and search again")
+        raise DamagedFile(
+            file, "belongs to another search", "restore it, or remove it and search again"
+        )
     return result
 
 
 def fitted(paths: SweepPaths, cell: Cell) -> Cell:
-    """Return a cell as its runs are trained: with the hparams and the scale that were found.
+    """Return a cell as its runs are trained: with the hparams and the scale that searches found.
 
     Raises
     ------
     NotSearched
-        Where they were not searched for.
+        If a search was not done yet.
     """
     ready = with_hparams(paths, cell)
     if not is_searched(cell):
@@ -186,44 +187,44 @@ def fitted(paths: SweepPaths, cell: Cell) -> Cell:
 
 
 def with_hparams(paths: SweepPaths, cell: Cell) -> Cell:
-    """Return a tuned cell with the hparams that were found; others as they are.
+    """Return a tuned cell with the hparams that its search found; any other cell unchanged.
 
     Raises
     ------
     NotSearched
-        Where they were not searched for.
+        If the search was not done yet.
     """
     if not is_tuned(cell):
         return cell
-    result = found(paths, cell)
+    result = found_hparams(paths, cell)
     if result is None:
         raise NotSearched(paths.tuned(search_id(cell)), "its hparams", paths.directory)
     return replace(cell, hparams=result.hparams)
 
 
 def searched(asked: Cell, ready: Cell) -> dict[str, Value] | None:
-    """Return what searches found of a cell, by name; None where nothing was searched for."""
-    found: dict[str, Value] = dict(ready.hparams) if is_tuned(asked) else {}
+    """Return the values that searches found for a cell, by name; None if there was no search."""
+    values: dict[str, Value] = dict(ready.hparams) if is_tuned(asked) else {}
     if is_searched(asked) and ready.ensembling is not None:
-        found[SCALE] = ready.ensembling["scale"]
-    return found or None
+        values[SCALE] = ready.ensembling["scale"]
+    return values or None
 
 
 def use_code(paths: SweepPaths, code: str, classifier: Mapping[str, Any]) -> None:
-    """Let users' own code be imported, in this process, from the copy that was made of it.
+    """Make this process import users' own code from its copy.
 
     Parameters
     ----------
     paths : SweepPaths
     code : str
-        Its digest; nothing is done for the version of a library.
+        The code's digest, or the version of a library, for which nothing is done.
     classifier : mapping
         The canonical description.
 
     Raises
     ------
     jobs.run.MachineError
-        Where the copy is gone, or the process has imported other code of these names.
+        If the copy is gone, or the process has imported other code under these names.
     """
     if not code.startswith("sha256:"):
         return
@@ -236,7 +237,7 @@ def use_code(paths: SweepPaths, code: str, classifier: Mapping[str, Any]) -> Non
 
 
 def forget_code(paths: SweepPaths, code: str) -> None:
-    """Undo `use_code`, in a process that goes on with something else."""
+    """Undo `use_code` in a process that goes on to other work."""
     if code.startswith("sha256:"):
         from manyseed.jobs.own import copies
 
@@ -244,7 +245,7 @@ def forget_code(paths: SweepPaths, code: str) -> None:
 
 
 def require_searched(paths: SweepPaths, cells: pl.DataFrame) -> None:
-    """Refuse to train cells with hparams or a scale that were not searched for.
+    """Refuse to train cells whose search for hparams or a scale was not done yet.
 
     Raises
     ------

@@ -1,8 +1,8 @@
-"""Cells whose runs are the same fits: what sets them apart, no fit draws from or is trained on.
+"""Twins: cells whose runs are the same fits, because their settings differ without effect.
 
-``vary`` may name a source that the classifier does not consume, and two fractions may come to the
-same number of points. Such cells are twins: they are planned once, under one of their names, and of
-those that a plan holds already, the results count one.
+``vary`` may name a source that the classifier does not consume, and two fractions may give the same
+number of points. Twins are planned once, under one of their names; if a plan already holds several,
+results count them once.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ State = Literal["left out", "held", "dropped"]
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """Cells of a dataset and classifier that a file asks for, and whose fits are others'.
+    """Requested cells of a dataset and classifier whose fits are those of other cells.
 
     Attributes
     ----------
     dataset, classifier : str
     is_ : mapping
-        What they are by the axes that set them apart from the others.
+        Their levels, for the axes in which they differ from the other cells.
     same_as : mapping
-        What the others are by them.
+        The levels of the other cells, for the same axes.
     draws_from : tuple of str
-        The sources of randomness that both vary and their fits draw from.
+        The sources of randomness that both vary and that their fits draw from.
     points : int or None
-        Training points of both, where their fractions differ.
+        Training points of both, if their fractions differ.
     state : {"left out", "held", "dropped"}
-        Whether they are not planned; were planned before, and stay; or are not planned because the
-        others were dropped.
+        Whether they are not planned; were planned before and stay; or are not planned because the
+        other cells were dropped.
     cells, runs : int
         How many are asked for.
     """
@@ -65,50 +65,50 @@ class Twin:
     runs: int
 
     def to_json(self) -> dict[str, object]:
-        """Return it as ``plan --json`` prints it."""
+        """Return the object that ``plan --json`` prints."""
         return {key.rstrip("_"): value for key, value in asdict(self).items()}
 
 
 class Torn(ValueError):
-    """Two names of the same fits are asked for with more repeats and with more runs."""
+    """One of two twins is asked for with more repeats, the other with more runs."""
 
     def __init__(self, one: Mapping[str, Any], other: Mapping[str, Any]) -> None:
-        super().__init__("twins are asked for with more repeats and with more runs")
+        super().__init__("of two twins, one asks for more repeats, the other for more runs")
         self.one, self.other = one, other
 
 
 def fits(cells: pl.DataFrame, n_train: Mapping[str, int] | None = None) -> pl.Series:
-    """Return what the runs of each cell are fitted on: the same text for twins alone.
+    """Return a text for each cell that describes its fits: twins, and only twins, share a text.
 
     Parameters
     ----------
     cells : DataFrame
         Columns cell_id, canonical and `AXES`; each cell once.
     n_train : mapping of dataset to int, optional
-        Training points, without which twins differ in ``vary`` alone.
+        Training points. Without them, only twins that differ in ``vary`` are found.
     """
     columns = cells.select("cell_id", "canonical", *_ALIKE, points=_points(cells, n_train or {}))
-    # most cells have no other that could be their twin: theirs need not be read
-    crowded = columns.select(pl.struct(*_ALIKE, "points").is_duplicated()).to_series()
-    found = [
-        _reduced(canonical, points) if may else cell_id
-        for may, cell_id, canonical, points in zip(
-            crowded, *columns.select("cell_id", "canonical", "points"), strict=True
+    # most cells have no possible twin, so their descriptions need not be parsed
+    has_candidate = columns.select(pl.struct(*_ALIKE, "points").is_duplicated()).to_series()
+    texts = [
+        _reduced(canonical, points) if candidate else cell_id
+        for candidate, cell_id, canonical, points in zip(
+            has_candidate, *columns.select("cell_id", "canonical", "points"), strict=True
         )
     ]
-    return pl.Series("fits", found, dtype=pl.String)
+    return pl.Series("fits", texts, dtype=pl.String)
 
 
 def _points(cells: pl.DataFrame, n_train: Mapping[str, int]) -> pl.Series:
-    """Return the points that each cell's fits are trained on, or the fraction."""
+    """Return the number of training points of each cell's fits, or the fraction if unknown."""
     sizes = cells.select("dataset", "train_fraction").unique()
-    found = [
+    points = [
         float(_training_points(fraction, n_train[dataset])) if dataset in n_train else fraction
         for dataset, fraction in sizes.iter_rows()
     ]
-    known = sizes.with_columns(pl.Series("points", found, dtype=pl.Float64))
+    sizes = sizes.with_columns(pl.Series("points", points, dtype=pl.Float64))
     by = ["dataset", "train_fraction"]
-    return cells.select(by).join(known, on=by, how="left", maintain_order="left")["points"]
+    return cells.select(by).join(sizes, on=by, how="left", maintain_order="left")["points"]
 
 
 def _training_points(fraction: float, n_train: int) -> int:
@@ -122,12 +122,12 @@ def _reduced(canonical: str, points: float) -> str:
 
 
 def sources_drawn(cells: pl.DataFrame) -> pl.Series:
-    """Return which of the sources that each cell varies its fits draw from, as results show them.
+    """Return the varied sources that each cell's fits draw from, as shown in results.
 
-    ``none`` where they draw from none. `cells` has the column canonical.
+    ``none`` if they draw from none. `cells` has the column canonical.
     """
-    found = [_drawn(json.loads(canonical)) for canonical in cells["canonical"]]
-    return pl.Series("draws_from", ["+".join(each) or "none" for each in found], dtype=pl.String)
+    drawn = [_drawn(json.loads(canonical)) for canonical in cells["canonical"]]
+    return pl.Series("draws_from", ["+".join(each) or "none" for each in drawn], dtype=pl.String)
 
 
 def _drawn(description: Mapping[str, Any]) -> tuple[str, ...]:
@@ -135,26 +135,25 @@ def _drawn(description: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(source for source in SOURCES_OF_RANDOMNESS if source in sources)
 
 
-def once(
+def merge_twins(
     asked: pl.DataFrame,
     planned: pl.DataFrame,
     dropped: pl.Series,
     n_train: Mapping[str, int],
 ) -> tuple[pl.DataFrame, tuple[Twin, ...]]:
-    """Return the cells to plan: of new twins one, or none where one was planned before.
+    """Return the cells to plan: one of several new twins, or none if a twin was planned before.
 
-    Of twins that were planned before, each stays as it is. Where there is none, the one is kept
-    that has the default ``vary``, else that which names the fewest sources, whatever the order of
-    the file. It is planned with the most
-    repeats and runs that any of its names is asked for with. Twins of a cell that was dropped don't
+    Twins that were planned before all stay. Among new ones, the cell with the default ``vary`` is
+    kept, or else the one that names the fewest sources, whatever the order in the file. It gets the
+    most repeats and the most runs that any of its twins asks for. Twins of a dropped cell do not
     bring it back.
 
     Parameters
     ----------
     asked : DataFrame
-        Columns of `Expansion.cells`, and cell and group: null where a plan does not hold it.
+        Columns of `Expansion.cells`, and cell and group, which are null for cells not planned yet.
     planned : DataFrame
-        All cells of the plan as it is, dropped ones too, with repeats and runs.
+        All cells of the current plan, including dropped ones, with repeats and runs.
     dropped : Series
         Numbers of dropped cells.
     n_train : mapping of dataset to int
@@ -163,9 +162,9 @@ def once(
     Returns
     -------
     DataFrame
-        As `asked`.
+        Columns of `asked`.
     tuple of Twin
-        What is the same as another, in the order in which it was asked for.
+        The cells that are the same as others, in the order in which they were asked for.
 
     Raises
     ------
@@ -190,9 +189,9 @@ def once(
     kept: list[_Row] = []
     twins: list[tuple[int, Twin]] = []
     for _, group in groupby(_in_order(crowded).to_dicts(), key=itemgetter("fits")):
-        rows, found = _kept(list(group))
+        rows, merged = _kept(list(group))
         kept += rows
-        twins += [(row["place"], _twin(row, first, state, n_train)) for row, first, state in found]
+        twins += [(row["place"], _twin(row, first, state, n_train)) for row, first, state in merged]
     alone = pool.filter("asked").join(crowded, on="place", how="anti")
     chosen = pl.DataFrame(kept, schema=crowded.schema).select(pool.columns)
     result = pl.concat([alone, chosen]).sort("place").select(asked.columns)
@@ -200,7 +199,7 @@ def once(
 
 
 def _in_order(crowded: pl.DataFrame) -> pl.DataFrame:
-    """Sort by fits: of those that are the same, the one to keep comes first."""
+    """Sort by fits; among twins, the one to keep comes first."""
     sources = pl.col("vary").str.split("+")
     place = sum(
         pl.when(sources.list.contains(source)).then(2**number).otherwise(0)
@@ -220,11 +219,11 @@ def _in_order(crowded: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-_Row = dict[str, Any]  # of a frame: a value of each column's type
+_Row = dict[str, Any]  # a row of a frame, by column
 
 
 def _kept(rows: Sequence[_Row]) -> tuple[list[_Row], list[tuple[_Row, _Row, State]]]:
-    """Return the rows to plan of twins in order, and which are the same as which."""
+    """Return which of these ordered twins to plan, and which twin is the same as which."""
     first, *others = rows
     if not first["held"] and first["dropped"]:
         asked = [row for row in others if row["asked"] and not row["dropped"]]
@@ -233,12 +232,12 @@ def _kept(rows: Sequence[_Row]) -> tuple[list[_Row], list[tuple[_Row, _Row, Stat
     held = [row for row in others if row["held"] and row["asked"]]
     new = [row for row in others if not row["held"] and not row["dropped"] and row["asked"]]
     gone = [row for row in others if row["dropped"] and row["asked"]]
-    found: list[tuple[_Row, _Row, State]] = [(row, first, "held") for row in held]
-    found += [(row, first, "left out") for row in new]
+    merged: list[tuple[_Row, _Row, State]] = [(row, first, "held") for row in held]
+    merged += [(row, first, "left out") for row in new]
     sizes = {name: max(row[name] for row in (first, *new)) for name in _SIZE}
     if not any(all(row[name] == sizes[name] for name in _SIZE) for row in (first, *new)):
         raise Torn(*(max((first, *new), key=itemgetter(name)) for name in _SIZE))
-    return [{**first, **sizes}, *held, *gone], found
+    return [{**first, **sizes}, *held, *gone], merged
 
 
 def _twin(row: _Row, first: _Row, state: State, n_train: Mapping[str, int]) -> Twin:
@@ -258,13 +257,13 @@ def _twin(row: _Row, first: _Row, state: State, n_train: Mapping[str, int]) -> T
 
 
 def _counted(twins: Iterable[Twin]) -> tuple[Twin, ...]:
-    """Return twins with those together that differ in their schemes alone."""
-    found: dict[str, Twin] = {}
+    """Merge twins that differ only in their schemes, and count their cells and runs."""
+    counted: dict[str, Twin] = {}
     for twin in twins:
         key = repr(replace(twin, runs=0))
-        known = found.setdefault(key, replace(twin, cells=0, runs=0))
-        found[key] = replace(known, cells=known.cells + 1, runs=known.runs + twin.runs)
-    return tuple(found.values())
+        known = counted.setdefault(key, replace(twin, cells=0, runs=0))
+        counted[key] = replace(known, cells=known.cells + 1, runs=known.runs + twin.runs)
+    return tuple(counted.values())
 
 
 _OUTCOMES: Mapping[State, str] = {
@@ -275,15 +274,15 @@ _OUTCOMES: Mapping[State, str] = {
 
 
 def sentences(twins: Sequence[Twin]) -> list[str]:
-    """Say which cells are the same as others, why, and what becomes of them, without full stops."""
+    """Say which cells are the same as others, why, and what happens to them, without full stops."""
     values: dict[tuple[str, object, str], dict[object, None]] = {}
     names: dict[tuple[str, object, str], dict[str, None]] = {}
     for twin in twins:
         for axis, value in twin.is_.items():
             key = axis, twin.same_as[axis], _reason(twin, axis)
             values.setdefault(key, {})[value] = None
-            of = twin.classifier if axis == "vary" else twin.dataset
-            names.setdefault(key, {})[of] = None
+            name = twin.classifier if axis == "vary" else twin.dataset
+            names.setdefault(key, {})[name] = None
     lines = [
         f"{axis} = {' | '.join(map(_toml, values[key]))} is the same as {_toml(same_as)} "
         f"{'for' if axis == 'vary' else 'on'} {', '.join(names[key])}: {reason}"
@@ -291,10 +290,10 @@ def sentences(twins: Sequence[Twin]) -> list[str]:
         for axis, same_as, reason in [key]
     ]
     for state, outcome in _OUTCOMES.items():
-        if own := [twin for twin in twins if twin.state == state]:
-            cells, runs = sum(twin.cells for twin in own), sum(twin.runs for twin in own)
-            some = f"{cells:,} {'cell is' if cells == 1 else 'cells are'}"
-            lines.append(f"{some} the same fits as others ({runs:,} runs): {outcome}")
+        if these := [twin for twin in twins if twin.state == state]:
+            cells, runs = sum(twin.cells for twin in these), sum(twin.runs for twin in these)
+            subject = f"{cells:,} {'cell is' if cells == 1 else 'cells are'}"
+            lines.append(f"{subject} the same fits as others ({runs:,} runs): {outcome}")
     return lines
 
 

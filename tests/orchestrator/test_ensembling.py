@@ -315,7 +315,7 @@ def test_a_scale_is_searched_for_before_its_cells_are_trained(tmp_path: Path) ->
         assert shown["stored"]["recipe"]["tuned"]["ensembling.scale"] == scale
         assert sweep.rerun(f"{number}:0:1")["equal"]
     files[0].write_bytes(files[1].read_bytes())
-    with pytest.raises(DamagedFile, match=r"scale\.json: is of another search"):
+    with pytest.raises(DamagedFile, match=r"scale\.json: belongs to another search"):
         [sweep.show(f"{number}:0:1") for number in own["cell"]]
     files[0].unlink()
     with pytest.raises(DamagedFile, match=r"scale\.json: is not there, though the run was trained"):

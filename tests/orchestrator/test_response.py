@@ -225,9 +225,9 @@ source = "{dataset}"
 def test_cells_with_an_ensembling_method_have_no_curves(tmp_path):
     text = PLAIN.replace('["small", "xgb"]', '["small"]\nensembling = ["none", "snapshot"]')
     text = text.replace("epochs  = 2", 'epochs  = 10\noptimizer = "sgd"') + TABLE
-    with pytest.raises(UserError, match="those of single networks") as refused:
+    with pytest.raises(UserError, match="measured of single networks") as refused:
         plan_sweep(write(tmp_path / "r.toml", text), tmp_path / "sweep")
-    assert "let a sweep file of their own have these cells" in str(refused.value)
+    assert "move these cells into a sweep file of their own" in str(refused.value)
     assert not (tmp_path / "sweep").exists()
 
 

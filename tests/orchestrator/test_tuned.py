@@ -108,7 +108,7 @@ def test_what_another_search_found_is_not_taken(tmp_path: Path) -> None:
     one.write_bytes(second)
     two.write_bytes(first)
     done = command("submit", sweep.directory, "--workers", "1")
-    assert (done.returncode, "is of another search" in done.stderr) == (4, True), done.stderr
+    assert (done.returncode, "belongs to another search" in done.stderr) == (4, True), done.stderr
     assert not list(sweep.paths.submissions())
 
 

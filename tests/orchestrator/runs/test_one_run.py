@@ -233,7 +233,7 @@ def test_another_cell_than_was_dropped_is_seen(copy):
 
 def test_the_last_cells_cannot_be_dropped(copy):
     copy.drop("classifier = 'xgb'")
-    with pytest.raises(UserError, match="every cell that is left meets"):
+    with pytest.raises(UserError, match="every remaining cell meets"):
         copy.drop("classifier = 'lr-sgd'")
     assert copy.status()["runs"]["runs"] == 32
 
@@ -253,7 +253,7 @@ def test_a_sweep_whose_cells_were_all_dropped_once_has_a_state(copy):
         ("model = 'xgb'", "unknown column"),
         ("classifier =", "not a condition"),
         ("classifier = 'mlp'", "no cell meets"),
-        ("runs = 4", "every cell that is left meets"),
+        ("runs = 4", "every remaining cell meets"),
     ],
 )
 def test_conditions_that_are_none_drop_nothing(quick, where, told):

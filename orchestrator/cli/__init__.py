@@ -1,6 +1,6 @@
-"""The ``manyseed`` command: one place that prints an error, and ends as its user expects.
+"""The ``manyseed`` command: runs it, prints its errors and returns its exit code.
 
-Importing this imports nothing else: a Ctrl-C is heard from the first moment on.
+Importing this module imports nothing else, so that Ctrl-C works from the first moment on.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ LIBRARIES = (
     *("dask", "jinja2", "matplotlib", "numba", "numpy", "polars", "pydantic", "rich", "scipy"),
     *("sklearn", "submitit", "torch", "torchvision", "typer", "xarray", "xgboost", "zarr"),
 )
-"""Packages, all of them folders, that a module of this name on ``PYTHONPATH`` would hide."""
+"""Packages, all of them folders, that a file of the same name on ``PYTHONPATH`` would hide."""
 
 
 def main() -> None:
@@ -28,14 +28,14 @@ def main() -> None:
 
 
 def _guarded() -> int:
-    """Run the command with signals and streams of its own; return its exit code."""
+    """Run the command with its own handling of signals and streams; return its exit code."""
     from manyseed.orchestrator.cli.process import CLOSED, CommandProcess, StreamClosed
     from manyseed.orchestrator.errors import INTERRUPTED
 
     process = CommandProcess()
     try:
         with process:
-            code = _ended()
+            code = _run()
             process.flush()
     except StreamClosed:
         code = CLOSED
@@ -44,12 +44,12 @@ def _guarded() -> int:
     except Exception:
         if not process.interrupted:
             raise
-        code = INTERRUPTED  # a library that was interrupted may raise anything
+        code = INTERRUPTED  # an interrupted library may raise anything
     process.end()
     return code
 
 
-def _ended() -> int:
+def _run() -> int:
     """Run the command; return its exit code."""
     from manyseed.orchestrator.errors import ManyseedError, UnavailableError
 
@@ -65,11 +65,11 @@ def _ended() -> int:
     except ManyseedError as error:
         _say_error(str(error), error.exit_code, error.facts)
         return error.exit_code
-    except OSError as error:  # a disk or a folder that refuses, wherever it was met
+    except OSError as error:  # a disk or a folder that refuses, anywhere
         place = f"{error.filename}: " if error.filename else ""
         _say_error(
             f"{place}{error.strerror or error}\n"
-            "  make room or give permission, then give the command again",
+            "  make room or give permission, then run the command again",
             UnavailableError.exit_code,
         )
         return UnavailableError.exit_code
@@ -77,23 +77,23 @@ def _ended() -> int:
 
 
 def _refuse_shadows() -> None:
-    """Refuse a user's file that would be imported in place of a library, here and by tasks."""
+    """Refuse a user's file that would be imported instead of a library, here and by tasks."""
     from importlib.machinery import PathFinder
 
     for name in LIBRARIES:
-        found = PathFinder.find_spec(name)
-        if found and found.origin and found.submodule_search_locations is None:
+        spec = PathFinder.find_spec(name)
+        if spec and spec.origin and spec.submodule_search_locations is None:
             from manyseed.orchestrator.errors import UserError
 
             raise UserError(
-                f"this file stands in for the library {name}",
-                file=found.origin,
+                f"this file hides the library {name}",
+                file=spec.origin,
                 remedy="rename it, or take its folder out of PYTHONPATH",
             )
 
 
 def _say_error(message: str, code: int, facts: dict[str, object] | None = None) -> None:
-    """Print what is wrong; with --json also as an object, where the answer would be."""
+    """Print an error; with --json also as an object instead of the answer."""
     from rich.text import Text
 
     from manyseed.orchestrator.cli.output import answers, errors, print_json, say
@@ -105,10 +105,10 @@ def _say_error(message: str, code: int, facts: dict[str, object] | None = None) 
 
 
 def _as_json(arguments: list[str]) -> bool:
-    """Return whether a command was asked for JSON."""
-    named = itertools.pairwise(arguments)
+    """Return whether these arguments ask for JSON."""
+    pairs = itertools.pairwise(arguments)
     return (
         "--json" in arguments
         or "--format=json" in arguments
-        or any(option in ("-f", "--format") and value == "json" for option, value in named)
+        or any(option in ("-f", "--format") and value == "json" for option, value in pairs)
     )

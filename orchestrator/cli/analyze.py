@@ -39,24 +39,24 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.results.job import AnalysisJob
     from manyseed.orchestrator.sweep import Sweep
 
-_LOOK_SECONDS = 1.0
+_POLL_SECONDS = 1.0
 _MOST_CELLS = 40
 _HEADS = {
     "test sets": "test\nsets",
     "accuracy ± seeds": "accuracy\n± seeds",
     "between test sets": "between\ntest sets",
 }
-"""Where heads of the summary break."""
+"""Line breaks in column heads of the summary."""
 _OFF = {"standardise": "--as-they-are"}
-"""What undoes a convention that the sweep file asks for, where it is not called --no-NAME."""
+"""Flags that turn a convention off and are not called --no-NAME."""
 
 
-def _offered(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command a flag for each convention of an analysis, in place of ``**conventions``."""
+def _with_conventions(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command a flag for each convention of an analysis, instead of ``**conventions``."""
     signature = inspect.signature(command, eval_str=True)
     directory, metrics, metric, *others, _ = signature.parameters.values()
-    offered = [_parameter(name, declared) for name, declared in CONVENTIONS.items()]
-    parameters = [directory, metrics, metric, *offered, *others]
+    conventions = [_parameter(name, declared) for name, declared in CONVENTIONS.items()]
+    parameters = [directory, metrics, metric, *conventions, *others]
     vars(command)["__signature__"] = signature.replace(parameters=parameters)
     return command
 
@@ -78,7 +78,7 @@ def _parameter(name: str, declared: Convention) -> inspect.Parameter:
     return inspect.Parameter(name, kind, default=None, annotation=annotation)
 
 
-@_offered
+@_with_conventions
 def analyze(
     directory: Directory,
     metrics: Annotated[
@@ -90,13 +90,13 @@ def analyze(
         str,
         typer.Option(
             metavar="threads|processes|slurm|tcp://…",
-            help="Who computes: this machine, SLURM jobs, or a dask scheduler's workers.",
+            help="Where to compute: on this machine, in SLURM jobs, or on a dask scheduler.",
         ),
     ] = "threads",
     workers: Annotated[
         int | None,
         workers_option(
-            "Threads or processes; jobs, with --dask slurm.", "the cores that may be used; 4 jobs"
+            "Threads or processes; with --dask slurm, jobs.", "the available cores; 4 jobs"
         ),
     ] = None,
     cluster: Annotated[
@@ -104,28 +104,27 @@ def analyze(
         typer.Option(
             "--cluster",
             metavar="NAME",
-            help="Analyse in a job of this cluster: a profile, its file, or auto; local: here. "
-            "With --dask slurm, whose jobs compute for this command.",
+            help="Analyse in a job on this cluster: a profile, its file, or auto; local: here. "
+            "With --dask slurm, the cluster whose jobs compute for this command.",
             show_default="here; auto with --dask slurm",
         ),
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="With --cluster: follow the job to its end.")
+        bool, typer.Option("--wait", help="With --cluster: follow the job until it ends.")
     ] = False,
     as_json: Json = False,
     **conventions: Any,
 ) -> None:
-    """Compute the result tables of all runs that are finished.
+    """Compute the result tables from all finished runs.
 
     They are written to DIR/results as Parquet: runs, pairs, repeats, cells, sources, ranking,
-    effects and variance.
-    What did not change since the last time is not computed again. Options go before those of the
-    sweep file's table [analysis]. A metric of one's own that it names is computed only where
-    --metric names it, too.
+    effects and variance. Only what changed since the last analysis is computed again. Options
+    override those of the sweep file's table [analysis]. Your own metrics that it names are computed
+    only if --metric names them, too.
 
-    With --cluster the analysis is submitted as one job, and the command returns; status shows what
-    becomes of it. With --wait, it is followed, and ends as an analysis here does; a job with the
-    same options that waits or runs already is the one that is followed.
+    With --cluster, the analysis is submitted as one job and the command returns; status shows its
+    progress. With --wait, the command follows the job and ends as an analysis here does. A job with
+    the same options that is already waiting or running is followed instead of a new one.
 
     Examples:
 
@@ -159,21 +158,21 @@ def analyze(
             return
         _follow(sweep, quiet=as_json)
     else:
-        whose = None if is_here and dask != "slurm" else cluster
-        _analyze(sweep, options, workers, dask, whose, quiet=as_json)
+        jobs_of = None if is_here and dask != "slurm" else cluster
+        _analyze(sweep, options, workers, dask, jobs_of, quiet=as_json)
     if as_json:
         print_json(caveats(sweep))
     else:
         print_summary(sweep)
         print_effects(sweep)
         say(f"\nTables: {sweep.paths.results}.")
-        say_next("Ask them", "query", directory, "--by", "classifier")
+        say_next("Query them", "query", directory, "--by", "classifier")
         say_next("Report", "report", directory)
     raise_if_wrong(sweep)
 
 
 def report(directory: Directory) -> None:
-    """Write the report: one page with tables and figures, DIR/report/index.html.
+    """Write the report, one page with tables and figures: DIR/report/index.html.
 
     Examples:
 
@@ -185,12 +184,12 @@ def report(directory: Directory) -> None:
 
 
 def say_report(page: Path) -> None:
-    """Say where the page is, on an unbroken line."""
+    """Print the page's path on an unbroken line."""
     console.print(f"Report: {page}", soft_wrap=True)
 
 
 def analyze_and_report(sweep: Sweep, metric: list[str] | None, cluster: str | None = None) -> Path:
-    """Do both, the first in a job where a cluster is given; return where the page is."""
+    """Analyse, in a job if a cluster is given, and write the report; return the page's path."""
     options = _options(sweep, own=metric)
     if cluster is None:
         _analyze(sweep, options, None)
@@ -206,13 +205,12 @@ def _warn(text: str) -> None:
 
 
 def _options(sweep: Sweep, **asked: Any) -> Options:
-    """Return the conventions to analyse by; users' metrics are found where the command is given."""
+    """Return the conventions of the analysis; users' metrics are found in the current folder."""
     from manyseed.orchestrator.results.conventions import conventions
     from manyseed.orchestrator.results.own_metrics import find_modules_here
 
-    own = (*asked.get("metrics", ()), *(asked["own"] or ()), asked.get("probe") or "")
-    find_modules_here(sweep.paths, own)
-
+    metrics = (*asked.get("metrics", ()), *(asked["own"] or ()), asked.get("probe") or "")
+    find_modules_here(sweep.paths, metrics)
     several = {
         name: whole_numbers(text, flag(name), "2,20")
         for name, text in asked.items()
@@ -222,7 +220,7 @@ def _options(sweep: Sweep, **asked: Any) -> Options:
 
 
 def print_summary(sweep: Sweep) -> None:
-    """Print what the sweep found, cell by cell, and what is to be known of it."""
+    """Print the results cell by cell, and notes about them."""
     from manyseed.analysis.report.context import varying_axes
     from manyseed.analysis.report.worded import repeats_in_words
     from manyseed.analysis.tables.snapshots import last
@@ -245,28 +243,28 @@ def print_summary(sweep: Sweep) -> None:
         more = f"… {counted(frame.height - _MOST_CELLS, 'more cell')}"
         say_next(more, "query", sweep.directory, "--limit", frame.height)
     console.print()
-    named = f" Cells differ in {' · '.join(axes)}." if axes else ""
-    say(f"{repeats_in_words(cells)}{named}")
+    differing = f" Cells differ in {' · '.join(axes)}." if axes else ""
+    say(f"{repeats_in_words(cells)}{differing}")
     several = frame["test sets"].max() != 1
-    between = " Between test sets: of the repeats' means." if several else ""
-    say(f"± seeds: between runs, within repeats.{between}")
+    between = " Between test sets: sd of the repeats' means." if several else ""
+    say(f"± seeds: sd between runs, within repeats.{between}")
     cells = last(cells)
     if identical := int(cells["n_identical_repeats"].sum()):
         copies = int((cells["n_runs"] - cells["n_distinct"]).sum())
-        same = f"{counted(identical, 'repeat')} of identical runs, {copies:,} of whose runs are"
-        say(f"† {same} copies: left out of ± seeds, range, EC, churn and α̂.")
+        repeats = f"{counted(identical, 'repeat')} of identical runs, {copies:,} of which are"
+        say(f"† {repeats} copies: left out of ± seeds, range, EC, churn and α̂.")
     for same in in_words(cells):
         say(f"‡ The same fits as another cell, counted once: {same}.")
     if (sentence := amounts(read_analysis(sweep.paths)[1])) is not None:
         say(sentence)
-    found = caveats(sweep)
+    notes = caveats(sweep)
     kinds = ("not_computed", "undefined", "small_classes", "infeasible", "outdated")
-    for note in (note for name in kinds for note in found[name]):
+    for note in (note for kind in kinds for note in notes[kind]):
         say(note, style="yellow")
 
 
 def caveats(sweep: Sweep) -> dict[str, list[str]]:
-    """Return what could not be computed, and what stands out, and why, as sentences."""
+    """Return sentences on what could not be computed, what stands out, and why."""
     from manyseed.analysis.questions import suspects
     from manyseed.analysis.tables.snapshots import last
     from manyseed.orchestrator.results.analysing import read_analysis
@@ -293,12 +291,11 @@ def caveats(sweep: Sweep) -> dict[str, list[str]]:
 
 
 def raise_if_wrong(sweep: Sweep) -> None:
-    """End with exit code 1 where repeats could not be analysed; the others' results stand."""
-    found = caveats(sweep)["problems"]
-    if found:
-        more = f" (and {len(found) - 1:,} more)" if len(found) > 1 else ""
+    """End with exit code 1 if repeats could not be analysed; all other results stand."""
+    if problems := caveats(sweep)["problems"]:
+        more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
         raise RunsError(
-            f"{found[0]}{more}; all other results stand\n  check the store: "
+            f"{problems[0]}{more}; all other results stand\n  check the store: "
             f"manyseed verify {sweep.directory} --repair, then resume and analyze"
         )
 
@@ -335,26 +332,26 @@ def _submit(
     *,
     quiet: bool,
 ) -> AnalysisJob:
-    """Submit the analysis, unless it is; report its job."""
+    """Submit the analysis unless it is submitted already; report its job."""
     new = sweep.submit_analysis(options, cluster=cluster, dask=dask, workers=workers)
     job = sweep.analysis_job()
     assert job is not None
     if not quiet:
-        what = "Submitted the analysis" if new else f"The same analysis is {job.state} already"
-        say(f"{what}: job {job.job} of {job.cluster}; log: {job.log}")
-        say_next("What becomes of it", "status", sweep.directory)
+        what = "Submitted the analysis" if new else f"The same analysis is already {job.state}"
+        say(f"{what}: job {job.job} on {job.cluster}; log: {job.log}")
+        say_next("Its progress", "status", sweep.directory)
     return job
 
 
 def _follow(sweep: Sweep, *, quiet: bool) -> None:
-    """Show the analysis that was submitted last until its end; raise what it ended with."""
+    """Show the last submitted analysis until it ends; raise its error if it failed."""
     with bar(quiet=quiet) as progress:
         task = progress.add_task("analysing", total=None, note="")
         while (job := sweep.analysis_job()) and job.state in ALIVE:
             note = f"{job.job} is {job.state} {job.reason}".strip()
             total = job.blocks or None
             progress.update(task, completed=job.done, total=total, note=note)
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
         assert job is not None
         progress.update(task, completed=job.done, total=job.blocks or None, note="")
     if job.state != "finished":

@@ -1,4 +1,4 @@
-"""``manyseed`` alone: where one stands, and what to begin with."""
+"""``manyseed`` without a command: what is here, and the commands to start with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SHOWN = 5
 
 
 def begin(folder: Path) -> None:
-    """Print the sweeps and sweep files of a folder, and the commands to begin with."""
+    """Print the sweeps and sweep files of a folder, and the commands to start with."""
     from importlib.metadata import version
 
     from manyseed.analysis.counts import some
@@ -23,23 +23,23 @@ def begin(folder: Path) -> None:
         console.print()
     if sweeps:
         say(f"Sweeps here: {some(sweeps, _SHOWN)}")
-        say_next("  The state of one", "status", sweeps[0])
+        say_next("  State", "status", sweeps[0])
     if files:
         say(f"Sweep files here: {some(files, _SHOWN)}")
-        say_next("  Its grid and its cost", "plan", files[0], "--dry-run")
+        say_next("  Grid and cost", "plan", files[0], "--dry-run")
         say_next("  Train and report", "run", files[0])
     console.print()
-    say("To begin with:")
-    say_next("  A sweep file", "example", "quickstart")
-    say_next("  Predictions that exist already", "import", "LOGITS.npz", "--out", "DIR")
-    say_next("  Would a sweep work here", "doctor")
+    say("Get started:")
+    say_next("  Write a sweep file", "example", "quickstart")
+    say_next("  Import existing predictions", "import", "LOGITS.npz", "--out", "DIR")
+    say_next("  Check this machine", "doctor")
     console.print()
     say_next("All commands", "--help")
     say_next("All pages of the documentation", "docs")
 
 
 def found(folder: Path) -> tuple[list[str], list[str]]:
-    """Return the names of the sweep directories and of the sweep files of a folder."""
+    """Return the names of the sweep directories and of the sweep files in a folder."""
     from manyseed.orchestrator.paths import SweepPaths
 
     sweeps, files = [], []

@@ -1,4 +1,4 @@
-"""``manyseed cluster``: write a cluster's profile, and check that it can train."""
+"""``manyseed cluster``: write a cluster's profile, and check that the cluster can train."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from manyseed.orchestrator.cli.output import console, print_json, say, say_next
 if TYPE_CHECKING:
     from manyseed.slurm.discover import Cluster, Partition
 
-app = typer.Typer(help="Describe a SLURM cluster, and check it.", no_args_is_help=True)
+app = typer.Typer(help="Describe and check a SLURM cluster.", no_args_is_help=True)
 
 
 @app.command()
 def init(
     name: Annotated[
         str | None,
-        typer.Argument(help="What to call it.", show_default="SLURM's name of the cluster"),
+        typer.Argument(help="The profile's name.", show_default="SLURM's name of the cluster"),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="The profile.", show_default="in ~/.config"),
+        typer.Option("--out", metavar="FILE", help="The file.", show_default="in ~/.config"),
     ] = None,
 ) -> None:
-    """Ask SLURM what there is, and write a profile to be completed by hand.
+    """Ask SLURM about the cluster, and write a profile for you to complete.
 
     Examples:
 
@@ -48,7 +48,7 @@ def init(
     name = name or (out.stem if out else cluster.name)
     file = out or user_folder() / f"{name}.toml"
     if file.exists():
-        raise UserError("the profile exists", file=file, remedy="edit it, or give another name")
+        raise UserError("the profile exists", file=file, remedy="edit it, or choose another name")
     if not any(partition.is_up for partition in cluster.partitions):
         raise UnavailableError(f"{cluster.name}: no partition is up")
     place(file, profile_text(cluster).encode())
@@ -66,10 +66,10 @@ def check(
     wait: Annotated[float, typer.Option("--wait", min=1, help="Minutes to wait.")] = 15,
     as_json: Json = False,
 ) -> None:
-    """Submit a tiny job of each resource class, and say what works on a node.
+    """Submit a tiny job of each resource class, and say what works on its node.
 
-    Imports, GPUs, submitting from jobs, requeueing, accounting. Ends with 4 where something
-    that a sweep needs does not work.
+    It checks imports, GPUs, submitting from jobs, requeueing and accounting. Exit code 4 if
+    something that a sweep needs does not work.
 
     Examples:
 
@@ -102,14 +102,14 @@ def check(
 
 
 def profile_text(cluster: Cluster) -> str:
-    """Return a profile that fits the cluster: its default partition, and one with GPUs."""
+    """Return a profile for the cluster, with its default partition and one with GPUs."""
     up = [partition for partition in cluster.partitions if partition.is_up]
     plain = [partition for partition in up if not partition.has_gpus] or up
     cpu = next((partition for partition in plain if partition.is_default), plain[0])
     gpu = next((partition for partition in up if partition.has_gpus), None)
     lines = [
         f"# {cluster.name}: SLURM {cluster.version}; arrays of at most {cluster.max_array_size}.",
-        "# Keys are sbatch's options; other ones go into a table [extra].",
+        "# Keys are sbatch's options; further options go into a table [extra].",
         "",
         '# account = "my-project"',
         '# modules = ["python/3.11"]',
@@ -128,13 +128,13 @@ def profile_text(cluster: Cluster) -> str:
 
 
 def _limit(cluster: Cluster, partition: Partition) -> list[str]:
-    """Return the line that says how many jobs the user may have, where there is a limit."""
+    """Return the line with the user's limit of jobs, if there is a limit."""
     limit = cluster.max_submit_jobs({"partition": partition.name})
     return [f"max-jobs      = {limit}"] if limit else []
 
 
 def _walltime(partition: Partition) -> str:
-    """Return four hours, or what the partition allows."""
+    """Return four hours, or less if the partition allows only less."""
     minutes = min(partition.max_minutes or 240, 240)
     return f"{minutes // 60}:{minutes % 60:02d}:00"
 

@@ -1,4 +1,4 @@
-"""All commands: one verb each."""
+"""The app with all commands, one per verb."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from rich.markup import escape
 from manyseed.orchestrator.cli.analyze import analyze, report
 from manyseed.orchestrator.cli.answers import answers
 from manyseed.orchestrator.cli.begin import begin
-from manyseed.orchestrator.cli.cancel import cancel
 from manyseed.orchestrator.cli.cluster import app as cluster
 from manyseed.orchestrator.cli.common import Command
 from manyseed.orchestrator.cli.compact import compact
 from manyseed.orchestrator.cli.compare import compare
+from manyseed.orchestrator.cli.control import cancel, pause, throttle
 from manyseed.orchestrator.cli.datasets import app as datasets
 from manyseed.orchestrator.cli.dee import dee
 from manyseed.orchestrator.cli.docs import docs
@@ -28,20 +28,17 @@ from manyseed.orchestrator.cli.howmany import howmany
 from manyseed.orchestrator.cli.importing import import_
 from manyseed.orchestrator.cli.init import init
 from manyseed.orchestrator.cli.logs import logs
-from manyseed.orchestrator.cli.pause import pause
 from manyseed.orchestrator.cli.plan import plan
 from manyseed.orchestrator.cli.plot import plot
 from manyseed.orchestrator.cli.query import QueryCommand, query
 from manyseed.orchestrator.cli.rerun import rerun
 from manyseed.orchestrator.cli.respond import respond
-from manyseed.orchestrator.cli.resume import resume
 from manyseed.orchestrator.cli.run import run
 from manyseed.orchestrator.cli.schema import schema
 from manyseed.orchestrator.cli.show import show
 from manyseed.orchestrator.cli.status import status
-from manyseed.orchestrator.cli.submit import submit
+from manyseed.orchestrator.cli.submit import resume, submit
 from manyseed.orchestrator.cli.testcluster import app as testcluster
-from manyseed.orchestrator.cli.throttle import throttle
 from manyseed.orchestrator.cli.tune import tune
 from manyseed.orchestrator.cli.variance import variance
 from manyseed.orchestrator.cli.verify import verify
@@ -80,33 +77,13 @@ def _main(
 
 _PANELS = {
     "Train": (
-        example,
-        init,
-        run,
-        plan,
-        schema,
-        tune,
-        submit,
-        status,
-        logs,
-        resume,
-        cancel,
-        pause,
-        throttle,
+        *(example, init, run, plan, schema, tune, submit, status, logs),
+        *(resume, cancel, pause, throttle),
     ),
     "Keep": (verify, compact, export, import_, rerun, drop),
     "Learn": (
-        respond,
-        analyze,
-        answers,
-        query,
-        howmany,
-        compare,
-        dee,
-        variance,
-        plot,
-        report,
-        show,
+        *(respond, analyze, answers, query, howmany, compare, dee),
+        *(variance, plot, report, show),
     ),
 }
 for _panel, _commands in _PANELS.items():
@@ -121,7 +98,7 @@ app.add_typer(testcluster, name="testcluster", rich_help_panel="Clusters")
 
 
 def _help(docstring: str) -> str:
-    """Return a docstring as help for a terminal of any width, without markup."""
+    """Return a docstring as help text that wraps at any width, with markup escaped."""
     text = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.cleandoc(docstring))
     return escape(re.sub(r"^    (?=\S)", "$ ", text, flags=re.MULTILINE))
 

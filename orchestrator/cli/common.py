@@ -32,7 +32,7 @@ Settings = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="A value in the place of the file's, as classifier.mlp.epochs=5; may be repeated.",
+        help="Override a value of the file, such as classifier.mlp.epochs=5; may be repeated.",
         show_default=False,
     ),
 ]
@@ -41,59 +41,59 @@ By = Annotated[
     typer.Option(
         "--by",
         metavar="COLUMN,…",
-        help="Answer together for cells that agree in these, such as dataset,classifier.",
+        help="Group cells that agree in these columns, such as dataset,classifier.",
         show_default="each cell by itself",
     ),
 ]
 Only = Annotated[
     str | None,
-    typer.Option("--only", metavar="SQL", help="Only these cells: classifier = 'mlp'."),
+    typer.Option("--only", metavar="SQL", help="Only these cells, such as classifier = 'mlp'."),
 ]
 
 
 class Command(TyperCommand):
-    """A command whose help names its options whole in a narrow terminal."""
+    """A command whose help never truncates names of options, even in a narrow terminal."""
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Break names that there is no room for, where they would be cut."""
+        """Write the help with names of options wrapped instead of truncated."""
         from typer import rich_utils
 
         for name in ("highlighter", "negative_highlighter"):
-            if not isinstance(style := getattr(rich_utils, name), _Breaking):
-                setattr(rich_utils, name, _Breaking(style))
+            if not isinstance(style := getattr(rich_utils, name), _Wrapping):
+                setattr(rich_utils, name, _Wrapping(style))
         super().format_help(ctx, formatter)
 
 
-class _Breaking:
-    """Styles names as another does, and lets them be broken."""
+class _Wrapping:
+    """A style that lets names wrap."""
 
     def __init__(self, style: Callable[[str], Text]) -> None:
         self.style = style
 
     def __call__(self, text: str) -> Text:
-        found = self.style(text)
-        found.overflow = "fold"
-        return found
+        styled = self.style(text)
+        styled.overflow = "fold"
+        return styled
 
 
 def where_option(meaning: str, completing: Callable[..., list[str]] | None = None) -> Any:
-    """Return the option ``--where`` of commands that answer; `meaning` is its help."""
+    """Return the option ``--where``; `meaning` is its help."""
     return typer.Option("--where", "-w", metavar="SQL", help=meaning, autocompletion=completing)
 
 
-def workers_option(meaning: str, default: str = "the cores this process may use") -> Any:
+def workers_option(meaning: str, default: str = "the available cores") -> Any:
     """Return the option ``--workers``; `meaning` is its help."""
     return typer.Option("--workers", min=1, help=meaning, show_default=default)
 
 
-Workers = Annotated[int | None, workers_option("Training processes on this machine; never more.")]
+Workers = Annotated[int | None, workers_option("The most training processes on this machine.")]
 Cluster = Annotated[
     str,
     typer.Option(
         "--cluster",
         metavar="NAME",
         help="A cluster profile, its file, or local: this machine. auto: where runs were last "
-        "submitted to, else SLURM where it is, else this machine.",
+        "submitted, else SLURM if available, else this machine.",
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
@@ -101,7 +101,7 @@ OtherRecipe = Annotated[
     bool,
     typer.Option(
         "--other-recipe",
-        help="Go on with other versions or another CPU than before; results mark the repeats.",
+        help="Go on with other versions or another CPU than before; results mark these repeats.",
     ),
 ]
 OwnMetrics = Annotated[
@@ -113,23 +113,24 @@ OwnMetrics = Annotated[
 
 
 def names(text: str) -> list[str]:
-    """Return what stands between commas."""
+    """Return the names in a comma-separated list."""
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def whole_numbers(text: str, key: str, example: str) -> list[int]:
-    """Return the whole numbers that stand between commas.
+    """Return the integers in a comma-separated list.
 
     Raises
     ------
     UserError
-        Where something else does.
+        For anything else.
     """
     try:
         return [int(name) for name in names(text)]
     except ValueError:
         remedy = f"such as: {key} {example}"
-        raise UserError("no list of whole numbers", key=key, value=text, remedy=remedy) from None
+        message = "not a list of whole numbers"
+        raise UserError(message, key=key, value=text, remedy=remedy) from None
 
 
 def require_outside(output: Path | None, sweep: Sweep, key: str = "--output") -> None:
@@ -137,7 +138,11 @@ def require_outside(output: Path | None, sweep: Sweep, key: str = "--output") ->
     if output is None or is_pipe(output):
         return
     target, paths = output.resolve(), sweep.paths
-    own = (paths.plan, paths.results, paths.tasks, paths.store, paths.sweep_file)
-    if any(target.is_relative_to(place.resolve()) for place in own):
-        remedy = "write elsewhere: what is there is the sweep's own"
-        raise UserError("is among its files", key=key, value=str(output), remedy=remedy)
+    reserved = (paths.plan, paths.results, paths.tasks, paths.store, paths.sweep_file)
+    if any(target.is_relative_to(place.resolve()) for place in reserved):
+        raise UserError(
+            "is among the sweep's own files",
+            key=key,
+            value=str(output),
+            remedy="write to another folder",
+        )

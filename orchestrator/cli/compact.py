@@ -8,7 +8,7 @@ from manyseed.orchestrator.cli.progress import shards_done
 
 
 def compact(directory: Directory) -> None:
-    """Publish what journals hold, remove what is no longer needed, consolidate metadata.
+    """Publish the runs in journals, remove files no longer needed, consolidate metadata.
 
     Examples:
 
@@ -24,12 +24,12 @@ def compact(directory: Directory) -> None:
     )
     if result.damaged:
         say(
-            f"Kept {counted(len(result.damaged), 'journal')} in which something cannot be read "
-            f"that is not published: {', '.join(result.damaged)}"
+            f"Kept {counted(len(result.damaged), 'journal')} with unreadable parts that are not "
+            f"published: {', '.join(result.damaged)}"
         )
         say_next("Next", "verify", directory, "--repair")
     if result.foreign:
         say(
-            f"Left alone {counted(len(result.foreign), 'journal')} of another sweep: "
+            f"Ignored {counted(len(result.foreign), 'journal')} of another sweep: "
             f"{', '.join(result.foreign)}"
         )

@@ -21,12 +21,12 @@ def compare(
     other: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[DIR]", help="Another sweep: A is of the first, B of this.", show_default=False
+            metavar="[DIR]", help="Another sweep: A is in the first, B in this.", show_default=False
         ),
     ] = None,
     by: Annotated[
         str,
-        typer.Option(metavar="COLUMN", help="Compare cells that differ in this alone, two by two."),
+        typer.Option(metavar="COLUMN", help="Compare pairs of cells that differ only in this."),
     ] = "classifier",
     a: Annotated[
         str | None, typer.Option("--a", metavar="SQL", help="Which cells are A: a condition.")
@@ -39,19 +39,19 @@ def compare(
         str, typer.Option("--metric", "-m", help="A metric of runs, such as ece.")
     ] = "accuracy",
     lower: Annotated[
-        bool, typer.Option("--lower", help="Of a metric of your own: lower is better.")
+        bool, typer.Option("--lower", help="For a metric of your own: lower is better.")
     ] = False,
     confidence: Annotated[
-        float, typer.Option(help="Confidence of each interval, by itself.")
+        float, typer.Option(help="Confidence of each single interval.")
     ] = CONFIDENCE,
     limit: Annotated[int, typer.Option("--limit", min=1, help="Comparisons to print.")] = 40,
     as_json: Json = False,
 ) -> None:
     """Compare cells, classifiers or sweeps: the difference, and P(A better than B).
 
-    Cells are compared on the test sets that they share, and run by run where runs share streams of
-    random numbers; how many runs that saves is reported. Sweeps with other test sets are compared
-    unpaired. Each difference has an interval over seeds, at these test sets, and one over seeds and
+    Cells are compared on the test sets that they share, and run by run if runs share random
+    streams; the report says how many runs this saves. Sweeps with different test sets are compared
+    unpaired. Each difference has an interval over seeds for these test sets, and one over seeds and
     new test sets.
 
     Examples:
@@ -83,8 +83,8 @@ def compare(
     say(f"{metric}, {counted(len(found), 'comparison')}", style="bold")
     for one in found[:limit]:
         say("")
-        say(f"A: {_told(one.a, one, of_sweeps=other is not None)}", style="bold")
-        say(f"B: {_told(one.b, one, of_sweeps=other is not None)}", style="bold")
+        say(f"A: {_named(one.a, one, of_sweeps=other is not None)}", style="bold")
+        say(f"B: {_named(one.b, one, of_sweeps=other is not None)}", style="bold")
         for sentence in words(one):
             say(sentence, indent=2)
     if len(found) > limit:
@@ -92,14 +92,14 @@ def compare(
     elif len(found) > 1:
         say("")
         say(
-            f"Each interval holds at {100 * confidence:g} % by itself: of {len(found):,}, about "
+            f"Each interval by itself holds at {100 * confidence:g} %: of {len(found):,}, about "
             f"{(1 - confidence) * len(found):.2g} are expected to miss.",
             style="dim",
         )
 
 
-def _told(cell: OneCell, found: Compared, *, of_sweeps: bool) -> str:
-    """Name a cell by what sets it apart from the other, then by what is not as by default."""
+def _named(cell: OneCell, found: Compared, *, of_sweeps: bool) -> str:
+    """Name a cell by the levels in which it differs from the other or from the defaults."""
     plain = ("none", "default", 1.0)
     axes = cell.axes
     more = [

@@ -1,4 +1,4 @@
-"""What the shell completes of a query: tables, columns, values, functions, formats."""
+"""Shell completion for queries: tables, columns, values, functions, formats."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def pages(incomplete: str) -> list[str]:
     """Complete the name of a page of the documentation, and of its headings after a ``#``."""
     from manyseed.orchestrator.pages import pages, sections
 
-    found = pages()
-    page, there, _ = incomplete.partition("#")
-    headings = sections(found[page]) if there and page in found else ()
-    return _beginning((*found, *(f"{page}#{one}" for one in headings)), incomplete)
+    texts = pages()
+    page, hash_, _ = incomplete.partition("#")
+    headings = sections(texts[page]) if hash_ and page in texts else ()
+    return _beginning((*texts, *(f"{page}#{heading}" for heading in headings)), incomplete)
 
 
 def kinds(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -45,7 +45,7 @@ def kinds(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def columns(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Complete the last of column names that are separated by commas."""
+    """Complete the last of several column names separated by commas."""
     before, comma, begun = incomplete.rpartition(",")
     return [f"{before}{comma}{name}" for name in _beginning(_columns(ctx), begun)]
 
@@ -58,7 +58,7 @@ def sort(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def functions(incomplete: str) -> list[str]:
-    """Complete the last of functions that are separated by commas."""
+    """Complete the last of several functions separated by commas."""
     from manyseed.orchestrator.results.aggregates import FUNCTIONS
 
     before, comma, begun = incomplete.rpartition(",")
@@ -74,15 +74,15 @@ def formats(incomplete: str) -> list[str]:
 
 
 def condition(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Complete the last word of a condition: a column; after ``= '`` a value that it has."""
-    if found := _EQUAL.fullmatch(incomplete) or _IN.fullmatch(incomplete):
-        values = _beginning(_values(ctx, found["name"]), found["begun"])
-        return [f"{found['before']}'{value}'" for value in values]
+    """Complete the last word of a condition: a column, or after ``= '`` one of its values."""
+    if match := _EQUAL.fullmatch(incomplete) or _IN.fullmatch(incomplete):
+        values = _beginning(_values(ctx, match["name"]), match["begun"])
+        return [f"{match['before']}'{value}'" for value in values]
     if incomplete.count("'") % 2:
         return []
-    found = _WORD.fullmatch(incomplete)
-    assert found is not None
-    return [f"{found['before']}{name}" for name in _beginning(_columns(ctx), found["begun"])]
+    match = _WORD.fullmatch(incomplete)
+    assert match is not None
+    return [f"{match['before']}{name}" for name in _beginning(_columns(ctx), match["begun"])]
 
 
 def _beginning(names: Iterable[str], begun: str) -> list[str]:
@@ -90,10 +90,10 @@ def _beginning(names: Iterable[str], begun: str) -> list[str]:
 
 
 def _file(ctx: typer.Context) -> Path:
-    """Return the file of the table that is asked; its checksum is not looked at."""
+    """Return the file of the queried table, without checking its checksum."""
     from manyseed.orchestrator.paths import SweepPaths
 
-    if "directories" not in ctx.params:  # of commands that choose runs
+    if "directories" not in ctx.params:  # a command that chooses runs
         return SweepPaths(Path(ctx.params["directory"])).table("runs")
     (directory, *_) = ctx.params["directories"]
     return SweepPaths(Path(directory)).table(ctx.params.get("table") or "cells")
@@ -104,7 +104,7 @@ def _columns(ctx: typer.Context) -> list[str]:
 
     from manyseed.orchestrator.results.shown import ADDRESSES
 
-    with suppress(Exception):  # a shell that completes says nothing of what is wrong
+    with suppress(Exception):  # completion must not print errors
         names = list(pl.read_parquet_schema(_file(ctx)))
         return [*(name for name, run in ADDRESSES.items() if run in names), *names]
     return []

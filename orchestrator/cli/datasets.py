@@ -1,4 +1,4 @@
-"""``manyseed datasets``: what there is, and bringing data to this machine."""
+"""``manyseed datasets``: list datasets, and fetch data to this machine."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from rich.text import Text
 from manyseed.orchestrator.cli.common import Json, SweepToml
 from manyseed.orchestrator.cli.output import console, counted, print_json, print_table, say
 
-app = typer.Typer(help="List datasets, and fetch what a sweep needs.", no_args_is_help=True)
+app = typer.Typer(help="List datasets, and fetch those of a sweep.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_(as_json: Json = False) -> None:
-    """List the datasets that can be named, with shapes; nothing is read or downloaded.
+    """List the datasets known by name, with their shapes, without downloading anything.
 
     Examples:
 
@@ -34,14 +34,14 @@ def list_(as_json: Json = False) -> None:
         print_json({"datasets": [dict(zip(columns, row, strict=True)) for row in rows]})
         return
     print_table(None, columns, rows)
-    say("\nBeside these: synthetic:gaussian, and file:PATH for CSV, Parquet and NPZ.")
+    say("\nAlso: synthetic:gaussian, and file:PATH for CSV, Parquet and NPZ.")
 
 
 @app.command()
 def fetch(sweep_file: SweepToml) -> None:
-    """Fetch and prepare the data of a sweep file, once, on a machine that reaches it.
+    """Fetch and prepare the data of a sweep file, once, on a machine that can reach it.
 
-    Compute nodes only read the prepared copies; MANYSEED_DATA names their folder.
+    Compute nodes only read the prepared copies, in the folder that MANYSEED_DATA names.
 
     Examples:
 
@@ -59,5 +59,5 @@ def fetch(sweep_file: SweepToml) -> None:
         made = fetch_datasets(
             expansion.datasets, lambda name: status.update(Text(f"fetching {name}"))
         )
-    there = len(expansion.datasets) - len(made)
-    say(f"Prepared {counted(len(made), 'dataset')}; there already: {there:,}.")
+    existing = len(expansion.datasets) - len(made)
+    say(f"Prepared {counted(len(made), 'dataset')}; already here: {existing:,}.")

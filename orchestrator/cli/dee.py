@@ -14,27 +14,25 @@ from manyseed.orchestrator.cli.output import print_json, say
 def dee(
     directory: Directory,
     metric: Annotated[
-        str, typer.Option(help="By which metric, such as cll, c_brier, c_aurc or error.")
+        str, typer.Option(help="The metric, such as cll, c_brier, c_aurc or error.")
     ] = "cll",
-    where: Annotated[
-        str | None, where_option("Whose deep ensembles: a condition over cells.")
-    ] = None,
+    where: Annotated[str | None, where_option("Only cells that meet a condition.")] = None,
     by: By = "",
     members: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Runs of other cells that are averaged.",
-            show_default="one, and as many as there are",
+            help="How many runs of other cells to average.",
+            show_default="one, and all of them",
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what averaging runs gains, and how many runs another cell is worth, in words.
+    """Say how much averaging runs gains, and how many runs another cell is worth, in words.
 
-    For each cell, from an analysis with --calibration: how many runs bring half, and nine tenths,
-    of what all of them bring over one (deep ensembles: probabilities are averaged). And for each
-    cell that differs from it in one thing alone: how many of its own independent runs make an
+    For each cell, from an analysis with --calibration: how many averaged runs (a deep ensemble)
+    reach half, and nine tenths, of what averaging all of them gains over one. And for each cell
+    that differs from it in one axis only: how many independent runs of the first cell make an
     ensemble as good (deep ensemble equivalent), with the range of one standard deviation.
 
     Examples:

@@ -16,12 +16,12 @@ def docs(
         str | None,
         typer.Argument(
             metavar="[PAGE]",
-            help="Which one, or PAGE#HEADING; without, all are listed.",
+            help="A page, or PAGE#HEADING; without it, all pages are listed.",
             autocompletion=completing.pages,
         ),
     ] = None,
 ) -> None:
-    """Show a page of the documentation, or one section of it; in a pipe as Markdown.
+    """Show a page of the documentation, or one section of it; as Markdown in a pipe.
 
     Examples:
 
@@ -39,27 +39,27 @@ def docs(
     from manyseed.orchestrator.errors import UserError, nearest
     from manyseed.orchestrator.pages import pages, sections
 
-    found = pages()
+    texts = pages()
     if page is None:
-        titles = [(name, next(iter(sections(text).values()))[0]) for name, text in found.items()]
+        titles = [(name, next(iter(sections(text).values()))[0]) for name, text in texts.items()]
         print_table(None, ("page", "what it is about"), titles)
         console.print()
         return say_next("Read one", "docs", "start")
     name, _, heading = page.partition("#")
     name = name.removeprefix("docs/").removesuffix(".md")
-    if name not in found:
+    if name not in texts:
         raise UserError(
-            "there is no such page", key="PAGE", value=name, remedy=nearest(name, found)
+            "there is no such page", key="PAGE", value=name, remedy=nearest(name, texts)
         )
-    text, under = found[name], sections(found[name])
-    if heading and heading not in under:
+    text, by_heading = texts[name], sections(texts[name])
+    if heading and heading not in by_heading:
         raise UserError(
             f"the page {name} has no such heading",
             key="HEADING",
             value=heading,
-            remedy=nearest(heading, under),
+            remedy=nearest(heading, by_heading),
         )
-    text = under[heading][1] if heading else text
+    text = by_heading[heading][1] if heading else text
     if console.is_terminal:
         console.print(Markdown(text, hyperlinks=False), width=min(console.width, _WIDEST))
     else:

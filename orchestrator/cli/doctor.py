@@ -15,14 +15,14 @@ from manyseed.orchestrator.cli.output import print_json, say, say_next
 
 def doctor(
     directory: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="Where sweeps are to be.", show_default="here")
+        Path, typer.Argument(metavar="[DIR]", help="A folder for sweeps.", show_default="here")
     ] = Path(),
     as_json: Json = False,
 ) -> None:
-    """Say what a sweep would meet here: versions, cores, GPUs, SLURM, the folder's file system.
+    """Check this machine for sweeps: versions, cores, GPUs, SLURM, the folder's file system.
 
-    In the folder, files are made as a sweep's are, and removed. Ends with 4 where no sweep can be
-    had; what only costs something is named with its remedy.
+    It writes files like those of a sweep into the folder and removes them. Exit code 4 if sweeps
+    cannot work here; lesser problems are reported with their remedies.
 
     Examples:
 

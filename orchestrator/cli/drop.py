@@ -14,14 +14,14 @@ def drop(
     directory: Directory,
     where: Annotated[
         str,
-        typer.Option("--where", metavar="SQL", help="Which cells: classifier = 'mlp'."),
+        typer.Option("--where", metavar="SQL", help="The cells, such as classifier = 'mlp'."),
     ],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", "-n", help="Show the cells; write nothing.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Don't ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Take cells out of the plan for good; what is finished of them is lost.
+    """Remove cells from the plan for good; their finished runs are lost.
 
     Examples:
 
@@ -35,7 +35,7 @@ def drop(
     names = ("cell", "dataset", "classifier")
     differing = [c for c in AXES if c not in names and chosen.cells[c].n_unique() > 1]
     print_frame(chosen.cells.select(*names, *differing), 20, more="")
-    text = f"{counted(len(chosen.cells), 'cell')} of {counted(chosen.runs, 'run')}"
+    text = f"{counted(len(chosen.cells), 'cell')} with {counted(chosen.runs, 'run')}"
     text += f", {chosen.finished:,} finished"
     if dry_run:
         say(f"\n{text}. Nothing was written (--dry-run).")

@@ -1,4 +1,4 @@
-"""What is printed of effects below the summary of an analysis."""
+"""The table of effects below the summary of an analysis."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
 _SHOWN = {"accuracy": "accuracy_mean", "EC": "ec_local_mean", "churn": "churn_mean"}
 _MOST_ROWS = 20
-_SURE = 0.05
+_SIGNIFICANT = 0.05
 
 
 def print_effects(sweep: Sweep) -> None:
-    """Print differences by classifier with their intervals, where cells can be compared."""
+    """Print differences by classifier with their intervals, if cells can be compared."""
     from manyseed.analysis.questions.effects import effects
     from manyseed.analysis.questions.intervals import SEEDS
     from manyseed.analysis.report.context import effect_rows
@@ -46,8 +46,8 @@ def print_effects(sweep: Sweep) -> None:
     number = max((row["comparisons"] for row in accuracy), default=0)
     over = "seeds, on one test set" if any(r["over"] == SEEDS for r in accuracy) else "test sets"
     say(
-        f"Effects: mean difference, all else equal, ± its 95 % interval over {over}. * below "
-        f"{_SURE:g} once corrected for the number of comparisons ({number:,} of accuracy; Holm)."
+        f"Effects: mean difference, all else equal, ± its 95 % interval over {over}. *: p below "
+        f"{_SIGNIFICANT:g} when corrected for multiple comparisons ({number:,} of accuracy; Holm)."
     )
     say_next("All effects", "query", sweep.directory, "--table", EFFECTS)
 
@@ -58,5 +58,5 @@ def _difference(row: Mapping[str, Any] | None) -> str:
     shown = f"{row['difference']:+.4f}"
     if row["low"] is None:
         return shown
-    mark = "*" if row["p_holm"] < _SURE else ""
+    mark = "*" if row["p_holm"] < _SIGNIFICANT else ""
     return f"{shown} ± {(row['high'] - row['low']) / 2:.4f}{mark}"

@@ -10,14 +10,15 @@ import typer
 
 def example(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Which one; without, all are listed.")
+        str | None,
+        typer.Argument(metavar="[NAME]", help="An example; without it, all are listed."),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", metavar="FILE", help="Where to write it.", show_default="NAME"),
     ] = None,
 ) -> None:
-    """Write an example of a sweep file, or of a cluster profile; or list what there is.
+    """Write an example sweep file or cluster profile; or list all examples.
 
     Examples:
 

@@ -18,16 +18,16 @@ def export(
         typer.Option(
             "--output",
             metavar="FILE",
-            help="Ends in .zip or .parquet; must not exist.",
+            help="A new file whose name ends with .zip or .parquet.",
             show_default=False,
         ),
     ],
 ) -> None:
-    """Write one portable copy of the predictions.
+    """Write a portable copy of the predictions as one file.
 
-    FILE.zip is a Zarr zip store of all there is, for
-    xarray.open_datatree(zarr.storage.ZipStore(FILE), engine="zarr"); FILE.parquet is a table of
-    one row per run and snapshot, with its labels: scores and learning curves are in FILE.zip alone.
+    FILE.zip is a Zarr zip store with everything, for
+    xarray.open_datatree(zarr.storage.ZipStore(FILE), engine="zarr"); FILE.parquet is a table with
+    one row per run and snapshot that holds the labels, without scores and learning curves.
 
     Examples:
 
@@ -40,4 +40,4 @@ def export(
     file = Sweep(directory).export(output)
     say(f"Wrote {file} ({size(file.stat().st_size)}).")
     if file.suffix == ".parquet":
-        say("It holds labels; scores and learning curves are in a .zip.")
+        say("It holds labels; export a .zip for scores and learning curves.")

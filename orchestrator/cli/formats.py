@@ -1,4 +1,4 @@
-"""Rows as text of a format: for people, papers, spreadsheets and programs."""
+"""Rows as text in several formats, for people, papers, spreadsheets and programs."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _IN_LATEX = {
     ">": r"\textgreater{}",
     "|": r"\textbar{}",
     **{letter: "\\" + letter for letter in "&%$#_{}"},
-    "[": "{[}",  # after a line break it would be its argument
+    "[": "{[}",  # or it would be the argument of a preceding line break
     "*": "{*}",
     "–": "--",
     "—": "---",
@@ -53,12 +53,12 @@ _LATEX = re.compile("|".join(map(re.escape, sorted(_IN_LATEX, key=len, reverse=T
 
 
 def chosen(name: str | None, output: Path | None) -> str:
-    """Return the format that is asked for: by its name, or by the ending of the output's name.
+    """Return the format given by its name, or else by the ending of the output's name.
 
     Raises
     ------
     UserError
-        For another one.
+        If it is unknown.
     """
     if name is not None:
         if name not in FORMATS:
@@ -72,13 +72,13 @@ def chosen(name: str | None, output: Path | None) -> str:
     if output.suffix not in _ENDINGS:
         near = nearest(output.suffix, _ENDINGS)
         raise UserError(
-            "unknown format", key="--output", value=str(output), remedy=f"{near}; or say --format"
+            "unknown format", key="--output", value=str(output), remedy=f"{near}; or give --format"
         )
     return _ENDINGS[output.suffix]
 
 
 def is_pipe(output: Path) -> bool:
-    """Return whether standard output is meant."""
+    """Return whether an output stands for standard output."""
     return str(output) == "-"
 
 
@@ -91,9 +91,9 @@ def in_format(frame: pl.DataFrame, name: str, of: Mapping[str, Any], notes: Sequ
     name : str
         One of `FORMATS`.
     of : mapping
-        What the JSON object says of the question.
+        What the JSON object says about the question.
     notes : sequence of str
-        What is to be known of the rows; in formats that have a place for it.
+        Notes on the rows, for formats that have a place for them.
     """
     if name == PARQUET:
         buffer = io.BytesIO()
@@ -109,15 +109,16 @@ def in_format(frame: pl.DataFrame, name: str, of: Mapping[str, Any], notes: Sequ
 
 
 def as_json(frame: pl.DataFrame, of: Mapping[str, Any], notes: Sequence[str]) -> dict[str, object]:
-    """Return rows as a JSON object: schema, what was asked, rows and notes; no NaN, no infinity."""
+    """Return rows as a JSON object: schema, the question, rows and notes; null for NaN and ±inf."""
     rows = [{key: _plain(value) for key, value in row.items()} for row in frame.to_dicts()]
     return {"schema": SCHEMA, **of, "rows": rows, "notes": list(notes)}
 
 
 def in_cells(frame: pl.DataFrame) -> tuple[list[str], list[list[object]], list[str]]:
-    """Return heads and rows for readers, and what is to be said of them.
+    """Return column heads and rows for readers, and remarks on them.
 
-    A mean and its interval are one cell, ``0.93 ± 0.01``; what all intervals are over is said.
+    A mean and its interval become one cell, ``0.93 ± 0.01``; a remark says what all intervals are
+    over.
     """
     remarks = []
     if _OVER in frame.columns and any(name.endswith(_HIGH) for name in frame.columns):
@@ -127,7 +128,7 @@ def in_cells(frame: pl.DataFrame) -> tuple[list[str], list[list[object]], list[s
         frame = frame if len(over) > 1 else frame.drop(_OVER)
     half = {}
     for name in frame.columns:
-        # a mean that --agg asked for has the interval of its column
+        # a mean that --agg asks for has the interval of its column
         ends = name if f"{name}{_HIGH}" in frame.columns else name.removesuffix("_mean")
         if f"{ends}{_HIGH}" in frame.columns:
             half[name] = (frame[f"{ends}{_HIGH}"] - frame[f"{ends}{_LOW}"]) / 2
@@ -137,23 +138,23 @@ def in_cells(frame: pl.DataFrame) -> tuple[list[str], list[list[object]], list[s
         values: list[object] = frame[name].to_list()
         if name in half:
             both = zip(values, half[name], strict=True)
-            values = [one if h is None else f"{shown(one)} ± {shown(h)}" for one, h in both]
+            values = [mean if h is None else f"{shown(mean)} ± {shown(h)}" for mean, h in both]
         cells.append(values)
     return columns, [list(row) for row in zip(*cells, strict=True)], remarks
 
 
 def write_out(content: bytes, output: Path | None, name: str) -> None:
-    """Write content to a file, whole, or to standard output.
+    """Write content to a file, atomically, or to standard output.
 
     Raises
     ------
     UserError
-        Where the file's folder is not there, or Parquet would go to a terminal.
+        If the file's folder does not exist, or Parquet would go to a terminal.
     """
     if output is None or is_pipe(output):
         if name == PARQUET and sys.stdout.isatty():
-            remedy = "give a file: -o rows.parquet; or a pipe"
-            raise UserError("is no text", key="--format", value=name, remedy=remedy)
+            remedy = "write to a file: -o rows.parquet; or to a pipe"
+            raise UserError("is not text", key="--format", value=name, remedy=remedy)
         sys.stdout.flush()
         binary = getattr(sys.stdout, "buffer", None)
         if binary is None:
@@ -217,13 +218,13 @@ def _latex(columns: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequ
 
 
 def latex(text: str) -> str:
-    """Return a text as LaTeX prints it, whatever letters it has."""
+    """Escape a text for LaTeX."""
     plain = re.sub(r"[\s\x00-\x1f\x7f]+", " ", text)
-    return _LATEX.sub(lambda found: _IN_LATEX[found[0]], plain)
+    return _LATEX.sub(lambda match: _IN_LATEX[match[0]], plain)
 
 
 def _cell(value: object) -> str:
-    """Return a cell of a table in LaTeX: numbers with their signs as in mathematics."""
+    """Return a cell of a LaTeX table, with signed numbers in math mode."""
     text = shown(value)
     number = re.fullmatch(r"(-?[\d.,]+)(?:e([+-]\d+))?(?: ± ([\d.,]+))?", text)
     if number is None or (isinstance(value, str) and "±" not in text):

@@ -28,53 +28,55 @@ if TYPE_CHECKING:
 def howmany(
     directory: Directory,
     accuracy: Annotated[
-        float, typer.Option(help="How precisely the mean accuracy is to be known: ±.")
+        float, typer.Option(help="Required precision (±) of the mean accuracy.")
     ] = 0.005,
     consistency: Annotated[
-        float, typer.Option(help="How precisely the mean local error consistency is: ±.")
+        float, typer.Option(help="Required precision (±) of the mean local error consistency.")
     ] = 0.02,
     confidence: Annotated[
-        float, typer.Option(help="Confidence of these ±, and of the intervals.")
+        float, typer.Option(help="Confidence of these precisions, and of intervals.")
     ] = CONFIDENCE,
-    where: Annotated[str | None, where_option("Which cells: a condition over them.")] = None,
+    where: Annotated[str | None, where_option("Only cells that meet a condition.")] = None,
     by: By = "",
     sizes: Annotated[
         str | None,
         typer.Option(
             metavar="N,N,…",
-            help="Sizes of ensembles to draw (M_ens).",
+            help="Sizes of the ensembles to draw (M_ens).",
             show_default="those of 3,5,10,20,30,70,100,150,200 that the runs allow",
         ),
     ] = None,
     draws: Annotated[int, typer.Option(min=2, help="Ensembles of each size.")] = 500,
     until: Annotated[
         float | None,
-        typer.Option(metavar="±", help="Train blocks of runs until accuracies are known to this."),
+        typer.Option(
+            metavar="±", help="Train more runs until accuracies are known this precisely."
+        ),
     ] = None,
     most: Annotated[
-        int, typer.Option(min=1, help="With --until: runs of a cell on each test set.")
+        int, typer.Option(min=1, help="With --until: at most N runs of a cell on each test set.")
     ] = 200,
     block: Annotated[int, typer.Option(min=1, help="With --until: runs added at once.")] = 10,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="With --until: say what would come next.")
+        bool, typer.Option("--dry-run", "-n", help="With --until: only say what would come next.")
     ] = False,
     cluster: Cluster = "auto",
     workers: Annotated[
-        int | None, workers_option("Threads that compute; with --until processes that train.")
+        int | None, workers_option("Threads that compute; with --until, training processes.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Say how many seeds are needed, in words, from the results of an analysis.
 
-    For each cell: how many runs make the mean accuracy and the mean local error consistency of one
-    test set known to a precision, with an interval and the cost. And for each dataset and
-    classifier: how many make an ensemble that stands for the training (α̂ at most the level close of
-    the analysis), from ensembles drawn out of the repeat with the most runs; the draws are kept as
-    the table ensembles.
+    For each cell: how many runs give the mean accuracy and the mean local error consistency of one
+    test set with the required precision, with an interval and the cost. And for each dataset and
+    classifier: how many runs make an ensemble that represents the training (α̂ at most the level
+    close of the analysis), from ensembles drawn from the repeat with the most runs; the draws are
+    stored in the table ensembles.
 
     With --until, blocks of runs are planned, trained and analysed until the mean accuracy of each
-    cell is known to that precision, by an interval that holds at every look; runs are only added,
-    and the same command goes on where it was interrupted.
+    cell has that precision, by an interval that holds at every look. Runs are only added, and the
+    same command continues after an interruption.
 
     Examples:
 
@@ -91,11 +93,11 @@ def howmany(
     from manyseed.orchestrator.sweep import Sweep
 
     if until is not None:
-        options: _Driven = {"confidence": confidence, "most": most, "block": block, "where": where}
+        options: _Until = {"confidence": confidence, "most": most, "block": block, "where": where}
         _until(Sweep(directory), until, options, (cluster, workers), dry=dry_run, as_json=as_json)
         return
     if dry_run:
-        raise UserError("is of --until alone", key="--dry-run", value=True)
+        raise UserError("applies only with --until", key="--dry-run", value=True)
     found = Sweep(directory).howmany(
         accuracy=accuracy,
         consistency=consistency,
@@ -130,7 +132,7 @@ def howmany(
             say(answer.words, indent=2)
 
 
-class _Driven(TypedDict):
+class _Until(TypedDict):
     confidence: float
     most: int
     block: int
@@ -140,13 +142,13 @@ class _Driven(TypedDict):
 def _until(
     sweep: Sweep,
     half_width: float,
-    options: _Driven,
+    options: _Until,
     where: tuple[str, int | None],
     *,
     dry: bool,
     as_json: bool,
 ) -> None:
-    """Train, or say what would be trained next, and what is known of each cell."""
+    """Train runs, or say how many would be added next; report what is known about each cell."""
     from manyseed.orchestrator.results.until import preview
 
     added = 0
@@ -159,11 +161,11 @@ def _until(
             half_width, cluster=cluster, workers=workers, tell=report, **options
         )
     if as_json:
-        cells = [one.values() for one in found]
+        cells = [cell.values() for cell in found]
         print_json({"half_width": half_width, "runs_added_next": added, "cells": cells})
         return
-    for one in found:
-        say(one.name, style="bold")
-        say(one.words, indent=2)
+    for cell in found:
+        say(cell.name, style="bold")
+        say(cell.words, indent=2)
     if dry:
         say(f"Next: {counted(added, 'run')} would be added." if added else "No run would be added.")

@@ -15,13 +15,13 @@ def import_(
         list[Path] | None,
         typer.Argument(
             metavar="[DIR] FILE…",
-            help="Predictions; before them the directory of an import that they are added to.",
+            help="Predictions; before them, optionally, an import to add them to.",
             show_default=False,
         ),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="Where to make it.", show_default=False),
+        typer.Option("--out", metavar="DIR", help="The new directory.", show_default=False),
     ] = None,
     dataset: Annotated[
         str | None, typer.Option(help="The dataset's name.", show_default="the file's")
@@ -30,16 +30,16 @@ def import_(
         list[str] | None,
         typer.Option(
             metavar="NAME|NAME=FILE",
-            help="The classifier's name; or a classifier with a file of its arrays, once for each.",
+            help="The classifier's name; or, once for each file, a classifier and its file.",
             show_default="imported",
         ),
     ] = None,
     truth: Annotated[
-        Path | None, typer.Option(metavar="FILE.npy", help="True classes, beside an NPY file.")
+        Path | None, typer.Option(metavar="FILE.npy", help="The true classes, for an NPY file.")
     ] = None,
     runs: Annotated[
         Path | None,
-        typer.Option(metavar="TABLE", help="CSV or Parquet: what each run is, a row per run."),
+        typer.Option(metavar="TABLE", help="CSV or Parquet that describes each run in a row."),
     ] = None,
     probability: Annotated[
         str,
@@ -47,19 +47,19 @@ def import_(
     ] = "softmax",
     probabilities: Annotated[
         bool,
-        typer.Option("--probabilities", help="Scores of arrays are probabilities already."),
+        typer.Option("--probabilities", help="Scores of arrays are already probabilities."),
     ] = False,
 ) -> None:
-    """Make a sweep directory of predictions that were made elsewhere.
+    """Make a sweep directory from predictions that were made elsewhere.
 
     FILE is an NPZ with scores (run, sample, class) or labels (run, sample) and y_true; a file of
-    torch.save with tensors of these names; an NPY of one of the two; CSV or Parquet tables in
-    OpenML's columns, one per run; or what manyseed export wrote. analyze, query, report and howmany
-    take the directory like any other. Files of arrays with the same dataset and classifier are
-    further runs.
+    torch.save with tensors of these names; an NPY with scores or labels; CSV or Parquet tables with
+    OpenML's columns, one per run; or the output of manyseed export. analyze, query, report and
+    howmany take the directory like any other. Several files of arrays with the same dataset and
+    classifier are further runs.
 
-    A directory before the files holds an import already, and they are further runs of it: all of
-    them are added, or none.
+    If a directory stands before the files, they are added to the import in it as further runs: all
+    of them or none.
 
     Examples:
 
@@ -104,39 +104,39 @@ def import_(
         say(
             f"{floored:,} {'prediction' if floored == 1 else 'predictions'} of a test point "
             f"{'gives' if floored == 1 else 'give'} a class less than the probability "
-            f"{FLOOR:.2g}; it counts as that, since the logarithm of 0 is no score."
+            f"{FLOOR:.2g}, which is used instead, since the logarithm of 0 is not a score."
         )
     say_next("Next", "analyze", directory)
 
 
 def _directory(into: Path | None, out: Path | None) -> Path:
-    """Return the directory that is made, or added to: exactly one is named."""
+    """Return the directory to make or to add to; exactly one must be given."""
     from manyseed.orchestrator.errors import UserError
 
     if into is not None and out is not None:
         raise UserError(
-            "names a directory to make, and the files are added to one that is there",
+            "names a new directory, but the files are added to an existing one",
             key="--out",
             value=str(out),
             remedy=f"leave it out; or leave out {into}",
         )
-    found = into or out
-    if found is None:
+    directory = into or out
+    if directory is None:
         raise UserError(
             "there is no directory to import into",
-            remedy="name a new one with --out DIR, or an import's before the files",
+            remedy="name a new one with --out DIR, or an existing import before the files",
         )
-    return found
+    return directory
 
 
 def _classifiers(given: list[str]) -> tuple[str | None, dict[str, list[Path]]]:
-    """Return the one name, if any, and the files of each classifier that has some."""
+    """Return the name without a file, if any, and the files of each other classifier."""
     from manyseed.orchestrator.errors import UserError
 
     names = [text for text in given if "=" not in text]
     if len(names) > 1:
         raise UserError(
-            "names the classifier of the files, and there is one already",
+            "names the classifier of the files a second time",
             key="--classifier",
             value=names[1],
             remedy=f"--classifier {names[1]}=FILE",

@@ -12,26 +12,26 @@ def init(
     data: Annotated[
         str,
         typer.Argument(
-            metavar="DATA", help="A file, a source, or a function of yours as module:name."
+            metavar="DATA", help="A file, a source, or your own function as module:name."
         ),
     ],
     model: Annotated[
         str | None,
         typer.Argument(
             metavar="[MODEL]",
-            help="Code of yours as module:name, a script, or a classifier; without, several.",
+            help="Your own code as module:name, a script, or a classifier; by default several.",
             show_default=False,
         ),
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="The classes.", show_default="what looks like them"),
+        typer.Option(metavar="COLUMN", help="The classes.", show_default="the likeliest"),
     ] = None,
     out: Annotated[
         Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write it.")
     ] = Path("sweep.toml"),
 ) -> None:
-    """Write a sweep file for the data and the model at hand, with what was seen as comments.
+    """Write a sweep file for your data and model, with comments on what was found in them.
 
     Examples:
 

@@ -19,12 +19,12 @@ def logs(
         str | None,
         typer.Argument(
             metavar="RUN|TASK",
-            help="A run, as 12:0:3 (cell, repeat, run); or a task, as 1/0 or by its job id.",
+            help="A run (cell, repeat, run) such as 12:0:3; or a task, such as 1/0 or its job id.",
             show_default=False,
         ),
     ] = None,
     failed: Annotated[
-        bool, typer.Option("--failed", help="The tracebacks of all failed runs, by error.")
+        bool, typer.Option("--failed", help="Show the tracebacks of all failed runs, by error.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -70,4 +70,4 @@ def logs(
     if groups:
         say_next("Retry them", "resume", directory, "--failed")
     else:
-        say("No run is failed.")
+        say("No run failed.")

@@ -1,4 +1,4 @@
-"""What the command prints: sentences, tables and numbers for people, JSON for programs."""
+"""Printing: sentences, tables and numbers for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     import polars as pl
 
 SCHEMA = 1
-"""Of what ``--json`` prints: keys may come; one that goes, or means something else, raises it."""
+"""Version of the JSON output: it rises when a key is removed or changes its meaning."""
 
 answers: list[dict[str, object]] = []
 """What this command has printed as JSON: one object, its answer or its error."""
 
 _UNLIMITED = 10_000
-"""The width where there is no terminal: a table in a file or a pipe lacks nothing."""
+"""The width without a terminal, so that tables in files and pipes are complete."""
 _WHOLE = 16
-"""Letters of a name that is never cut in two."""
+"""Names of up to so many letters are never broken."""
 _PART = 8
-"""Letters of a name that stay together even where a whole table has to fit."""
-# What is printed is data: [/] is a name like others, and CELL:REPEAT:RUN no emoji.
+"""So many letters of a name stay together even if a whole table has to fit."""
+# output is data: [/] is a name like any other, and CELL:REPEAT:RUN is not an emoji
 console = Console(
     highlight=False,
     emoji=False,
@@ -44,7 +44,7 @@ errors = Console(stderr=True, highlight=False, emoji=False, markup=False)
 
 
 def say(text: str | Text, *, style: str = "", indent: int = 0, to: Console | None = None) -> None:
-    """Print sentences: broken between words on a terminal, unbroken where they may be searched."""
+    """Print sentences: wrapped between words on a terminal, unwrapped elsewhere."""
     to = to or console
     shown = Text(text, style) if isinstance(text, str) else text
     padded = Padding(shown, (0, 0, 0, indent), expand=False) if indent else shown
@@ -52,13 +52,13 @@ def say(text: str | Text, *, style: str = "", indent: int = 0, to: Console | Non
 
 
 def say_next(what: str, *arguments: object, to: Console | None = None) -> None:
-    """Say which command goes on from here, on an unbroken line, so that it can be copied."""
+    """Print the next command on an unwrapped line, so that it can be copied."""
     command = shlex.join(map(str, arguments))
     (to or console).print(f"{what}: manyseed {command}", soft_wrap=True)
 
 
 def say_steps(state: Mapping[str, Any]) -> None:
-    """Say the next steps of a sweep's status, as `say_next`, and which results are outdated."""
+    """Print which results are outdated, and the next steps of a sweep's status."""
     if SweepPaths(Path(state["directory"])).results.exists():
         for text in state["outdated"]:
             say(text, style="dim")
@@ -67,12 +67,12 @@ def say_steps(state: Mapping[str, Any]) -> None:
 
 
 def print_json(value: Mapping[str, object]) -> None:
-    """Print one JSON object, which begins with the version of what its keys mean."""
+    """Print one JSON object that begins with the schema version."""
     value = {"schema": SCHEMA, **value}
     text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False, default=str)
     try:
         text.encode(sys.stdout.encoding or "utf-8")
-    except UnicodeEncodeError:  # JSON has its own way to write it
+    except UnicodeEncodeError:  # JSON can escape it
         text = json.dumps(value, indent=2, allow_nan=False, default=str)
     sys.stdout.write(f"{text}\n")
     answers.append(value)
@@ -86,11 +86,11 @@ def print_table(
     total: Sequence[object] | None = None,
     nested: bool = False,
 ) -> None:
-    """Print a table; numbers stand to the right, and a total below a line.
+    """Print a table with numbers aligned right and the total below a line.
 
-    Where it is nested, its first two columns are shown as one, and what the first says stands above
-    its rows: names of datasets are long, and a terminal may be narrow. Columns without any value
-    are left out, and those that there is no room for, which are named below.
+    A nested table shows its first two columns as one, with each value of the first above its rows:
+    names of datasets are long, and a terminal may be narrow. Columns without values are left out;
+    so are columns that do not fit, which are named below the table.
     """
     if nested:
         columns, rows = columns[1:], _nested(rows)
@@ -110,7 +110,7 @@ def print_table(
 
 
 def _filled(rows: Sequence[Sequence[object]], n_columns: int) -> list[int]:
-    """Return the columns that hold a value in some row."""
+    """Return the indices of columns that hold a value in some row."""
     if not rows:
         return list(range(n_columns))
     return [n for n in range(n_columns) if any(shown(row[n]) not in ("", "–") for row in rows)]
@@ -119,21 +119,21 @@ def _filled(rows: Sequence[Sequence[object]], n_columns: int) -> list[int]:
 def _fitted(
     columns: Sequence[str], rows: Sequence[Sequence[object]], *, narrow: bool = False
 ) -> tuple[Table, int]:
-    """Return a table of the first columns, as many as there is room for, and their number.
+    """Return a table of as many of the first columns as fit, and their number.
 
-    Where it may be `narrow`, names are cut before a column is left out.
+    If it may be `narrow`, names are broken before a column is left out.
     """
     for n in range(len(columns), 0, -1):
         table = _table(columns[:n], [row[:n] for row in rows])
         if narrow:
-            _cut_names(table)
+            _break_names(table)
         if n == 1 or _least_width(table) <= console.width:
             break
     return table, n
 
 
-def _cut_names(table: Table) -> None:
-    """Let names be cut as far as there is no room for them."""
+def _break_names(table: Table) -> None:
+    """Allow names to be broken as far as the width requires."""
     for column in table.columns:
         lacking = max(_least_width(table) - console.width, 0)
         if not column.no_wrap and column.min_width:
@@ -153,7 +153,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
             min_width=max(_longest(heads), min(contents[number], _WHOLE)),
             header_style="dim",
             overflow="fold",
-            no_wrap=numeric,  # a name may be cut in two, a number not
+            no_wrap=numeric,  # a name may be broken, a number not
         )
     for row in cells:
         table.add_row(*row)
@@ -161,7 +161,7 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
 
 
 def _heads(columns: Sequence[str], contents: Sequence[int]) -> list[str]:
-    """Return the heads of columns: where room lacks they break at underscores, longest first."""
+    """Return the heads of columns; if room is short, the longest break at underscores."""
     heads = list(columns)
     broken = [name.replace("_", "_\n") if len(name) > 9 else name for name in columns]
 
@@ -183,7 +183,7 @@ def _longest(head: str) -> int:
 
 
 def _least_width(table: Table) -> int:
-    """Return in how many columns of a terminal a table has room, names cut where they may be."""
+    """Return the least width of a terminal that holds a table, with names broken."""
     widths = (
         max(column.min_width or 0, *(cell_len(str(cell)) for cell in column.cells))
         if column.no_wrap
@@ -203,9 +203,9 @@ def _nested(rows: Iterable[Sequence[object]]) -> Iterator[Sequence[object]]:
 
 
 def print_frame(frame: pl.DataFrame, limit: int, more: str = "; see --limit and --output") -> None:
-    """Print the first rows of a frame, and the columns that there is room for; say what lacks.
+    """Print the first rows of a frame and the columns that fit; say what is left out.
 
-    `more` is said of rows that are left out: by which options they are shown, if there are any.
+    `more` is printed after the number of further rows: which options show them, if any.
     """
     print_rows(frame.columns, frame.head(limit).rows(), len(frame), more)
 
@@ -218,18 +218,18 @@ def print_rows(
     *,
     asked: bool = True,
 ) -> None:
-    """Print rows, of `height` that there are, and the columns that there is room for.
+    """Print rows, out of `height` in total, and the columns that fit.
 
-    Unless columns were `asked` for, those without any value are left out and named.
+    Unless columns were `asked` for, those without values are left out and named.
     """
     kept = range(len(columns)) if asked else _filled(rows, len(columns))
     empty = [name for n, name in enumerate(columns) if n not in kept]
-    there = [columns[n] for n in kept]
-    table, n = _fitted(there, [[row[at] for at in kept] for row in rows])
+    filled = [columns[n] for n in kept]
+    table, n = _fitted(filled, [[row[at] for at in kept] for row in rows])
     console.print(table)
     if empty:
         say(f"Undefined here: {', '.join(empty)}", style="dim")
-    if left := there[n:]:
+    if left := filled[n:]:
         how = "; see --columns and --output" if more else ""
         say(f"No room for {', '.join(left)}{how}", style="dim")
     if height > len(rows):
@@ -237,7 +237,7 @@ def print_rows(
 
 
 def size(n_bytes: float) -> str:
-    """Show a number of bytes."""
+    """Format a number of bytes."""
     for unit in ("B", "kB", "MB", "GB"):
         if n_bytes < 1000:
             return f"{n_bytes:.3g} {unit}"
@@ -246,7 +246,7 @@ def size(n_bytes: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Show a time."""
+    """Format a duration."""
     if seconds < 60:
         return f"{seconds:.2g} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes, seconds = divmod(round(seconds), 60)
@@ -257,12 +257,12 @@ def duration(seconds: float) -> str:
 
 
 def _is_number(value: object) -> bool:
-    """Whether a value is a number, or the text of one: ``<0.01``, ``12 kB``."""
+    """Return whether a value is a number, or the text of one: ``<0.01``, ``12 kB``."""
     return isinstance(value, int | float | None) or str(value)[:1] in "–<0123456789"
 
 
 def shown(value: object) -> str:
-    """Show a value as tables do."""
+    """Format a value as in tables."""
     if value is None:
         return "–"
     if isinstance(value, bool):

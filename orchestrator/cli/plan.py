@@ -41,7 +41,7 @@ def plan(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Name fits that end in no job of this time, as SLURM writes it: 4:00:00, 1-12.",
+            help="Name fits that cannot finish in jobs of this time, such as 4:00:00 or 1-12.",
             show_default=False,
         ),
     ] = None,
@@ -49,7 +49,7 @@ def plan(
 ) -> None:
     """Plan a sweep file: check it, show its grid, and write the plan.
 
-    Planning an enlarged file into a sweep adds what is new and keeps all that is done.
+    Planning an enlarged file into a sweep adds what is new and keeps everything that is done.
 
     Examples:
 
@@ -64,9 +64,9 @@ def plan(
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep, require_room
 
     hours = None if walltime is None else _parsed(walltime)
-    given = settings or []
-    directory = out or Path(read_sweep_file(sweep_file, given).name)
-    change = (plan_change if dry_run else plan_sweep)(sweep_file, directory, given)
+    settings = settings or []
+    directory = out or Path(read_sweep_file(sweep_file, settings).name)
+    change = (plan_change if dry_run else plan_sweep)(sweep_file, directory, settings)
     too_long = []
     if hours is not None:
         too_long = beyond(change.after, hours, change.observed, change.measuring).to_dicts()
@@ -90,19 +90,16 @@ def plan(
     for sentence in [*_sentences(change), *_beyond(too_long)]:
         say(sentence)
     if no_room is not None:
-        text = f"It could not be planned into {directory}: {no_room.message}\n  {no_room.remedy}"
-        say(text)
+        say(f"It could not be planned into {directory}: {no_room.message}\n  {no_room.remedy}")
     if dry_run:
         say("Nothing was written (--dry-run).")
         return
-    say(
-        f"{directory} holds all of it already." if change.is_empty else f"Planned into {directory}."
-    )
+    say(f"{directory} already holds it." if change.is_empty else f"Planned into {directory}.")
     say_next("Next", *_next(change, sweep_file, directory))
 
 
 def _next(change: Change, sweep_file: Path, directory: Path) -> list[object]:
-    """Return the command that a planned sweep waits for."""
+    """Return the next command for a planned sweep."""
     from manyseed.jobs import datasets
     from manyseed.orchestrator.paths import SweepPaths
     from manyseed.orchestrator.plans.tuned import scale_searches, searches
@@ -126,25 +123,25 @@ def _parsed(walltime: str) -> float:
 
 
 def _table(summary: dict[str, Any]) -> tuple[list[str], list[list[object]], list[object]]:
-    """Return columns, a row for each dataset and classifier, and their total."""
+    """Return the columns, a row per dataset and classifier, and the total."""
     devices = _devices(summary)
     unit, scale = _unit(summary)
 
-    def ends(figures: dict[str, Any]) -> list[object]:
+    def costs(figures: dict[str, Any]) -> list[object]:
         times = (_time(figures[f"{device}_hours"] * scale) for device in devices)
         return [*(figures[name] for name in _COUNTS), *times, size(figures["store_bytes"])]
 
-    places: dict[str, int] = {}  # of datasets, where several grids name one
+    order: dict[str, int] = {}  # keeps the groups of a dataset together, whichever grid names it
     groups = sorted(
-        summary["by_group"], key=lambda group: places.setdefault(group["dataset"], len(places))
+        summary["by_group"], key=lambda group: order.setdefault(group["dataset"], len(order))
     )
-    rows = [[*(group[name] for name in _DATA), *ends(group)] for group in groups]
+    rows = [[*(group[name] for name in _DATA), *costs(group)] for group in groups]
     times = [f"{_DEVICES[device]}-{unit}" for device in devices]
-    return [*_DATA, *_COUNTS, *times, "store"], rows, ["all", "", "", "", *ends(summary)]
+    return [*_DATA, *_COUNTS, *times, "store"], rows, ["all", "", "", "", *costs(summary)]
 
 
 def _sentences(change: Change) -> Iterator[str]:
-    """Yield what is printed below the table."""
+    """Yield the sentences below the table."""
     summary = change.summary()
     for removed in summary["runs_excluded"]:
         yield f"{removed['key']} = {removed['rule']} removes {counted(removed['runs'], 'run')}."
@@ -162,7 +159,7 @@ def _sentences(change: Change) -> Iterator[str]:
             "not trained."
         )
     if summary["cells_dropped"]:
-        yield f"Dropped before, and left out: {counted(summary['cells_dropped'], 'cell')}."
+        yield f"Left out, as dropped before: {counted(summary['cells_dropped'], 'cell')}."
     held = summary["runs"] - summary["runs_added"]
     yield (
         f"Asked for {summary['runs_asked']:,} runs, {change.expansion.runs:,} of them distinct, in "
@@ -186,7 +183,7 @@ def _sentences(change: Change) -> Iterator[str]:
     if features := summary["feature_hours"]:
         yield (
             f"Of these {_UNITS[unit]}, about {_time(features * scale)} are for features of images, "
-            "computed once for a dataset and again for perturbed rows."
+            "computed once per dataset and again for perturbed rows."
         )
     if responses := summary["response_hours"]:
         yield f"Of these {_UNITS[unit]}, about {_time(responses * scale)} are for response curves."
@@ -203,7 +200,7 @@ def _beyond(fits: list[dict[str, Any]]) -> Iterator[str]:
             for fit in fits
         )
         yield (
-            f"Fits that end in no job of that walltime and cannot go on in a next one: {listed}. "
+            f"Fits that cannot finish in jobs of that walltime, even by continuing: {listed}. "
             "Leave them out, lower train_fraction, or ask for more time."
         )
 
@@ -213,7 +210,7 @@ def _devices(summary: dict[str, Any]) -> list[str]:
 
 
 def _unit(summary: dict[str, Any]) -> tuple[str, int]:
-    """Return the unit that a plan's times are printed in, and how many make an hour."""
+    """Return the unit of a plan's printed times, and how many of it make an hour."""
     return ("h", 1) if summary["core_hours"] + summary["gpu_hours"] >= 1 else ("min", 60)
 
 

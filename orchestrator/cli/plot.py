@@ -24,7 +24,7 @@ def plot(
         str | None,
         typer.Argument(
             metavar="[KIND]",
-            help="Which figure; without it, all kinds are listed.",
+            help="The figure; without it, all kinds are listed.",
             show_default=False,
             autocompletion=completing.kinds,
         ),
@@ -34,19 +34,19 @@ def plot(
         typer.Option(
             "--by",
             metavar="COLUMN[,COLUMN]",
-            help="Of a column: by one or two of what cells differ in; of two, the rows and the "
+            help="For a column of the tables: group by one or two axes; two give the rows and the "
             "columns of a grid.",
             show_default="a row per cell",
         ),
     ] = "",
-    where: Annotated[str | None, where_option("Which cells: a condition over them.")] = None,
+    where: Annotated[str | None, where_option("Only cells that meet a condition.")] = None,
     output: Annotated[
         Path | None,
         typer.Option(
             "--output",
             "-o",
             metavar="FILE",
-            help="A file that ends with .pdf, .svg, .png, or .csv: the numbers that are drawn.",
+            help="A .pdf, .svg or .png file; or a .csv file for the numbers that are drawn.",
             show_default="KIND.pdf",
         ),
     ] = None,
@@ -54,19 +54,19 @@ def plot(
         str | None,
         typer.Option(
             metavar="MM",
-            help="single or double, the columns of a journal (89 and 183 mm), or millimetres.",
-            show_default="as on the page",
+            help="single or double for columns of a journal (89 or 183 mm), or millimetres.",
+            show_default="as in the report",
         ),
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Draw one figure of the results, as a file for a paper.
 
-    KIND is a figure of the page, or a column of the tables of runs, pairs or repeats: accuracy,
-    ece, ec_local, accuracy_range, fit_seconds and others. Each cell has a row of its own; with
-    --by, cells that agree in these columns are put together. Where there are several figures a PDF
-    has a page each, and other files are numbered. Fonts are embedded, and the same results give the
-    same file. The caption, which is printed, says what is shown, over what, and n.
+    KIND is a figure of the report, or a column of the tables runs, pairs or repeats: accuracy, ece,
+    ec_local, accuracy_range, fit_seconds and others. Each cell has its own row; with --by, cells
+    that agree in these columns share one. Several figures become pages of a PDF, or numbered files
+    of other formats. Fonts are embedded, and the same results give the same file. The command
+    prints the caption, which says what is shown, over what, and n.
 
     Examples:
 
@@ -99,8 +99,8 @@ def plot(
         listed = [{"title": p.title, "caption": p.caption, "n": p.n} for p in drawn]
         print_json({"kind": kind, "files": [str(one) for one in files], "figures": listed})
         return
-    for one in drawn:
-        say(one.title, style="bold")
-        say(one.caption, indent=2)
+    for figure in drawn:
+        say(figure.title, style="bold")
+        say(figure.caption, indent=2)
     written = str(files[0]) if len(files) == 1 else f"{files[0]} to {files[-1].name}"
     say(f"Wrote {written}.")

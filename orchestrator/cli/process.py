@@ -1,4 +1,4 @@
-"""The command as a process: signals, pipes that nobody reads, terminals that show ASCII alone."""
+"""The command as a process: signals, closed pipes, terminals that show only ASCII."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 CLOSED = 141
-"""The exit code where nobody reads what is printed: 128 and the number of SIGPIPE, as a shell's."""
+"""The exit code if nobody reads the output: 128 plus the number of SIGPIPE, as in a shell."""
 
 _ENDS = (signal.SIGTERM, signal.SIGHUP)
 _CODES = {128 + number: number for number in _ENDS}
@@ -47,16 +47,16 @@ _HANDLER = "manyseed-plain"
 
 
 class StreamClosed(BaseException):
-    """What reads the command's output is gone, which is nobody's error."""
+    """The reader of the command's output is gone, which is not an error."""
 
 
 class CommandProcess:
-    """What the command is in for; a context manager that restores what it found.
+    """Handling of signals and standard streams; a context manager that restores signal handlers.
 
     Attributes
     ----------
     interrupted : bool
-        Whether a Ctrl-C was heard.
+        Whether Ctrl-C was pressed.
     """
 
     def __init__(self) -> None:
@@ -67,17 +67,16 @@ class CommandProcess:
 
     def __enter__(self) -> CommandProcess:
         if threading.current_thread() is threading.main_thread():
-            for number, heard in {
-                signal.SIGINT: self._interrupt,
-                **dict.fromkeys(_ENDS, _end),
-            }.items():
+            handlers = {signal.SIGINT: self._interrupt, **dict.fromkeys(_ENDS, _end)}
+            for number, handler in handlers.items():
                 usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
-                if signal.getsignal(number) == usual:  # nohup and shells' background jobs ignore
-                    self._before[number] = signal.signal(number, heard)
-            sys.unraisablehook = self._heard_in_vain
+                # under nohup, and in a shell's background jobs, some signals are ignored: keep that
+                if signal.getsignal(number) == usual:
+                    self._before[number] = signal.signal(number, handler)
+            sys.unraisablehook = self._resend
         if self._is_own:
-            _own_streams()
-            for replaced in self._before:  # first, so that it is the last thing done at exit
+            _replace_streams()
+            for replaced in self._before:  # registered first, so done last at exit
                 atexit.register(signal.signal, replaced, signal.SIG_IGN)
         return self
 
@@ -87,16 +86,16 @@ class CommandProcess:
             signal.signal(number, before)
 
     def flush(self) -> None:
-        """Write what is printed, so that it is known whether somebody reads it."""
+        """Flush the output, which shows whether somebody reads it."""
         for stream in (sys.stdout, sys.stderr):
             with suppress(ValueError):
                 stream.flush()
 
     def end(self) -> None:
-        """Let nothing be said any more, neither of a second Ctrl-C nor of a pipe that is closed.
+        """Print nothing any more, neither about a second Ctrl-C nor about a closed pipe.
 
-        A signal ends what still waits for threads. Where Python takes itself apart it would kill
-        the process, whose exit code would not be the command's: there none is heard any more.
+        From here on, a signal ends a process that still waits for threads. While Python shuts down,
+        signals are ignored: they would kill the process and change the command's exit code.
         """
         if not self._is_own:
             return
@@ -106,11 +105,10 @@ class CommandProcess:
             try:
                 stream.flush()
             except (StreamClosed, OSError, ValueError):
-                nowhere = os.open(os.devnull, os.O_WRONLY)
-                os.dup2(nowhere, descriptor)
+                os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
 
-    def _heard_in_vain(self, lost: sys.UnraisableHookArgs) -> None:
-        """Send a signal again that came while an object was destroyed, where nothing is raised."""
+    def _resend(self, lost: sys.UnraisableHookArgs) -> None:
+        """Resend a signal that came while an object was destroyed, when exceptions get lost."""
         if isinstance(lost.exc_value, KeyboardInterrupt):
             number = int(signal.SIGINT)
         elif isinstance(lost.exc_value, SystemExit) and lost.exc_value.code in _CODES:
@@ -138,7 +136,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 
 class _Output(io.TextIOWrapper):
-    """Standard output or error, which says in its own way that nobody reads it."""
+    """Standard output or error that raises `StreamClosed` if nobody reads it."""
 
     def write(self, text: str) -> int:
         try:
@@ -158,9 +156,9 @@ class _Output(io.TextIOWrapper):
             raise StreamClosed
 
 
-def _own_streams() -> None:
-    """Make standard streams that can be written to, whatever they are and whatever is written."""
-    for descriptor in (0, 1, 2):  # else the next file that is opened would be one of them
+def _replace_streams() -> None:
+    """Replace standard streams by ones that accept any text, even if they were closed."""
+    for descriptor in (0, 1, 2):  # or the next opened file would get one of these descriptors
         try:
             os.fstat(descriptor)
         except OSError:
@@ -168,20 +166,18 @@ def _own_streams() -> None:
     sys.stdin = sys.stdin or os.fdopen(0)
     codecs.register_error(_HANDLER, _plain)
     for name, descriptor in (("stdout", 1), ("stderr", 2)):
-        held = getattr(sys, name) or os.fdopen(descriptor, "w")
-        if type(held) is not io.TextIOWrapper:
+        old = getattr(sys, name) or os.fdopen(descriptor, "w")
+        if type(old) is not io.TextIOWrapper:
             continue
-        held.flush()
-        encoding, buffered = held.encoding, not (held.line_buffering or held.write_through)
-        stream = _Output(
-            held.detach(), encoding=encoding, errors=_HANDLER, line_buffering=not buffered
-        )
+        old.flush()
+        encoding, by_line = old.encoding, old.line_buffering or old.write_through
+        stream = _Output(old.detach(), encoding=encoding, errors=_HANDLER, line_buffering=by_line)
         setattr(sys, name, stream)
         setattr(sys, f"__{name}__", stream)
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
-    """Return what is shown in place of what an encoding lacks."""
+    """Return a replacement for characters that the encoding lacks."""
     assert isinstance(error, UnicodeEncodeError)
     return "".join(map(_shown, error.object[error.start : error.end])), error.end
 
@@ -189,7 +185,7 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 def _shown(letter: str) -> str:
     if letter in _PLAIN:
         return _PLAIN[letter]
-    if 0xDC80 <= ord(letter) <= 0xDCFF:  # a byte of a file's name that is no text
+    if 0xDC80 <= ord(letter) <= 0xDCFF:  # an undecodable byte of a file name
         return f"\\x{ord(letter) - 0xDC00:02x}"
     base = unicodedata.normalize("NFKD", letter)[:1]
     return base if base.isascii() else "?"

@@ -1,4 +1,4 @@
-"""What takes its time as a progress bar."""
+"""Progress bars."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import typer
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -17,7 +18,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from manyseed.orchestrator.cli.output import console, counted, duration, say
+from manyseed.orchestrator.cli.output import console, counted, duration, say, say_next
+from manyseed.orchestrator.errors import INTERRUPTED
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -47,16 +49,34 @@ def bar(to: Console | None = None, *, quiet: bool = False) -> Progress:
 
 @contextmanager
 def shards_done(doing: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
-    """Show, on a terminal, how many shards are done; yield what takes (done, all)."""
+    """Show, on a terminal, how many shards are done; yield a function that takes (done, total)."""
     with bar(quiet=quiet or not console.is_terminal) as progress:
         task = progress.add_task(doing, total=None, note="shards")
-        yield lambda done, of: progress.update(task, completed=done, total=of)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+@contextmanager
+def resumable(
+    doing: str, *command: object, note: str = "", quiet: bool = False
+) -> Iterator[Callable[[int, int], None]]:
+    """Show the progress of a command; yield a function that takes (done, total).
+
+    On Ctrl-C, print the `command` that goes on, and exit.
+    """
+    with bar() as progress:
+        task = progress.add_task(doing, total=None, note=note, visible=not quiet)
+        try:
+            yield lambda done, total: progress.update(task, completed=done, total=total)
+        except KeyboardInterrupt:
+            progress.stop()
+            say_next("Go on with", *command)
+            raise typer.Exit(INTERRUPTED) from None
 
 
 def show(submission: Submission, to: Console | None = None) -> watch.Progress:
-    """Show a submission until nothing of it is alive; return how it ended.
+    """Show the progress of a submission until all its tasks have ended; return the last state.
 
-    A bar on a terminal; elsewhere a line each minute, and one at the end.
+    A bar on a terminal; elsewhere a line each minute and one at the end.
     """
     from manyseed.orchestrator.progress import watch
 

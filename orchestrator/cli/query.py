@@ -24,19 +24,19 @@ _EVERYTHING = "*"
 
 
 class QueryCommand(Command):
-    """Takes ``--by`` without columns: by everything but the seeds."""
+    """A command whose ``--by`` may stand without columns: by everything but the seeds."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Give the option the value that stands for it."""
+        """Insert the value that stands for all columns after a ``--by`` without a value."""
         if ctx.resilient_parsing and args and args[-1].startswith("-"):
-            args = args[:-1]  # its value is being completed; the rest says of what
-        given: list[str] = []
-        for number, one in enumerate(args):
-            given.append(one)
+            args = args[:-1]  # the option being completed; the other arguments give the context
+        completed: list[str] = []
+        for number, arg in enumerate(args):
+            completed.append(arg)
             following = args[number + 1 : number + 2]
-            if one == "--by" and (not following or following[0].startswith("-")):
-                given.append(_EVERYTHING)
-        return super().parse_args(ctx, given)
+            if arg == "--by" and (not following or following[0].startswith("-")):
+                completed.append(_EVERYTHING)
+        return super().parse_args(ctx, completed)
 
 
 def query(
@@ -44,7 +44,7 @@ def query(
         list[Path],
         typer.Argument(
             metavar="DIR",
-            help="The sweep directory; of several, the column sweep says which.",
+            help="The sweep directory; with several, the column sweep names each row's.",
             show_default=False,
         ),
     ],
@@ -56,8 +56,8 @@ def query(
             show_default="cells",
             autocompletion=completing.tables,
             metavar="NAME",
-            help="Which table: cells, runs, pairs, repeats, effects, …; all are on the page "
-            "'manyseed docs results'.",
+            help="The table: cells, runs, pairs, repeats, effects, …; see 'manyseed docs results' "
+            "for all.",
         ),
     ] = None,
     where: Annotated[
@@ -88,24 +88,25 @@ def query(
             "--agg",
             metavar="FUNCTION,…",
             autocompletion=completing.functions,
-            help="Of each group instead: mean, sd, median, min, max, count, q05 (5 % quantile).",
+            help="What to compute per group instead: mean, sd, median, min, max, count, q05 (5 % "
+            "quantile).",
         ),
     ] = "",
     sql: Annotated[
         str | None,
-        typer.Option("--sql", help="Instead of all this, one SELECT over the tables."),
+        typer.Option("--sql", help="One SELECT over the tables, instead of the options above."),
     ] = None,
     sort: Annotated[
         str | None,
         typer.Option(
             "--sort",
-            help="A column; with - in front, descending.",
+            help="The column to sort by; with - in front, descending.",
             autocompletion=completing.sort,
         ),
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", min=1, help="Rows to show.", show_default="40 of a table, or all"),
+        typer.Option("--limit", min=1, help="Rows to show.", show_default="40 in a table, or all"),
     ] = None,
     form: Annotated[
         str | None,
@@ -122,8 +123,8 @@ def query(
             "--output",
             "-o",
             metavar="FILE",
-            help="Write all rows to a file (.csv, .json, .md, .tex, .parquet, .txt); -: to the "
-            "pipe.",
+            help="Write all rows to a file (.csv, .json, .md, .tex, .parquet, .txt), or to - for "
+            "standard output.",
         ),
     ] = None,
     describe: Annotated[
@@ -132,7 +133,7 @@ def query(
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Ask the result tables.
+    """Query the result tables.
 
     Examples:
 
@@ -166,14 +167,14 @@ def query(
         require_outside(output, sweep)
     results = {name: sweep.results for name, sweep in sweeps.items()}
     if sql is not None:
-        given = {"table": table, "where": where, "columns": columns, "by": by, "agg": agg}
-        _require_alone({**given, "sort": sort})
-        _show(ask_sql(results, sql), form, output, limit, {"sql": sql}, [], "It has no rows.")
+        others = {"table": table, "where": where, "columns": columns, "by": by, "agg": agg}
+        _refuse_beside_sql({**others, "sort": sort})
+        _show(ask_sql(results, sql), form, output, limit, {"sql": sql}, [], "No rows.")
         return
     if describe or columns.strip() == "?":
         frame = described(results, table or "cells", grouped=bool(by or agg))
         all_rows = limit or len(frame)
-        _show(frame, form, output, all_rows, {"table": table or "cells"}, [], "It has no columns.")
+        _show(frame, form, output, all_rows, {"table": table or "cells"}, [], "No columns.")
         return
     question = Question(
         table or "cells",
@@ -190,7 +191,7 @@ def query(
 
 
 def _require_no_table(directories: list[Path]) -> None:
-    """Refuse the name of a table beside that of a directory."""
+    """Refuse the name of a table given as a directory."""
     from manyseed.orchestrator.results.query import ALL_TABLES
 
     for directory in directories[1:]:
@@ -198,21 +199,22 @@ def _require_no_table(directories: list[Path]) -> None:
             raise UserError(
                 "there is no such directory",
                 file=directory,
-                remedy=f"a table is named by its option: --table {directory}",
+                remedy=f"name a table with its option: --table {directory}",
             )
 
 
-def _require_alone(given: dict[str, str | None]) -> None:
-    for name, value in given.items():
+def _refuse_beside_sql(options: dict[str, str | None]) -> None:
+    for name, value in options.items():
         if value:
-            remedy = "say it in the statement"
-            raise UserError("not beside --sql", key=f"--{name}", value=value, remedy=remedy)
+            remedy = "write it in the statement"
+            message = "cannot be combined with --sql"
+            raise UserError(message, key=f"--{name}", value=value, remedy=remedy)
 
 
 def _form(form: str | None, output: Path | None, as_json: bool) -> str:
     if as_json and form not in (None, formats.JSON):
         remedy = "leave out one of them"
-        raise UserError("--json says another format", key="--format", value=form, remedy=remedy)
+        raise UserError("contradicts --json", key="--format", value=form, remedy=remedy)
     return formats.chosen(formats.JSON if as_json else form, output)
 
 
@@ -227,9 +229,9 @@ def _show(
     *,
     asked: bool = True,
 ) -> None:
-    """Print rows, or write them to where they are asked for.
+    """Print rows, or write them to the output.
 
-    Where its columns were not `asked` for, a printed table leaves out those without any value.
+    Unless columns were `asked` for, a printed table leaves out those without values.
     """
     height = len(frame)
     if limit is not None or (form == formats.TABLE and output is None):
@@ -257,14 +259,13 @@ def _show(
 
 
 def _nothing(question: Question) -> str:
-    of = f"the table of {question.table}"
     if question.where is None:
-        return f"{of.capitalize()} has no rows."
-    return f"No row of {of} meets: {question.where}"
+        return f"The table {question.table} has no rows."
+    return f"No row of the table {question.table} meets: {question.where}"
 
 
 def _notes(sweeps: list[Sweep], question: Question, frame: pl.DataFrame) -> list[str]:
-    """Return what is to be known of the rows."""
+    """Return notes on the rows."""
     from manyseed.orchestrator.results.caveats import of_columns, of_ranking, of_sources
     from manyseed.orchestrator.results.grouping import notes
     from manyseed.orchestrator.results.record import Analysis
@@ -272,15 +273,15 @@ def _notes(sweeps: list[Sweep], question: Question, frame: pl.DataFrame) -> list
     by = frame.columns if isinstance(question.by, bool) else question.by
     remarks = [*notes(frame, list(by) if question.is_grouped else ()), *of_columns(frame.columns)]
     if not question.is_grouped and question.table in ("ranking", "sources"):
-        of = of_ranking if question.table == "ranking" else of_sources
+        explain = of_ranking if question.table == "ranking" else of_sources
         for sweep in sweeps:
-            remarks += of(frame, Analysis.read(sweep.paths).conventions(sweep.paths))
+            remarks += explain(frame, Analysis.read(sweep.paths).conventions(sweep.paths))
     remarks += [text for sweep in sweeps for text in _incomplete(sweep, several=len(sweeps) > 1)]
     return [*dict.fromkeys(remarks)]
 
 
 def _incomplete(sweep: Sweep, *, several: bool) -> list[str]:
-    """Say what a sweep lacks, and whether it differs from what is there."""
+    """Say which planned runs the results lack, and whether that is related to accuracy."""
     from manyseed.orchestrator.results.caveats import amounts, incomplete
     from manyseed.orchestrator.results.record import Analysis
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,7 @@ from manyseed.orchestrator.cli.common import Directory, Json, require_outside, w
 from manyseed.orchestrator.cli.output import console, counted, print_json, say
 from manyseed.orchestrator.cli.progress import bar
 from manyseed.orchestrator.cli.show import print_values
-from manyseed.orchestrator.errors import RunsError, UserError
+from manyseed.orchestrator.errors import RunsError, UserError, flag
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.runs.rerun import Differences
@@ -27,26 +27,26 @@ def rerun(
         str | None,
         typer.Argument(
             metavar="[RUN]",
-            help="Cell, repeat and run, counted from 0: 12:0:3. Or several by --where and --best.",
+            help="Cell, repeat and run, counted from 0: 12:0:3. Or use --where and --best.",
             show_default=False,
         ),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Exit with 1 unless it is equal bit for bit.")
+        bool, typer.Option("--check", help="Exit code 1 unless it is equal bit for bit.")
     ] = False,
     save: Annotated[
         Path | None,
         typer.Option(
             "--save",
             metavar="FILE|FOLDER",
-            help="Write the model: .pt or .npz of networks, .npz of lr-sgd and svm-sgd, .json of "
-            "xgb, .skops of estimators. Of several runs a folder with a file each. manyseed show "
-            "says how to read it.",
+            help="Write the model: .pt or .npz for networks, .npz for lr-sgd and svm-sgd, .json "
+            "for xgb, .skops for estimators. For several runs, a folder with a file each. manyseed "
+            "show says how to read it.",
         ),
     ] = None,
     where: Annotated[
         str | None,
-        where_option("Runs that meet a condition over the table runs.", completing.condition),
+        where_option("Runs that meet a condition on the table runs.", completing.condition),
     ] = None,
     best: Annotated[
         int | None,
@@ -54,22 +54,22 @@ def rerun(
     ] = None,
     overwrite: Annotated[
         bool,
-        typer.Option("--overwrite", help="Train runs whose file is in the folder again, too."),
+        typer.Option("--overwrite", help="Train also runs whose file is already in the folder."),
     ] = False,
     other_recipe: Annotated[
         bool,
         typer.Option(
             "--other-recipe",
-            help="Of several runs, write a model made by other versions, or on another CPU, also "
-            "where its labels differ from those stored.",
+            help="For several runs: with other versions or another CPU, write a model even if its "
+            "labels differ from those stored.",
         ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Train one run again, or several, and compare with what is stored.
+    """Train one run or several again, and compare them with the stored predictions.
 
-    In the recipe that it was made in a run must be equal, bit for bit; in another one this reports
-    how much differs. Several are chosen in the result tables, so analyze first.
+    With its original recipe, a run must be equal bit for bit; with another recipe, the command
+    reports how much differs. Several runs are chosen in the result tables, so analyze first.
 
     Examples:
 
@@ -85,25 +85,17 @@ def rerun(
 
     sweep = Sweep(directory)
     require_outside(save, sweep, "--save")
-    several = {"--where": where, "--best": best}
-    of_several = {"--overwrite": overwrite, "--other-recipe": other_recipe}
+    options: dict[str, Any] = {"where": where, "best": best}
+    options |= {"overwrite": overwrite, "other_recipe": other_recipe}
     if run is None:
         if where is None and best is None:
-            remedy = "a run, as 12:0:3; or several: --where SQL, --best N"
+            remedy = "name a run, such as 12:0:3; or several with --where SQL, --best N"
             raise UserError("which run?", key="RUN", remedy=remedy)
-        again = partial(
-            sweep.rerun_where,
-            where,
-            best=best,
-            save=save,
-            overwrite=overwrite,
-            other_recipe=other_recipe,
-        )
-        _several(again, save, check, as_json)
+        _several(partial(sweep.rerun_where, save=save, **options), save, check, as_json)
         return
-    for key, given in (several | of_several).items():
+    for name, given in options.items():
         if given not in (None, False):
-            raise UserError(f"is of several runs, not of {run}", key=key, value=given)
+            raise UserError(f"is for several runs, not for {run}", key=flag(name), value=given)
     value = sweep.rerun(run, save)
     if as_json:
         print_json(value)
@@ -117,30 +109,27 @@ def rerun(
 
 
 def _several(
-    again: Callable[..., list[Rerun]], save: Path | None, check: bool, as_json: bool
+    train: Callable[..., list[Rerun]], save: Path | None, check: bool, as_json: bool
 ) -> None:
-    """Train several runs again, tell of each, and end with 1 where something is wrong."""
-    progress = bar()
-    progress.disable = as_json or not console.is_terminal
-    with progress:
+    """Train several runs again, report each, and exit with 1 if something is wrong."""
+    with bar(quiet=as_json or not console.is_terminal) as progress:
         task = progress.add_task("training", total=None, note="runs")
 
-        def tell(one: Rerun, of: int) -> None:
-            progress.update(task, advance=1, total=of)
+        def tell(one: Rerun, total: int) -> None:
+            progress.update(task, advance=1, total=total)
             if not as_json:
                 say(_line(one))
 
-        done = again(tell=tell)
+        done = train(tell=tell)
     if as_json:
         print_json({"runs": [one.to_json() for one in done]})
     else:
         for text in _summary(done, save):
             say(text)
-    unequal = [one for one in done if check and _is_wrong(one)]
-    if wrong := [one for one in done if one.problem or one in unequal]:
+    if wrong := [one for one in done if one.problem or (check and _is_wrong(one))]:
         which = ", ".join(one.address for one in wrong[:5]) + (", …" if len(wrong) > 5 else "")
         raise RunsError(
-            f"of {counted(len(done), 'run')} {len(wrong):,} could not be trained again, or differ: "
+            f"of {counted(len(done), 'run')}, {len(wrong):,} could not be trained again or differ: "
             f"{which}"
         )
 
@@ -151,9 +140,9 @@ def _is_wrong(one: Rerun) -> bool:
 
 
 def _line(one: Rerun) -> str:
-    """Return what has become of a run."""
+    """Return the outcome of a run."""
     if one.was_there:
-        return f"{one.address}  {one.file} is there already"
+        return f"{one.address}  {one.file} exists already"
     parts = []
     if (found := one.comparison) is not None and not one.problem:
         parts = ["equal bit for bit" if found["equal"] else _difference(found)]
@@ -167,14 +156,14 @@ def _line(one: Rerun) -> str:
 def _difference(found: Differences) -> str:
     largest = found["largest_difference"]
     scores = "" if largest is None else f", scores by {largest:.2g} at most"
-    where = "" if found["same_recipe"] else ", in another recipe"
+    recipe = "" if found["same_recipe"] else ", with another recipe"
     if "recipe_unknown" in found:
-        where = f", in an unknown recipe: {found['recipe_unknown']}"
-    return f"{found['labels_differ']:,} of {found['labels']:,} labels differ{scores}{where}"
+        recipe = f", with an unknown recipe: {found['recipe_unknown']}"
+    return f"{found['labels_differ']:,} of {found['labels']:,} labels differ{scores}{recipe}"
 
 
 def _summary(done: list[Rerun], folder: Path | None) -> list[str]:
-    """Return what has become of all, and how models are read."""
+    """Return the outcome of all runs, and how to read the models."""
     from manyseed.jobs.saving import READ
 
     trained = [one.comparison for one in done if one.comparison is not None]
@@ -182,10 +171,8 @@ def _summary(done: list[Rerun], folder: Path | None) -> list[str]:
     lines = [f"{counted(len(trained), 'run')} trained again, {equal:,} equal bit for bit."]
     if folder is not None:
         files = [one.file for one in done if one.file is not None]
-        there = sum(one.was_there for one in done)
-        before = (
-            f", {there:,} of them there before (--overwrite trains them again)" if there else ""
-        )
+        old = sum(one.was_there for one in done)
+        before = f", {old:,} of them from before (--overwrite trains them again)" if old else ""
         lines.append(f"{counted(len(files), 'model')} in {folder}{before}.")
         lines += [f"Load: {READ[ending]}" for ending in sorted({file.suffix for file in files})]
     return lines

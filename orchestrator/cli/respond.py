@@ -1,4 +1,4 @@
-"""``manyseed respond``: ask kept models."""
+"""``manyseed respond``: measure response curves of kept models."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from manyseed.orchestrator.cli.common import (
     workers_option,
 )
 from manyseed.orchestrator.cli.output import counted, print_json, say, say_next
-from manyseed.orchestrator.cli.progress import bar
-from manyseed.orchestrator.errors import INTERRUPTED
+from manyseed.orchestrator.cli.progress import resumable
 
 
 def respond(
@@ -26,7 +25,7 @@ def respond(
         typer.Option(
             "--transforms",
             metavar="NAME,…",
-            help="intra, inter, and of images such as rotate:90, shift-x:0.25, colour:0.25.",
+            help="intra, inter, and for images such as rotate:90, shift-x:0.25, colour:0.25.",
             show_default="those of the sweep file's [response], else intra,inter",
         ),
     ] = None,
@@ -35,32 +34,34 @@ def respond(
         typer.Option(
             "--layers",
             metavar="N,…",
-            help="Layers whose output intra and inter act on, 0 and 1.",
+            help="Layers on whose output intra and inter act, 0 and 1.",
             show_default="0,1",
         ),
     ] = None,
     rows: Annotated[
         int | None,
-        typer.Option("--rows", min=2, help="Training rows of a sample.", show_default="23040"),
+        typer.Option("--rows", min=2, help="Training rows per sample.", show_default="23040"),
     ] = None,
     draws: Annotated[
-        int | None, typer.Option("--draws", min=1, help="Samples.", show_default="1")
+        int | None, typer.Option("--draws", min=1, help="Samples to draw.", show_default="1")
     ] = None,
     name: Annotated[
         str | None,
         typer.Option(
-            "--name", metavar="NAME", help="Of the table.", show_default="of the transforms"
+            "--name", metavar="NAME", help="The table's name.", show_default="the transforms"
         ),
     ] = None,
-    where: Annotated[str | None, where_option("Only these cells: classifier = 'mlp'.")] = None,
+    where: Annotated[
+        str | None, where_option("Only these cells, such as classifier = 'mlp'.")
+    ] = None,
     workers: Annotated[int | None, workers_option("Processes on this machine.")] = None,
     as_json: Json = False,
 ) -> None:
     """Measure response curves of runs that kept their parameters (keep.parameters = true).
 
-    Models answer on this machine's CPUs, also those that were trained on a GPU. What was measured
-    in training stays; analyze takes both. Interrupted, it goes on with the same command; runs that
-    are finished since are added.
+    Models are evaluated on this machine's CPUs, even if they were trained on a GPU. Curves measured
+    in training stay; analyze uses both. The same command continues after an interruption, and adds
+    runs that have finished since.
 
     Examples:
 
@@ -74,28 +75,18 @@ def respond(
     options["transforms"] = None if transforms is None else names(transforms)
     options["layers"] = None if layers is None else whole_numbers(layers, "--layers", "0,1")
     given = {key: value for key, value in options.items() if value is not None}
-    with bar() as progress:
-        task = progress.add_task("asking", total=None, note="models", visible=not as_json)
-        try:
-            found = Sweep(directory).respond(
-                given,
-                name=name,
-                where=where,
-                workers=workers,
-                progress=lambda done, of: progress.update(task, completed=done, total=of),
-            )
-        except KeyboardInterrupt:
-            progress.stop()
-            say_next("Go on with", "respond", directory)
-            raise typer.Exit(INTERRUPTED) from None
+    with resumable("asking", "respond", directory, note="models", quiet=as_json) as progress:
+        found = Sweep(directory).respond(
+            given, name=name, where=where, workers=workers, progress=progress
+        )
     if as_json:
         value = {"file": str(found.file), "asked": found.asked, "runs": found.runs}
         print_json({**value, "transforms": list(found.transforms)})
         return
-    say(f"{counted(found.asked, 'model')} answered, {found.runs:,} in all: {found.file}")
+    say(f"{counted(found.asked, 'model')} measured, {found.runs:,} in all: {found.file}")
     if found.from_gpu:
         say(
-            f'{counted(found.from_gpu, "model")} of cells with device = "gpu" answered on a CPU: '
-            "a count may differ by a few from what a GPU would have measured in training"
+            f'{counted(found.from_gpu, "model")} of cells with device = "gpu" measured on a CPU: '
+            "counts may differ by a few from those that a GPU would have measured in training"
         )
     say_next("Next", "analyze", directory)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,10 +40,10 @@ def run(
     other_recipe: OtherRecipe = False,
     metric: OwnMetrics = None,
 ) -> None:
-    """Plan, train, analyse and report; on a sweep that exists, resume it.
+    """Plan, train, analyse and report; resume a sweep that exists.
 
-    Ctrl-C stops what trains on this machine after the fits in flight; jobs of a cluster go on. The
-    same command goes on where it stopped.
+    Ctrl-C stops training on this machine after the fits in flight; jobs on a cluster go on. The
+    same command continues where it stopped.
 
     Examples:
 
@@ -61,14 +62,15 @@ def run(
     from manyseed.orchestrator.sweep import Sweep
     from manyseed.orchestrator.tasks.intent import LOCAL
 
-    given = settings or []
-    directory = out or Path(read_sweep_file(sweep_file, given).name)
-    again = ["run", sweep_file, "--out", directory, *(w for one in given for w in ("--set", one))]
-    plan_change(sweep_file, directory, given)  # what is wrong in the file is said before all else
+    settings = settings or []
+    directory = out or Path(read_sweep_file(sweep_file, settings).name)
+    again = ["run", sweep_file, "--out", directory]
+    again += [word for setting in settings for word in ("--set", setting)]
+    plan_change(sweep_file, directory, settings)  # reports errors in the file before any others
     name = LOCAL if cluster == AUTO and workers else cluster
     profile = choose(name, last=last_intent(SweepPaths(directory)))
     where = LOCAL if profile is None else str(profile.path)
-    change = plan_sweep(sweep_file, directory, given)
+    change = plan_sweep(sweep_file, directory, settings)
     fetch_datasets(change.expansion.datasets)
     sweep = Sweep(directory)
     plan = change.summary()
@@ -84,13 +86,13 @@ def run(
             last = show(watched)
         except KeyboardInterrupt:
             if watched.cluster != LOCAL:
-                say(f"\nIts jobs on {watched.cluster} go on.")
+                say(f"\nThe jobs on {watched.cluster} go on.")
                 say_next("Stop them", "cancel", directory)
                 say_next("Follow them", *again)
                 raise typer.Exit(INTERRUPTED) from None
             say(
-                "\nStopping: fits in flight are finished first. "
-                "Ctrl-C again: end them, to be trained again."
+                "\nStopping after the fits in flight. "
+                "Press Ctrl-C again to end them; they will be trained again."
             )
             _stop(sweep)
             say_next("Go on with", *again)
@@ -100,20 +102,20 @@ def run(
     print_summary(sweep)
     _print_estimate(sweep)
     say_report(page)
-    found = sweep.status()["runs"]
-    if found["failed"]:
-        say(f"\n{counted(found['failed'], 'run')} failed.")
+    runs = sweep.status()["runs"]
+    if runs["failed"]:
+        say(f"\n{counted(runs['failed'], 'run')} failed.")
         say_next("Tracebacks", "logs", directory, "--failed")
         raise typer.Exit(1)
-    if found["missing"]:
-        say(f"\n{counted(found['missing'], 'run')} missing.")
+    if runs["missing"]:
+        say(f"\n{counted(runs['missing'], 'run')} missing.")
         say_next("Go on with", "resume", directory)
         raise typer.Exit(NOT_FINISHED)
     say_next("Next", "query", directory, "--by", "classifier")
 
 
 def _stop(sweep: Sweep) -> None:
-    """Let fits in flight be finished, by Ctrl-C be ended, and by one more not be waited for."""
+    """Stop after the fits in flight. Ctrl-C ends these; another Ctrl-C stops waiting for them."""
     try:
         sweep.cancel()
         sweep.wait()
@@ -124,20 +126,18 @@ def _stop(sweep: Sweep) -> None:
 
 
 def _print_estimate(sweep: Sweep) -> None:
-    """Print the plan's estimate beside what there is."""
+    """Print the actual cost beside the plan's estimate."""
     from manyseed.orchestrator.plans.estimate import estimate_and_outcome
 
-    figures = estimate_and_outcome(sweep.paths)
-    shown = {
-        "fits": lambda value: f"{value:,.0f}",
-        "hours": lambda value: duration(3600 * value),
-        "store_bytes": size,
-        "store_files": lambda value: f"{value:,.0f}",
+    shown: dict[str, tuple[str, Callable[[float], str]]] = {
+        "fits": ("fits", "{:,.0f}".format),
+        "hours": ("training", lambda hours: duration(3600 * hours)),
+        "store_bytes": ("store", size),
+        "store_files": ("files", "{:,.0f}".format),
     }
-    names = {"hours": "training", "store_bytes": "store", "store_files": "files"}
-    figures_shown = [
-        f"{names.get(name, name)} {shown[name](found)} "
-        f"(planned {'–' if math.isnan(estimated) else shown[name](estimated)})"
-        for name, (estimated, found) in figures.items()
-    ]
-    say(f"\nCost: {', '.join(figures_shown)}.")
+    figures = []
+    for key, (estimated, actual) in estimate_and_outcome(sweep.paths).items():
+        name, show_figure = shown[key]
+        planned = "–" if math.isnan(estimated) else show_figure(estimated)
+        figures.append(f"{name} {show_figure(actual)} (planned {planned})")
+    say(f"\nCost: {', '.join(figures)}.")

@@ -8,9 +8,9 @@ import typer
 
 
 def schema() -> None:
-    """Print the sweep file's JSON Schema, by which editors complete and check it.
+    """Print the JSON Schema of sweep files, with which editors complete and check them.
 
-    A line in the sweep file names it: #:schema ./sweep.schema.json
+    Name it in the sweep file with the line: #:schema ./sweep.schema.json
 
     Examples:
 

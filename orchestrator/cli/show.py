@@ -1,4 +1,4 @@
-"""``manyseed show``, and how one run is addressed and printed."""
+"""``manyseed show``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Address = Annotated[
     str,
     typer.Argument(
         metavar="RUN",
-        help="Cell, repeat and run, counted from 0: 12:0:3. The cell by its number, or by the "
+        help="Cell, repeat and run, counted from 0: 12:0:3. The cell is given by its number or the "
         "first digits of its identity.",
         show_default=False,
     ),
@@ -41,7 +41,7 @@ def show(directory: Directory, run: Address, as_json: Json = False) -> None:
 
 
 def print_values(value: Mapping[str, object]) -> None:
-    """Print a dict of values and dicts, a line each."""
+    """Print a dict of values and dicts, one line per value."""
     for name, part in value.items():
         if isinstance(part, dict) and part:
             console.print(f"{name}:")
@@ -52,7 +52,7 @@ def print_values(value: Mapping[str, object]) -> None:
 
 
 def _line(key: str, value: Any) -> None:
-    """Print a key and its value: JSON beside it where a terminal breaks it, text to be copied."""
+    """Print a key and its value: strings unwrapped, JSON wrapped beside the key on a terminal."""
     if isinstance(value, str) or not console.is_terminal:
         text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         console.print(f"{key}{text}", soft_wrap=True)

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _COLUMNS = ("dataset", "classifier", "runs", "done", "copy", "failed", "missing")
 _HEADS = {"copy": "copies"}
 _MOST_JOBS = 5
-"""Job arrays of a state that are named; ``--json`` names all."""
+"""How many jobs in a state are named; ``--json`` names all."""
 
 
 def status(
@@ -41,7 +41,7 @@ def status(
 ) -> None:
     """Report the state of every run and every task.
 
-    Exit code 0 when all is done, 1 when runs failed, 3 when runs are missing.
+    Exit code 0 if all runs are done, 1 if runs failed, 3 if runs are missing.
 
     Examples:
 
@@ -58,9 +58,9 @@ def status(
 
 
 def follow(sweep: Sweep, *, as_json: bool = False) -> None:
-    """Show progress until nothing runs; report on the sweep, and end with its exit code.
+    """Show progress until nothing runs; report on the sweep and exit with its code.
 
-    A Ctrl-C ends the watching alone.
+    Ctrl-C ends only the watching.
     """
     try:
         for submission in sweep.running():
@@ -103,12 +103,12 @@ def _print(sweep: Sweep, state: Status) -> None:
         say(_training(state))
     if job := state["analysis"]:
         reason = f", {job['reason']}" if job["reason"] else ""
-        said = job["state"].replace("_", " ")
-        say(f"\nAnalysis: job {job['job']} {said}{reason}; log: {job['log']}")
+        job_state = job["state"].replace("_", " ")
+        say(f"\nAnalysis: job {job['job']} {job_state}{reason}; log: {job['log']}")
     for problem in filter(None, (state["cluster_silent"], *state["problems"])):
         say(f"\n{problem}", to=errors)
     if state["duplicates"]:
-        say(f"\nFits that were trained more than once: {state['duplicates']:,}.")
+        say(f"\nRuns trained more than once: {state['duplicates']:,}.")
     for failure in state["failures"]:
         say(f"\n{failure['count']:,} failed: {failure['error']}")
     console.print()
@@ -118,7 +118,7 @@ def _print(sweep: Sweep, state: Status) -> None:
 
 
 def _tasks(state: Status, name: str) -> str:
-    """Return how many tasks are in a state, and as which jobs where something is to be done."""
+    """Return how many tasks are in a state, with their jobs unless they finished."""
     text = f"{state['tasks'][name]:,} {name.replace('_', ' ')}"
     jobs = state["jobs"].get(name, [])
     if name == "finished" or not jobs:
@@ -129,12 +129,12 @@ def _tasks(state: Status, name: str) -> str:
 
 def _training(state: Status) -> str:
     rate, left = state["runs_per_hour"], duration(state["seconds_left"] or 0.0)
-    done = f"{rate:,.0f} runs per hour" if rate else "no run has ended yet"
+    done = f"{rate:,.0f} runs per hour" if rate else "no run has finished yet"
     return f"Training: {counted(state['workers'], 'process')}, {done}; about {left} left."
 
 
 def say_unreadable(sweep: Sweep) -> None:
-    """Name reports of tasks that cannot be read: a task counts as at work while these are new."""
+    """Name unreadable reports of tasks; while a report is recent, its task counts as running."""
     for submission in sweep.submissions():
         for attempt in submission.attempts():
             if attempt.state == UNREADABLE:
@@ -142,7 +142,7 @@ def say_unreadable(sweep: Sweep) -> None:
 
 
 def raise_if_broken(sweep: Sweep, reason: str, details: str) -> None:
-    """Turn a fault of the machine into the command's error."""
+    """Raise a fault of the machine as the command's error."""
     if reason:
         text = f"{reason}\n{details.strip()}" if details else reason
-        raise UnavailableError(f"{text}\n  mend it, then: manyseed resume {sweep.directory}")
+        raise UnavailableError(f"{text}\n  fix it, then: manyseed resume {sweep.directory}")

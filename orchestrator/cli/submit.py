@@ -1,4 +1,4 @@
-"""``manyseed submit``, and what every submission says."""
+"""``manyseed submit`` and ``resume``, and the report on a submission."""
 
 from __future__ import annotations
 
@@ -18,14 +18,12 @@ if TYPE_CHECKING:
 
 Limit = Annotated[
     int | None,
-    typer.Option("--limit", min=1, help="At most so many runs, spread over the cells: a pilot."),
+    typer.Option("--limit", min=1, help="Submit at most N runs, spread over the cells: a pilot."),
 ]
 
 Watch = Annotated[
     bool,
-    typer.Option(
-        "--watch", help="Show progress until nothing runs any more, and end as status does."
-    ),
+    typer.Option("--watch", help="Show progress until nothing runs any more; exit as status does."),
 ]
 
 
@@ -38,9 +36,9 @@ def submit(
     other_recipe: OtherRecipe = False,
     watch: Watch = False,
 ) -> None:
-    """Submit every missing run, and return at once; the work goes on without this terminal.
+    """Submit every missing run and return at once. The work goes on without this terminal.
 
-    It does so with --watch, too, whatever ends the watching.
+    This holds with --watch, too: interrupting it does not stop the work.
 
     Examples:
 
@@ -50,7 +48,7 @@ def submit(
 
         manyseed submit sweep --watch
     """
-    submit_and_report(
+    _submit_and_report(
         directory,
         watch=watch,
         cluster=cluster,
@@ -61,10 +59,55 @@ def submit(
     )
 
 
-def submit_and_report(
+def resume(
+    directory: Directory,
+    cluster: Cluster = "auto",
+    workers: Workers = None,
+    failed: Annotated[
+        bool,
+        typer.Option("--failed", help="Train only the failed runs again, with the same seeds."),
+    ] = False,
+    memory: Annotated[
+        str | None,
+        typer.Option("--memory", help="Memory for each task, instead of the profile's: 32G."),
+    ] = None,
+    only: Only = None,
+    limit: Limit = None,
+    other_recipe: OtherRecipe = False,
+    watch: Watch = False,
+) -> None:
+    """Submit what an interrupted sweep still misses, here or on any cluster.
+
+    Finished runs are never trained again, and runs that belong to a waiting or running task are
+    never submitted again. Paused tasks are released. Tasks that were asked to stop are waited for;
+    if they take more than minutes and hold everything that is missing, the exit code is 3. Failed
+    runs are left alone unless --failed is given.
+
+    Examples:
+
+        manyseed resume quickstart
+
+        manyseed resume quickstart --failed --memory 32G
+
+        manyseed resume quickstart --cluster local --workers 4
+    """
+    _submit_and_report(
+        directory,
+        watch=watch,
+        cluster=cluster,
+        workers=workers,
+        failed=failed,
+        memory=memory,
+        only=only,
+        limit=limit,
+        other_recipe=other_recipe,
+    )
+
+
+def _submit_and_report(
     directory: Path, *, watch: bool, failed: bool = False, **options: Any
 ) -> None:
-    """Submit by the options of `Sweep.submit`, report it, and show progress where asked to."""
+    """Submit with the options of `Sweep.submit`, report it, and show progress if asked to."""
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)
@@ -87,29 +130,29 @@ def _say_submitted(sweep: Sweep, submission: Submission | None, failed: bool) ->
             for a in intent.arrays
         )
         for node, reason in intent.excluded.items():
-            say(f"Kept from {node}: {reason}")
+            say(f"Excluded {node}: {reason}")
     say(f"Submitted {counted(submission.n_runs, 'run')} to {where}.")
     say_next("Watch", "status", sweep.directory, "--watch")
 
 
 def say_gpu(submission: Submission) -> None:
-    """Say where classifiers with device = "gpu" are trained on this machine."""
+    """Say on which device classifiers with device = "gpu" train on this machine."""
     gpu = submission.intent.gpu
     if gpu == "none":
-        say('No GPU answers here: classifiers with device = "gpu" train on the CPU.')
+        say('No GPU responds here: classifiers with device = "gpu" train on the CPU.')
     elif gpu:
         say(f'Classifiers with device = "gpu" train on {gpu}.')
 
 
 def _say_nothing_to_submit(sweep: Sweep, failed: bool) -> None:
     if sweep.is_running:
-        say("Nothing to submit: what is missing waits or is being trained.")
+        say("Nothing to submit: all missing runs are waiting or being trained.")
         say_unreadable(sweep)
         say_next("Watch", "status", sweep.directory, "--watch")
         return
     state = sweep.status()
     if failed:
-        say("Nothing to submit: no run is failed.")
+        say("Nothing to submit: no run failed.")
     elif n_failed := state["runs"]["failed"]:
         say(f"Nothing to submit: no run is missing; {n_failed:,} failed.")
     else:

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from manyseed.slurm.testcluster import TestCluster
 
 app = typer.Typer(
-    help="Try SLURM without a cluster: a throw-away one on this machine, of virtual nodes.",
+    help="Try SLURM without a cluster: a throw-away one with virtual nodes on this machine.",
     no_args_is_help=True,
 )
 
 _Folder = Annotated[
     Path | None,
-    typer.Option("--dir", metavar="DIR", help="Its folder.", show_default="in ~/.cache"),
+    typer.Option("--dir", metavar="DIR", help="The cluster's folder.", show_default="in ~/.cache"),
 ]
 
 
@@ -29,15 +29,15 @@ def start(
     folder: _Folder = None,
     cpu_nodes: Annotated[int, typer.Option(min=1, help="Nodes without GPUs.")] = 3,
     gpu_nodes: Annotated[int, typer.Option(min=0, help="Nodes with GPUs.")] = 2,
-    cores: Annotated[int, typer.Option(min=1, help="Virtual cores of a node.")] = 8,
-    gpus: Annotated[int, typer.Option(min=1, help="Virtual GPUs of a GPU node.")] = 2,
+    cores: Annotated[int, typer.Option(min=1, help="Virtual cores per node.")] = 8,
+    gpus: Annotated[int, typer.Option(min=1, help="Virtual GPUs per GPU node.")] = 2,
     max_array_size: Annotated[int, typer.Option(min=2, help="SLURM's MaxArraySize.")] = 64,
     max_job_count: Annotated[int, typer.Option(min=2, help="SLURM's MaxJobCount.")] = 500,
-    accounting: Annotated[bool, typer.Option(help="Keep what ended: sacct answers.")] = True,
+    accounting: Annotated[bool, typer.Option(help="Record ended jobs, for sacct.")] = True,
 ) -> None:
-    """Start it, in the background, in a folder of its own; the system's SLURM is not touched.
+    """Start the test cluster in the background, in its own folder. A system's SLURM is unaffected.
 
-    Its profile is called testcluster. Partitions: cpu, gpu, and urgent, which preempts cpu.
+    Its profile is named testcluster. Partitions: cpu, gpu, and urgent, which preempts cpu.
 
     Examples:
 
@@ -68,9 +68,9 @@ def start(
     except (MissingPackages, RuntimeError) as error:
         raise UnavailableError(str(error)) from None
     _show(cluster)
-    own = f"\nFor SLURM's own commands: export SLURM_CONF={cluster.conf}"
-    console.print(own, soft_wrap=True)
-    say("Submit to it: manyseed submit DIR --cluster testcluster")
+    hint = f"\nFor SLURM's own commands: export SLURM_CONF={cluster.conf}"
+    console.print(hint, soft_wrap=True)
+    say_next("Submit to it", "submit", "DIR", "--cluster", "testcluster")
 
 
 @app.command()
@@ -78,7 +78,7 @@ def stop(
     folder: _Folder = None,
     purge: Annotated[bool, typer.Option("--purge", help="Remove its folder, too.")] = False,
 ) -> None:
-    """End its jobs and its processes, and no others.
+    """End the test cluster's jobs and processes, and no others.
 
     Examples:
 
@@ -93,14 +93,14 @@ def stop(
     with console.status("stopping"):
         cluster.stop()
         cluster.unregister()
-    if purge and cluster.conf.exists():  # never a folder that is not a test cluster's
+    if purge and cluster.conf.exists():  # never another folder
         shutil.rmtree(cluster.folder)
     say("Stopped the test cluster." if was_running else "No test cluster is running.")
 
 
 @app.command()
 def status(folder: _Folder = None, as_json: Json = False) -> None:
-    """Show its nodes and partitions.
+    """Show the test cluster's nodes and partitions.
 
     Examples:
 

@@ -8,8 +8,7 @@ import typer
 
 from manyseed.orchestrator.cli.common import Directory, Json, Workers
 from manyseed.orchestrator.cli.output import print_json, print_table, say, say_next
-from manyseed.orchestrator.cli.progress import bar
-from manyseed.orchestrator.errors import INTERRUPTED
+from manyseed.orchestrator.cli.progress import resumable
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.plans.scales import FoundScale
@@ -21,7 +20,7 @@ Here = Annotated[
     typer.Option(
         "--cluster",
         metavar="local",
-        help="local: on this machine, though sbatch is here; auto: unless it is.",
+        help="local: on this machine, even if sbatch is available; auto: only if it is not.",
     ),
 ]
 
@@ -34,9 +33,9 @@ def tune(
 ) -> None:
     """Search on this machine for the hparams of cells with hparams = "tuned".
 
-    One random search for each dataset and classifier, before they are submitted; then one for the
-    scale of each cell with kfac-laplace that has none. What is found stays in the sweep; a search
-    that is interrupted goes on with the same command.
+    Runs one random search per dataset and classifier, needed before submitting; then one for the
+    scale of each cell with kfac-laplace that has none. The sweep keeps the results; the same
+    command continues an interrupted search.
 
     Examples:
 
@@ -46,24 +45,24 @@ def tune(
     """
     from manyseed.orchestrator.sweep import Sweep
 
-    found, scales = search(Sweep(directory), cluster, workers, quiet=as_json)
+    tuned, scales = search(Sweep(directory), cluster, workers, quiet=as_json)
     columns = ("dataset", "classifier", "draws", "draw", "accuracy", "hparams")
-    rows = [(f.dataset, f.classifier, len(f.draws), f.draw, f.accuracy, f.hparams) for f in found]
-    of_scales = ("dataset", "classifier", "ensembling", "networks", "scale", "log_likelihood")
-    judged = [
+    rows = [(t.dataset, t.classifier, len(t.draws), t.draw, t.accuracy, t.hparams) for t in tuned]
+    scale_columns = ("dataset", "classifier", "ensembling", "networks", "scale", "log_likelihood")
+    scale_rows = [
         (s.dataset, s.classifier, s.ensembling, len(s.trials), s.scale, s.log_likelihood)
         for s in scales
     ]
     if as_json:
-        shown = [dict(zip(columns, row, strict=True)) for row in rows]
-        of = [dict(zip(of_scales, row, strict=True)) for row in judged]
-        print_json({"searches": shown, "scales": of})
+        searches = [dict(zip(columns, row, strict=True)) for row in rows]
+        of_scales = [dict(zip(scale_columns, row, strict=True)) for row in scale_rows]
+        print_json({"searches": searches, "scales": of_scales})
         return
-    if found:
+    if rows:
         print_table(None, columns[:-1], [row[:-1] for row in rows])
-    if judged:
-        print_table(None, of_scales, judged)
-    if found or judged:
+    if scale_rows:
+        print_table(None, scale_columns, scale_rows)
+    if rows or scale_rows:
         say_next("Next", "submit", directory)
     else:
         say('Nothing to search for: no cell has hparams = "tuned" that were not found yet.')
@@ -72,7 +71,7 @@ def tune(
 def search(
     sweep: Sweep, cluster: str, workers: int | None, *, quiet: bool = False
 ) -> tuple[list[TunedHparams], list[FoundScale]]:
-    """Do a sweep's open searches under a progress bar; return what each found."""
+    """Do a sweep's open searches with a progress bar; return their results."""
     from manyseed.orchestrator.plans.plan import Plan
     from manyseed.orchestrator.plans.scales import found_scale
     from manyseed.orchestrator.plans.tuned import found_hparams, scale_searches, searches
@@ -80,18 +79,8 @@ def search(
     cells = Plan.read(sweep.paths).cells
     if not (searches(sweep.paths, cells) or scale_searches(sweep.paths, cells)):
         return [], []
-    with bar() as progress:
-        task = progress.add_task("searching", total=None, note="", visible=not quiet)
-        try:
-            done = sweep.tune(
-                cluster=cluster,
-                workers=workers,
-                progress=lambda draws, of: progress.update(task, completed=draws, total=of),
-            )
-        except KeyboardInterrupt:
-            progress.stop()
-            say_next("Go on with", "tune", sweep.directory)
-            raise typer.Exit(INTERRUPTED) from None
+    with resumable("searching", "tune", sweep.directory, quiet=quiet) as progress:
+        done = sweep.tune(cluster=cluster, workers=workers, progress=progress)
     hparams = [found_hparams(sweep.paths, each.cell) for each in done if not each.ensembling]
     scales = [found_scale(sweep.paths, each.cell) for each in done if each.ensembling]
     return [one for one in hparams if one], [one for one in scales if one]

@@ -11,16 +11,16 @@ from manyseed.orchestrator.cli.output import print_json, say
 def variance(
     directory: Directory,
     where: Annotated[
-        str | None, where_option("Which components: a condition over the table.")
+        str | None, where_option("Only components that meet a condition on the table.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Say where the variance comes from, in words, from the results of an analysis.
 
-    Accuracy, and whether runs are wrong on the same points, are split over what varies between
+    The variance of accuracy, and of errors on the same points, is split into what varies between
     runs (init, batch, resampling, subsample, noise on data and hparams) and the test set, with
-    95 % intervals. A source by itself is reported where the sweep has cells whose vary differs,
-    such as init, batch and init+batch. A component that may be zero is reported as such.
+    95 % intervals. Single sources are reported if the sweep has cells whose vary differs, such as
+    init, batch and init+batch. Components that may be zero are reported as such.
 
     Examples:
 
@@ -33,16 +33,16 @@ def variance(
     found = Sweep(directory).variance(where)
     if as_json:
         groups = [
-            {"name": one.name, "cell": one.cell, "words": one.words, "components": one.rows}
-            for one in found
+            {"name": group.name, "cell": group.cell, "words": group.words, "components": group.rows}
+            for group in found
         ]
         print_json({"groups": groups})
         return
     if not found:
-        say("No cell has a repeat of two runs or more: nothing is known of variance.")
-    for one in found:
-        say(one.name, style="bold")
-        for metric, sentences in one.words.items():
+        say("No cell has a repeat with two or more runs, so its variance is unknown.")
+    for group in found:
+        say(group.name, style="bold")
+        for metric, sentences in group.words.items():
             say(metric, indent=2)
             for sentence in sentences:
                 say(sentence, indent=4)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.keeping import Verified
 
 _NAMED = 20
-"""Runs that are named; ``--json`` names all."""
+"""How many runs are named; ``--json`` names all."""
 
 
 def verify(
@@ -24,15 +24,15 @@ def verify(
         bool,
         typer.Option(
             "--repair",
-            help="Make what is damaged again from what is left; what cannot be is set back to "
-            "missing, to be trained again.",
+            help="Restore what is damaged from what is left; runs that cannot be restored are set "
+            "back to missing, to be trained again.",
         ),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Check every finished run: checksum, finite scores, shape, labels that agree with scores.
+    """Check every finished run: checksum, finite scores, shape, labels that match the scores.
 
-    Exit code 1 when something is wrong.
+    Exit code 1 if something is wrong.
 
     Examples:
 
@@ -63,7 +63,7 @@ def verify(
         n_wrong = result["runs_wrong"]
         raise RunsError(
             (f"{n_wrong:,} runs are wrong" if n_wrong else "the store is damaged")
-            + f"\n  mend it with: manyseed verify {directory} --repair; "
+            + f"\n  repair it with: manyseed verify {directory} --repair; "
             f"then: manyseed resume {directory}"
         )
 
@@ -73,9 +73,9 @@ def _verdict(result: Verified) -> str:
         return "nothing is wrong."
     if "runs_set_back" not in result:
         wrong = result["runs_wrong"]
-        return f"{wrong:,} are wrong." if wrong else "of these, none is wrong."
+        return f"{wrong:,} are wrong." if wrong else "none of them is wrong."
     healed, back = result["runs_healed"], result["runs_set_back"]
     if not healed and not back:
-        rest = " as far as it could be" if result["not_mended"] else ""
-        return f"what was wrong is written again{rest}, no run is lost."
+        rest = " as far as possible" if result["not_mended"] else ""
+        return f"what was wrong is repaired{rest}, no run is lost."
     return f"{healed:,} restored from journals, {back:,} set back to be trained again."

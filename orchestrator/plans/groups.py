@@ -107,7 +107,7 @@ class Groups:
             rows = 0 if group is None else group.rows
             shards = 1 + max(published_shards(folder), default=-1)
             if rows > planned or shards * spec.shard_length > planned:
-                reason = f"is missing, though {folder} has rows of it"
+                reason = f"is absent, though {folder} has rows of it"
                 raise DamagedFile(paths.part(len(plan.parts) + 1), reason)
 
     def write(self, paths: SweepPaths, before_rename: Callable[[], None] | None = None) -> None:

@@ -54,7 +54,7 @@ def grow(paths: SweepPaths, runs: Mapping[int, int], *, dry_run: bool = False) -
         change = plan_change(file, paths.directory)
         if not change.added["cell"].is_in(list(runs)).all():
             raise UserError(
-                "asks for further runs that are not planned yet",
+                "asks for runs that are not planned yet",
                 file=paths.sweep_file,
                 remedy=f"plan them first: manyseed plan {paths.sweep_file} --out {paths.directory}",
             )

@@ -14,7 +14,7 @@ def lost(file: Path) -> DamagedFile:
     mark, remedy = marker(file), "restore it from a copy of the sweep"
     if file.suffix == ".json":
         remedy += f"; or remove {mark.name} beside it: the cells that it dropped are planned again"
-    return DamagedFile(file, f"is missing, though {mark.name} shows that it was made", remedy)
+    return DamagedFile(file, f"is absent, though {mark.name} shows that it was made", remedy)
 
 
 def marker(file: Path) -> Path:

@@ -145,7 +145,7 @@ class Plan:
                 raise lost(file)
         for number, file in enumerate(files, 1):
             if file != paths.part(number):
-                raise DamagedFile(paths.part(number), "is missing, though later parts exist")
+                raise DamagedFile(paths.part(number), "is absent, though later parts are there")
         parts = tuple(read_parquet(file, ROWS).select(*ROWS) for file in files)
         cells = (
             _complete(read_parquet(paths.cells), paths.cells)
@@ -275,7 +275,7 @@ def _require_same_cells(cells: pl.DataFrame, files: Sequence[Path], paths: Sweep
             raise DamagedFile(
                 paths.cells,
                 f"does not hold the cells that {file} was planned with:"
-                " one of the two files is from another sweep",
+                " one of the two is another sweep's",
             )
 
 

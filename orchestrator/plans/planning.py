@@ -166,7 +166,7 @@ def _write(paths: SweepPaths, change: Change, check: Callable[[], None] | None =
 
 def _check_free(directory: Path) -> None:
     if (paths := SweepPaths(directory)).parts():
-        raise DamagedFile(paths.cells, "is missing, though parts of the plan exist")
+        raise DamagedFile(paths.cells, "is absent, though parts of the plan are there")
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise UserError(
             "exists and is not a sweep directory",

@@ -121,7 +121,7 @@ def test_what_is_answered_is_not_followed_by_another_object(quick: Sweep, tmp_pa
     result = command("verify", sweep.directory, "--json")
     assert result.returncode == 1
     assert json.loads(result.stdout)["findings"]
-    assert "mend it with" in result.stderr
+    assert "repair it with" in result.stderr
 
 
 def test_a_task_is_told_with_its_state(quick: Sweep) -> None:

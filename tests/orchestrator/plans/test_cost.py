@@ -441,7 +441,7 @@ def test_a_dry_run_tells_what_would_be_refused_and_what_ends_in_no_job(
     ]
     assert "0.0 MB free" in shown["no_room"]
     text = " ".join(plan_command(monkeypatch, capsys, *options).out.split())
-    assert "cannot go on in a next one: lr-sgd on dionis (" in text
+    assert "even by continuing: lr-sgd on dionis (" in text
     assert "It could not be planned into" in text
     monkeypatch.undo()
     shown = json.loads(plan_command(monkeypatch, capsys, *options[:-2], "--json").out)

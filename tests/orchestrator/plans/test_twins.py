@@ -64,7 +64,7 @@ def planned(directory: Path) -> dict[tuple[str, str], tuple[int, int]]:
 def apart(monkeypatch: pytest.MonkeyPatch, file: Path, directory: Path) -> None:
     """Plan as earlier versions did: each name is a cell of its own."""
     with monkeypatch.context() as earlier:
-        earlier.setattr(planning, "once", lambda asked, *_: (asked, ()))
+        earlier.setattr(planning, "merge_twins", lambda asked, *_: (asked, ()))
         plan_sweep(file, directory)
 
 

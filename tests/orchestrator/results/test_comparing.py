@@ -203,7 +203,7 @@ def test_the_command_is_read_at_80_columns_and_as_json(
     assert "accuracy, 2 comparisons" in told
     assert "A: cancer × lr-sgd, train_fraction = 0.25 (cell 0)" in told
     assert "Paired on 2 test sets, run by run (subsample shared); 8 runs of A with 8 of B." in told
-    assert "Each interval holds at 95 % by itself: of 2, about 0.1 are expected to miss." in told
+    assert "Each interval by itself holds at 95 %: of 2, about 0.1 are expected to miss." in told
     code, text = inside("compare", sweeps["one"].directory, "--json")
     assert code == 0
     rows = json.loads(text)["comparisons"]

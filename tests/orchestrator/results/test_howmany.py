@@ -221,7 +221,7 @@ def test_sizes_are_drawn_as_asked_for(imported: Sweep) -> None:
         ("1,7", "--sizes = [1, 7]: one × imported: the pool is 6 of the 12 runs of its largest"),
         ("0,3", "--sizes = [0, 3]: must be positive numbers"),
         (",", "--sizes = []: must be positive numbers"),
-        ("3,some", '--sizes = "3,some": no list of whole numbers'),
+        ("3,some", '--sizes = "3,some": not a list of whole numbers'),
     ],
 )
 def test_sizes_that_cannot_be_drawn_are_refused(imported: Sweep, sizes: str, message: str) -> None:

@@ -148,7 +148,7 @@ def test_no_figure_is_written_among_the_files_of_the_sweep(sweep: Sweep) -> None
     before = held(sweep.directory)
     file = sweep.paths.results / "accuracy.pdf"
     code, told = inside("plot", sweep.directory, "accuracy", "-o", file)
-    assert (code, "is among its files" in told) == (2, True)
+    assert (code, "is among the sweep's own files" in told) == (2, True)
     assert held(sweep.directory) == before
 
 

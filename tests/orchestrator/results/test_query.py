@@ -45,7 +45,7 @@ def test_runs_are_shown_by_the_address_that_show_takes(sweep: Sweep) -> None:
 
 def test_no_match_says_so(sweep: Sweep) -> None:
     code, told = inside("query", sweep.directory, "-w", "classifier = 'mlp'")
-    assert (code, told) == (0, "No row of the table of cells meets: classifier = 'mlp'\n")
+    assert (code, told) == (0, "No row of the table cells meets: classifier = 'mlp'\n")
 
 
 def test_a_table_that_stands_where_a_directory_does_is_named_by_its_option(
@@ -55,7 +55,7 @@ def test_a_table_that_stands_where_a_directory_does_is_named_by_its_option(
     code, told = inside("query", sweep.directory, "runs")
     assert code == 2
     assert "runs: there is no such directory" in told
-    assert "a table is named by its option: --table runs" in " ".join(told.split())
+    assert "name a table with its option: --table runs" in " ".join(told.split())
     code, told = inside("query", "runs")
     assert (code, "--table" in told) == (2, False)  # no sweep is named beside
 
@@ -245,9 +245,9 @@ def test_json_has_neither_nan_nor_infinity() -> None:
     [
         (("-f", "xls"), '--format = "xls": unknown format'),
         (("-f", "lates"), 'did you mean "latex"'),
-        (("-o", "rows.xlsx"), "or say --format"),
+        (("-o", "rows.xlsx"), "or give --format"),
         (("-o", "no/such/rows.csv"), "its folder is not there"),
-        (("--json", "-f", "csv"), "--json says another format"),
+        (("--json", "-f", "csv"), "contradicts --json"),
         (("--by", "--agg", "means"), 'did you mean "mean"'),
         (("--by", "-c", "vary"), "not a number"),
         (("-t", "effects", "--agg", "mean"), "not for effects"),
@@ -278,8 +278,8 @@ def test_sql_from_the_command_and_from_python(sweep: Sweep) -> None:
         max(runs.filter(classifier=name)["accuracy"].mean() for name in ("xgb", "lr-sgd"))
     )
     code, told = inside("query", sweep.directory, "--sql", text, "--by", "classifier")
-    assert (code, "--by" in told, "not beside --sql" in told) == (2, True, True)
-    assert asked(sweep, "--sql", "SELECT cell FROM runs WHERE cell > 99") == "It has no rows.\n"
+    assert (code, "--by" in told, "cannot be combined with --sql" in told) == (2, True, True)
+    assert asked(sweep, "--sql", "SELECT cell FROM runs WHERE cell > 99") == "No rows.\n"
 
 
 @pytest.mark.parametrize("how", [("--describe",), ("--columns", "?")])
@@ -348,7 +348,7 @@ def test_a_sweeps_own_files_are_not_written_over(sweep: Sweep) -> None:
     for file in (sweep.paths.table("runs"), sweep.paths.sweep_file, sweep.paths.plan / "x.csv"):
         before = file.read_bytes() if file.exists() else None
         code, told = inside("query", sweep.directory, "-o", file, "-f", "csv")
-        assert (code, "is among its files" in told) == (2, True)
+        assert (code, "is among the sweep's own files" in told) == (2, True)
         assert (file.read_bytes() if file.exists() else None) == before
 
 

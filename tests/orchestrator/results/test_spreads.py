@@ -155,7 +155,7 @@ def test_summary_and_page_show_the_table_of_cells(sweep: Sweep) -> None:
     code, told = inside("analyze", sweep.directory, "--resamples", 10)
     assert code == 0
     assert "23 repeats: 8 cells on 2 to 3 test sets each." in told
-    assert "† 6 repeats of identical runs, 18 of whose runs are copies" in told
+    assert "† 6 repeats of identical runs, 18 of which are copies" in told
     for cell in cells.iter_rows(named=True):
         name = f"{cell['train_fraction']} · {cell['vary']}"
         mark = " †" if cell["n_identical_repeats"] else ""

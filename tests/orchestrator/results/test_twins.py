@@ -41,7 +41,7 @@ def analysed(folder: Path, *, apart: bool) -> Sweep:
     """A trained sweep, planned as earlier versions did or as this one."""
     file = write(folder / "s.toml", FILE)
     if apart:
-        with mock.patch.object(planning, "once", lambda asked, *_: (asked, ())):
+        with mock.patch.object(planning, "merge_twins", lambda asked, *_: (asked, ())):
             Sweep.plan(file, folder / "sweep")
     made = train(file, folder / "sweep", workers=1)
     made.analyze(Options(resamples=5), workers=1)

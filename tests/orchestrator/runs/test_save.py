@@ -108,7 +108,7 @@ def test_files_that_cannot_be_the_models_are_refused_before_training(
     for file, told in (
         (
             tmp_path / "a.pt",
-            r"models of xgb are saved otherwise",
+            r"models of xgb are saved in another form",
         ),
         (there, "exists already"),
     ):
@@ -117,7 +117,7 @@ def test_files_that_cannot_be_the_models_are_refused_before_training(
     assert there.read_text() == "mine"
     code, told = inside("rerun", quick.directory, address, "--save", quick.paths.plan / "a.json")
     assert code == 2
-    assert "is among its files" in told
+    assert "is among the sweep's own files" in told
     assert quick.show(address)["model"]["load"] == "xgboost.Booster(model_file='model.json')"
 
 

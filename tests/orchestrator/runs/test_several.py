@@ -127,8 +127,8 @@ def test_a_run_that_fails_or_differs_is_its_own_problem(
     code, told = inside("rerun", analysed.directory, "--where", where, "--save", tmp_path)
     assert code == 1
     assert f"this time the fit of {chosen[0]} fails: ValueError: no such luck" in told
-    assert "0 of 142 labels, or scores, differ from those stored, in the same recipe" in told
-    assert f"of 3 runs 2 could not be trained again, or differ: {chosen[0]}, {chosen[1]}" in told
+    assert "0 of 142 labels, or scores, differ from those stored, with the same recipe" in told
+    assert f"of 3 runs, 2 could not be trained again or differ: {chosen[0]}, {chosen[1]}" in told
     (file,) = tmp_path.iterdir()
     assert file.stem == chosen[2].replace(":", "-")
 
@@ -142,7 +142,7 @@ def test_models_of_another_recipe_are_written_where_labels_agree_or_on_request()
     assert "another recipe (os); --other-recipe" in _differs(differs, False)
     assert _differs(differs, True) == ""
     same = {**found, "same_recipe": True, "equal": False}
-    assert "in the same recipe" in _differs(same, True)
+    assert "with the same recipe" in _differs(same, True)
     assert _differs({**same, "equal": True}, False) == ""
 
 
@@ -185,11 +185,11 @@ def test_what_cannot_be_is_refused_before_anything_is_trained(
         ((), "which run?"),
         (("--where", "accuracy > 2"), "no finished run meets it"),
         (("--where", "acuracy > 0"), "unknown column acuracy"),
-        (("0:0:0", "--best", "1"), "is of several runs, not of 0:0:0"),
-        (("0:0:0", "--overwrite"), "is of several runs"),
-        (("--best", "1", "--save", tmp_path / "model.pt"), "are a file each"),
+        (("0:0:0", "--best", "1"), "is for several runs, not for 0:0:0"),
+        (("0:0:0", "--overwrite"), "is for several runs"),
+        (("--best", "1", "--save", tmp_path / "model.pt"), "several runs need a folder"),
         (("--best", "1", "--save", there), "is a file"),
-        (("--best", "1", "--save", analysed.paths.plan / "a"), "is among its files"),
+        (("--best", "1", "--save", analysed.paths.plan / "a"), "is among the sweep's own files"),
     ):
         code, said = inside("rerun", analysed.directory, *arguments)
         assert (code, told in said) == (2, True), said

@@ -64,7 +64,7 @@ class Sweep(Executing, Learning):
         self.paths = open_sweep(self.directory)
 
     def __repr__(self) -> str:
-        from manyseed.orchestrator.progress.summary import summary
+        from manyseed.orchestrator.progress.status import summary
 
         return "\n".join([f"Sweep({str(self.directory)!r})", *summary(self.paths)])
 

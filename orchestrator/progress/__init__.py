@@ -1,1 +1,1 @@
-"""How far a sweep is, and why not further."""
+"""The progress of a sweep, and what holds it up."""

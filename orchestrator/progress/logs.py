@@ -25,7 +25,7 @@ _TAIL_BYTES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Failed runs with the same error: how many, some addresses, and one traceback."""
+    """Failed runs with the same error: their number, some addresses, and one traceback."""
 
     error: str
     count: int
@@ -35,9 +35,9 @@ class FailureGroup:
 
 def failures(paths: SweepPaths, shown: int = 5) -> list[FailureGroup]:
     """Return the errors of all failed runs, the most frequent first."""
-    found: dict[str, list[Failure]] = {}
+    by_error: dict[str, list[Failure]] = {}
     for failure in survey(paths).failures.values():
-        found.setdefault(failure.error, []).append(failure)
+        by_error.setdefault(failure.error, []).append(failure)
     groups = [
         FailureGroup(
             error,
@@ -45,15 +45,15 @@ def failures(paths: SweepPaths, shown: int = 5) -> list[FailureGroup]:
             tuple(f"{one.cell}:{one.repeat}:{one.run}" for one in same[:shown]),
             same[0].traceback,
         )
-        for error, same in found.items()
+        for error, same in by_error.items()
     ]
     return sorted(groups, key=lambda group: -group.count)
 
 
 def lost(paths: SweepPaths, what: str) -> list[str]:
-    """Return what to say of files of which something was in `logs`, and that are gone or empty.
+    """Return messages about files that `logs` should show, but that are gone or empty.
 
-    What is cut off within a file that was printed is not noticed: it has no checksum.
+    A file that was cut short is not noticed: printed output has no checksum.
     """
     if ":" in what:
         return [*_to_restore(lost_files(paths)), *lost_failures(submissions(paths))]
@@ -76,7 +76,7 @@ def _lost_prints(submission: Submission, task: int) -> Iterator[Path]:
         jobs = {read_record(files.local_job, LocalJob).job_id}
     for job in sorted(jobs):
         output, error = files.printed_output(job), files.printed_errors(job)
-        # a job begins by printing that it does
+        # a job starts by printing that it starts
         if not output.exists() or not output.stat().st_size:
             yield output
         if not error.exists():
@@ -84,19 +84,19 @@ def _lost_prints(submission: Submission, task: int) -> Iterator[Path]:
 
 
 def logs(paths: SweepPaths, what: str) -> Iterator[tuple[Path, str]]:
-    """Yield the files, and their last lines, of a task or a run.
+    """Yield the files of a task or a run, with their last lines.
 
     Parameters
     ----------
     paths : SweepPaths
     what : str
-        A task: ``SUBMISSION/TASK``, counted from 1 and from 0, or its job id; or a run:
-        ``CELL:REPEAT:RUN``, of which the tracebacks are returned.
+        A task, as ``SUBMISSION/TASK``, counted from 1 and from 0, or its job id; or a run, as
+        ``CELL:REPEAT:RUN``, whose tracebacks are yielded.
 
     Raises
     ------
     UserError
-        For another form, and for a task that does not exist.
+        For any other form, and for a task that does not exist.
     """
     if ":" in what:
         return _of_run(paths, what)

@@ -1,4 +1,4 @@
-"""What a sweep's user does next, from its status."""
+"""The next steps for a sweep's user, given its status."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.tuned import scale_searches, searches
 
 Step = tuple[str, tuple[object, ...]]
-"""What it is for, and the arguments of the command."""
+"""The purpose of a command, and its arguments."""
 
 
 def next_steps(
@@ -26,19 +26,19 @@ def next_steps(
     *,
     analysing: bool = False,
 ) -> Iterator[Step]:
-    """Yield the commands that go on from where a sweep is.
+    """Yield the next commands for a sweep.
 
     Parameters
     ----------
     paths : SweepPaths
     runs : mapping
-        Its runs by state.
+        The number of its runs by state.
     tasks : collection of str
         The states of its tasks.
     cells : DataFrame
-        Those of its plan.
+        The cells of its plan.
     analysing : bool
-        Whether a job analyses it, or will.
+        Whether an analysis job waits or runs.
     """
     directory = paths.directory
     if runs["failed"]:
@@ -64,13 +64,13 @@ def next_steps(
 
 
 def in_words(step: Step) -> dict[str, str]:
-    """Return a step as JSON values: ``what`` it is for, and its ``command``."""
+    """Return a step as JSON values: its purpose ``what``, and its ``command``."""
     what, arguments = step
     return {"what": what, "command": f"manyseed {shlex.join(map(str, arguments))}"}
 
 
 def _training(paths: SweepPaths, submitted: bool, cells: pl.DataFrame) -> Step:
-    """Return what missing runs wait for: their data, searches for their hparams, or to be sent."""
+    """Return the step that missing runs need: fetching data, tuning, or submitting."""
     directory = paths.directory
     try:
         if not submitted and not _has_data(cells):
@@ -78,18 +78,18 @@ def _training(paths: SweepPaths, submitted: bool, cells: pl.DataFrame) -> Step:
         if searches(paths, cells) or scale_searches(paths, cells):
             return "Next", ("tune", directory)
     except ManyseedError:
-        pass  # whoever submits is told what is wrong
+        pass  # submitting reports what is wrong
     return ("Go on with", ("resume", directory)) if submitted else ("Next", ("submit", directory))
 
 
 def _has_data(cells: pl.DataFrame) -> bool:
-    """Whether the data of all cells lies on this machine."""
-    one_each = cells.unique("dataset", maintain_order=True)["canonical"]
-    return all(datasets.is_fetched(Cell.from_text(text).dataset) for text in one_each)
+    """Return whether the data of all cells is on this machine."""
+    canonicals = cells.unique("dataset", maintain_order=True)["canonical"]
+    return all(datasets.is_fetched(Cell.from_text(text).dataset) for text in canonicals)
 
 
 def unanalysed(paths: SweepPaths, runs: Mapping[str, int]) -> str:
-    """Return why the result tables are not of all runs that are finished; empty where they are."""
+    """Return why the result tables do not cover all finished runs; empty if they do."""
     finished = runs["done"] + runs["copy"]
     try:
         analysed = read_json(paths.analysis)["runs"]["analysed"]
@@ -100,17 +100,17 @@ def unanalysed(paths: SweepPaths, runs: Mapping[str, int]) -> str:
     except (LookupError, TypeError):
         return f"{paths.analysis} does not say what was analysed"
     if analysed != finished:
-        return f"{paths.analysis} is of {analysed} runs, and {finished} are finished"
+        return f"{paths.analysis} covers {analysed} runs, but {finished} are finished"
     return ""
 
 
 def unreported(paths: SweepPaths) -> str:
-    """Return why the page does not show all results; empty where it is older than none of them."""
+    """Return why the report does not show all results; empty if it is newer than all of them."""
     try:
-        page = paths.report.stat().st_mtime_ns
-        for one in (paths.analysis, *sorted(paths.results.glob("*.parquet"))):
-            if one.stat().st_mtime_ns > page:
-                return f"{one} is newer than {paths.report}"
+        written = paths.report.stat().st_mtime_ns
+        for file in (paths.analysis, *sorted(paths.results.glob("*.parquet"))):
+            if file.stat().st_mtime_ns > written:
+                return f"{file} is newer than {paths.report}"
     except FileNotFoundError as error:
         return f"there is no {error.filename}"
     return ""

@@ -1,4 +1,4 @@
-"""How far a sweep is: runs, tasks, throughput, time left, and what went wrong, as JSON values."""
+"""The state of a sweep as JSON values: runs, tasks, throughput, time left, and problems."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypedDict
 
-from manyseed.orchestrator.errors import UnavailableError
+from manyseed.orchestrator.errors import ManyseedError, UnavailableError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.progress.nextsteps import in_words, next_steps, unanalysed, unreported
 from manyseed.orchestrator.progress.timeleft import seconds_left
@@ -26,10 +26,11 @@ from manyseed.orchestrator.working.node import broken_nodes, is_environment
 from manyseed.slurm.control import compact
 
 _FAILURES_SHOWN = 3
+_GROUPS_SHOWN = 8
 
 
 class TaskStatus(TypedDict):
-    """A task, and what its last attempt reported."""
+    """A task, with the report of its last attempt."""
 
     submission: int
     task: int
@@ -42,7 +43,7 @@ class TaskStatus(TypedDict):
 
 
 class SubmissionStatus(TypedDict):
-    """A submission, and what its tasks reported together."""
+    """A submission, with the combined reports of its tasks."""
 
     number: int
     cluster: str
@@ -60,7 +61,7 @@ class SubmissionStatus(TypedDict):
 
 
 class FailureStatus(TypedDict):
-    """An error: how many runs failed with it, and where its traceback is."""
+    """An error, the number of runs that failed with it, and the file with its traceback."""
 
     error: str
     count: int
@@ -68,47 +69,47 @@ class FailureStatus(TypedDict):
 
 
 class Status(TypedDict):
-    """How far a sweep is, as JSON values."""
+    """The state of a sweep, as JSON values."""
 
     directory: str
     runs: dict[str, int]
     """By state."""
     duplicates: int
-    """Fits that were trained more than once."""
+    """Number of fits that were trained more than once."""
     groups: list[dict[str, Any]]
-    """Runs by state of each dataset and classifier, which are named."""
+    """For each dataset and classifier, their names and the runs by state."""
     tasks: dict[str, int]
     """By state."""
     jobs: dict[str, list[str]]
-    """SLURM's, by state of their tasks, as ``77_[0-2]``."""
+    """SLURM jobs by the state of their tasks, such as ``77_[0-2]``."""
     each_task: list[TaskStatus]
     workers: int
     """Training processes."""
     runs_per_hour: float
-    """Now."""
+    """The current rate."""
     seconds_left: float | None
-    """None where nothing trains."""
+    """None if nothing trains."""
     submissions: list[SubmissionStatus]
     problems: list[str]
     """A sentence each."""
     failures: list[FailureStatus]
     """The most frequent errors."""
     analysis: dict[str, Any] | None
-    """The job that was submitted last, an `orchestrator.results.job.AnalysisJob`."""
+    """The last analysis job, an `orchestrator.results.job.AnalysisJob`."""
     cluster_silent: str | None
-    """Why the scheduler was not heard."""
+    """Why the scheduler did not answer."""
     report: str | None
-    """The page; None unless it shows the results that there are."""
+    """The report's page; None unless it shows the current results."""
     outdated: list[str]
-    """Why results, or the page, do not show all that is finished."""
+    """Why the results or the report do not cover all finished runs."""
     next: list[dict[str, str]]
-    """``what`` and ``command`` of each step that goes on from here."""
+    """``what`` and ``command`` of each next step."""
 
 
 def status(paths: SweepPaths) -> Status:
-    """Look at a sweep's files, and ask its scheduler once.
+    """Read a sweep's files, and ask its scheduler once.
 
-    Where that does not answer, what tasks report must do.
+    If the scheduler does not answer, the status relies on the reports of tasks.
     """
     state = survey(paths)
     listed = submissions(paths)
@@ -163,13 +164,32 @@ def status(paths: SweepPaths) -> Status:
     }
 
 
+def summary(paths: SweepPaths) -> list[str]:
+    """Return the state of a sweep and its next steps in a few lines, or why it cannot be read."""
+    try:
+        state = status(paths)
+    except (ManyseedError, OSError) as error:
+        return str(error).splitlines()
+    runs, groups = state["runs"], state["groups"]
+    rest = [f"{runs[name]:,} {name}" for name in ("failed", "missing") if runs[name]]
+    finished = runs["done"] + runs["copy"]
+    run = "run is" if runs["runs"] == 1 else "runs are"
+    lines = [", ".join([f"{finished:,} of {runs['runs']:,} {run} finished", *rest])]
+    for group in groups[:_GROUPS_SHOWN]:
+        done = f"{group['done'] + group['copy']:,} of {group['runs']:,}"
+        lines.append(f"  {group['dataset']} × {group['classifier']}: {done}")
+    if len(groups) > _GROUPS_SHOWN:
+        lines.append(f"  and {len(groups) - _GROUPS_SHOWN:,} more")
+    return lines + [f"{step['what']}: {step['command']}" for step in state["next"]]
+
+
 def _jobs(tasks: Sequence[TaskState]) -> dict[str, list[str]]:
-    """Return the jobs of tasks by their state, an expression for each array."""
-    found: dict[str, list[str]] = {}
+    """Return the jobs of tasks by state, as one expression per array."""
+    by_state: dict[str, list[str]] = {}
     for task in tasks:
         if task.job_id:
-            found.setdefault(task.state, []).append(task.job_id)
-    return {state: compact(ids) for state, ids in found.items()}
+            by_state.setdefault(task.state, []).append(task.job_id)
+    return {state: compact(ids) for state, ids in by_state.items()}
 
 
 def _task(submission: Submission, task: TaskState) -> TaskStatus:
@@ -186,7 +206,7 @@ def _task(submission: Submission, task: TaskState) -> TaskStatus:
 
 
 def _foreign(file: Path) -> str:
-    """Return what to say of a journal that is another sweep's."""
+    """Return the message about a journal of another sweep."""
     return (
         f"{file} holds runs of another sweep, which do not count here: move it to "
         "tasks/journals of the sweep that it belongs to"
@@ -217,52 +237,50 @@ def _submission(submission: Submission, tasks: Sequence[TaskState]) -> Submissio
 def _problems(
     paths: SweepPaths, listed: Sequence[Submission], tasks: Sequence[Sequence[TaskState]]
 ) -> Iterator[str]:
-    """Yield what is wrong with what was submitted last or goes on, and what to do about it.
+    """Yield problems of the last submission and of those still alive, with remedies.
 
-    Files that cannot be read are named whichever submission they are of.
+    Unreadable files are named for all submissions.
     """
     if damage := retraining.damage(paths.journals):
         yield damage
     yield from _unreadable(tasks)
     if not listed:
         return
-    submission = listed[-1]
-    # of earlier submissions, those that still go on
-    found = [
+    last = listed[-1]
+    current = [
         task
-        for one, states in zip(listed, tasks, strict=True)
-        if one is submission or any(task.is_alive for task in states)
+        for submission, states in zip(listed, tasks, strict=True)
+        if submission is last or any(task.is_alive for task in states)
         for task in states
     ]
-    counts = Counter(task.state for task in found)
+    counts = Counter(task.state for task in current)
     resume = f"manyseed resume {paths.directory}"
     if counts["out_of_memory"]:
         yield (
             f"{_tasks(counts['out_of_memory'])} killed for memory: ask for more than they had, "
             f"{resume} --memory SIZE"
         )
-    killed = sum(task.last.set_aside for task in found if task.last.killed)
+    killed = sum(task.last.set_aside for task in current if task.last.killed)
     if killed:
-        more = "" if submission.cluster == LOCAL else f", {resume} --memory SIZE"
-        yield f"{killed:,} runs were killed with their process, as for want of memory{more}"
-    if counts["timeout"]:
-        yield f"{_tasks(counts['timeout'])} ended by the walltime: {resume} goes on with their rest"
-    for word, text in (
+        more = "" if last.cluster == LOCAL else f": {resume} --memory SIZE"
+        yield f"{killed:,} runs were killed with their process, probably for lack of memory{more}"
+    for state, text in (
+        ("timeout", "ended by the walltime"),
         ("node_fail", "lost with a node"),
         ("killed", "killed"),
-        ("gone", "gone without having begun"),
+        ("gone", "lost before they started"),
     ):
-        if counts[word]:
-            yield f"{_tasks(counts[word])} {text}: {resume} goes on with their rest"
-    if counts["killed"] and (reason := summed(submission, found).reason):
+        if counts[state]:
+            yield f"{_tasks(counts[state])} {text}: {resume} trains the remaining runs"
+    if counts["killed"] and (reason := summed(last, current).reason):
         yield reason
     if counts["held"]:
-        yield f"{_tasks(counts['held'])} held: {resume} releases what a pause holds"
-    waiting = Counter(task.note for task in found if task.state == "waiting" and task.note)
+        yield f"{_tasks(counts['held'])} held: {resume} releases paused tasks"
+    waiting = Counter(task.note for task in current if task.state == "waiting" and task.note)
     for note, count in waiting.most_common(1):
         if note not in ("Priority", "Resources", "None"):
             yield f"{_tasks(count)} waiting: {note}"
-    yield from _broken(found)
+    yield from _broken(current)
 
 
 def _unreadable(tasks: Sequence[Sequence[TaskState]]) -> list[str]:
@@ -275,12 +293,12 @@ def _broken(tasks: Sequence[TaskState]) -> Iterator[str]:
     nodes = broken_nodes(attempts)
     if is_environment(attempts):
         yield (
-            f"{len(nodes)} nodes broke and none worked, so the submission stopped itself; "
+            f"{len(nodes)} nodes are broken and none works, so the submission stopped itself; "
             f"{next(iter(nodes))}: {next(iter(nodes.values()))}"
         )
         return
     for node, reason in nodes.items():
-        yield f"{node} is broken, tasks are kept from it: {reason}"
+        yield f"{node} is broken, tasks avoid it: {reason}"
     others = Counter(
         task.last.reason for task in tasks if task.state == "broken" and task.last.node not in nodes
     )

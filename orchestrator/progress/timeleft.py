@@ -1,4 +1,4 @@
-"""How long a sweep still takes: what fits are expected to take, at the speed that was seen."""
+"""The time that a sweep still needs: expected durations of fits, at the observed speed."""
 
 from __future__ import annotations
 
@@ -16,31 +16,29 @@ from manyseed.orchestrator.survey import Survey
 from manyseed.orchestrator.tasks.attempts import Attempt
 
 _FITS = 3.0
-"""So many fits of each process count as seen, at the expected speed, beside those that were."""
+"""This many fits of each process, at the expected speed, are blended with the observed ones."""
 _LEAST_SECONDS = 30.0
 
 
 def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) -> float:
-    """Return how long the processes that train now need for all that is missing.
+    """Return how many seconds the current training processes need for all missing runs.
 
-    A fit costs what published fits of its dataset and classifier took, else of its classifier, else
-    what is expected of it; to that comes what measuring its response curves is expected to take.
-    How fast the processes are is what they finished since they began, at these costs; before
-    anything is finished, that of the expectation.
+    A fit's cost is the mean duration of published fits of its dataset and classifier, else of its
+    classifier, else its expected duration, plus the expected time to measure its response curves.
+    The speed of the processes is the cost of what they finished since they started, blended with
+    the expected speed.
 
     Parameters
     ----------
     paths : SweepPaths
     state : Survey
     attempts : sequence of Attempt
-        What the running attempts report; together they have at least one training process.
+        The running attempts, with at least one training process in total.
     """
     runs = _priced(paths, state)
     left = float(runs.filter(state=MISSING)["seconds"].sum())
-    means = {
-        str(group): mean
-        for group, mean in runs.group_by("group").agg(pl.col("seconds").mean()).iter_rows()
-    }
+    by_group = runs.group_by("group").agg(pl.col("seconds").mean())
+    means = {str(group): mean for group, mean in by_group.iter_rows()}
     workers = sum(attempt.workers for attempt in attempts)
     spent = sum(attempt.workers * max(0.0, time.time() - attempt.started) for attempt in attempts)
     finished = sum(
@@ -56,16 +54,16 @@ def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) 
 
 
 def _priced(paths: SweepPaths, state: Survey) -> pl.DataFrame:
-    """Return all runs with the column seconds; copies of identical runs cost nothing."""
+    """Add the column seconds to all runs; copies of identical runs cost nothing."""
     observed = measuring = None
     try:
         groups = Groups.read(paths)
         if any(spec.response for spec in groups.specs):
-            from manyseed.orchestrator.plans.measuring import planned_seconds  # it reads the file
+            from manyseed.orchestrator.plans.measuring import planned_seconds  # slow to import
 
             measuring = planned_seconds(paths, state.plan, groups.specs)
         observed = cost.observed_seconds(paths, state.plan, groups)
-    except StoreError:  # it is damaged: others say so
+    except StoreError:  # the store is damaged, which other commands report
         pass
     costs = cost.seconds(state.plan, observed, measuring).select("cell", "seconds")
     identical = state.plan.cells.filter("identical")["cell"]

@@ -1,4 +1,4 @@
-"""How far a submission is, as its tasks report; the core of progress bars, without one."""
+"""The progress of a submission, as its tasks report it; progress bars are built on this."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from manyseed.orchestrator.submissions.taskstate import TaskState
 from manyseed.orchestrator.tasks.intent import LOCAL
 
 _LEAST_BYTES = 2**16
-"""What a task needs to begin."""
+"""The disk space that a task needs to start."""
 _POLL_SECONDS = 0.25
 _SILENCE_SECONDS = 900.0
-"""A controller that is restarted answers again after some minutes."""
+"""How long the cluster may be silent: a restarted controller takes some minutes."""
 _PATIENCE = 10.0
-"""Of the time between two looks, one takes a tenth at most: there may be thousands of tasks."""
+"""The pause after a poll, relative to its duration: there may be thousands of tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,18 +28,17 @@ class Progress:
     Attributes
     ----------
     runs : int
-        What it was given.
+        Runs of the submission.
     done, failed : int
-        Finished (copies included), and raised.
+        Finished runs, including copies, and failed runs.
     set_aside : int
-        Runs that killed their process again and again; they stay missing.
+        Runs that killed their process repeatedly; they stay missing.
     workers : int
         Training processes.
     state : str
         starting, running, finished, stopped, broken (the machine was at fault) or gone (killed).
     reason, details : str
-        Why it is broken, or what can be seen of why it is gone: one line, and what there is to
-        read.
+        Why it is broken, or if known why it is gone: one line, and the full text.
     """
 
     runs: int
@@ -53,17 +52,17 @@ class Progress:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing of the submission is alive any more."""
+        """Whether no task of the submission is alive any more."""
         return self.state not in ("starting", "running")
 
 
 def progress(submission: Submission) -> Progress:
-    """Look at a submission once."""
+    """Return the current progress of a submission."""
     return summed(submission, submission.tasks())
 
 
 def summed(submission: Submission, tasks: Sequence[TaskState]) -> Progress:
-    """Return the progress of a submission whose tasks are known."""
+    """Return the progress of a submission, given its tasks."""
     broken = [(task.last.reason, task.last.details) for task in tasks if task.state == "broken"]
     attempts = [attempt for task in tasks for attempt in task.attempts]
     silent = submission.cluster == LOCAL and _state(tasks) == "gone" and not attempts
@@ -81,40 +80,40 @@ def summed(submission: Submission, tasks: Sequence[TaskState]) -> Progress:
 
 
 def _state(tasks: Sequence[TaskState]) -> str:
-    """Return the state of a submission: how far it is while alive, else the worst."""
-    found = {task.state for task in tasks}
-    if "running" in found:
+    """Return the state of a submission: the most advanced while alive, else the worst."""
+    states = {task.state for task in tasks}
+    if "running" in states:
         return "running"
-    if found & {"waiting", "held"}:
+    if states & {"waiting", "held"}:
         return "starting"
-    if "broken" in found:
+    if "broken" in states:
         return "broken"
-    if found <= {"finished"}:
+    if states <= {"finished"}:
         return "finished"
-    return "stopped" if found <= {"finished", "stopped"} else "gone"
+    return "stopped" if states <= {"finished", "stopped"} else "gone"
 
 
 def _last_words(submission: Submission) -> tuple[str, str]:
-    """Return why this machine's task never came to life, as far as it can be seen.
+    """Return why a task on this machine did not start, if that is known.
 
-    A disk that is full by then leaves neither progress nor a log.
+    A full disk leaves neither progress nor a log.
     """
     if shutil.disk_usage(submission.folder).free < _LEAST_BYTES:
-        return f"a task could not begin: no space left at {submission.folder}", ""
+        return f"a task could not start: no space left at {submission.folder}", ""
     logs = [log for log in submission.files.printed() if log.suffix == ".err" and log.is_file()]
     printed = "\n".join(log.read_text(errors="replace") for log in logs).strip()
-    return (f"a task could not begin: {printed.splitlines()[-1]}", printed) if printed else ("", "")
+    return (f"a task could not start: {printed.splitlines()[-1]}", printed) if printed else ("", "")
 
 
 def watch(submission: Submission) -> Iterator[Progress]:
-    """Yield a submission's progress several times a second, until nothing of it is alive.
+    """Yield a submission's progress several times a second, until all its tasks have ended.
 
-    While its cluster does not answer, what tasks report must do.
+    While its cluster does not answer, progress relies on the reports of tasks.
 
     Raises
     ------
     UnavailableError
-        Where the cluster has been silent for a quarter of an hour.
+        If the cluster has been silent for a quarter of an hour.
     """
     heard = time.monotonic()
     while True:

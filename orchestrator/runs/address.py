@@ -1,4 +1,4 @@
-"""Naming one run: ``CELL:REPEAT:RUN``."""
+"""Find a run by its address, ``CELL:REPEAT:RUN``."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class PlannedRun:
     Attributes
     ----------
     run : Run
-        What is trained.
+        The run as it is trained.
     cell, cell_id : int, str
-        Its number in the plan, and its identity.
+        The cell's number in the plan, and its identity.
     axes : mapping
-        The cell's values of `AXES`.
+        The cell's levels of `AXES`.
     is_identical : bool
         Whether all runs of a repeat are the same fit.
     snapshots : tuple of int
-        Epochs that are kept.
+        Epochs whose predictions are kept.
     spec : GroupSpec
         The group that stores it.
     row : int
-        Where in the group.
+        Its row in the group.
     """
 
     run: Run
@@ -51,12 +51,12 @@ class PlannedRun:
 
     @property
     def fitted(self) -> Run:
-        """The run whose fit this one is: the first of its repeat where all are identical."""
+        """The run that is fitted for this one: the first of its repeat if all are identical."""
         return Run(self.run.cell, self.run.repeat, 0) if self.is_identical else self.run
 
     @property
     def keeps_model(self) -> bool:
-        """Whether its parameters are kept, if those of its group are kept at all."""
+        """Whether its parameters are kept, provided that its group stores parameters."""
         where = conditions([self.spec])
         cells = pl.DataFrame([{"cell": self.cell, "identical": self.is_identical, **self.axes}])
         row = (self.spec.number, self.cell, self.run.repeat, self.run.run)
@@ -77,10 +77,10 @@ def find_run(paths: SweepPaths, address: str) -> PlannedRun:
     Raises
     ------
     UserError
-        For another form, and a run that the plan does not hold.
+        For any other form, and for a run that the plan does not hold.
     """
-    found = re.fullmatch(r"([0-9a-f]+):(\d+):(\d+)", address)
-    if found is None:
+    match = re.fullmatch(r"([0-9a-f]+):(\d+):(\d+)", address)
+    if match is None:
         raise UserError(
             "not of the form CELL:REPEAT:RUN",
             key="RUN",
@@ -89,8 +89,8 @@ def find_run(paths: SweepPaths, address: str) -> PlannedRun:
             "run, counted from 0: 12:0:3",
         )
     plan = Plan.read(paths)
-    cell = _cell(plan, found[1], address)
-    number, repeat, run = cell["cell"].item(), int(found[2]), int(found[3])
+    cell = _cell(plan, match[1], address)
+    number, repeat, run = cell["cell"].item(), int(match[2]), int(match[3])
     rows = plan.rows.filter(cell=number, repeat=repeat, run=run)
     if rows.is_empty():
         extent = plan.extents.row(by_predicate=pl.col("cell") == number, named=True)
@@ -113,12 +113,12 @@ def find_run(paths: SweepPaths, address: str) -> PlannedRun:
 
 
 def _cell(plan: Plan, text: str, address: str) -> pl.DataFrame:
-    """Return the one row of the plan's cells that is meant."""
+    """Return the row of the plan's cells that the text identifies."""
     cells = plan.cells.filter(pl.col("cell_id").str.starts_with(text))
     if text.isdigit() and int(text) < len(plan.all_cells):
         cells = plan.cells.filter(pl.col("cell") == int(text))
     if len(cells) != 1:
-        remedy = "cells have the numbers 0 to " + str(len(plan.all_cells) - 1)
+        remedy = f"cells have the numbers 0 to {len(plan.all_cells) - 1}"
         if len(cells):
             remedy = f"give more digits: {', '.join(cells['cell_id'].head(5))}"
         what = f"{len(cells)} cells begin with {text}" if len(cells) else f"there is no cell {text}"

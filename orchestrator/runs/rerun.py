@@ -1,4 +1,4 @@
-"""Train one run again and compare it with what is stored."""
+"""Train one run again and compare it with the stored predictions."""
 
 from __future__ import annotations
 
@@ -39,32 +39,25 @@ from manyseed.orchestrator.store.reading.reader import read_rows
 
 
 class Differences(TypedDict):
-    """How a run that was trained again compares with what is stored of it."""
+    """How a run that was trained again compares with its stored predictions."""
 
     same_recipe: bool
     recipe_changes: dict[str, list[object]]
-    """Then and now, by name."""
+    """The old and the new value, by name."""
     equal: bool
     """Bit for bit."""
     labels: int
-    """Points and epochs compared."""
+    """Number of labels compared: points times epochs."""
     labels_differ: int
     largest_difference: float | None
-    """Of scores or margins; None where labels alone are kept."""
+    """The largest difference of scores or margins; None if only labels are kept."""
     recipe_unknown: NotRequired[str]
-    """Where the file of its recipe is damaged or lost: what is wrong with it."""
+    """What is wrong with the file of its recipe, if that is damaged or lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """A run that was trained again.
-
-    Attributes
-    ----------
-    comparison : Differences
-    model : Alive or None
-        Where it was asked for.
-    """
+    """A run that was trained again, with its model if that was asked for."""
 
     comparison: Differences
     model: Alive | None = None
@@ -78,17 +71,17 @@ def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> Differen
     paths : SweepPaths
     address : str
     save : Path, optional
-        A new file outside of the sweep for the model; its name's ending says in which form
+        A new file for the model, outside the sweep; the ending of its name selects the form
         (`jobs.saving`).
 
     Raises
     ------
     UserError
-        For a run that is not published, and a file that cannot be its model's.
+        For a run that is not published, and for a file that cannot hold its model.
     UnavailableError
-        Where its data, its tuned hparams or packages are missing.
+        If its data, its tuned hparams or packages are missing.
     RunsError
-        Where the fit fails this time.
+        If the fit fails this time.
     """
     found = find_run(paths, address)
     was_made = published(paths, found, address)
@@ -104,12 +97,12 @@ def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> Differen
 
 
 def published(paths: SweepPaths, found: PlannedRun, address: str) -> StoredRun:
-    """Return what the store says of a run that can be trained again.
+    """Return what the store holds about a run that can be trained again.
 
     Raises
     ------
     UserError
-        For one that is not published, or was not trained by this product.
+        For a run that is not published, or was imported.
     """
     was_made = stored(paths, found)
     if was_made.status not in ("done", "copy"):
@@ -117,7 +110,7 @@ def published(paths: SweepPaths, found: PlannedRun, address: str) -> StoredRun:
             "this run is not published yet",
             key="RUN",
             value=address,
-            remedy=f"train it with: manyseed resume {paths.directory}; or, where it is finished, "
+            remedy=f"train it with: manyseed resume {paths.directory}; or, if it is finished, "
             f"publish it with: manyseed compact {paths.directory}",
         )
     if was_made.recipe is not None and was_made.recipe.form == "imported":
@@ -135,11 +128,11 @@ def train_again(
     paths : SweepPaths
     found : PlannedRun
     was_made : StoredRun
-        As `published` returns it.
+        As returned by `published`.
     trainer : Trainer
         Keeps data between calls.
     keep : bool
-        Whether the model is handed over, too.
+        Whether to return the model, too.
 
     Raises
     ------
@@ -151,10 +144,10 @@ def train_again(
     if was_made.recipe_unknown and is_own(run.cell.classifier):
         unknown = f"{was_made.recipe_unknown}\n  which code of yours made {address} is unknown"
         raise UnavailableError(unknown)
-    own = [*((was_made.recipe and was_made.recipe.own) or {}).values()]
+    digests = [*((was_made.recipe and was_made.recipe.own) or {}).values()]
     try:
         run = replace(run, cell=fitted(paths, run.cell))
-        for code in own:
+        for code in digests:
             use_code(paths, code, run.cell.classifier)
         handling = Handling(
             found.snapshots,
@@ -173,12 +166,12 @@ def train_again(
         raise UnavailableError(f"{error}{remedy(error, paths)}") from None
     except ManyseedError:
         raise
-    except Exception as error:  # of users' code, too
+    except Exception as error:  # users' code may raise anything
         what = str(error) if isinstance(error, CommandError) else first_line(error)
         kind = "" if isinstance(error, CommandError) else f"{type(error).__name__}: "
         raise RunsError(f"this time the fit of {address} fails: {kind}{what}") from error
     finally:
-        for code in own:
+        for code in digests:
             forget_code(paths, code)
     again = encode_row(found.spec, prediction, y_true)
     names = ["label", *([found.spec.score_name] if found.spec.score_name else [])]
@@ -204,14 +197,14 @@ def train_again(
 
 
 def write_model(model: Alive, file: Path) -> None:
-    """Write a model to a file, which appears whole."""
+    """Write a model to a file atomically."""
     write = saving(model, file.suffix)
     with unavailable("write", file):
         whole.place(file, write)
 
 
 def require_saved(run: Run, file: Path) -> None:
-    """Refuse a file that a run's model cannot be written to, before anything is trained."""
+    """Refuse a file that cannot hold a run's model, before anything is trained."""
     known = endings(run.cell.classifier)
     name = run.cell.classifier["name"]
     if not known or run.cell.ensembling is not None:
@@ -220,10 +213,10 @@ def require_saved(run: Run, file: Path) -> None:
     if file.suffix not in known:
         forms = " or ".join(f"{ending} (read by {READ[ending]})" for ending in known)
         raise UserError(
-            f"models of {name} are saved otherwise",
+            f"models of {name} are saved in another form",
             key="--save",
             value=str(file),
-            remedy=f"let the name end in {forms}",
+            remedy=f"let the name end with {forms}",
         )
     if (package := lacking(file.suffix)) is not None:
         raise UserError(
@@ -235,7 +228,7 @@ def require_saved(run: Run, file: Path) -> None:
 
 
 def _keeping(trainer: Trainer, run: Run, spec: GroupSpec, models: list[Alive]) -> AfterTraining:
-    """Return what keeps a trained model, and measures what its group holds."""
+    """Return a function that keeps a trained model and measures what its group stores."""
 
     def after(alive: Alive) -> Mapping[str, NDArray[Any]]:
         models.append(alive)

@@ -1,4 +1,4 @@
-"""Train several runs again, compare each with what is stored, and write their models."""
+"""Train several runs again, compare each with its stored predictions, and write their models."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from manyseed.orchestrator.runs.rerun import (
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """What has become of a run that was to be trained again.
+    """The outcome of training a run again.
 
     Attributes
     ----------
     address : str
         CELL:REPEAT:RUN.
     comparison : Differences or None
-        None where it was not trained.
+        None if it was not trained.
     file : Path or None
-        That holds its model.
+        The file of its model.
     was_there : bool
-        Whether the file was there before, so that nothing was trained.
+        Whether the file existed before, so that nothing was trained.
     problem : str
-        Why there is no comparison, or no file; empty where all is well.
+        Why there is no comparison or no file; empty if all is well.
     """
 
     address: str
@@ -45,7 +45,7 @@ class Rerun:
     problem: str = ""
 
     def to_json(self) -> dict[str, object]:
-        """Return it as JSON values."""
+        """Return the outcome as JSON values."""
         return {
             "address": self.address,
             **(self.comparison or {}),
@@ -67,7 +67,7 @@ def rerun_each(
 ) -> list[Rerun]:
     """Train runs again on this machine's CPU, one after the other.
 
-    A run that fails, differs or cannot be saved is its own problem; the others go on.
+    A run that fails, differs or cannot be saved does not affect the others.
 
     Parameters
     ----------
@@ -75,28 +75,28 @@ def rerun_each(
     addresses : sequence of str
         CELL:REPEAT:RUN.
     folder : Path, optional
-        For their models, a file each, ``CELL-REPEAT-RUN`` with the ending of their form
-        (`jobs.saving`). A model is written where it predicts what is stored: bit for bit in the
-        same recipe, else the same labels.
+        The folder for their models, each in a file ``CELL-REPEAT-RUN`` with the ending of its form
+        (`jobs.saving`). A model is written only if its predictions match the stored ones: bit for
+        bit with the same recipe, else in their labels.
     overwrite : bool
-        Whether runs whose file is there are trained again; else these are passed over.
+        Whether to train runs whose file exists again; otherwise they are skipped.
     other_recipe : bool
-        Whether models of another recipe than the stored predictions' are written although labels
+        Whether to write models that have another recipe than the stored predictions even if labels
         differ.
     tell : callable
-        Is called with each run as soon as it is done, and the number of all.
+        Called with each outcome as soon as a run is done, and the total number of runs.
 
     Raises
     ------
     UserError
-        For a folder that cannot be one.
+        If `folder` is a file, or is named like one.
     """
     if folder is not None:
         _require_folder(folder)
     done = []
-    for one in _each(paths, addresses, folder, overwrite, other_recipe):
-        tell(one, len(addresses))
-        done.append(one)
+    for outcome in _each(paths, addresses, folder, overwrite, other_recipe):
+        tell(outcome, len(addresses))
+        done.append(outcome)
     return done
 
 
@@ -125,33 +125,34 @@ def _each(
             continue
         problem = "" if file is None else _differs(again.comparison, other_recipe)
         if file is not None and again.model is not None and not problem:
-            write_model(again.model, file)  # a disk that refuses ends it all
+            write_model(again.model, file)  # a disk that refuses stops all runs
             yield Rerun(address, again.comparison, file)
         else:
             yield Rerun(address, again.comparison, problem=problem)
 
 
 def _differs(comparison: Differences, other_recipe: bool) -> str:
-    """Return why a model is not that of the stored predictions."""
-    differ, of = comparison["labels_differ"], f"of {comparison['labels']:,} labels"
+    """Return why a model does not match the stored predictions; empty if it does."""
+    n_differ = comparison["labels_differ"]
+    labels = f"{n_differ:,} of {comparison['labels']:,} labels"
     if comparison["same_recipe"]:
-        what = f"{differ:,} {of}, or scores, differ from those stored, in the same recipe"
+        what = f"{labels}, or scores, differ from those stored, with the same recipe"
         return "" if comparison["equal"] else what
-    if not differ or other_recipe:
+    if not n_differ or other_recipe:
         return ""
     changed = ", ".join(comparison["recipe_changes"])
     return (
-        f"{differ:,} {of} differ from those stored in another recipe ({changed}); --other-recipe "
-        "writes it all the same"
+        f"{labels} differ from those stored with another recipe ({changed}); --other-recipe "
+        "writes the model anyway"
     )
 
 
 def _require_folder(folder: Path) -> None:
-    """Refuse what is a file, or is called like one."""
+    """Refuse a file, or a name that looks like one."""
     key, value = "--save", str(folder)
     if folder.suffix in READ:
         remedy = f"name a folder, such as {folder.with_suffix('')}"
-        said = "models of several runs are a file each"
-        raise UserError(said, key=key, value=value, remedy=remedy)
+        message = "several runs need a folder, with a file for each model"
+        raise UserError(message, key=key, value=value, remedy=remedy)
     if folder.exists() and not folder.is_dir():
         raise UserError("is a file", key=key, value=value, remedy="name a folder")

@@ -28,7 +28,7 @@ def show(paths: SweepPaths, address: str) -> dict[str, object]:
     UserError
         As `orchestrator.runs.address.find_run`.
     DamagedFile
-        Where what the search for its hparams found is gone.
+        If the result of a search that it was trained with is gone.
     """
     found = find_run(paths, address)
     asked, was_made = found.run.cell, stored(paths, found)
@@ -61,7 +61,7 @@ def show(paths: SweepPaths, address: str) -> dict[str, object]:
 
 
 def _saved(paths: SweepPaths, found: PlannedRun) -> dict[str, object]:
-    """Return how the run's model is written to a file, and this read; nothing where it is not."""
+    """Return how to save the run's model and load it again; empty if it cannot be saved."""
     known = endings(found.run.cell.classifier)
     if not known or found.run.cell.ensembling is not None:
         return {}
@@ -77,18 +77,18 @@ def _saved(paths: SweepPaths, found: PlannedRun) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """What the store says of a run: status and, once it is published, how it was made.
+    """What the store holds about a run: its status and, once published, how it was made.
 
     Attributes
     ----------
     status : str
         done, copy or missing.
     crc32c : int
-        Of its row.
+        The checksum of its row.
     fit_seconds : float, optional
     recipe : Recipe, optional
     recipe_unknown : str
-        Where the recipe is lost: why it is not known.
+        Why the recipe is unknown, if it is lost.
     """
 
     status: str = "missing"
@@ -98,7 +98,7 @@ class StoredRun:
     recipe_unknown: str = ""
 
     def to_json(self) -> dict[str, object]:
-        """Return it as JSON values; of one that is missing there is nothing but that."""
+        """Return this as JSON values; only the status if the run is missing."""
         if self.status == "missing":
             return {"status": self.status}
         value = asdict(self) | {"recipe": self.recipe and self.recipe.to_json()}
@@ -108,14 +108,12 @@ class StoredRun:
 
 
 def stored(paths: SweepPaths, found: PlannedRun) -> StoredRun:
-    """Return what the store says of a run."""
+    """Return what the store holds about a run."""
     group = find_group(paths.store, found.spec)
     if group is None or found.row >= group.rows:
         return StoredRun()
     values = read_rows(group, ("status", "recipe", "fit_seconds", "crc"), [found.row])
-    status = next(
-        (name for name, code in STATUSES.items() if code == values["status"][0]), "missing"
-    )
+    status = {code: name for name, code in STATUSES.items()}.get(int(values["status"][0]))
     if status not in ("done", "copy"):
         return StoredRun()
     recipe, took = int(values["recipe"][0]), float(values["fit_seconds"][0])

@@ -200,7 +200,7 @@ def test_a_task_that_begins_in_code_that_was_edited_since_trains_nothing(
     assert sweep.status()["runs"]["done"] == 0
     code, told = inside("status", sweep.directory)
     assert code == 3
-    assert "is broken, tasks are kept from it" not in told
+    assert "is broken, tasks avoid it" not in told
     assert "was edited since this was submitted (sha256:submitted → sha256:" in told, told
     assert f"manyseed resume {sweep.directory} --other-recipe" in told
     sweep.submit(workers=1)

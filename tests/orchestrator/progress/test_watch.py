@@ -36,7 +36,7 @@ def test_the_end_of_its_log_is_the_reason(dead: Submission) -> None:
     (dead.folder / "submitit" / "77_0_log.err").write_text(log)
     now = progress(dead)
     assert now.state == "gone"
-    assert now.reason == "a task could not begin: OSError: [Errno 28] No space left on device"
+    assert now.reason == "a task could not start: OSError: [Errno 28] No space left on device"
     assert now.details == log.strip()
 
 

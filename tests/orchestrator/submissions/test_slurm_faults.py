@@ -193,7 +193,7 @@ def test_where_all_nodes_are_broken_the_submission_stops_itself(
     assert set(state["tasks"]) <= {"broken", "cancelled", "stopped"}, report(sweep)
     assert {task.last.node for task in submission.tasks() if task.attempts} == {"c1", "c2", "c3"}
     (problem,) = (text for text in state["problems"] if "broke" in text)
-    assert "none worked, so the submission stopped itself" in problem
+    assert "none works, so the submission stopped itself" in problem
     assert "this environment is broken" in problem
     again = submitted(sweep, profile(slurm, tmp_path))  # mended: no node is kept out for it
     assert again.intent.excluded == {}

@@ -81,6 +81,9 @@ def where_option(meaning: str, completing: Callable[..., list[str]] | None = Non
     return typer.Option("--where", "-w", metavar="SQL", help=meaning, autocompletion=completing)
 
 
+Where = Annotated[str | None, where_option("Only cells that meet a condition.")]
+
+
 def workers_option(meaning: str, default: str = "the available cores") -> Any:
     """Return the option ``--workers``; `meaning` is its help."""
     return typer.Option("--workers", min=1, help=meaning, show_default=default)

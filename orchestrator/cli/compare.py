@@ -67,7 +67,7 @@ def compare(
     from manyseed.orchestrator.results.compared import words
     from manyseed.orchestrator.sweep import Sweep
 
-    found = Sweep(directory).compare(
+    comparisons = Sweep(directory).compare(
         other,
         by=by,
         a=a,
@@ -78,27 +78,27 @@ def compare(
         confidence=confidence,
     )
     if as_json:
-        print_json({"comparisons": [asdict(one) | {"words": [*words(one)]} for one in found]})
+        print_json({"comparisons": [asdict(one) | {"words": [*words(one)]} for one in comparisons]})
         return
-    say(f"{metric}, {counted(len(found), 'comparison')}", style="bold")
-    for one in found[:limit]:
+    say(f"{metric}, {counted(len(comparisons), 'comparison')}", style="bold")
+    for one in comparisons[:limit]:
         say("")
         say(f"A: {_named(one.a, one, of_sweeps=other is not None)}", style="bold")
         say(f"B: {_named(one.b, one, of_sweeps=other is not None)}", style="bold")
         for sentence in words(one):
             say(sentence, indent=2)
-    if len(found) > limit:
-        say(f"… {len(found) - limit:,} more; see --limit, --where and --json", style="dim")
-    elif len(found) > 1:
+    if len(comparisons) > limit:
+        say(f"… {len(comparisons) - limit:,} more; see --limit, --where and --json", style="dim")
+    elif len(comparisons) > 1:
         say("")
         say(
-            f"Each interval by itself holds at {100 * confidence:g} %: of {len(found):,}, about "
-            f"{(1 - confidence) * len(found):.2g} are expected to miss.",
+            f"Each interval by itself holds at {100 * confidence:g} %: of {len(comparisons):,}, "
+            f"about {(1 - confidence) * len(comparisons):.2g} are expected to miss.",
             style="dim",
         )
 
 
-def _named(cell: OneCell, found: Compared, *, of_sweeps: bool) -> str:
+def _named(cell: OneCell, pair: Compared, *, of_sweeps: bool) -> str:
     """Name a cell by the levels in which it differs from the other or from the defaults."""
     plain = ("none", "default", 1.0)
     axes = cell.axes
@@ -106,9 +106,9 @@ def _named(cell: OneCell, found: Compared, *, of_sweeps: bool) -> str:
         f"{axis} = {value}"
         for axis, value in axes.items()
         if axis not in ("dataset", "classifier")
-        and (axis not in found.same or (value not in plain and axis != "vary"))
+        and (axis not in pair.same or (value not in plain and axis != "vary"))
     ]
-    if found.a.epoch != found.b.epoch and cell.epoch:
+    if pair.a.epoch != pair.b.epoch and cell.epoch:
         more.append(f"epoch {cell.epoch:,}")
     name = ", ".join([f"{axes['dataset']} × {axes['classifier']}", *more])
     return f"{name} (cell {cell.cell}{f' of {cell.directory}' if of_sweeps else ''})"

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from manyseed.orchestrator.cli.common import By, Directory, Json, names, where_option
+from manyseed.orchestrator.cli.common import By, Directory, Json, Where, names
 from manyseed.orchestrator.cli.output import print_json, say
 
 
@@ -16,7 +16,7 @@ def dee(
     metric: Annotated[
         str, typer.Option(help="The metric, such as cll, c_brier, c_aurc or error.")
     ] = "cll",
-    where: Annotated[str | None, where_option("Only cells that meet a condition.")] = None,
+    where: Where = None,
     by: By = "",
     members: Annotated[
         int | None,
@@ -48,21 +48,21 @@ def dee(
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)
-    found = sweep.dee(metric=metric, where=where, by=names(by), members=members)
+    groups = sweep.dee(metric=metric, where=where, by=names(by), members=members)
     notes = of_probabilities(read_analysis(sweep.paths)[1])
     if as_json:
-        groups = [
+        values = [
             {
                 "name": group.name,
                 "cells": group.cells,
                 "gain": asdict(group.gain) | {"words": group.gain.words},
                 "worths": [asdict(worth) | {"words": worth.words} for worth in group.worths],
             }
-            for group in found
+            for group in groups
         ]
-        print_json({"groups": groups, "notes": notes})
+        print_json({"groups": values, "notes": notes})
         return
-    for group in found:
+    for group in groups:
         say(group.name, style="bold")
         say(group.gain.words, indent=2)
         for worth in group.worths:

@@ -87,7 +87,6 @@ def in_format(frame: pl.DataFrame, name: str, of: Mapping[str, Any], notes: Sequ
 
     Parameters
     ----------
-    frame : DataFrame
     name : str
         One of `FORMATS`.
     of : mapping

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,8 +13,8 @@ from manyseed.orchestrator.cli.common import (
     Cluster,
     Directory,
     Json,
+    Where,
     names,
-    where_option,
     whole_numbers,
     workers_option,
 )
@@ -36,7 +36,7 @@ def howmany(
     confidence: Annotated[
         float, typer.Option(help="Confidence of these precisions, and of intervals.")
     ] = CONFIDENCE,
-    where: Annotated[str | None, where_option("Only cells that meet a condition.")] = None,
+    where: Where = None,
     by: By = "",
     sizes: Annotated[
         str | None,
@@ -93,12 +93,12 @@ def howmany(
     from manyseed.orchestrator.sweep import Sweep
 
     if until is not None:
-        options: _Until = {"confidence": confidence, "most": most, "block": block, "where": where}
+        options = {"confidence": confidence, "most": most, "block": block, "where": where}
         _until(Sweep(directory), until, options, (cluster, workers), dry=dry_run, as_json=as_json)
         return
     if dry_run:
         raise UserError("applies only with --until", key="--dry-run", value=True)
-    found = Sweep(directory).howmany(
+    groups = Sweep(directory).howmany(
         accuracy=accuracy,
         consistency=consistency,
         confidence=confidence,
@@ -109,7 +109,7 @@ def howmany(
         workers=workers,
     )
     if as_json:
-        groups = [
+        values = [
             {
                 "name": group.name,
                 "cell": group.cell,
@@ -122,27 +122,20 @@ def howmany(
                 "answers": [asdict(a) | {"words": a.words} for a in group.answers],
                 "ensembles": group.ensembles.to_dicts(),
             }
-            for group in found
+            for group in groups
         ]
-        print_json({"groups": groups})
+        print_json({"groups": values})
         return
-    for group in found:
+    for group in groups:
         say(group.name, style="bold")
         for answer in group.answers:
             say(answer.words, indent=2)
 
 
-class _Until(TypedDict):
-    confidence: float
-    most: int
-    block: int
-    where: str | None
-
-
 def _until(
     sweep: Sweep,
     half_width: float,
-    options: _Until,
+    options: dict[str, Any],
     where: tuple[str, int | None],
     *,
     dry: bool,
@@ -153,18 +146,18 @@ def _until(
 
     added = 0
     if dry:
-        found, added = preview(sweep.paths, half_width, **options)
+        known, added = preview(sweep.paths, half_width, **options)
     else:
         report = (lambda text: say(text, to=errors)) if as_json else say
         cluster, workers = where
-        found = sweep.howmany_until(
+        known = sweep.howmany_until(
             half_width, cluster=cluster, workers=workers, tell=report, **options
         )
     if as_json:
-        cells = [cell.values() for cell in found]
+        cells = [cell.values() for cell in known]
         print_json({"half_width": half_width, "runs_added_next": added, "cells": cells})
         return
-    for cell in found:
+    for cell in known:
         say(cell.name, style="bold")
         say(cell.words, indent=2)
     if dry:

@@ -45,15 +45,15 @@ def logs(
     if failed == (what is not None):
         raise UserError("give a run or a task, or --failed", key="RUN|TASK")
     if what is not None:
-        found = list(texts.logs(paths, what))
+        printed = list(texts.logs(paths, what))
         for text in texts.lost(paths, what):
             say(text, to=errors)
         if as_json:
-            print_json({"logs": [{"file": str(file), "text": text} for file, text in found]})
-        for file, text in () if as_json else found:
+            print_json({"logs": [{"file": str(file), "text": text} for file, text in printed]})
+        for file, text in () if as_json else printed:
             console.print(str(file), soft_wrap=True, style="bold")
             console.print(f"{text}\n", soft_wrap=True)
-        if not found and not as_json:
+        if not printed and not as_json:
             say("Nothing was printed.")
         return
     groups = texts.failures(paths)

@@ -8,13 +8,7 @@ from typing import Annotated
 import typer
 
 from manyseed.orchestrator.cli import completing
-from manyseed.orchestrator.cli.common import (
-    Directory,
-    Json,
-    names,
-    require_outside,
-    where_option,
-)
+from manyseed.orchestrator.cli.common import Directory, Json, Where, names, require_outside
 from manyseed.orchestrator.cli.output import print_json, print_rows, say
 
 
@@ -39,7 +33,7 @@ def plot(
             show_default="a row per cell",
         ),
     ] = "",
-    where: Annotated[str | None, where_option("Only cells that meet a condition.")] = None,
+    where: Where = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -85,11 +79,11 @@ def plot(
 
     sweep = Sweep(directory)
     if kind is None or kind == "?":
-        found = sweep.plot.kinds
+        kinds = sweep.plot.kinds
         if as_json:
-            print_json({"kinds": found.to_dicts()})
+            print_json({"kinds": kinds.to_dicts()})
         else:
-            print_rows(found.columns, found.rows(), found.height, "")
+            print_rows(kinds.columns, kinds.rows(), kinds.height, "")
         return
     file = output or Path(f"{kind.replace('_', '-')}.pdf")
     require_outside(file, sweep)

@@ -9,8 +9,8 @@ import typer
 from manyseed.orchestrator.cli.common import (
     Directory,
     Json,
+    Where,
     names,
-    where_option,
     whole_numbers,
     workers_option,
 )
@@ -51,9 +51,7 @@ def respond(
             "--name", metavar="NAME", help="The table's name.", show_default="the transforms"
         ),
     ] = None,
-    where: Annotated[
-        str | None, where_option("Only these cells, such as classifier = 'mlp'.")
-    ] = None,
+    where: Where = None,
     workers: Annotated[int | None, workers_option("Processes on this machine.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -76,17 +74,17 @@ def respond(
     options["layers"] = None if layers is None else whole_numbers(layers, "--layers", "0,1")
     given = {key: value for key, value in options.items() if value is not None}
     with resumable("asking", "respond", directory, note="models", quiet=as_json) as progress:
-        found = Sweep(directory).respond(
+        result = Sweep(directory).respond(
             given, name=name, where=where, workers=workers, progress=progress
         )
     if as_json:
-        value = {"file": str(found.file), "asked": found.asked, "runs": found.runs}
-        print_json({**value, "transforms": list(found.transforms)})
+        value = {"file": str(result.file), "asked": result.asked, "runs": result.runs}
+        print_json({**value, "transforms": list(result.transforms)})
         return
-    say(f"{counted(found.asked, 'model')} measured, {found.runs:,} in all: {found.file}")
-    if found.from_gpu:
+    say(f"{counted(result.asked, 'model')} measured, {result.runs:,} in all: {result.file}")
+    if result.from_gpu:
         say(
-            f'{counted(found.from_gpu, "model")} of cells with device = "gpu" measured on a CPU: '
+            f'{counted(result.from_gpu, "model")} of cells with device = "gpu" measured on a CPU: '
             "counts may differ by a few from those that a GPU would have measured in training"
         )
     say_next("Next", "analyze", directory)

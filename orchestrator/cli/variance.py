@@ -30,17 +30,17 @@ def variance(
     """
     from manyseed.orchestrator.sweep import Sweep
 
-    found = Sweep(directory).variance(where)
+    groups = Sweep(directory).variance(where)
     if as_json:
-        groups = [
+        values = [
             {"name": group.name, "cell": group.cell, "words": group.words, "components": group.rows}
-            for group in found
+            for group in groups
         ]
-        print_json({"groups": groups})
+        print_json({"groups": values})
         return
-    if not found:
+    if not groups:
         say("No cell has a repeat with two or more runs, so its variance is unknown.")
-    for group in found:
+    for group in groups:
         say(group.name, style="bold")
         for metric, sentences in group.words.items():
             say(metric, indent=2)

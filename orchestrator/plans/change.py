@@ -15,10 +15,13 @@ from manyseed.orchestrator.grids.own import Pin
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.plans.cost import estimate
 from manyseed.orchestrator.plans.estimate import Estimate
-from manyseed.orchestrator.plans.features import feature_hours
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.keptmodels import conditions, counted
-from manyseed.orchestrator.plans.measuring import measuring_seconds, response_hours
+from manyseed.orchestrator.plans.measuring import (
+    feature_hours,
+    measuring_seconds,
+    response_hours,
+)
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
 from manyseed.orchestrator.plans.room import GroupRoom, store_bytes, store_files
 from manyseed.orchestrator.plans.twins import Twin, sentences

@@ -35,7 +35,6 @@ class CodeHere:
 
     Parameters
     ----------
-    paths : SweepPaths
     cells : DataFrame
         Cells of a plan, with the columns cell, classifier and canonical.
 
@@ -170,7 +169,6 @@ def timeout_of(paths: SweepPaths, name: str, classifier: Mapping[str, Any]) -> f
 
     Parameters
     ----------
-    paths : SweepPaths
     name : str
         The classifier's name in the file.
     classifier : mapping

@@ -27,6 +27,11 @@ MEASURING = pl.Schema({"cell": pl.UInt32(), "measuring": pl.Float64()})
 """Columns of `plans.measuring.planned_seconds`: how many seconds measuring the response curves of a
 trained model takes, which the duration of its fit excludes."""
 
+FITS = pl.col("repeats").cast(pl.Int64) * pl.when("identical").then(1).otherwise(
+    pl.col("runs").cast(pl.Int64)
+)
+"""How many fits a cell with repeats and runs needs: identical runs are fitted once per repeat."""
+
 _PAIR = ["dataset", "classifier"]
 
 
@@ -37,7 +42,6 @@ def seconds(
 
     Parameters
     ----------
-    plan : Plan
     observed : DataFrame, optional
         As returned by `observed_seconds`; corrects the expected durations.
     measuring : DataFrame, optional
@@ -66,8 +70,6 @@ def beyond(
 
     Parameters
     ----------
-    plan : Plan
-    hours : float
     observed, measuring
         As in `seconds`.
 
@@ -106,13 +108,12 @@ def estimate(cells: pl.DataFrame, draws: int, observed: pl.DataFrame) -> pl.Data
         Columns dataset, classifier, fits, fit_seconds (mean), longest_seconds, core_hours,
         gpu_hours; in the order of the cells.
     """
-    repeats, runs = pl.col("repeats").cast(pl.Int64), pl.col("runs").cast(pl.Int64)
     search = pl.when((pl.col("hparams") == "tuned").any()).then(draws).otherwise(0)
     scaled = pl.col("canonical").str.contains('"scale":"tuned"', literal=True)
     search += NETWORKS * pl.col("canonical").filter(scaled).n_unique()
     per_pair = (
         _priced(cells, observed)
-        .with_columns(fits=repeats * pl.when("identical").then(1).otherwise(runs))
+        .with_columns(fits=FITS)
         .group_by(_PAIR, maintain_order=True)
         .agg(
             pl.col("device").first(),

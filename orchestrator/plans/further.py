@@ -75,11 +75,8 @@ def with_parameters(
 
     Parameters
     ----------
-    further : Further
     canonicals : iterable of str
         Canonical descriptions of the group's cells.
-    dataset : DatasetInfo
-    classifier : str
     where : str
         The condition on runs whose parameters are kept; empty for all runs.
 

@@ -266,26 +266,16 @@ def _spec(
     key: tuple[str, str, str],
     planned: tuple[int, int],
     file: SweepFile,
-    asked: Expansion,
+    expansion: Expansion,
     canonicals: Sequence[str],
 ) -> GroupSpec:
-    """Return the layout of a new group.
+    """Return the layout of a new group, with `planned` repeats and total runs.
 
-    Parameters
-    ----------
-    number : int
-    key : tuple of str
-        Its dataset, classifier and `GroupSpec.ensembling`.
-    planned : tuple of int
-        Its repeats, and its total runs.
-    file, asked
-        The sweep file and its cells.
-    canonicals : sequence of str
-        Canonical descriptions of the group's cells.
+    `key` is its dataset, classifier and `GroupSpec.ensembling`; `canonicals` describe its cells.
     """
     dataset, classifier, ensembling = key
     method = Cell.from_text(canonicals[0]).ensembling
-    info, model = asked.datasets[dataset], asked.classifiers[classifier, dataset]
+    info, model = expansion.datasets[dataset], expansion.classifiers[classifier, dataset]
     keep = file.keep_of(dataset)
     scores, dtype = keep.resolve(len(info.class_names))
     epochs = model.snapshots or (0,)

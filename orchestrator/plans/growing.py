@@ -31,7 +31,6 @@ def grow(paths: SweepPaths, runs: Mapping[int, int], *, dry_run: bool = False) -
 
     Parameters
     ----------
-    paths : SweepPaths
     runs : mapping of int to int
         How many runs each of these cells shall have on each test set.
     dry_run : bool

@@ -140,8 +140,6 @@ def wrong_descriptions(
 
     Parameters
     ----------
-    paths : SweepPaths
-    plan : Plan
     groups : Groups
         Groups that are not laid out yet are skipped.
     mend : bool

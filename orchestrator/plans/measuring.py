@@ -1,4 +1,4 @@
-"""How long measuring response curves takes, besides the fits."""
+"""Hours besides those of fits: measuring response curves, and features of frozen backbones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.grids.expansion import Expansion, expand
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.cost import GPU_SPEEDUP, MEASURING
+from manyseed.orchestrator.plans.cost import FITS, GPU_SPEEDUP, MEASURING
 from manyseed.orchestrator.plans.own import own_code
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.layout.schema import GroupSpec
@@ -29,7 +29,6 @@ def response_hours(
         A plan's cells with repeats and runs.
     expansion : Expansion
         Describes their datasets and classifiers.
-    specs : sequence of GroupSpec
 
     Returns
     -------
@@ -37,13 +36,51 @@ def response_hours(
         Columns dataset, classifier, response_hours (of the requested device); only pairs whose
         curves are measured.
     """
-    runs = pl.when("identical").then(1).otherwise(pl.col("runs").cast(pl.Int64))
-    fits = pl.col("repeats").cast(pl.Int64) * runs
     return (
         _measured(cells, expansion, specs)
         .group_by("dataset", "classifier", maintain_order=True)
-        .agg(response_hours=(fits * pl.col("measuring")).sum() / 3600)
+        .agg(response_hours=(FITS * pl.col("measuring")).sum() / 3600)
     )
+
+
+def feature_hours(cells: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
+    """Return the hours that features of frozen backbones take; durations of fits exclude them.
+
+    Features of a dataset are computed once, those of perturbed rows for each run.
+
+    Parameters
+    ----------
+    cells, expansion
+        As in `response_hours`.
+
+    Returns
+    -------
+    DataFrame
+        Columns dataset, classifier, feature_hours (of the requested device); only pairs that use
+        such features.
+    """
+    rows = []
+    known = set()
+    for (dataset, classifier), own in cells.group_by("dataset", "classifier", maintain_order=True):
+        data = expansion.datasets[str(dataset)]
+        model = expansion.classifiers[str(classifier), str(dataset)]
+        if model.record.image_seconds is not None:
+            each = model.record.image_seconds(model.canonical)
+            kept = (data.id, model.canonical["weights"])
+            images = _perturbed_rows(own, data.n_train) + (0 if kept in known else data.n_samples)
+            known.add(kept)
+            speed = GPU_SPEEDUP if model.device == "gpu" else 1.0
+            rows.append((dataset, classifier, images * each / speed / 3600))
+    schema = {"dataset": pl.String, "classifier": pl.String, "feature_hours": pl.Float64}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _perturbed_rows(cells: pl.DataFrame, n_train: int) -> float:
+    """Return the total number of training rows of all fits on perturbed data."""
+    fraction = pl.col("train_fraction")
+    rows = pl.when(fraction > 1).then(fraction).otherwise(fraction * n_train)
+    perturbed = pl.any_horizontal(pl.col("perturb_continuous", "perturb_categorical") != "none")
+    return float(cells.filter(perturbed).select((rows * FITS).sum()).item())
 
 
 def planned_seconds(paths: SweepPaths, plan: Plan, specs: Sequence[GroupSpec]) -> pl.DataFrame:
@@ -51,12 +88,6 @@ def planned_seconds(paths: SweepPaths, plan: Plan, specs: Sequence[GroupSpec]) -
 
     Empty if the sweep file can no longer be read as it was planned: this is only an estimate, and
     training does not need it.
-
-    Parameters
-    ----------
-    paths : SweepPaths
-    plan : Plan
-    specs : sequence of GroupSpec
 
     Returns
     -------

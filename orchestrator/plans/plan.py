@@ -243,12 +243,7 @@ class Plan:
 def _require_one_plan(
     cells: pl.DataFrame, parts: Sequence[pl.DataFrame], paths: SweepPaths
 ) -> None:
-    """Refuse cells and parts that do not match, as when one file comes from another sweep.
-
-    Raises
-    ------
-    DamagedFile
-    """
+    """Refuse cells and parts that do not match, as when one file comes from another sweep."""
     numbers = cells["cell"]
     expected = pl.int_range(len(cells), dtype=pl.UInt32, eager=True)
     if cells.null_count().sum_horizontal()[0] or not (numbers == expected).all():
@@ -263,12 +258,7 @@ def _require_one_plan(
 
 
 def _require_same_cells(cells: pl.DataFrame, files: Sequence[Path], paths: SweepPaths) -> None:
-    """Refuse parts that were planned with other cells, such as those of a similar sweep.
-
-    Raises
-    ------
-    DamagedFile
-    """
+    """Refuse parts that were planned with other cells, such as those of a similar sweep."""
     digests = _digests(cells, len(files))
     for file, digest in zip(files, digests, strict=True):
         if read_metadata(file).get(_CELLS_DIGEST, digest) != digest:
@@ -291,12 +281,7 @@ def _digests(cells: pl.DataFrame, n_parts: int) -> list[str]:
 
 
 def _dropped(lists: Sequence[Path], plan: str) -> list[int]:
-    """Return the cells on lists of dropped cells; refuse a list of another plan.
-
-    Raises
-    ------
-    DamagedFile
-    """
+    """Return the cells on lists of dropped cells; refuse a list of another plan."""
     cells: list[int] = []
     for file in lists:
         dropped = read_record(file, Dropped)
@@ -318,12 +303,7 @@ def identity_of(paths: SweepPaths) -> str:
 
 
 def _complete(cells: pl.DataFrame, file: Path) -> pl.DataFrame:
-    """Add columns that earlier plans lack; refuse cells that another version wrote.
-
-    Raises
-    ------
-    UserError
-    """
+    """Add columns that earlier plans lack; refuse cells that another version wrote."""
     if "core_seconds" not in cells.columns:  # an early plan; observed durations correct it
         cells = cells.with_columns(core_seconds=pl.lit(_UNKNOWN_SECONDS))
     cells = cells.with_columns(
@@ -356,8 +336,6 @@ def write_plan(
 
     Parameters
     ----------
-    paths : SweepPaths
-    plan : Plan
     new_part : bool
         Whether to write its last part.
     before_rename : callable, optional

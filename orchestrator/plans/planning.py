@@ -53,7 +53,6 @@ def plan_change(sweep_file: Path, directory: Path, settings: Sequence[str] = ())
 
     Parameters
     ----------
-    sweep_file, directory : Path
     settings : sequence of str
         Values that replace the file's (`grids.settings.with_settings`).
 

@@ -21,7 +21,6 @@ class TestSets:
 
     Parameters
     ----------
-    plan : Plan
     groups : sequence of Group
         Groups whose test sets may be read if the data is not on this machine: groups of one
         dataset share theirs.

@@ -72,9 +72,9 @@ class NotSearched(MachineError):
 
 def searches(paths: SweepPaths, cells: pl.DataFrame) -> list[Search]:
     """Return the searches that these cells of a plan need and that were not done yet."""
-    tuned = cells.filter(hparams="tuned")
+    tuned = cells.filter(hparams="tuned").unique(["dataset", "classifier"], maintain_order=True)
     needed: dict[str, Search] = {}
-    for row in tuned.unique(["dataset", "classifier"], maintain_order=True).iter_rows(named=True):
+    for row in tuned.iter_rows(named=True):
         cell = Cell.from_text(row["canonical"])
         name = search_id(cell)
         search = Search(row["dataset"], row["classifier"], name, cell, row["device"])
@@ -215,7 +215,6 @@ def use_code(paths: SweepPaths, code: str, classifier: Mapping[str, Any]) -> Non
 
     Parameters
     ----------
-    paths : SweepPaths
     code : str
         The code's digest, or the version of a library, for which nothing is done.
     classifier : mapping

@@ -88,7 +88,6 @@ def logs(paths: SweepPaths, what: str) -> Iterator[tuple[Path, str]]:
 
     Parameters
     ----------
-    paths : SweepPaths
     what : str
         A task, as ``SUBMISSION/TASK``, counted from 1 and from 0, or its job id; or a run, as
         ``CELL:REPEAT:RUN``, whose tracebacks are yielded.

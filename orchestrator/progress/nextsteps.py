@@ -30,7 +30,6 @@ def next_steps(
 
     Parameters
     ----------
-    paths : SweepPaths
     runs : mapping
         The number of its runs by state.
     tasks : collection of str

@@ -118,7 +118,7 @@ def status(paths: SweepPaths) -> Status:
         tasks = tasks_of(listed)
     except UnavailableError as error:
         silent, tasks = str(error), tasks_of(listed, ask=False)
-    every = [task for found in tasks for task in found]
+    every = [task for states in tasks for task in states]
     job = look(paths)
     running = [t.last for t in every if t.state == "running" and t.last.state == "running"]
     workers = sum(attempt.workers for attempt in running)
@@ -140,12 +140,12 @@ def status(paths: SweepPaths) -> Status:
         "tasks": dict(by_state),
         "jobs": _jobs(every),
         "each_task": [
-            _task(one, task) for one, found in zip(listed, tasks, strict=True) for task in found
+            _task(one, task) for one, states in zip(listed, tasks, strict=True) for task in states
         ],
         "workers": workers,
         "runs_per_hour": round(sum(map(_runs_per_hour, running)), 1),
         "seconds_left": seconds_left(paths, state, running) if workers else None,
-        "submissions": [_submission(one, found) for one, found in zip(listed, tasks, strict=True)],
+        "submissions": [*map(_submission, listed, tasks)],
         "problems": [
             *map(_foreign, state.foreign),
             *_problems(paths, listed, tasks),

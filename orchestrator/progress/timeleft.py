@@ -30,8 +30,6 @@ def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) 
 
     Parameters
     ----------
-    paths : SweepPaths
-    state : Survey
     attempts : sequence of Attempt
         The running attempts, with at least one training process in total.
     """
@@ -59,7 +57,7 @@ def _priced(paths: SweepPaths, state: Survey) -> pl.DataFrame:
     try:
         groups = Groups.read(paths)
         if any(spec.response for spec in groups.specs):
-            from manyseed.orchestrator.plans.measuring import planned_seconds  # slow to import
+            from manyseed.orchestrator.plans.measuring import planned_seconds  # imports much
 
             measuring = planned_seconds(paths, state.plan, groups.specs)
         observed = cost.observed_seconds(paths, state.plan, groups)

@@ -69,7 +69,6 @@ def find_run(paths: SweepPaths, address: str) -> PlannedRun:
 
     Parameters
     ----------
-    paths : SweepPaths
     address : str
         ``CELL:REPEAT:RUN``: a cell's number or the first digits of its identity, then the repeat
         and the run, counted from 0.

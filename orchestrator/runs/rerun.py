@@ -68,8 +68,6 @@ def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> Differen
 
     Parameters
     ----------
-    paths : SweepPaths
-    address : str
     save : Path, optional
         A new file for the model, outside the sweep; the ending of its name selects the form
         (`jobs.saving`).
@@ -83,20 +81,20 @@ def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> Differen
     RunsError
         If the fit fails this time.
     """
-    found = find_run(paths, address)
-    was_made = published(paths, found, address)
+    planned = find_run(paths, address)
+    was_made = published(paths, planned, address)
     if save is not None:
-        require_saved(found.run, save)
+        require_saved(planned.run, save)
         if save.exists():
             remedy = "remove it or choose another name"
             raise UserError("exists already", file=save, remedy=remedy)
-    again = train_again(paths, found, was_made, Trainer(), keep=save is not None)
+    again = train_again(paths, planned, was_made, Trainer(), keep=save is not None)
     if save is not None and again.model is not None:
         write_model(again.model, save)
     return again.comparison
 
 
-def published(paths: SweepPaths, found: PlannedRun, address: str) -> StoredRun:
+def published(paths: SweepPaths, planned: PlannedRun, address: str) -> StoredRun:
     """Return what the store holds about a run that can be trained again.
 
     Raises
@@ -104,7 +102,7 @@ def published(paths: SweepPaths, found: PlannedRun, address: str) -> StoredRun:
     UserError
         For a run that is not published, or was imported.
     """
-    was_made = stored(paths, found)
+    was_made = stored(paths, planned)
     if was_made.status not in ("done", "copy"):
         raise UserError(
             "this run is not published yet",
@@ -119,14 +117,12 @@ def published(paths: SweepPaths, found: PlannedRun, address: str) -> StoredRun:
 
 
 def train_again(
-    paths: SweepPaths, found: PlannedRun, was_made: StoredRun, trainer: Trainer, *, keep: bool
+    paths: SweepPaths, planned: PlannedRun, was_made: StoredRun, trainer: Trainer, *, keep: bool
 ) -> Again:
     """Train a run again.
 
     Parameters
     ----------
-    paths : SweepPaths
-    found : PlannedRun
     was_made : StoredRun
         As returned by `published`.
     trainer : Trainer
@@ -139,8 +135,8 @@ def train_again(
     UserError, UnavailableError, RunsError
         As `rerun`.
     """
-    address = f"{found.cell}:{found.run.repeat}:{found.run.run}"
-    run, models = found.fitted, list[Alive]()
+    address = f"{planned.cell}:{planned.run.repeat}:{planned.run.run}"
+    run, models = planned.fitted, list[Alive]()
     if was_made.recipe_unknown and is_own(run.cell.classifier):
         unknown = f"{was_made.recipe_unknown}\n  which code of yours made {address} is unknown"
         raise UnavailableError(unknown)
@@ -150,15 +146,15 @@ def train_again(
         for code in digests:
             use_code(paths, code, run.cell.classifier)
         handling = Handling(
-            found.snapshots,
-            curves=found.spec.curves,
-            measures=found.spec.measures_of(models=found.keeps_model),
-            response=found.spec.asked,
-            timeout=timeout_of(paths, str(found.axes["classifier"]), run.cell.classifier),
+            planned.snapshots,
+            curves=planned.spec.curves,
+            measures=planned.spec.measures_of(models=planned.keeps_model),
+            response=planned.spec.asked,
+            timeout=timeout_of(paths, str(planned.axes["classifier"]), run.cell.classifier),
         )
         if keep:
             handling = replace(
-                handling, response=None, after_training=_keeping(trainer, run, found.spec, models)
+                handling, response=None, after_training=_keeping(trainer, run, planned.spec, models)
             )
         y_true = trainer.test_set(run.cell, run.repeat).y_true
         prediction = trainer.train(run, handling)
@@ -173,14 +169,14 @@ def train_again(
     finally:
         for code in digests:
             forget_code(paths, code)
-    again = encode_row(found.spec, prediction, y_true)
-    names = ["label", *([found.spec.score_name] if found.spec.score_name else [])]
-    before = read_rows(open_group(paths.store, found.spec.path), names, [found.row])
+    again = encode_row(planned.spec, prediction, y_true)
+    names = ["label", *([planned.spec.score_name] if planned.spec.score_name else [])]
+    before = read_rows(open_group(paths.store, planned.spec.path), names, [planned.row])
     label = np.frombuffer(again.label, before["label"].dtype)
     largest = None
-    if found.spec.score_name is not None:
-        scores = before[found.spec.score_name].ravel().astype(np.float64)
-        now = np.frombuffer(again.score, before[found.spec.score_name].dtype).astype(np.float64)
+    if planned.spec.score_name is not None:
+        scores = before[planned.spec.score_name].ravel().astype(np.float64)
+        now = np.frombuffer(again.score, before[planned.spec.score_name].dtype).astype(np.float64)
         largest = float(np.abs(scores - now).max())
     changes = (was_made.recipe or Recipe()).changes(Recipe.here())
     comparison: Differences = {

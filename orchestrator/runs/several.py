@@ -71,7 +71,6 @@ def rerun_each(
 
     Parameters
     ----------
-    paths : SweepPaths
     addresses : sequence of str
         CELL:REPEAT:RUN.
     folder : Path, optional
@@ -110,16 +109,16 @@ def _each(
     trainer = Trainer()
     for address in addresses:
         try:
-            found = find_run(paths, address)
-            was_made, file = published(paths, found, address), None
+            planned = find_run(paths, address)
+            was_made, file = published(paths, planned, address), None
             if folder is not None:
-                ending = next(iter(endings(found.run.cell.classifier)), "")
+                ending = next(iter(endings(planned.run.cell.classifier)), "")
                 file = folder / f"{address.replace(':', '-')}{ending}"
-                require_saved(found.run, file)
+                require_saved(planned.run, file)
                 if file.exists() and not overwrite:
                     yield Rerun(address, file=file, was_there=True)
                     continue
-            again = train_again(paths, found, was_made, trainer, keep=file is not None)
+            again = train_again(paths, planned, was_made, trainer, keep=file is not None)
         except ManyseedError as error:
             yield Rerun(address, problem=getattr(error, "what", str(error)))
             continue

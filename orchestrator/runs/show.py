@@ -30,8 +30,8 @@ def show(paths: SweepPaths, address: str) -> dict[str, object]:
     DamagedFile
         If the result of a search that it was trained with is gone.
     """
-    found = find_run(paths, address)
-    asked, was_made = found.run.cell, stored(paths, found)
+    planned = find_run(paths, address)
+    asked, was_made = planned.run.cell, stored(paths, planned)
     cell = asked
     try:
         cell = fitted(paths, asked)
@@ -44,28 +44,28 @@ def show(paths: SweepPaths, address: str) -> dict[str, object]:
     known = searched(asked, cell) or {}
     scale = {name: value for name, value in known.items() if name == SCALE}
     return {
-        "cell": found.cell,
-        "cell_id": found.cell_id,
-        "repeat": found.run.repeat,
-        "run": found.run.run,
-        **found.axes,
-        "identical": found.is_identical,
-        "description": found.run.cell.canonical(),
+        "cell": planned.cell,
+        "cell_id": planned.cell_id,
+        "repeat": planned.run.repeat,
+        "run": planned.run.run,
+        **planned.axes,
+        "identical": planned.is_identical,
+        "description": planned.run.cell.canonical(),
         "fitted_with": None
         if open_search
-        else {**run_hparams(replace(found.fitted, cell=cell)), **scale},
-        "streams": stream_keys(found.fitted),
-        **_saved(paths, found),
-        "stored": {"group": found.spec.path, "row": found.row, **was_made.to_json()},
+        else {**run_hparams(replace(planned.fitted, cell=cell)), **scale},
+        "streams": stream_keys(planned.fitted),
+        **_saved(paths, planned),
+        "stored": {"group": planned.spec.path, "row": planned.row, **was_made.to_json()},
     }
 
 
-def _saved(paths: SweepPaths, found: PlannedRun) -> dict[str, object]:
+def _saved(paths: SweepPaths, planned: PlannedRun) -> dict[str, object]:
     """Return how to save the run's model and load it again; empty if it cannot be saved."""
-    known = endings(found.run.cell.classifier)
-    if not known or found.run.cell.ensembling is not None:
+    known = endings(planned.run.cell.classifier)
+    if not known or planned.run.cell.ensembling is not None:
         return {}
-    address = f"{found.cell}:{found.run.repeat}:{found.run.run}"
+    address = f"{planned.cell}:{planned.run.repeat}:{planned.run.run}"
     file = f"model{known[0]}"
     return {
         "model": {
@@ -107,12 +107,12 @@ class StoredRun:
         return value
 
 
-def stored(paths: SweepPaths, found: PlannedRun) -> StoredRun:
+def stored(paths: SweepPaths, planned: PlannedRun) -> StoredRun:
     """Return what the store holds about a run."""
-    group = find_group(paths.store, found.spec)
-    if group is None or found.row >= group.rows:
+    group = find_group(paths.store, planned.spec)
+    if group is None or planned.row >= group.rows:
         return StoredRun()
-    values = read_rows(group, ("status", "recipe", "fit_seconds", "crc"), [found.row])
+    values = read_rows(group, ("status", "recipe", "fit_seconds", "crc"), [planned.row])
     status = {code: name for name, code in STATUSES.items()}.get(int(values["status"][0]))
     if status not in ("done", "copy"):
         return StoredRun()

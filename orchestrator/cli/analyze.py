@@ -311,15 +311,13 @@ def _analyze(
 ) -> None:
     with bar(quiet=quiet) as progress:
         task = progress.add_task("analysing", total=None, note="")
-
-        def advance(done: int, total: int) -> None:
-            progress.update(task, completed=done, total=total)
-
-        def note(text: str) -> None:
-            progress.update(task, note=text)
-
         sweep.analyze(
-            options, workers=workers, dask=dask, cluster=cluster, progress=advance, tell=note
+            options,
+            workers=workers,
+            dask=dask,
+            cluster=cluster,
+            progress=lambda done, total: progress.update(task, completed=done, total=total),
+            tell=lambda text: progress.update(task, note=text),
         )
 
 

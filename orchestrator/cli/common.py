@@ -47,7 +47,11 @@ By = Annotated[
 ]
 Only = Annotated[
     str | None,
-    typer.Option("--only", metavar="SQL", help="Only these cells, such as classifier = 'mlp'."),
+    typer.Option(
+        "--only",
+        metavar="SQL",
+        help="Only cells that meet a condition, such as classifier = 'mlp'.",
+    ),
 ]
 
 
@@ -89,7 +93,9 @@ def workers_option(meaning: str, default: str = "the available cores") -> Any:
     return typer.Option("--workers", min=1, help=meaning, show_default=default)
 
 
-Workers = Annotated[int | None, workers_option("The most training processes on this machine.")]
+Workers = Annotated[
+    int | None, workers_option("Maximum number of training processes on this machine.")
+]
 Cluster = Annotated[
     str,
     typer.Option(

@@ -29,12 +29,12 @@ def compare(
         typer.Option(metavar="COLUMN", help="Compare pairs of cells that differ only in this."),
     ] = "classifier",
     a: Annotated[
-        str | None, typer.Option("--a", metavar="SQL", help="Which cells are A: a condition.")
+        str | None, typer.Option("--a", metavar="SQL", help="A condition on cells A.")
     ] = None,
     b: Annotated[
-        str | None, typer.Option("--b", metavar="SQL", help="Which cells are B: a condition.")
+        str | None, typer.Option("--b", metavar="SQL", help="A condition on cells B.")
     ] = None,
-    where: Annotated[str | None, where_option("Which cells of both: a condition.")] = None,
+    where: Annotated[str | None, where_option("A condition on the cells of both.")] = None,
     metric: Annotated[
         str, typer.Option("--metric", "-m", help="A metric of runs, such as ece.")
     ] = "accuracy",

@@ -70,8 +70,8 @@ def howmany(
 
     For each cell: how many runs give the mean accuracy and the mean local error consistency of one
     test set with the required precision, with an interval and the cost. And for each dataset and
-    classifier: how many runs make an ensemble that represents the training (α̂ at most the level
-    close of the analysis), from ensembles drawn from the repeat with the most runs; the draws are
+    classifier: how many runs make an ensemble that represents the training (α̂ at most the
+    analysis's level close), from ensembles drawn from the repeat with the most runs; the draws are
     stored in the table ensembles.
 
     With --until, blocks of runs are planned, trained and analysed until the mean accuracy of each

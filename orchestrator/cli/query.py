@@ -94,7 +94,7 @@ def query(
     ] = "",
     sql: Annotated[
         str | None,
-        typer.Option("--sql", help="One SELECT over the tables, instead of the options above."),
+        typer.Option("--sql", help="One SELECT over the tables, instead of all other choices."),
     ] = None,
     sort: Annotated[
         str | None,

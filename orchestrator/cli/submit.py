@@ -76,12 +76,12 @@ def resume(
     other_recipe: OtherRecipe = False,
     watch: Watch = False,
 ) -> None:
-    """Submit what an interrupted sweep still misses, here or on any cluster.
+    """Submit the missing runs of an interrupted sweep, here or on any cluster.
 
-    Finished runs are never trained again, and runs that belong to a waiting or running task are
-    never submitted again. Paused tasks are released. Tasks that were asked to stop are waited for;
-    if they take more than minutes and hold everything that is missing, the exit code is 3. Failed
-    runs are left alone unless --failed is given.
+    Finished runs are never trained again, and runs of a waiting or running task are never submitted
+    again. Paused tasks are released. Tasks that were asked to stop are waited for; if they take
+    longer than some minutes and hold all missing runs, the exit code is 3. Failed runs are left
+    alone unless --failed is given.
 
     Examples:
 

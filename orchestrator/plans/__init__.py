@@ -1,1 +1,1 @@
-"""The plan on disk: what is asked for, where it will be stored, and what it costs."""
+"""The plan on disk: the requested runs, where they are stored, and what they cost."""

@@ -14,13 +14,11 @@ from manyseed.orchestrator.store.layout.lengths import planned_group
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.layout.sizes import count_files, stored_bytes
 
+_MARGIN, _HALF = {"scores": "margin"}, {"dtype": "float16"}
 _CHEAPER = (
-    ('keep.scores = "margin"', {"scores": "margin"}),
-    ('keep.dtype = "float16"', {"dtype": "float16"}),
-    (
-        'both, keep = { scores = "margin", dtype = "float16" },',
-        {"scores": "margin", "dtype": "float16"},
-    ),
+    ('keep.scores = "margin"', _MARGIN),
+    ('keep.dtype = "float16"', _HALF),
+    ('both, keep = { scores = "margin", dtype = "float16" },', _MARGIN | _HALF),
     ('keep.scores = "none"', {"scores": "none"}),
 )
 

@@ -12,32 +12,39 @@ from rich.markup import escape
 from manyseed.orchestrator.cli.analyze import analyze, report
 from manyseed.orchestrator.cli.answers import answers
 from manyseed.orchestrator.cli.begin import begin
+from manyseed.orchestrator.cli.cancel import cancel
 from manyseed.orchestrator.cli.cluster import app as cluster
 from manyseed.orchestrator.cli.common import Command
+from manyseed.orchestrator.cli.compact import compact
 from manyseed.orchestrator.cli.compare import compare
-from manyseed.orchestrator.cli.control import cancel, pause, throttle
 from manyseed.orchestrator.cli.datasets import app as datasets
 from manyseed.orchestrator.cli.dee import dee
 from manyseed.orchestrator.cli.docs import docs
 from manyseed.orchestrator.cli.doctor import doctor
 from manyseed.orchestrator.cli.drop import drop
+from manyseed.orchestrator.cli.example import example
+from manyseed.orchestrator.cli.export import export
 from manyseed.orchestrator.cli.howmany import howmany
 from manyseed.orchestrator.cli.importing import import_
-from manyseed.orchestrator.cli.keeping import compact, export, verify
+from manyseed.orchestrator.cli.init import init
 from manyseed.orchestrator.cli.logs import logs
+from manyseed.orchestrator.cli.pause import pause
 from manyseed.orchestrator.cli.plan import plan
 from manyseed.orchestrator.cli.plot import plot
 from manyseed.orchestrator.cli.query import QueryCommand, query
 from manyseed.orchestrator.cli.rerun import rerun
 from manyseed.orchestrator.cli.respond import respond
+from manyseed.orchestrator.cli.resume import resume
 from manyseed.orchestrator.cli.run import run
+from manyseed.orchestrator.cli.schema import schema
 from manyseed.orchestrator.cli.show import show
 from manyseed.orchestrator.cli.status import status
-from manyseed.orchestrator.cli.submit import resume, submit
-from manyseed.orchestrator.cli.sweepfiles import example, init, schema
+from manyseed.orchestrator.cli.submit import submit
 from manyseed.orchestrator.cli.testcluster import app as testcluster
+from manyseed.orchestrator.cli.throttle import throttle
 from manyseed.orchestrator.cli.tune import tune
 from manyseed.orchestrator.cli.variance import variance
+from manyseed.orchestrator.cli.verify import verify
 
 __all__ = ["app"]
 

@@ -1,4 +1,4 @@
-"""``manyseed submit`` and ``resume``, and the report on a submission."""
+"""``manyseed submit``, and the report on a submission."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.submissions.submission import Submission
     from manyseed.orchestrator.sweep import Sweep
 
-
 Limit = Annotated[
     int | None,
     typer.Option("--limit", min=1, help="Submit at most N runs, spread over the cells: a pilot."),
 ]
+
 
 Watch = Annotated[
     bool,
@@ -48,7 +48,7 @@ def submit(
 
         manyseed submit sweep --watch
     """
-    _submit_and_report(
+    submit_and_report(
         directory,
         watch=watch,
         cluster=cluster,
@@ -59,52 +59,7 @@ def submit(
     )
 
 
-def resume(
-    directory: Directory,
-    cluster: Cluster = "auto",
-    workers: Workers = None,
-    failed: Annotated[
-        bool,
-        typer.Option("--failed", help="Train only the failed runs again, with the same seeds."),
-    ] = False,
-    memory: Annotated[
-        str | None,
-        typer.Option("--memory", help="Memory for each task, instead of the profile's: 32G."),
-    ] = None,
-    only: Only = None,
-    limit: Limit = None,
-    other_recipe: OtherRecipe = False,
-    watch: Watch = False,
-) -> None:
-    """Submit the missing runs of an interrupted sweep, here or on any cluster.
-
-    Finished runs are never trained again, and runs of a waiting or running task are never submitted
-    again. Paused tasks are released. Tasks that were asked to stop are waited for; if they take
-    longer than some minutes and hold all missing runs, the exit code is 3. Failed runs are left
-    alone unless --failed is given.
-
-    Examples:
-
-        manyseed resume quickstart
-
-        manyseed resume quickstart --failed --memory 32G
-
-        manyseed resume quickstart --cluster local --workers 4
-    """
-    _submit_and_report(
-        directory,
-        watch=watch,
-        cluster=cluster,
-        workers=workers,
-        failed=failed,
-        memory=memory,
-        only=only,
-        limit=limit,
-        other_recipe=other_recipe,
-    )
-
-
-def _submit_and_report(
+def submit_and_report(
     directory: Path, *, watch: bool, failed: bool = False, **options: Any
 ) -> None:
     """Submit with the options of `Sweep.submit`, report it, and show progress if asked to."""

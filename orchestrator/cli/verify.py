@@ -1,14 +1,13 @@
-"""``manyseed verify``, ``compact`` and ``export``."""
+"""``manyseed verify``."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from manyseed.orchestrator.cli.common import Directory, Json
-from manyseed.orchestrator.cli.output import counted, print_json, say, say_next, size
+from manyseed.orchestrator.cli.output import counted, print_json, say, say_next
 from manyseed.orchestrator.cli.progress import shards_done
 from manyseed.orchestrator.errors import RunsError
 
@@ -80,63 +79,3 @@ def _verdict(result: Verified) -> str:
         rest = " as far as possible" if result["not_mended"] else ""
         return f"what was wrong is repaired{rest}, no run is lost."
     return f"{healed:,} restored from journals, {back:,} set back to be trained again."
-
-
-def compact(directory: Directory) -> None:
-    """Publish the runs in journals, remove files no longer needed, consolidate metadata.
-
-    Examples:
-
-        manyseed compact quickstart
-    """
-    from manyseed.orchestrator.sweep import Sweep
-
-    with shards_done("compacting") as progress:
-        result = Sweep(directory).compact(progress)
-    say(
-        f"Published {counted(result.published, 'run')}, removed "
-        f"{counted(result.journals, 'journal')} and {counted(result.partial, 'temporary file')}."
-    )
-    if result.damaged:
-        say(
-            f"Kept {counted(len(result.damaged), 'journal')} with unreadable parts that are not "
-            f"published: {', '.join(result.damaged)}"
-        )
-        say_next("Next", "verify", directory, "--repair")
-    if result.foreign:
-        say(
-            f"Ignored {counted(len(result.foreign), 'journal')} of another sweep: "
-            f"{', '.join(result.foreign)}"
-        )
-
-
-def export(
-    directory: Directory,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            metavar="FILE",
-            help="A new file whose name ends with .zip or .parquet.",
-            show_default=False,
-        ),
-    ],
-) -> None:
-    """Write a portable copy of the predictions as one file.
-
-    FILE.zip is a Zarr zip store with everything, for
-    xarray.open_datatree(zarr.storage.ZipStore(FILE), engine="zarr"); FILE.parquet is a table with
-    one row per run and snapshot that holds the labels, without scores and learning curves.
-
-    Examples:
-
-        manyseed export sweep --output sweep.zip
-
-        manyseed export sweep --output labels.parquet
-    """
-    from manyseed.orchestrator.sweep import Sweep
-
-    file = Sweep(directory).export(output)
-    say(f"Wrote {file} ({size(file.stat().st_size)}).")
-    if file.suffix == ".parquet":
-        say("It holds labels; export a .zip for scores and learning curves.")

@@ -1,8 +1,7 @@
-"""``manyseed example``, ``init`` and ``schema``: write sweep files."""
+"""``manyseed example``."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -59,62 +58,3 @@ def example(
     if not name.startswith("clusters/"):
         say_next("Next", "plan", file, "--dry-run")
     return None
-
-
-def init(
-    data: Annotated[
-        str,
-        typer.Argument(
-            metavar="DATA", help="A file, a source, or your own function as module:name."
-        ),
-    ],
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[MODEL]",
-            help="Your own code as module:name, a script, or a classifier; by default several.",
-            show_default=False,
-        ),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="The classes.", show_default="the likeliest"),
-    ] = None,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write it.")
-    ] = Path("sweep.toml"),
-) -> None:
-    """Write a sweep file for your data and model, with comments on what was found in them.
-
-    Examples:
-
-        manyseed init measurements.csv
-
-        manyseed init measurements.csv train.py
-
-        manyseed init sklearn:digits mynet:build --out digits.toml
-    """
-    from manyseed.orchestrator.disk.placing import place_new, unavailable
-    from manyseed.orchestrator.grids.beginning import sweep_file
-
-    if out.exists():
-        raise UserError("exists already", file=out, remedy="name another file with --out")
-    text = sweep_file(data, model, target)
-    with unavailable("write", out):
-        place_new(out, text.encode())
-    console.print(f"Wrote {out}.")
-    say_next("Next", "plan", out, "--dry-run")
-
-
-def schema() -> None:
-    """Print the JSON Schema of sweep files, with which editors complete and check them.
-
-    Name it in the sweep file with the line: #:schema ./sweep.schema.json
-
-    Examples:
-
-        manyseed schema > sweep.schema.json
-    """
-    from manyseed.orchestrator.grids.jsonschema import schema
-
-    typer.echo(json.dumps(schema(), indent=2, ensure_ascii=False))

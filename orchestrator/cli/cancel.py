@@ -1,4 +1,4 @@
-"""``manyseed cancel``, ``pause`` and ``throttle``."""
+"""``manyseed cancel``."""
 
 from __future__ import annotations
 
@@ -48,46 +48,3 @@ def cancel(
         if running and not now:
             say_next("End these fits, too", "cancel", directory, "--now")
         say_next("Go on with", "resume", directory)
-
-
-def pause(directory: Directory) -> None:
-    """Stop running tasks after the fits in flight, and hold tasks that wait in the queue.
-
-    manyseed resume releases held tasks, and submits the runs that stopped tasks left.
-
-    Examples:
-
-        manyseed pause quickstart
-    """
-    from manyseed.orchestrator.sweep import Sweep
-
-    sweep = Sweep(directory)
-    running, waiting = sweep.pause()
-    say_unreadable(sweep)
-    if running + waiting == 0:
-        say("Nothing is running.")
-    else:
-        stopped = f"{counted(running, 'task')} asked to stop after the fits in flight"
-        say(f"{stopped}, {counted(waiting, 'task')} held.")
-        say_next("Go on with", "resume", directory)
-
-
-def throttle(
-    directory: Directory,
-    parallelism: Annotated[
-        int, typer.Argument(metavar="N", min=0, help="0: no limit.", show_default=False)
-    ],
-) -> None:
-    """Let at most N tasks run at once on a cluster from now on. Running tasks are not ended.
-
-    Examples:
-
-        manyseed throttle quickstart 10
-
-        manyseed throttle quickstart 0
-    """
-    from manyseed.orchestrator.sweep import Sweep
-
-    arrays = Sweep(directory).throttle(parallelism)
-    limit = counted(parallelism, "task") if parallelism else "as many tasks as the site allows"
-    say(f"From now on {limit} at once (in {counted(arrays, 'array')}).")

@@ -11,7 +11,7 @@ from torch import nn
 from manyseed.jobs.ensembling.ensemble import Ensembling
 from manyseed.jobs.ensembling.members import Members
 from manyseed.jobs.training.layers import Dropout
-from manyseed.jobs.training.loop import Rate
+from manyseed.jobs.training.schedules import Rate
 
 
 class Masked(Ensembling):

@@ -18,7 +18,7 @@ from manyseed.jobs.training.loop import batches
 
 if TYPE_CHECKING:
     from manyseed.jobs.ensembling.ensemble import Material
-    from manyseed.jobs.training.loop import Rate
+    from manyseed.jobs.training.schedules import Rate
 
 LEAST_VARIANCE = 1e-30
 """A smaller variance of a weight is mere rounding (PIT's code)."""

@@ -13,7 +13,7 @@ from manyseed.jobs.ensembling.members import Members
 from manyseed.jobs.ensembling.methods import PUBLISHED, member_epochs
 
 if TYPE_CHECKING:
-    from manyseed.jobs.training.loop import Rate
+    from manyseed.jobs.training.schedules import Rate
 
 
 def cosine_cycles(rate: float, cycle: int) -> Rate:

@@ -14,11 +14,11 @@ from manyseed.jobs.ensembling.ensemble import Ensembling
 from manyseed.jobs.ensembling.layers import Weighted, weighted
 from manyseed.jobs.ensembling.members import Members
 from manyseed.jobs.ensembling.methods import Options
-from manyseed.jobs.training.loop import schedule
+from manyseed.jobs.training.schedules import schedule
 
 if TYPE_CHECKING:
     from manyseed.jobs.ensembling.ensemble import Material
-    from manyseed.jobs.training.loop import Rate
+    from manyseed.jobs.training.schedules import Rate
 
 LOG_SD_RATE = 1e-3
 """Adam's rate for ln σ."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:  # naming a checkpoint should not import torch
     import torch
 
     from manyseed.jobs.ensembling.ensemble import Ensembling
-    from manyseed.jobs.training.plateau import Plateau
+    from manyseed.jobs.training.schedules import Plateau
 
 _DIGEST_BYTES = hashlib.sha256().digest_size
 

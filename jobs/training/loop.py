@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from time import monotonic, perf_counter
@@ -24,16 +23,12 @@ from manyseed.jobs.training.checkpoint import (
 )
 from manyseed.jobs.training.curves import Measured, record
 from manyseed.jobs.training.handling import Alive, Fitted
-from manyseed.jobs.training.plateau import Plateau
+from manyseed.jobs.training.schedules import Plateau, Rate
 from manyseed.jobs.training.testrows import TestRows
 
 if TYPE_CHECKING:
     from manyseed.jobs.ensembling.ensemble import Ensembling
     from manyseed.jobs.images.augment import Augmented
-
-Rate = Callable[[int, int, int], float]
-"""``rate(epoch, step, steps)``: the learning rate of a step; epoch and step count from 0, and each
-epoch has `steps` steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,35 +52,6 @@ class TrainingPlan:
     rate: Rate
     snapshots: tuple[int, ...] = ()
     smallest_batch: int = 1
-
-
-def schedule(name: str, rate: float, epochs: int) -> Rate:
-    """Return the learning rate of each step; all these schedules change only between epochs.
-
-    Parameters
-    ----------
-    name : {"constant", "cosine", "piecewise-linear", "plateau"}
-        ``cosine`` falls to 0 as half a cosine. ``piecewise-linear`` is constant for half of the
-        epochs, falls linearly to a hundredth by nine tenths of them, and is constant again (PIT,
-        eq. 10). ``plateau`` follows the training loss, which must be passed to it (`Plateau`).
-    rate : float
-        The initial rate.
-    epochs : int
-    """
-    if name == "plateau":
-        return Plateau(rate)
-
-    def piecewise_linear(epoch: int) -> float:
-        done = epoch / epochs
-        return rate * min(1.0, max(0.01, 1 - 0.99 * (done - 0.5) / 0.4))
-
-    schedules: dict[str, Callable[[int], float]] = {
-        "constant": lambda _: rate,
-        "cosine": lambda epoch: rate * (1 + math.cos(math.pi * epoch / epochs)) / 2,
-        "piecewise-linear": piecewise_linear,
-    }
-    epoch_rate = schedules[name]
-    return lambda epoch, step, steps: epoch_rate(epoch)
 
 
 def owned(array: NDArray[Any], device: torch.device, dtype: torch.dtype) -> Tensor:

@@ -14,9 +14,9 @@ from manyseed.jobs.training.loop import (
     batches,
     n_batches,
     owned,
-    schedule,
     train,
 )
+from manyseed.jobs.training.schedules import schedule
 from manyseed.jobs.training.testrows import TestRows
 
 CPU = torch.device("cpu")

@@ -1,12 +1,16 @@
-"""A learning rate that falls once the training loss no longer does."""
+"""Learning rates of steps: schedules that follow the epoch, and one that follows the loss."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import Tensor
+
+Rate = Callable[[int, int, int], float]
+"""``rate(epoch, step, steps)``: the learning rate of a step; epoch and step count from 0, and each
+epoch has `steps` steps."""
 
 FACTOR = 0.1
 PATIENCE = 10
@@ -54,3 +58,32 @@ class Plateau:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Resume from what `state` returned."""
         self.rate, self._least, self._idle = state["rate"], state["least"], state["idle"]
+
+
+def schedule(name: str, rate: float, epochs: int) -> Rate:
+    """Return the learning rate of each step; all these schedules change only between epochs.
+
+    Parameters
+    ----------
+    name : {"constant", "cosine", "piecewise-linear", "plateau"}
+        ``cosine`` falls to 0 as half a cosine. ``piecewise-linear`` is constant for half of the
+        epochs, falls linearly to a hundredth by nine tenths of them, and is constant again (PIT,
+        eq. 10). ``plateau`` follows the training loss, which must be passed to it (`Plateau`).
+    rate : float
+        The initial rate.
+    epochs : int
+    """
+    if name == "plateau":
+        return Plateau(rate)
+
+    def piecewise_linear(epoch: int) -> float:
+        done = epoch / epochs
+        return rate * min(1.0, max(0.01, 1 - 0.99 * (done - 0.5) / 0.4))
+
+    schedules: dict[str, Callable[[int], float]] = {
+        "constant": lambda _: rate,
+        "cosine": lambda epoch: rate * (1 + math.cos(math.pi * epoch / epochs)) / 2,
+        "piecewise-linear": piecewise_linear,
+    }
+    epoch_rate = schedules[name]
+    return lambda epoch, step, steps: epoch_rate(epoch)

@@ -16,7 +16,7 @@ from manyseed.jobs.ensembling import methods
 from manyseed.jobs.ensembling.suited import Unsuited, require_suited
 from manyseed.jobs.training import loop
 from manyseed.jobs.training.checkpoint import Checkpoint
-from manyseed.jobs.training.plateau import Plateau
+from manyseed.jobs.training.schedules import Plateau
 from tests.jobs.classifiers import examples
 
 

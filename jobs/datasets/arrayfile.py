@@ -57,6 +57,8 @@ def read(path: Path, target: str, aside: Mapping[str, str]) -> tuple[str, dict[s
     opened = {".npz": _of_npz, ".npy": _of_npy, ".zarr": _of_zarr}[path.suffix]
     try:
         found, arrays = opened(path, wanted)
+        texts = {name: array for name, array in arrays.items() if array.dtype.kind == "S"}
+        arrays |= {name: np.char.decode(array, "utf-8") for name, array in texts.items()}
     except (OSError, EOFError, ValueError, TypeError, KeyError, BadZipFile) as error:
         if isinstance(error, Refused):
             raise
@@ -299,6 +301,4 @@ def labels(values: NDArray[Any]) -> NDArray[np.object_]:
             ],
             dtype=object,
         )
-    if values.dtype.kind == "S":
-        values = np.char.decode(values, "utf-8")
     return np.array([str(v) for v in values.tolist()], dtype=object)

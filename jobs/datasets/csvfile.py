@@ -14,6 +14,7 @@ MISSING = ["", "?", "NA", "NaN", "nan"]
 """Cells that hold no value."""
 
 _DECIMAL = r"^\s*[+-]?\d+(,\d+)?([eE][+-]?\d+)?\s*$"
+_REMEDY = "save it as UTF-8, or convert it: iconv -f windows-1252 -t utf-8 FILE > NEW"
 
 
 def read(
@@ -22,10 +23,10 @@ def read(
     labels: Collection[str] = (),
     n_rows: int | None = None,
 ) -> pl.DataFrame:
-    """Read a file's bytes, UTF-8 or, where they begin so, UTF-16.
+    """Read a file's bytes: UTF-8, or UTF-16 that begins with its mark.
 
-    Tabs separate a TSV. Of a CSV commas do, and where its first line has none, semicolons or else
-    tabs. Where commas do not separate, columns of numbers with a decimal comma throughout are
+    Tabs separate a TSV. Commas separate a CSV, or, where its first line has none, semicolons or
+    else tabs. Where commas do not separate, columns of numbers with a decimal comma throughout are
     numbers, too.
 
     Parameters
@@ -39,13 +40,12 @@ def read(
 
     Raises
     ------
-    polars.exceptions.PolarsError, UnicodeDecodeError
+    polars.exceptions.PolarsError, UnicodeError
         Where it is no such file.
     """
     import polars as pl
 
-    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        content = content.decode("utf-16").encode()
+    content = _as_utf8(content)
     first = content.partition(b"\n")[0]
     known = ",;\t" if suffix == ".csv" else "\t"
     separator = next((one for one in known if one.encode() in first), known[0])
@@ -66,4 +66,21 @@ def read(
     ]
     return frame.with_columns(
         pl.col(decimal).str.strip_chars().str.replace(",", ".", literal=True).cast(pl.Float64)
+    )
+
+
+def _as_utf8(content: bytes) -> bytes:
+    """Return a file's bytes as UTF-8; polars would replace what is not UTF-8 in names of columns."""
+    if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        content = content.decode("utf-16").encode()
+    try:
+        content.decode()
+        wrong = content.find(b"\0", 0, content.find(b"\n"))  # as UTF-16 without its mark has
+    except UnicodeDecodeError as error:
+        wrong = error.start
+    if wrong < 0:
+        return content
+    line = content.count(b"\n", 0, wrong) + 1
+    raise UnicodeError(
+        f"line {line} holds the byte 0x{content[wrong]:02x}, so it is not UTF-8; {_REMEDY}"
     )

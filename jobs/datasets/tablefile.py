@@ -303,7 +303,7 @@ def _read_table(
             if suffix == ".parquet"
             else csvfile.read(file.content, suffix, {target, *lists["categorical"]})
         )
-    except (pl.exceptions.PolarsError, UnicodeDecodeError) as error:
+    except (pl.exceptions.PolarsError, UnicodeError) as error:
         reason = str(error).partition("\n")[0]  # what follows is advice on calling polars
         raise refused(file.path, f"is no {suffix[1:]} file: {reason}") from error
     columns: Columns = {}

@@ -68,6 +68,15 @@ def test_rows_of_numbers(home: Path, kind: str) -> None:
     np.testing.assert_array_equal(data.groups, OWNER)
 
 
+def test_bytes_are_text_in_utf8(home: Path) -> None:
+    source, _ = written(home, "npz", ROWS, y=np.char.encode(CLASSES, "utf-8"))
+    assert resolve(source, target="y").class_names == ("cat", "dog")
+    latin = np.array([b"caf\xe9", b"dog"])[np.arange(N) % 2]
+    source, _ = written(home, "npz", ROWS, y=latin)
+    with pytest.raises(Refused, match=r"data\.npz.* is no npz file: .* byte 0xe9"):
+        resolve(source, target="y")
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [np.uint8, np.float32])
 def test_images(home: Path, kind: str, dtype: type[Any]) -> None:

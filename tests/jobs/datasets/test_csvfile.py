@@ -67,6 +67,24 @@ def test_what_is_cut_off_is_no_such_file(tmp_path: Path) -> None:
         resolve(f"file:{path}", target="y")
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("t.csv", "größe,y\n1,0\n2,1\n".encode("latin-1"), "line 1 holds the byte 0xf6"),
+        ("t.csv", "x,ort\n1,a\n2,é\n".encode("cp1252"), "line 3 holds the byte 0xe9"),
+        ("t.tsv", "µm\ty\n1\t0\n2\t1\n".encode("latin-1"), "line 1 holds the byte 0xb5"),
+        ("t.csv", "x,y\n1,0\n2,1\n".encode("utf-16-le"), "line 1 holds the byte 0x00"),
+    ],
+)
+def test_bytes_that_are_not_utf8_are_refused_with_their_line(
+    tmp_path: Path, name: str, content: bytes, said: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(Refused, match=rf"{name}.*: {said}, so it is not UTF-8; save it as UTF-8"):
+        resolve(f"file:{path}", target="y", ignore=["x"])
+
+
 def test_commas_decide_where_the_first_line_has_one(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a;b,y\n" + "".join(f"{n};0,{n % 2}\n" for n in range(9)))

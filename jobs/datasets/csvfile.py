@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
+from collections import Counter
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,27 @@ _DECIMAL = r"^\s*[+-]?\d+(,\d+)?([eE][+-]?\d+)?\s*$"
 _REMEDY = "save it as UTF-8, or convert it: iconv -f windows-1252 -t utf-8 FILE > NEW"
 
 
+class Repeated(ValueError):
+    """Several columns have one name.
+
+    Attributes
+    ----------
+    columns : list of str
+        How `read` names them: polars tells them apart by a suffix.
+    """
+
+    def __init__(self, name: str, columns: list[str]) -> None:
+        self.columns = columns
+        called = f"called {name!r}" if name else "without a name"
+        super().__init__(f"has {len(columns)} columns {called}; rename them, or ignore them all")
+
+
 def read(
     content: bytes,
     suffix: str = ".csv",
     labels: Collection[str] = (),
     n_rows: int | None = None,
+    ignored: Collection[str] | None = None,
 ) -> pl.DataFrame:
     """Read a file's bytes: UTF-8, or UTF-16 that begins with its mark.
 
@@ -37,9 +54,13 @@ def read(
         Columns that hold classes, whose values stay as they are written.
     n_rows : int, optional
         How many rows, from the first; by default all.
+    ignored : collection of str, optional
+        Columns that may share a name; by default all.
 
     Raises
     ------
+    Repeated
+        Where columns that are not ignored share a name.
     polars.exceptions.PolarsError, UnicodeError
         Where it is no such file.
     """
@@ -49,6 +70,8 @@ def read(
     first = content.partition(b"\n")[0]
     known = ",;\t" if suffix == ".csv" else "\t"
     separator = next((one for one in known if one.encode() in first), known[0])
+    if ignored is not None:
+        _require_different_names(content, separator, ignored)
     frame = pl.read_csv(
         io.BytesIO(content),
         separator=separator,
@@ -70,7 +93,7 @@ def read(
 
 
 def _as_utf8(content: bytes) -> bytes:
-    """Return a file's bytes as UTF-8; polars would replace what is not UTF-8 in names of columns."""
+    """Return a file's bytes as UTF-8: in names of columns polars replaces what is not."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         content = content.decode("utf-16").encode()
     try:
@@ -84,3 +107,20 @@ def _as_utf8(content: bytes) -> bytes:
     raise UnicodeError(
         f"line {line} holds the byte 0x{content[wrong]:02x}, so it is not UTF-8; {_REMEDY}"
     )
+
+
+def _require_different_names(content: bytes, separator: str, ignored: Collection[str]) -> None:
+    import polars as pl
+
+    header = pl.read_csv(
+        io.BytesIO(content.lstrip(b"\r\n")),
+        separator=separator,
+        has_header=False,
+        n_rows=1,
+        infer_schema=False,
+        truncate_ragged_lines=True,
+    )
+    for name, count in Counter(each or "" for each in header.row(0)).items():
+        columns = [name, *(f"{name}_duplicated_{number}" for number in range(count - 1))]
+        if count > 1 and not {*columns} <= {*ignored}:
+            raise Repeated(name, columns)

@@ -301,8 +301,13 @@ def _read_table(
         frame = (
             pl.read_parquet(io.BytesIO(file.content))
             if suffix == ".parquet"
-            else csvfile.read(file.content, suffix, {target, *lists["categorical"]})
+            else csvfile.read(
+                file.content, suffix, {target, *lists["categorical"]}, ignored=lists["ignore"]
+            )
         )
+    except csvfile.Repeated as error:
+        needs = {"ignore": sorted({*lists["ignore"], *error.columns})}
+        raise refused(file.path, str(error), {} if target in error.columns else needs) from error
     except (pl.exceptions.PolarsError, UnicodeError) as error:
         reason = str(error).partition("\n")[0]  # what follows is advice on calling polars
         raise refused(file.path, f"is no {suffix[1:]} file: {reason}") from error

@@ -85,6 +85,43 @@ def test_bytes_that_are_not_utf8_are_refused_with_their_line(
         resolve(f"file:{path}", target="y", ignore=["x"])
 
 
+@pytest.mark.parametrize("separator", [",", ";"])
+@pytest.mark.parametrize(
+    ("header", "ignore", "said", "needed"),
+    [
+        ("a,a,b,c,y", [], "2 columns called 'a'", ["a", "a_duplicated_0"]),
+        ("a,a,b,c,y", ["a"], "2 columns called 'a'", ["a", "a_duplicated_0"]),
+        ("b,a,a,c,y", ["b"], "2 columns called 'a'", ["a", "a_duplicated_0", "b"]),
+        (",,b,c,y", [], "2 columns without a name", ["", "_duplicated_0"]),
+        ("a,y,b,c,y", [], "2 columns called 'y'", None),
+    ],
+)
+def test_columns_of_one_name_are_refused_unless_all_are_ignored(
+    tmp_path: Path,
+    separator: str,
+    header: str,
+    ignore: list[str],
+    said: str,
+    needed: list[str] | None,
+) -> None:
+    path = tmp_path / "t.csv"
+    rows = [header, *(f"{n},{n * n},{n % 5},{n % 3},{n % 2}" for n in range(8))]
+    path.write_text("\n".join(rows).replace(",", separator) + "\n")
+    with pytest.raises(Refused, match=rf"t\.csv.* has {said}; rename them") as error:
+        resolve(f"file:{path}", target="y", ignore=ignore)
+    assert error.value.needs == ({} if needed is None else {"ignore": needed})
+    if needed is not None:
+        info, _ = samples(path, ignore=needed)
+        assert info.n_features == 4 - len(needed)
+
+
+def test_one_column_may_have_no_name(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(",x,y\n" + "".join(f"{n},{n},{n % 2}\n" for n in range(8)))
+    info, _ = samples(path)
+    assert [column.name for column in info.columns] == ["", "x"]
+
+
 def test_commas_decide_where_the_first_line_has_one(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("a;b,y\n" + "".join(f"{n};0,{n % 2}\n" for n in range(9)))

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Kind = Literal["continuous", "categorical", "ignored"]
-Looks = Literal["", "id", "date", "distinct"]
+Looks = Literal["", "constant", "id", "date", "distinct"]
 
 _ID = re.compile(
     r"(^|[_\W])(id|uuid|guid|identifier|index)$|^unnamed: 0$|[a-z]I[Dd]$", re.IGNORECASE
@@ -33,8 +33,9 @@ class ColumnInfo:
     kind : {"continuous", "categorical", "ignored"}
     n_labels : int
         Of a categorical one; 0 otherwise.
-    looks : {"", "id", "date", "distinct"}
-        What it may be in truth: a name or number of rows; dates; labels that hardly repeat.
+    looks : {"", "constant", "id", "date", "distinct"}
+        What a user should check: one value in all rows, or none; a name or number of rows; dates;
+        labels that hardly repeat.
     """
 
     name: str
@@ -52,19 +53,29 @@ def column_info(name: str, values: NDArray[Any]) -> ColumnInfo:
     values : float64 array or object array (sample,)
         Numbers, NaN where missing; or labels as text, None where missing.
     """
+    looks: Looks
     if values.dtype != np.object_:
         known = values[np.isfinite(values)]
-        return ColumnInfo(name, "continuous", looks=_of_numbers(name, known))
+        is_constant = _is_constant(np.unique(known).size, known.size, values.size)
+        looks = "constant" if is_constant else _of_numbers(name, known)
+        return ColumnInfo(name, "continuous", looks=looks)
     labels = [value for value in values.tolist() if value is not None]
     different = dict.fromkeys(labels)
-    looks: Looks = ""
-    if different and all(_DATE.fullmatch(label) for label in different):
+    looks = ""
+    if _is_constant(len(different), len(labels), values.size):
+        looks = "constant"
+    elif all(_DATE.fullmatch(label) for label in different):
         looks = "date"
     elif _is_id(name, len(different), len(labels)):
         looks = "id"
     elif len(labels) >= _FEWEST and len(different) > _SHARE * len(labels):
         looks = "distinct"
     return ColumnInfo(name, "categorical", len(different), looks)
+
+
+def _is_constant(n_different: int, n_known: int, n: int) -> bool:
+    """Return whether a column never changes; beside missing values a single one may mean yes."""
+    return n_different <= 1 and n_known in (0, n)
 
 
 def _of_numbers(name: str, known: NDArray[np.float64]) -> Looks:

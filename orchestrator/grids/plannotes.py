@@ -16,9 +16,10 @@ _SHOWN = 5
 _FEW_STEPS = 5
 """The plan notes when an epoch has fewer steps."""
 _LOOKS = {
-    "id": "looks like a row number or name, but is taken as a feature",
-    "date": "looks like dates, but is taken as a feature",
-    "distinct": "has labels that hardly repeat, but is taken as a category",
+    "constant": "has the same value in all rows, or none, and is taken as a feature",
+    "id": "looks like a number or name of rows, and is taken as a feature",
+    "date": "looks like dates, and is taken as a feature",
+    "distinct": "has labels that hardly repeat, and is taken as a category",
 }
 _WRITTEN = {
     "sklearn:digits",

@@ -176,6 +176,16 @@ PATIENTS = pl.DataFrame(
 )
 
 
+def test_columns_that_never_change_are_found(tmp_path):
+    header = "number,label,date,flag,mark,nothing,changes,y\n"
+    rows = [
+        f"7,a,2020-01-01,{'1' * (i % 2)},{'x' * (i % 2)},,{i % 3},{'ab'[i % 2]}" for i in range(9)
+    ]
+    info = resolve(csv(tmp_path, header + "\n".join(rows)), target="y", test=2)
+    found = [column.name for column in info.columns if column.looks == "constant"]
+    assert found == ["number", "label", "date", "nothing"]
+
+
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_columns_are_described_and_those_to_look_at_are_found(tmp_path, suffix):
     path = tmp_path / f"patients.{suffix}"

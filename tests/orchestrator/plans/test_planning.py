@@ -495,8 +495,8 @@ def test_a_file_that_has_changed_since_it_was_planned_is_refused(tmp_path, monke
 
 def test_a_plan_shows_columns_as_it_takes_them(tmp_path):
     table, file = tmp_path / "table.csv", tmp_path / "s.toml"
-    rows = (f"{i + 100},2020-01-{1 + i % 9:02d},{i % 3},{i / 7},{'ab'[i % 2]}" for i in range(40))
-    table.write_text("patient,admitted,site,size,y\n" + "\n".join(rows) + "\n")
+    rows = (f"{i + 100},2020-01-{1 + i % 9:02d},{i % 3},{i / 7},1,{'ab'[i % 2]}" for i in range(40))
+    table.write_text("patient,admitted,site,size,ward,y\n" + "\n".join(rows) + "\n")
     text = (
         'name = "x"\nseed = 1\n[[grid]]\ndataset = ["d"]\nclassifier = ["lr-sgd"]\n'
         f'[dataset.d]\nsource = "file:{table}"\ntarget = "y"\ncategorical = ["site"]\n'
@@ -504,25 +504,29 @@ def test_a_plan_shows_columns_as_it_takes_them(tmp_path):
     file.write_text(text)
     notes = plan_sweep(file, tmp_path / "first").summary()["notes"]
     assert (
-        "d: its columns are taken as 2 continuous: patient, size; "
+        "d: its columns are taken as 3 continuous: patient, size, ward; "
         "2 categorical: admitted (9), site (3)"
     ) in notes
     assert [note for note in notes if "ignore =" in note] == [
         "d: patient looks like a row number or name, but is taken as a feature; "
         'if it is not a feature: ignore = ["patient"], if rows that share it belong together: '
         'group = "patient"',
-        "d: admitted looks like dates, but is taken as a feature; "
-        'if it is not a feature: ignore = ["admitted"]',
+        "d: admitted looks like dates, and is taken as a feature; "
+        'if it is no feature: ignore = ["admitted"]',
+        "d: ward has the same value in all rows, or none, and is taken as a feature; "
+        'if it is no feature: ignore = ["ward"]',
     ]
-    file.write_text(text + 'ignore = ["patient", "admitted"]\n')
+    file.write_text(text + 'ignore = ["patient", "admitted", "ward"]\n')
     notes = plan_sweep(file, tmp_path / "second").summary()["notes"]
     assert not [note for note in notes if "ignore =" in note]
-    assert any("2 ignored: patient, admitted" in note for note in notes)
+    assert any("3 ignored: patient, admitted, ward" in note for note in notes)
     file.write_text(
         text.replace('["site"]', "[]") + 'ignore = ["patient", "admitted"]\ngroup = "site"\n'
     )
     notes = plan_sweep(file, tmp_path / "grouped").summary()["notes"]
-    assert any("1 continuous: size; 3 ignored: patient, admitted, site" in note for note in notes)
+    assert any(
+        "2 continuous: size, ward; 3 ignored: patient, admitted, site" in note for note in notes
+    )
     assert (
         "d: 3 groups of 13 to 14 rows (median 13) are never split; test sets have 13 of 40 "
         "rows, as no groups have 10 together"

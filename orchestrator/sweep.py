@@ -93,6 +93,7 @@ class Sweep(Executing, Learning):
             For a key or a value that is not allowed, or data that do not exist.
         """
         from manyseed.orchestrator.grids.objects import require_guard, written
+        from manyseed.orchestrator.plans.data import prepare_read
         from manyseed.orchestrator.plans.planning import plan_sweep
 
         if isinstance(sweep_file, Mapping):
@@ -104,7 +105,7 @@ class Sweep(Executing, Learning):
                 else Path(sweep_file)
             )
             target = Path(read_sweep_file(file).name if directory is None else directory)
-            plan_sweep(file, target)
+            prepare_read(plan_sweep(file, target).expansion.datasets)
         return cls(target)
 
     @classmethod

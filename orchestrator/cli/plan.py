@@ -59,14 +59,17 @@ def plan(
 
         manyseed plan sweep.toml --set runs=2 --set classifier.mlp.epochs=5 --out trial
     """
+    from manyseed.jobs.datasets import data_home
     from manyseed.orchestrator.grids.loading import read_sweep_file
     from manyseed.orchestrator.plans.cost import beyond
+    from manyseed.orchestrator.plans.data import prepare_read
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep, require_room
 
     hours = None if walltime is None else _parsed(walltime)
-    settings = settings or []
-    directory = out or Path(read_sweep_file(sweep_file, settings).name)
-    change = (plan_change if dry_run else plan_sweep)(sweep_file, directory, settings)
+    given = settings or []
+    directory = out or Path(read_sweep_file(sweep_file, given).name)
+    change = (plan_change if dry_run else plan_sweep)(sweep_file, directory, given)
+    prepared = [] if dry_run else prepare_read(change.expansion.datasets)
     too_long = []
     if hours is not None:
         too_long = beyond(change.after, hours, change.observed, change.measuring).to_dicts()
@@ -94,7 +97,11 @@ def plan(
     if dry_run:
         say("Nothing was written (--dry-run).")
         return
-    say(f"{directory} already holds it." if change.is_empty else f"Planned into {directory}.")
+    say(
+        f"{directory} holds all of it already." if change.is_empty else f"Planned into {directory}."
+    )
+    if prepared:
+        say(f"Prepared {', '.join(prepared)} in {data_home()}.")
     say_next("Next", *_next(change, sweep_file, directory))
 
 

@@ -37,6 +37,14 @@ def fetch_datasets(
     return made
 
 
+def prepare_read(infos: Mapping[str, DatasetInfo]) -> list[str]:
+    """Make the prepared copies of data that planning has read, such as files: as `fetch_datasets`.
+
+    What would be downloaded waits until the user asks for it.
+    """
+    return fetch_datasets({name: info for name, info in infos.items() if info.locations})
+
+
 def require_fetched(canonicals: Mapping[str, Mapping[str, Any]], sweep_file: Path) -> None:
     """Refuse datasets that have no prepared copy on this machine, or whose file has changed.
 

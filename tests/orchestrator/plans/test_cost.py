@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from manyseed import Sweep
 from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.ensembling.methods import resolve
 from manyseed.orchestrator.cli import main
@@ -470,3 +471,23 @@ def test_a_plan_tells_what_it_waits_for(dataset, hparams, step, tmp_path, monkey
     told = plan_command(monkeypatch, capsys, file, "--out", directory).out
     command = step.format(file=file, directory=directory)
     assert told.splitlines()[-1] == f"Next: manyseed {command}"
+
+
+def test_a_planned_file_needs_no_fetching(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "data"))
+    table, file, directory = tmp_path / "table.csv", tmp_path / "s.toml", tmp_path / "out"
+    table.write_text("x,y\n" + "".join(f"{i},{'ab'[i % 2]}\n" for i in range(20)))
+    file.write_text(
+        'name = "x"\nseed = 1\n[[grid]]\ndataset = ["d"]\nclassifier = ["lr-sgd"]\n'
+        f'[dataset.d]\nsource = "file:{table}"\ntarget = "y"\n'
+    )
+    plan_command(monkeypatch, capsys, file, "--dry-run")
+    assert not (tmp_path / "data").exists()
+    told = plan_command(monkeypatch, capsys, file, "--out", directory).out
+    assert f"Prepared d in {tmp_path / 'data'}." in " ".join(told.split())
+    assert told.splitlines()[-1] == f"Next: manyseed submit {directory}"
+    assert "Prepared" not in plan_command(monkeypatch, capsys, file, "--out", directory).out
+    planned = plan_change(file, directory).expansion.datasets["d"]
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "other"))
+    Sweep.plan(file, tmp_path / "from-python")
+    assert datasets.is_fetched(planned.canonical)

@@ -13,6 +13,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from manyseed.analysis.counts import counted
 from manyseed.orchestrator.errors import UserError, toml_key, toml_value
 from manyseed.orchestrator.grids.objects import lines
 
@@ -21,6 +22,7 @@ OPTION = "--set"
 Key = tuple[str | int, ...]
 
 _PART = re.compile(r'(?:^|\.)(?:([A-Za-z0-9_-]+)|"((?:[^"\\]|\\.)*)")|\[(\d+)\]')
+_NUMBERED = re.compile(r"^grid\.(\d+)(?=\.|$)")
 _WORD = re.compile(r"[A-Za-z][\w:.+-]*")
 _HEADER = re.compile(r"\s*(\[\[?)\s*(.*?)\s*\]\]?\s*(#.*)?")
 
@@ -32,8 +34,8 @@ def with_settings(text: str, settings: Sequence[str]) -> str:
     ----------
     text : str
     settings : sequence of str
-        Each ``key=value``: a key such as ``classifier.mlp.epochs`` or ``grid[1].vary``, and a TOML
-        value, or a single word without quotes.
+        Each ``key=value``: the key as in ``classifier.mlp.epochs``, ``grid[1].vary`` or
+        ``grid.1.vary``, the value as TOML has it, where one word may stand without quotes.
 
     Raises
     ------
@@ -56,9 +58,9 @@ def with_settings(text: str, settings: Sequence[str]) -> str:
 
 def _parsed(setting: str) -> tuple[Key, Any]:
     name, sign, value = setting.partition("=")
-    name = name.strip()
-    parts = [*_PART.finditer(name)]
-    if not sign or not parts or "".join(part[0] for part in parts) != name:
+    name = _NUMBERED.sub(r"grid[\1]", name.strip())
+    found = [*_PART.finditer(name)]
+    if not sign or not found or "".join(part[0] for part in found) != name:
         raise UserError(
             "a setting must be key=value",
             key=OPTION,
@@ -94,7 +96,11 @@ def _set(table: dict[str, object], key: Key, value: Any, setting: str) -> dict[s
             inner = _text(key[:number])
             several = isinstance(place, list) and place and isinstance(place[0], dict)
             remedy = f"name one: {inner}[0] to {inner}[{len(place) - 1}]" if several else None
-            what = f"{inner} has {len(place)} tables" if several else f"{inner} has no such entry"
+            what = (
+                f"{inner} has {counted(len(place), 'table')}"
+                if several
+                else f"{inner} is no such table"
+            )
             raise UserError(what, key=OPTION, value=setting, remedy=remedy)
         if number == len(key) - 1:
             place[part] = value

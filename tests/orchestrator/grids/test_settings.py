@@ -52,6 +52,7 @@ kind = "mlp"
         ("classifier.lr-sgd.device=cpu", ["classifier", "lr-sgd", "device"], "cpu"),
         ("grid.vary=['init', 'batch']", ["grid", 0, "vary"], ["init", "batch"]),
         ('grid[0].classifier=["mlp"]', ["grid", 0, "classifier"], ["mlp"]),
+        ('grid.0.classifier=["mlp"]', ["grid", 0, "classifier"], ["mlp"]),
         ("keep.curves=true", ["keep", "curves"], True),
         ("tune.draws=7", ["tune", "draws"], 7),
     ],
@@ -96,13 +97,14 @@ def test_any_value_is_read_back(key: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("runs", "a setting must be key=value"),
-        ("=3", "a setting must be key=value"),
-        ("a..b=3", "a setting must be key=value"),
-        ("runs=[1", "the value is not valid TOML"),
-        ("name=two words", "the value is not valid TOML"),
-        ("runs.a=3", "runs has no such entry"),
-        ("grid[4].runs=1", r"grid has 1 tables"),
+        ("runs", "a setting is key=value"),
+        ("=3", "a setting is key=value"),
+        ("a..b=3", "a setting is key=value"),
+        ("runs=[1", "the value is no TOML"),
+        ("name=two words", "the value is no TOML"),
+        ("runs.a=3", "runs is no such table"),
+        ("grid[4].runs=1", r"grid has 1 table\n"),
+        ("grid.4.runs=1", r"grid has 1 table\n  name one: grid\[0\]"),
     ],
 )
 def test_what_is_no_setting_is_said(setting: str, said: str) -> None:
@@ -114,9 +116,10 @@ def test_two_grids_need_a_number() -> None:
     text = TEXT + "\n[[grid]]\ndataset = ['sklearn:wine']\nclassifier = ['xgb']\n"
     with pytest.raises(UserError, match=r"name one: grid\[0\] to grid\[1\]"):
         with_settings(text, ["grid.runs=1"])
-    found = tomllib.loads(with_settings(text, ["grid[1].runs=1"]))
-    assert "runs" not in found["grid"][0]
-    assert found["grid"][1]["runs"] == 1
+    for key in ("grid[1].runs", "grid.1.runs"):
+        found = tomllib.loads(with_settings(text, [f"{key}=1"]))
+        assert "runs" not in found["grid"][0]
+        assert found["grid"][1]["runs"] == 1
 
 
 def test_a_sweep_keeps_what_was_set(tmp_path: Path) -> None:

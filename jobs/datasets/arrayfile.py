@@ -1,4 +1,4 @@
-"""Arrays in files, NPZ, NPY and Zarr: rows of numbers, or images. Nothing is unpickled."""
+"""Arrays in NPZ, NPY and Zarr files: rows of numbers, or images. Nothing is unpickled."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import io
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile, is_zipfile
@@ -28,26 +29,26 @@ _CODECS = {
     *("fixedscaleoffset", "packbits", "astype", "bitround", "vlen-utf8", "vlen-bytes", "crc32"),
     *("crc32c", "adler32", "fletcher32", "bytes", "transpose", "sharding_indexed"),
 }
-"""Codecs of Zarr that only turn bytes into numbers and text; others may execute what they read."""
+"""Zarr codecs that only turn bytes into numbers and text; others may execute what they read."""
 
 
 def read(path: Path, target: str, aside: Mapping[str, str]) -> tuple[str, dict[str, NDArray[Any]]]:
-    """Read the arrays ``X``, the target's, and those that are no features.
+    """Read the array ``X``, the target's, and those that are not features.
 
     Parameters
     ----------
     path : Path
     target : str
-        Name of the array of classes; beside an NPY the name of its file.
+        Name of the array of classes; with an NPY, of the file beside it.
     aside : mapping
-        Names of further arrays by the keys that name them.
+        Names of further arrays, by the keys of the table that give them.
 
     Returns
     -------
     digest : str
-        Of an NPZ the file's SHA-256, else as `digest` makes it.
+        For an NPZ the file's SHA-256, else as `digest` computes it.
     arrays : dict
-        Each under its name, an NPY memory-mapped.
+        By name; an NPY is memory-mapped.
 
     Raises
     ------
@@ -56,7 +57,7 @@ def read(path: Path, target: str, aside: Mapping[str, str]) -> tuple[str, dict[s
     wanted = {"source": "X", "target": target, **aside}
     opened = {".npz": _of_npz, ".npy": _of_npy, ".zarr": _of_zarr}[path.suffix]
     try:
-        found, arrays = opened(path, wanted)
+        sha, arrays = opened(path, wanted)
         texts = {name: array for name, array in arrays.items() if array.dtype.kind == "S"}
         arrays |= {name: np.char.decode(array, "utf-8") for name, array in texts.items()}
     except (OSError, EOFError, ValueError, TypeError, KeyError, BadZipFile) as error:
@@ -64,21 +65,21 @@ def read(path: Path, target: str, aside: Mapping[str, str]) -> tuple[str, dict[s
             raise
         if isinstance(error, OSError) and error.strerror:
             raise refused(path, f"cannot be read: {error.strerror}") from error
-        raise refused(path, f"is no {path.suffix[1:]} file: {error}") from error
+        raise refused(path, f"cannot be read as {path.suffix}: {error}") from error
     for key, name in aside.items():
         if arrays[name].shape != arrays[target].shape:
-            raise Refused(key, name, f"has shape {arrays[name].shape}, no value for each row")
-    return found, arrays
+            raise Refused(key, name, f"has shape {arrays[name].shape}, not one value for each row")
+    return sha, arrays
 
 
 def digest(files: Mapping[str, Path]) -> str:
-    """Return the SHA-256 over the lines ``sha256sum`` prints of files, sorted by name."""
+    """Return the SHA-256 of the lines that ``sha256sum`` prints for files, sorted by name."""
     lines = "".join(f"{sha256(files[name])}  {name}\n" for name in sorted(files))
     return hashlib.sha256(lines.encode()).hexdigest()
 
 
 def refused(path: Path, reason: str, needs: Mapping[str, Any] = NOTHING) -> Refused:
-    """Return the refusal of a source that is a file."""
+    """Return the refusal of a file as a source."""
     return Refused("source", f"file:{path}", reason, needs=needs)
 
 
@@ -123,14 +124,14 @@ def _of_zarr(path: Path, wanted: Mapping[str, str]) -> Read:
     files: dict[str, Path] = {}
     for key, name in wanted.items():
         place = path / name
-        described = next(
+        metadata = next(
             (each for each in (place / "zarr.json", place / ".zarray") if each.is_file()), None
         )
-        if described is None:
-            there = sorted({each.parent.name for each in path.glob("*/zarr.json")})
-            there += sorted({each.parent.name for each in path.glob("*/.zarray")})
-            raise Refused(key, name, "unknown array", there)
-        if odd := sorted({*_codecs(json.loads(described.read_bytes()))} - _CODECS):
+        if metadata is None:
+            known = sorted({each.parent.name for each in path.glob("*/zarr.json")})
+            known += sorted({each.parent.name for each in path.glob("*/.zarray")})
+            raise Refused(key, name, "unknown array", known)
+        if odd := sorted({*_codecs(json.loads(metadata.read_bytes()))} - _CODECS):
             reason = f"array {name} needs the codec {odd[0]}, which may execute what it reads"
             raise refused(path, reason)
         files |= {
@@ -143,11 +144,11 @@ def _of_zarr(path: Path, wanted: Mapping[str, str]) -> Read:
     return digest(files), arrays
 
 
-def _codecs(described: Any) -> Iterator[str]:
-    """Yield the names of all codecs that the description of an array mentions."""
-    if isinstance(described, Mapping):
+def _codecs(metadata: Any) -> Iterator[str]:
+    """Yield the names of all codecs in an array's metadata."""
+    if isinstance(metadata, Mapping):
         for key in ("compressor", "filters", "codecs", "index_codecs"):
-            for codec in _several(described.get(key)):
+            for codec in _several(metadata.get(key)):
                 name = codec.get("id", codec.get("name", "")) if isinstance(codec, dict) else codec
                 yield str(name).removeprefix("numcodecs.")
                 yield from _codecs(codec.get("configuration") if isinstance(codec, dict) else None)
@@ -158,12 +159,12 @@ def _several(value: Any) -> Sequence[Any]:
 
 
 def joined(first: Mapping[str, NDArray[Any]], then: Mapping[str, NDArray[Any]], path: Path) -> Any:
-    """Return the arrays of two files behind each other.
+    """Concatenate the arrays of two files, the second at `path`.
 
     Raises
     ------
     Refused
-        Where those of the second, at `path`, have another form.
+        Where their shapes differ beyond the number of rows.
     """
     for name, array in then.items():
         if name in first and array.shape[1:] != first[name].shape[1:]:
@@ -178,9 +179,9 @@ def images(
     target: str,
     lists: Mapping[str, Sequence[str]],
 ) -> Samples:
-    """Return images (sample, height, width, channel), or without channels, and their classes.
+    """Return samples of images (sample, height, width, channel), or (sample, height, width).
 
-    Pixels keep their type, and an array that is memory-mapped stays so; `converted` follows.
+    Pixels keep their dtype, and a memory-mapped array stays so; `prepared` converts them.
 
     Parameters
     ----------
@@ -191,7 +192,7 @@ def images(
     target : str
         The name of the classes' array.
     lists : mapping
-        What the user says of columns, which images have none of.
+        Lists of columns by key; refused unless empty.
 
     Raises
     ------
@@ -200,7 +201,7 @@ def images(
     X, y = arrays["X"], arrays[target]
     X = X[..., np.newaxis] if X.ndim == 3 else X
     if X.ndim != 4 or y.shape != X.shape[:1] or X.dtype.kind not in "biuf" or not X.size:
-        reason = f"holds X {arrays['X'].shape} of {X.dtype} and {target} {y.shape}, no images "
+        reason = f"holds X {arrays['X'].shape} of {X.dtype} and {target} {y.shape}, not images "
         raise refused(path, f"{reason}(sample, height, width, channel) and classes (sample)")
     if X.shape[1] in (1, 3) and X.shape[3] > 4:
         reason = f"holds X {X.shape}, which looks like (sample, channel, height, width); give "
@@ -217,18 +218,25 @@ def images(
     return Samples(flat, classes, cardinality, names, image=(height, width, channels))
 
 
+def prepared(samples: Samples) -> Samples:
+    """Convert the pixels of images to float64, in an unnamed file, unless they are bytes."""
+    if samples.image is None:
+        return samples
+    return replace(samples, X=converted(samples.X))
+
+
 def converted(X: NDArray[Any]) -> NDArray[Any]:
-    """Return bytes and float64 as they are, other numbers as float64, in a file of no name."""
+    """Return bytes and float64 as they are, other numbers as float64, in an unnamed file."""
     if X.dtype in (np.uint8, np.float64):
         return X
-    found = in_file(X.shape, np.float64)
+    as_float = in_file(X.shape, np.float64)
     for rows in _blocks(X):
-        found[rows] = X[rows]
-    return found
+        as_float[rows] = X[rows]
+    return as_float
 
 
 def in_file(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Return an array that lies in a file without a name, gone with it: not in memory."""
+    """Return an array in a file that has no name and vanishes with the array: not in memory."""
     with tempfile.TemporaryFile() as file:
         return np.memmap(file, dtype=dtype, mode="w+", shape=shape)
 
@@ -245,20 +253,16 @@ def columns(
     aside: set[str],
     lists: Mapping[str, set[str]],
 ) -> dict[str, DataColumn | None]:
-    """Return the columns of ``X`` (sample, feature), named by number, and the others.
+    """Return the columns of ``X`` (sample, feature), named by number, and the other arrays.
 
     Parameters
     ----------
-    path : Path
-        The file, for messages.
-    arrays : mapping
-        Its arrays by name: ``X``, and the target's.
-    target : str
-        The name of the classes' array.
+    path, arrays, target
+        As in `images`.
     aside : set of str
-        Arrays that are no columns: what says which rows are the test set, or belong together.
+        Arrays that are not features: they say which rows are the test set, or belong together.
     lists : mapping of set of str
-        Under ``ignore`` and ``categorical``, which columns are left out, and are categorical.
+        The columns to ``ignore``, and the ``categorical`` ones.
 
     Raises
     ------
@@ -268,11 +272,11 @@ def columns(
     if X.ndim != 2 or y.shape != X.shape[:1] or X.dtype.kind not in "biuf":
         raise refused(
             path,
-            f"holds X {X.shape} of {X.dtype} and {target} {y.shape}, no numbers (sample, feature) "
+            f"holds X {X.shape} of {X.dtype} and {target} {y.shape}, not numbers (sample, feature) "
             "and classes (sample)",
         )
     names = [str(j) for j in range(X.shape[1])]
-    found = {
+    features = {
         name: None
         if name in lists["ignore"]
         else DataColumn(
@@ -283,16 +287,16 @@ def columns(
     others: dict[str, DataColumn | None] = {
         name: DataColumn(name, plain(arrays[name])) for name in aside
     }
-    return {**found, **others, target: DataColumn(target, labels(y))}
+    return {**features, **others, target: DataColumn(target, labels(y))}
 
 
 def plain(values: NDArray[Any]) -> NDArray[Any]:
-    """Return numbers as such, all else as text."""
+    """Return numbers as float64, anything else as text."""
     return values.astype(np.float64) if values.dtype.kind in "iuf" else labels(values)
 
 
 def labels(values: NDArray[Any]) -> NDArray[np.object_]:
-    """Return values as text, None where they are NaN; whole numbers are written without a point."""
+    """Return values as text, None where they are NaN; whole numbers have no decimal point."""
     if values.dtype.kind == "f":
         return np.array(
             [

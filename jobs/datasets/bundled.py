@@ -36,16 +36,12 @@ def _load(name: str, provenance: Mapping[str, Any]) -> Samples:
     digest = hashlib.sha256(X.tobytes() + y.tobytes()).hexdigest()
     if digest != provenance["digest"]:
         raise MachineError(
-            f"the installed scikit-learn holds another sklearn:{name} (digest {digest}) than the "
-            f"sweep was planned with ({provenance['digest']})"
+            f"sklearn:{name} of the installed scikit-learn (digest {digest}) differs from the one "
+            f"that the sweep was planned with ({provenance['digest']})"
         )
     continuous = np.zeros(X.shape[1], dtype=np.int32)
     entry = SKLEARN[name]
     return Samples(X, y, continuous, entry.class_names, entry.image)
 
 
-SOURCE = DatasetSource(
-    names=tuple(SKLEARN),
-    describe=_describe,
-    load=_load,
-)
+SOURCE = DatasetSource(names=tuple(SKLEARN), describe=_describe, load=_load)

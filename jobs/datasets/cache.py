@@ -1,9 +1,9 @@
 """Prepared copies: one folder per source, written once and whole, read memory-mapped.
 
-``HOME/prepared/NAME-KEY/`` holds ``X.npy``, ``y.npy``, of rows that belong together ``groups.npy``,
-of several official test sets ``roles.npy``, and ``about.json`` with everything else and the files'
-checksums. The key is the identity of the source's part of the canonical description, so that
-datasets that differ in classes or test share alone use one copy.
+``HOME/prepared/NAME-KEY/`` holds ``X.npy``, ``y.npy``, ``groups.npy`` if rows belong together,
+``roles.npy`` if there are several official test sets, and ``about.json`` with everything else and
+the files' checksums. The key is the identity of the source's part of the canonical description, so
+datasets that differ only in classes or test share use one copy.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ HOME_VARIABLE = "MANYSEED_DATA"
 FORMAT = 1
 
 GROUPS, ROLES = "groups.npy", "roles.npy"
-"""Only where rows belong together, and where there are several official test sets."""
+"""Files that exist only where rows belong together, and with several official test sets."""
 
 _OF_THE_DATASET = ("classes", "positive", "test")
 
@@ -43,7 +43,7 @@ def data_home() -> Path:
 
 
 def given_copy(digest: str, suffix: str) -> Path:
-    """Return where the copy of data that a caller gave is kept, by the SHA-256 of its file."""
+    """Return the path that keeps data given by a caller, by the SHA-256 of its file."""
     return data_home() / "given" / f"{digest[:32]}{suffix}"
 
 
@@ -55,17 +55,17 @@ def folder(canonical: Mapping[str, Any], home: Path) -> Path:
 
 
 def is_complete(canonical: Mapping[str, Any], home: Path) -> bool:
-    """Return whether a prepared copy is there and its files are as long as they should be."""
+    """Return whether a prepared copy exists and its files have the right lengths."""
     where = folder(canonical, home)
     try:
         files = _about(where)["files"].items()
-        return all((where / name).stat().st_size == of["bytes"] for name, of in files)
+        return all((where / name).stat().st_size == file["bytes"] for name, file in files)
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
 def read(canonical: Mapping[str, Any], home: Path) -> Samples:
-    """Read a prepared copy; every byte is held to its checksum.
+    """Read a prepared copy after comparing all checksums.
 
     Raises
     ------
@@ -75,8 +75,8 @@ def read(canonical: Mapping[str, Any], home: Path) -> Samples:
     where = folder(canonical, home)
     try:
         about = _about(where)
-        for name, of in about["files"].items():
-            if sha256(where / name) != of["sha256"]:
+        for name, file in about["files"].items():
+            if sha256(where / name) != file["sha256"]:
                 raise ValueError(f"{name} has another checksum")
         image = about["image"]
         return Samples(
@@ -103,7 +103,7 @@ def read(canonical: Mapping[str, Any], home: Path) -> Samples:
 def write(samples: Samples, canonical: Mapping[str, Any], home: Path) -> None:
     """Write a prepared copy; readers and other writers see all of it or nothing.
 
-    A damaged copy is replaced. Where another process was faster, its copy stays.
+    A damaged copy is replaced; the copy of a faster process is kept.
 
     Raises
     ------
@@ -156,10 +156,10 @@ def _write(where: Path, samples: Samples, provenance: Mapping[str, Any]) -> None
 
 
 def _remove_damaged(canonical: Mapping[str, Any], home: Path) -> None:
-    """Take a damaged copy away in one step: processes that have it mapped keep their pages."""
+    """Remove a damaged copy in one step: processes that have it mapped keep their pages."""
     where = folder(canonical, home)
     away = partial_of(where)
-    with suppress(FileNotFoundError):  # there is none, or another process did it
+    with suppress(FileNotFoundError):  # there is no copy, or another process removed it
         try:
             read(canonical, home)
         except MachineError:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One dataset of the catalogue.
+    """A dataset of the catalogue.
 
     Attributes
     ----------
@@ -29,7 +29,7 @@ class Entry:
 
     @property
     def n_samples(self) -> int:
-        """Number of samples of all classes."""
+        """Number of samples in all classes."""
         return sum(self.class_counts)
 
 

@@ -1,4 +1,4 @@
-"""Selecting and merging classes, and which of two is the positive one."""
+"""Select and merge classes, and choose which of two is the positive one."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Grouping:
     names : tuple of str
         The dataset's classes in the order of their indices.
     target : tuple of int
-        For each class of the source its index among `names`, -1 where it is left out.
+        The index in `names` of each class of the source, -1 where it is left out.
     groups : dict or None
         Canonical form: sorted names and members; None where every class stands for itself.
     positive : str or None
-        Of two classes the one with index 1.
+        With two classes, the one with index 1.
     """
 
     names: tuple[str, ...]
@@ -35,8 +35,8 @@ class Grouping:
 def group(source: Sequence[str], classes: Groups | None, positive: str | int | None) -> Grouping:
     """Group the classes of a source.
 
-    Without merging the source's order is kept, with merging names are sorted; of two classes the
-    positive one comes last (by default the one that already does).
+    The source's order is kept unless classes are merged; merged names are sorted. With two classes
+    the positive one comes last, by default the one that already does.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""What a table's columns look like: as which kind they are taken, and what a user should check."""
+"""A table's columns: the kind that each is taken as, and what a user should check."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ _DATE = re.compile(
     r"\d{4}-\d{1,2}(-\d{1,2})?([T ]\d{1,2}:\d{2}.*)?|\d{4}/\d{1,2}/\d{1,2}.*"
     r"|\d{1,2}[./-]\d{1,2}[./-](\d{2}|\d{4})( \d{1,2}:\d{2}.*)?"
 )
-_FEWEST = 20  # rows from which on different whole numbers in all of them are no chance
-_SHARE = 0.5  # of the rows: a category with more labels than that says nothing of a class
+_FEWEST = 20  # rows; with fewer, whole numbers may all differ by chance
+_SHARE = 0.5  # of the rows; a category with more labels says nothing about the class
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnInfo:
-    """One column of a file, as it is taken.
+    """A column of a file, as it is taken.
 
     Attributes
     ----------
     name : str
     kind : {"continuous", "categorical", "ignored"}
     n_labels : int
-        Of a categorical one; 0 otherwise.
+        Of a categorical column; else 0.
     looks : {"", "constant", "id", "date", "distinct"}
         What a user should check: one value in all rows, or none; a name or number of rows; dates;
         labels that hardly repeat.
@@ -60,7 +60,7 @@ def column_info(name: str, values: NDArray[Any]) -> ColumnInfo:
         looks = "constant" if is_constant else _of_numbers(name, known)
         return ColumnInfo(name, "continuous", looks=looks)
     labels = [value for value in values.tolist() if value is not None]
-    different = dict.fromkeys(labels)
+    different = {*labels}
     looks = ""
     if _is_constant(len(different), len(labels), values.size):
         looks = "constant"
@@ -88,13 +88,13 @@ def _of_numbers(name: str, known: NDArray[np.float64]) -> Looks:
 
 
 def _is_id(name: str, n_different: int, n: int) -> bool:
-    """Return whether a column is called an id, and has more values than a code for kinds would."""
+    """Return whether a column is called an id and has more values than a category would."""
     return _ID.search(name) is not None and n >= _FEWEST and n_different > n / 10
 
 
 def _are_days(numbers: NDArray[np.float64]) -> bool:
-    """Return whether whole numbers are days that are written as 20190131."""
+    """Return whether whole numbers are dates written as 20190131."""
     days = numbers.astype(np.int64)
     year, month, day = days // 10000, days // 100 % 100, days % 100
-    near = (year >= 1800) & (year < 2200)
-    return bool((near & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all())
+    plausible = (year >= 1800) & (year < 2200)
+    return bool((plausible & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all())

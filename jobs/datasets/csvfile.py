@@ -1,4 +1,4 @@
-"""CSV and TSV files: as they should be, and as spreadsheets write them in many countries."""
+"""CSV and TSV files, including what spreadsheets write in many countries."""
 
 from __future__ import annotations
 
@@ -42,18 +42,17 @@ def read(
 ) -> pl.DataFrame:
     """Read a file's bytes: UTF-8, or UTF-16 that begins with its mark.
 
-    Tabs separate a TSV. Commas separate a CSV, or, where its first line has none, semicolons or
-    else tabs. Where commas do not separate, columns of numbers with a decimal comma throughout are
-    numbers, too.
+    Tabs separate a TSV. Commas separate a CSV, or, if its first line has none, semicolons or else
+    tabs. Where commas do not separate, columns with a decimal comma throughout are numbers, too.
 
     Parameters
     ----------
     content : bytes
     suffix : {".csv", ".tsv"}
     labels : collection of str
-        Columns that hold classes, whose values stay as they are written.
+        Columns of labels, which stay as they are written.
     n_rows : int, optional
-        How many rows, from the first; by default all.
+        The number of rows to read; by default all.
     ignored : collection of str, optional
         Columns that may share a name; by default all.
 
@@ -62,14 +61,14 @@ def read(
     Repeated
         Where columns that are not ignored share a name.
     polars.exceptions.PolarsError, UnicodeError
-        Where it is no such file.
+        Where the bytes are not such a file.
     """
     import polars as pl
 
     content = _as_utf8(content)
     first = content.partition(b"\n")[0]
     known = ",;\t" if suffix == ".csv" else "\t"
-    separator = next((one for one in known if one.encode() in first), known[0])
+    separator = next((each for each in known if each.encode() in first), known[0])
     if ignored is not None:
         _require_different_names(content, separator, ignored)
     frame = pl.read_csv(

@@ -1,4 +1,4 @@
-"""Bringing data to this machine, once, before workers need it."""
+"""Fetch data to this machine, once, before workers need it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from manyseed.jobs.run import MachineError
 
 
 def needs_fetching(canonical: Mapping[str, Any]) -> bool:
-    """Return whether workers read a prepared copy of this dataset rather than make one."""
+    """Return whether workers read a prepared copy of this dataset, rather than load its source."""
     return of(canonical)[0].fetch is not None
 
 
 def is_fetched(canonical: Mapping[str, Any], home: Path | None = None) -> bool:
     """Return whether workers will find a dataset on this machine.
 
-    Quick: files are there and as long as they should be; what they hold is checked by `fetch` and
-    on loading.
+    Quick: checks only that the files exist and have their length; `fetch` and loading check what
+    they hold.
     """
     return not needs_fetching(canonical) or cache.is_complete(canonical, home or cache.data_home())
 
@@ -34,9 +34,8 @@ def fetch(info: DatasetInfo, home: Path | None = None) -> bool:
     Parameters
     ----------
     home : Path, optional
-        Folder of data; `cache.data_home` by default. Downloads are kept there too: OpenML's as
-        scikit-learn keeps them, below ``openml``. Files of torchvision's datasets that lie below
-        ``torchvision`` are used.
+        Folder of data; `cache.data_home` by default. OpenML's downloads are kept in its ``openml``,
+        as scikit-learn keeps them; torchvision's files are read from its ``torchvision``.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Several official test sets: the folds of a column, or those that OpenML keeps of a task."""
+"""Several official test sets: the folds in a column, or those of an OpenML task."""
 
 from __future__ import annotations
 
@@ -13,29 +13,27 @@ from manyseed.jobs.datasets.tabular import encode
 FOLDS = "folds"
 
 TRAIN, TEST = 1, 2
-"""What a row is of a test set and its training part; 0 where it is in neither."""
+"""Roles of a row in a test set and its training part; 0 where it is in neither."""
 
 Roles = NDArray[np.uint8]
 """(set, sample)"""
 
 
 def of_column(name: str, values: NDArray[Any]) -> Roles:
-    """Return the roles of rows by their folds: each fold in turn is the test set.
+    """Return the roles of rows: each fold in turn is the test set, in natural order.
 
     Parameters
     ----------
     name : str
-        Of the column.
+        The column's.
     values : object array or float64 array (sample,)
-        The fold of each row, in natural order.
+        The fold of each row.
 
     Raises
     ------
     Refused
-        For missing values, a single fold, and folds as many as rows.
+        For missing values, a single fold, and a fold of a single row.
     """
-    if values.dtype != np.object_:
-        values = np.array([None if v != v else repr(v) for v in values.tolist()], dtype=object)
     names, fold = encode(values)
     if missing := int((fold < 0).sum()):
         raise Refused(FOLDS, name, f"is missing in {missing} rows; leave these out")
@@ -49,10 +47,10 @@ def of_column(name: str, values: NDArray[Any]) -> Roles:
 
 
 def counts(roles: Roles, y: NDArray[np.integer[Any]], n_classes: int) -> NDArray[np.int64]:
-    """Return the samples of each class (part, set, class), training parts first."""
+    """Count the samples of each class (part, set, class), training parts first."""
     return np.array(
         [
-            [np.bincount(y[of_set == role], minlength=n_classes) for of_set in roles]
+            [np.bincount(y[set_roles == role], minlength=n_classes) for set_roles in roles]
             for role in (TRAIN, TEST)
         ]
     )

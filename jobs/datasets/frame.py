@@ -1,4 +1,4 @@
-"""Frames of other libraries as frames of polars."""
+"""Convert other libraries' frames to polars."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     import polars as pl
 
 
-def is_frame(found: Any) -> bool:
-    """Return whether an object is a table of polars, pandas or their like."""
-    return hasattr(found, "columns") and hasattr(found, "dtypes")
+def is_frame(value: Any) -> bool:
+    """Return whether an object is a frame of polars, pandas or a similar library."""
+    return hasattr(value, "columns") and hasattr(value, "dtypes")
 
 
 def to_polars(frame: Any) -> pl.DataFrame:
-    """Return a frame of polars or pandas as one of polars, without its index.
+    """Convert a frame of polars or pandas to polars, without its index.
 
     Raises
     ------
@@ -31,7 +31,7 @@ def to_polars(frame: Any) -> pl.DataFrame:
         return frame
     try:
         return pl.from_pandas(frame.reset_index(drop=True))
-    except ImportError:  # without pyarrow it takes numbers alone
+    except ImportError:  # without pyarrow polars takes only numbers
         names = [*map(str, frame.columns)]
         if len({*names}) < len(names):
             twice = next(name for name in names if names.count(name) > 1)

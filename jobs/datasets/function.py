@@ -1,7 +1,7 @@
-"""What a function of the user's returned: the rows themselves are the dataset's identity.
+"""Data that a user's function returned: the rows themselves are the dataset's identity.
 
-`jobs.own.loading` calls the function while a sweep is planned, and keeps what it returned as a
-file of tables or arrays, which is read here. Whoever trains reads the prepared copy of that.
+`jobs.own.loading` calls the function while a sweep is planned, and keeps the result as a file of a
+table or arrays, which is read here. Training reads the prepared copy of that file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples
 from manyseed.jobs.run import MachineError
 
 KIND, OPTION, KEPT = "function", "data", "kept"
-"""The kind of source; the key of a table that names the function; where it was kept: a path."""
+"""The kind of source; a table's key for the function; the parameter for the path of the file."""
 
 _OWN = ("version", "params")
 _OF_FILES = tuple(
@@ -32,7 +32,7 @@ PARAMETERS = (*_OWN, *_OF_FILES)
 def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
     kept = given.get(KEPT)
     if kept is None:
-        reason = f"is called where the sweep is planned: give it there as {OPTION}"
+        reason = f"is called while the sweep is planned: give it there as {OPTION}"
         raise Refused("source", f"{KIND}:{name}", reason)
     version = integer("version", given.get("version", 1), least=1)
     params = given.get("params", {})
@@ -42,9 +42,9 @@ def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
         if error.option != "source":
             raise
         raise Refused(OPTION, name, f"what it returned {error.reason}", needs=error.needs) from None
-    said = {key: value for key, value in shape.provenance.items() if key != "digest"}
+    of_file = {key: value for key, value in shape.provenance.items() if key != "digest"}
     provenance = {
-        **said,
+        **of_file,
         "source": f"{KIND}:{name}",
         "version": version,
         **({"params": params} if params else {}),
@@ -64,7 +64,7 @@ def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> 
             f"{source} is not what was planned: its digest is {found}, it was "
             f"{provenance['digest']}"
         )
-    return samples if samples.image is None else replace(samples, X=arrayfile.converted(samples.X))
+    return arrayfile.prepared(samples)
 
 
 def _of_file(given: Mapping[str, Any]) -> dict[str, object]:
@@ -72,11 +72,11 @@ def _of_file(given: Mapping[str, Any]) -> dict[str, object]:
 
 
 def digest(samples: Samples) -> str:
-    """Return the SHA-256 of samples: rows, classes, and which rows belong together or are tests.
+    """Return the SHA-256 of samples: rows, classes, groups of rows and test parts.
 
-    It begins with the line ``{shape} {image} {classes} {cardinality} {rows before the test part}``,
-    as Python writes these; then come X (float64, one NaN where missing; of images as it is), y
-    (int64), and groups (int64) and roles (uint8) where there are any, all little-endian.
+    It is taken over a line with the tuple (shape, image, classes, cardinality, rows before the test
+    part) as Python prints it; X (float64, one NaN where missing; images as they are), y (int64),
+    and where there are any groups (int64) and roles (uint8), all little-endian.
     """
     head = (
         samples.X.shape,

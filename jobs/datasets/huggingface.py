@@ -1,7 +1,7 @@
-"""Datasets in the manner of Hugging Face (``hf:NAME``), read by its library ``datasets``.
+"""Hugging Face datasets (``hf:NAME``), read by its library ``datasets``.
 
-Of a hub, from that library's cache where the network is out of reach, or in a folder. From its
-version 4 on the library executes nothing of a dataset. The samples themselves are the identity.
+They come from a hub, from the library's cache when offline, or from a folder. Since version 4 the
+library executes no code of a dataset. The samples themselves are the identity.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import arrayfile, imagefolder, tablefile
 from manyseed.jobs.datasets.function import digest
-from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples
+from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples, test_counts
 from manyseed.jobs.run import MachineError
 
 CONFIG, SPLITS, TARGET = "config", "splits", "target"
@@ -43,9 +43,7 @@ def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
             "digest": digest(samples),
             **asked,
         },
-        test_counts=None
-        if n_train is None
-        else tuple(np.bincount(samples.y[n_train:], minlength=k).tolist()),
+        test_counts=test_counts(samples.y, n_train, k),
         locations=(str(_place(name)) if _is_local(name) else name,),
     )
 
@@ -62,20 +60,20 @@ def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> 
             f"hf:{name} has changed: its digest is {found}, it was planned with "
             f"{provenance['digest']}"
         )
-    return samples if samples.image is None else replace(samples, X=arrayfile.converted(samples.X))
+    return arrayfile.prepared(samples)
 
 
 def _asked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a table asks for, checked but for the names of columns."""
-    found: dict[str, Any] = {TARGET: given.get(TARGET, "label")}
-    if not isinstance(found[TARGET], str):
-        raise Refused(TARGET, found[TARGET], allowed="the name of the column to predict")
+    """Return a table's keys, checked except for the names of columns."""
+    asked: dict[str, Any] = {TARGET: given.get(TARGET, "label")}
+    if not isinstance(asked[TARGET], str):
+        raise Refused(TARGET, asked[TARGET], allowed="the name of the column to predict")
     if CONFIG in given:
         if not isinstance(given[CONFIG], str) or not given[CONFIG]:
             raise Refused(CONFIG, given[CONFIG], allowed="the name of one of its configurations")
         if _is_local(name) and _is_saved(_place(name)):
             raise Refused(CONFIG, given[CONFIG], "a saved dataset has none", needs={CONFIG: None})
-        found[CONFIG] = given[CONFIG]
+        asked[CONFIG] = given[CONFIG]
     for key in (SPLITS, *_LISTS):
         if key not in given:
             continue
@@ -85,10 +83,10 @@ def _asked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
             what = "splits" if key == SPLITS else "columns"
             raise Refused(key, names, allowed=f"a list of different {what}")
         if names:
-            found[key] = [*names] if key == SPLITS else sorted(names)
+            asked[key] = [*names] if key == SPLITS else sorted(names)
     if imagefolder.SIZE in given:
-        found[imagefolder.SIZE] = [*(imagefolder.size_of(given) or ())]
-    return found
+        asked[imagefolder.SIZE] = [*(imagefolder.size_of(given) or ())]
+    return asked
 
 
 def _is_local(name: str) -> bool:
@@ -104,15 +102,15 @@ def _is_saved(path: Path) -> bool:
 
 
 def _read(name: str, asked: Mapping[str, Any]) -> tuple[DataShape, Samples]:
-    """Read the splits that are asked for, the last of several as the official test part."""
+    """Read the splits asked for; the last of several is the official test part."""
     parts = _chosen(name, _loaded(name, asked.get(CONFIG)), asked)
     columns = [*parts[0].features]
     for key in (TARGET, *_LISTS):
         for each in [asked[key]] if key == TARGET else asked.get(key, ()):
             if each not in columns:
                 raise Refused(key, each, "unknown column", columns)
-    with TemporaryDirectory(prefix="manyseed-hf-") as made:
-        file, lists = _written(name, parts, asked, Path(made))
+    with TemporaryDirectory(prefix="manyseed-hf-") as folder:
+        file, lists = _written(name, parts, asked, Path(folder))
         try:
             shape, samples = tablefile.read(str(file), lists)
         except Refused as error:
@@ -132,7 +130,7 @@ def _refused(name: str, reason: str, **more: Any) -> Refused:
 
 
 def _loaded(name: str, config: str | None) -> Mapping[str, Any]:
-    """Return the splits of a dataset by their names."""
+    """Return a dataset's splits by name."""
     try:
         import datasets  # type: ignore[import-not-found,unused-ignore]
     except ImportError as error:
@@ -143,45 +141,45 @@ def _loaded(name: str, config: str | None) -> Mapping[str, Any]:
     try:
         with _quiet(datasets):
             if not _is_local(name):
-                found = datasets.load_dataset(name, config)
+                loaded = datasets.load_dataset(name, config)
             elif _is_saved(path := _place(name)):
-                found = datasets.load_from_disk(str(path))
+                loaded = datasets.load_from_disk(str(path))
             elif path.is_dir():
-                found = datasets.load_dataset(str(path), config)
+                loaded = datasets.load_dataset(str(path), config)
             else:
                 raise _refused(name, "cannot be read: there is no such folder")
     except Refused:
         raise
     except Exception as error:
-        said = (str(error).strip() or type(error).__name__).partition("\n")[0]
-        raise _refused(name, f"cannot be read: {said}") from error
-    return found if isinstance(found, Mapping) else {str(found.split or "train"): found}
+        reason = (str(error).strip() or type(error).__name__).partition("\n")[0]
+        raise _refused(name, f"cannot be read: {reason}") from error
+    return loaded if isinstance(loaded, Mapping) else {str(loaded.split or "train"): loaded}
 
 
 @contextmanager
 def _quiet(library: Any) -> Iterator[None]:
-    """Let a library that shows its progress be quiet about it."""
-    is_quiet = library.are_progress_bars_disabled()
+    """Switch a library's progress bars off for a while."""
+    was_quiet = library.are_progress_bars_disabled()
     library.disable_progress_bars()
     try:
         yield
     finally:
-        if not is_quiet:
+        if not was_quiet:
             library.enable_progress_bars()
 
 
-def _chosen(name: str, found: Mapping[str, Any], asked: Mapping[str, Any]) -> list[Any]:
+def _chosen(name: str, splits: Mapping[str, Any], asked: Mapping[str, Any]) -> list[Any]:
     names = asked.get(SPLITS)
     if names is None:
-        usual = (each for each in _USUAL if {*each} <= {*found})
-        names = next(usual, tuple(found) if len(found) == 1 else ())
+        usual = (each for each in _USUAL if {*each} <= {*splits})
+        names = next(usual, tuple(splits) if len(splits) == 1 else ())
         if not names:
-            reason = f"has the splits {', '.join(found)}; name those that are meant"
-            raise _refused(name, reason, needs={SPLITS: [*found][:2]})
+            reason = f"has the splits {', '.join(splits)}; name the ones to use"
+            raise _refused(name, reason, needs={SPLITS: [*splits][:2]})
     for each in names:
-        if each not in found:
-            raise Refused(SPLITS, each, "unknown split", found)
-    parts = [found[each] for each in names]
+        if each not in splits:
+            raise Refused(SPLITS, each, "unknown split", splits)
+    parts = [splits[each] for each in names]
     for each, part in zip(names, parts, strict=True):
         if part.features != parts[0].features:
             raise Refused(SPLITS, each, f"has other columns than {names[0]}")
@@ -193,7 +191,7 @@ def _chosen(name: str, found: Mapping[str, Any], asked: Mapping[str, Any]) -> li
 def _written(
     name: str, parts: Sequence[Any], asked: Mapping[str, Any], folder: Path
 ) -> tuple[Path, dict[str, Any]]:
-    """Write samples to a file that `tablefile` reads; return it, and what is to be said of it."""
+    """Write samples to a file for `tablefile.read`; return its path and the parameters."""
     target, ignored = asked[TARGET], {*asked.get("ignore", ())}
     features = {
         column: kind
@@ -208,11 +206,11 @@ def _written(
         lists = {key: asked[key] for key in _LISTS if key in asked}
         return _table(parts, target, folder), {TARGET: target, **lists}
     if others := [column for column in features if column != images[0]]:
-        reason = f"column {images[0]!r} is all of a row, as images and arrays are"
+        reason = f"column {images[0]!r} holds images or arrays, so it must be the only feature"
         raise _refused(name, reason, needs={"ignore": sorted({*ignored, *others})})
-    if column := next((each for key in _LISTS[:2] for each in asked.get(key, ())), None):
-        key = next(key for key in _LISTS if column in asked.get(key, ()))
-        raise Refused(key, column, "the rows are images or arrays, which have no columns")
+    for key in ("categorical", "continuous"):
+        for column in asked.get(key, ()):
+            raise Refused(key, column, "the rows are images or arrays, which have no columns")
     (X,) = images
     if type(features[X]).__name__ == "Image":
         _pixels(name, parts, X, asked, folder / "X.npy")
@@ -235,7 +233,7 @@ def _is_array(kind: Any) -> bool:
 
 
 def _labels(part: Any, column: str) -> list[str | None]:
-    """Return a column as text; of what is declared as classes, their names."""
+    """Return a column as text; declared classes by their names."""
     kind, values = part.features[column], part.with_format(None)[column][:]
     if type(kind).__name__ == "ClassLabel":
         return [None if v is None or v < 0 else kind.names[v] for v in values]
@@ -243,10 +241,10 @@ def _labels(part: Any, column: str) -> list[str | None]:
 
 
 def _table(parts: Sequence[Any], target: str, folder: Path) -> Path:
-    """Write a table, in which classes are text."""
+    """Write a table with classes as text."""
     import polars as pl
 
-    made = []
+    frames = []
     for part in parts:
         frame = part.with_format(None).to_polars()
         named = [
@@ -254,8 +252,8 @@ def _table(parts: Sequence[Any], target: str, folder: Path) -> Path:
             for column, kind in part.features.items()
             if type(kind).__name__ == "ClassLabel"
         ]
-        made.append(frame.with_columns(named))
-    pl.concat(made).write_parquet(folder / "data.parquet")
+        frames.append(frame.with_columns(named))
+    pl.concat(frames).write_parquet(folder / "data.parquet")
     return folder / "data.parquet"
 
 
@@ -267,8 +265,7 @@ def _arrays(
         size = asked[imagefolder.SIZE]
         raise Refused(imagefolder.SIZE, size, "arrays have their size", needs={"size": None})
     try:
-        found = [np.asarray(part.with_format("numpy")[column][:]) for part in parts]
-        X = np.concatenate(found)
+        X = np.concatenate([np.asarray(part.with_format("numpy")[column][:]) for part in parts])
     except ValueError:
         X = np.empty(0, dtype=object)
     if X.dtype.kind not in "biuf":
@@ -287,9 +284,9 @@ def _pixels(
     def opened() -> Iterator[tuple[str, BinaryIO]]:
         number = 0
         for part in undecoded:
-            for held in part.with_format(None).select_columns([column]):
+            for row in part.with_format(None).select_columns([column]):
                 number += 1
-                if (image := held[column]) is None:
+                if (image := row[column]) is None:
                     raise _refused(name, f"has no image in row {number} of column {column!r}")
                 content = image["bytes"] or Path(image["path"]).read_bytes()
                 yield f"image {number}", io.BytesIO(content)
@@ -304,8 +301,8 @@ def _pixels(
         height, width = asked.get(imagefolder.SIZE) or next(iter(sizes))
         shape = (height, width, max(channels for _, _, channels in headers))
         X = np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=(len(headers), *shape))
-        for row, (which, content) in enumerate(opened()):
-            X[row] = imagefolder.pixels(content, which, shape)
+        for i, (which, content) in enumerate(opened()):
+            X[i] = imagefolder.pixels(content, which, shape)
         X.flush()
     except Refused:
         raise

@@ -6,19 +6,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
 from manyseed.jobs.checks import Refused, integer
 from manyseed.jobs.datasets.arrayfile import digest, in_file, refused
 from manyseed.jobs.datasets.parts import PARTS
-from manyseed.jobs.datasets.source import DataShape, Samples
+from manyseed.jobs.datasets.source import DataShape, Samples, test_counts
 from manyseed.jobs.datasets.tabular import DataColumn, classes_of
 from manyseed.jobs.run import MachineError
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 SIZE = "size"
 PARAMETERS = (SIZE,)
@@ -32,7 +29,7 @@ _COLOURED = ("P", "RGB", "RGBA", "CMYK", "YCbCr")
 
 @dataclass(frozen=True, slots=True)
 class _Folder:
-    """What lies in a folder of images: their names, sorted, and what all of them have."""
+    """The images in a folder: their paths, sorted, and what they have in common."""
 
     names: tuple[str, ...]
     classes: tuple[str, ...]
@@ -50,17 +47,17 @@ def describe(path: Path, given: Mapping[str, Any]) -> DataShape:
     """
     for key in given:
         if key != SIZE:
-            reason = f"{path} is a folder of images, a class in each folder"
+            reason = f"{path} is a folder of images, with a folder for each class"
             raise Refused(key, given[key], reason, needs={key: None})
     size = size_of(given)
-    found = _look(path, size)
-    names, y = classes_of(DataColumn("source", np.array(found.classes, dtype=object)))
-    height, width, channels = found.shape
-    n_train = found.n_train
+    folder = _scan(path, size)
+    names, y = classes_of(DataColumn("source", np.array(folder.classes, dtype=object)))
+    height, width, channels = folder.shape
+    n_train = folder.n_train
     return DataShape(
         provenance={
             "source": "file",
-            "digest": found.digest,
+            "digest": folder.digest,
             **({} if size is None else {SIZE: [*size]}),
             **({} if n_train is None else {"split": "folder"}),
         },
@@ -69,10 +66,8 @@ def describe(path: Path, given: Mapping[str, Any]) -> DataShape:
         n_categorical=0,
         class_names=names,
         class_counts=tuple(np.bincount(y).tolist()),
-        image=found.shape,
-        test_counts=None
-        if n_train is None
-        else tuple(np.bincount(y[n_train:], minlength=len(names)).tolist()),
+        image=folder.shape,
+        test_counts=test_counts(y, n_train, len(names)),
         locations=(str(path),),
     )
 
@@ -83,32 +78,32 @@ def fetch(path: Path, provenance: Mapping[str, Any]) -> Samples:
     Raises
     ------
     jobs.run.MachineError
-        Where they are not those that were planned, or one cannot be decoded.
+        Where they are not the planned ones, or one cannot be decoded.
     """
     size = provenance.get(SIZE)
     try:
-        found = _look(path, None if size is None else (size[0], size[1]))
+        folder = _scan(path, None if size is None else (size[0], size[1]))
     except Refused as error:
         raise MachineError(f"file:{path} has changed since it was planned: {error}") from error
-    if found.digest != provenance["digest"]:
+    if folder.digest != provenance["digest"]:
         raise MachineError(
-            f"file:{path} has changed: the SHA-256 of its images is {found.digest}, it was planned "
-            f"with {provenance['digest']}"
+            f"file:{path} has changed: the SHA-256 of its images is {folder.digest}, it was "
+            f"planned with {provenance['digest']}"
         )
-    names, y = classes_of(DataColumn("source", np.array(found.classes, dtype=object)))
-    X = in_file((len(y), *found.shape), np.uint8)
-    for i, name in enumerate(found.names):
+    names, y = classes_of(DataColumn("source", np.array(folder.classes, dtype=object)))
+    X = in_file((len(y), *folder.shape), np.uint8)
+    for i, name in enumerate(folder.names):
         try:
-            X[i] = pixels(path / name, Path(name).name, found.shape)
+            X[i] = pixels(path / name, Path(name).name, folder.shape)
         except (OSError, ValueError, SyntaxError) as error:
             raise MachineError(f"{path / name} cannot be decoded: {error}") from error
     flat = X.reshape(len(y), -1)
     cardinality = np.zeros(flat.shape[1], dtype=np.int32)
-    return Samples(flat, y, cardinality, names, found.shape, found.n_train)
+    return Samples(flat, y, cardinality, names, folder.shape, folder.n_train)
 
 
 def size_of(given: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Return the height and width that a table asks for; None where it does not.
+    """Return the height and width that a table asks for, None if it does not.
 
     Raises
     ------
@@ -125,8 +120,8 @@ def size_of(given: Mapping[str, Any]) -> tuple[int, int] | None:
     return height, width
 
 
-def _look(path: Path, size: tuple[int, int] | None) -> _Folder:
-    """Find all images, which must have one form."""
+def _scan(path: Path, size: tuple[int, int] | None) -> _Folder:
+    """Find all images; without `size` they must have the same."""
     names = _names(path)
     parts = [PurePosixPath(name).parts for name in names]
     is_split = {*PARTS} <= {part[0] for part in parts} and all(len(part) > 2 for part in parts)
@@ -136,7 +131,10 @@ def _look(path: Path, size: tuple[int, int] | None) -> _Folder:
             raise refused(path, f"{reason}{PARTS[0]}")
         order = sorted(range(len(names)), key=lambda i: (parts[i][0] != PARTS[0], names[i]))
         names, parts = [names[i] for i in order], [parts[i] for i in order]
-    headers = [_header(path, name) for name in names]
+    try:
+        headers = [header(path / name, name) for name in names]
+    except NoImage as error:
+        raise refused(path, str(error)) from error
     sizes = Counter((height, width) for height, width, _ in headers)
     if size is None and len(sizes) > 1:
         (common, _), *_ = sizes.most_common(1)
@@ -159,7 +157,7 @@ def _look(path: Path, size: tuple[int, int] | None) -> _Folder:
 
 
 def _names(path: Path) -> list[str]:
-    """Return all images below the folder's folders, sorted; others in there are refused."""
+    """Return the images in the folder's folders, sorted; refuse other files there."""
     if not path.is_dir():
         raise refused(path, "cannot be read: there is no such folder")
     found = []
@@ -175,34 +173,27 @@ def _names(path: Path) -> list[str]:
                 continue
             if file.suffix.lower() not in ENDINGS:
                 known = ", ".join(ENDINGS)
-                raise refused(path, f"holds {name}, no image ({known}); move it elsewhere")
+                raise refused(path, f"holds {name}, not an image ({known}); move it elsewhere")
             of_class.append(name.as_posix())
         if not of_class:
             raise refused(path, f"has no images in {folder.name}; remove that folder, or fill it")
         found += of_class
     if not found:
-        raise refused(path, f"has no folders of images ({', '.join(ENDINGS)}), one a class")
+        raise refused(path, f"has no folders of images ({', '.join(ENDINGS)}), one for each class")
     return sorted(found)
 
 
-def _header(path: Path, name: str) -> tuple[int, int, int]:
-    try:
-        return header(path / name, name)
-    except NoImage as error:
-        raise refused(path, str(error)) from error
-
-
 class NoImage(ValueError):
-    """What a source holds that is no image, or none that can be taken."""
+    """A source holds a file that is not an image, or one that cannot be used."""
 
 
 def header(file: Path | BinaryIO, name: str) -> tuple[int, int, int]:
-    """Return height, width and channels of an image, which is not decoded for that.
+    """Return an image's height, width and channels without decoding it.
 
     Raises
     ------
     NoImage
-        To follow the name of what holds it.
+        With a message that continues the name of the source.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -215,13 +206,13 @@ def header(file: Path | BinaryIO, name: str) -> tuple[int, int, int]:
             return image.height, image.width, 1 if image.mode in _GREY else 3
     except (UnidentifiedImageError, Image.DecompressionBombError, SyntaxError) as error:
         reason = str(error).partition(" '")[0].partition(" <")[0] or type(error).__name__
-        raise NoImage(f"holds {name}, which is no image: {reason}") from error
+        raise NoImage(f"holds {name}, which is not an image: {reason}") from error
     except OSError as error:
         raise NoImage(f"holds {name}, which cannot be read: {error}") from error
 
 
 def pixels(file: Path | BinaryIO, name: str, shape: tuple[int, int, int]) -> Any:
-    """Return an image (height, width, channel) of bytes, in size and colour as all of them.
+    """Decode an image to `shape` (height, width, channels), uint8.
 
     Raises
     ------
@@ -232,14 +223,9 @@ def pixels(file: Path | BinaryIO, name: str, shape: tuple[int, int, int]) -> Any
 
     height, width, channels = shape
     with Image.open(file) as opened:
-        image: Image.Image = _opaque(opened, name).convert("RGB" if channels == 3 else "L")
+        if opened.mode == "RGBA" and opened.getchannel("A").getextrema() != (255, 255):
+            raise ValueError(f"{name} is transparent in parts; save it as RGB")
+        image = opened.convert("RGB" if channels == 3 else "L")
     if image.size != (width, height):
         image = image.resize((width, height), Image.Resampling.BILINEAR)
     return np.asarray(image).reshape(shape)
-
-
-def _opaque(image: Image, name: str) -> Image:
-    """Return an image; refuse one that shows what lies behind it."""
-    if image.mode == "RGBA" and image.getchannel("A").getextrema() != (255, 255):
-        raise ValueError(f"{name} is transparent in parts; save it as RGB")
-    return image

@@ -21,13 +21,13 @@ class DatasetInfo:
     ----------
     canonical : dict
         Source with version, digest or generator parameters; classes, positive class, test share
-        and preparation version. The identity is taken over it, and it suffices to load the data.
+        and preparation version. It defines the identity, and suffices to load the data.
     n_samples : int
         Samples after preparation, training and test together.
     n_features, n_continuous, n_categorical : int
         The first is the sum of the others.
     class_names : tuple of str
-        In the order of the class indices; of two classes the positive one is index 1.
+        In the order of the class indices; the positive one of two has index 1.
     class_counts : tuple of int or None
         Samples of each class; None where the catalogue does not know them.
     image : tuple of int or None
@@ -37,18 +37,18 @@ class DatasetInfo:
     n_dropped : int
         Samples of the source whose class no group names.
     locations : tuple of str
-        Where files are that `fetch` reads; no part of the description.
+        Where the files that `fetch` reads are; not part of the description.
     columns : tuple of ColumnInfo
-        What a file's columns but the target are taken for; empty for other sources.
+        How a file's columns, except the target, are taken; empty for other sources.
     group_sizes : tuple of int
-        Of groups of rows that belong together: how many there are, and the rows of the smallest,
-        the median and the largest; empty where rows stand alone.
+        Where rows belong together: the number of groups, and the rows of the smallest, the median
+        and the largest one; else empty.
     n_test_asked : int or None
-        The test set's size by ``test``, where whole groups cannot make it.
+        The size that ``test`` asks for, where whole groups cannot make it.
     n_test_sets : int or None
-        Official test sets, each for a repeat; None where repeats draw theirs.
+        Number of official test sets, one a repeat; None where repeats draw theirs.
     largest_test : int
-        Samples of the largest of several official test sets, which all have `n_test`; else 0.
+        Samples in the largest of several official test sets, all cut to `n_test`; else 0.
     """
 
     canonical: Mapping[str, Any]
@@ -71,7 +71,7 @@ class DatasetInfo:
 
     @property
     def binary_problems(self) -> int:
-        """How often two classes are told apart: once, or each of several against the rest."""
+        """Number of binary problems: one for two classes, else each class against the rest."""
         return 1 if len(self.class_names) == 2 else len(self.class_names)
 
     @property

@@ -1,7 +1,7 @@
-"""Datasets of OpenML, through scikit-learn's fetcher, held to the catalogue or to what was planned.
+"""OpenML datasets, through scikit-learn's fetcher, checked against the catalogue or the plan.
 
-What the catalogue does not have is named by its number. Planning fetches it, keeps what is to be
-known of it in ``HOME/openml/described/ID.json``, and pins its content by a digest.
+A dataset that is not in the catalogue is named by its number. Planning fetches it, keeps its
+description in ``HOME/openml/described/ID.json``, and pins its content by a digest.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ def _entry(name: str) -> OpenMLEntry:
                 f"{len(entry.class_names)} classes)"
                 for entry in versions
             )
-            reason = f"has several versions, which are different data; here are known {known}"
+            reason = f"has several versions, which are different data; known here are {known}"
             raise Refused("source", f"openml:{name}", reason)
     return OPENML[listed("openml", name, OPENML)]
 
 
 def _fetch(provenance: Mapping[str, Any], _: Sequence[str], home: Path) -> Samples:
-    """Read scikit-learn's cache below `home`, which is filled from OpenML where it is not yet."""
+    """Read scikit-learn's cache in `home`, filling it from OpenML where it lacks the dataset."""
     entry = OPENML.get(provenance["source"].removeprefix("openml:"))
     number, source = provenance["id"], provenance["source"]
     found, samples = read(number, source, home)
@@ -82,7 +82,7 @@ def _fetch(provenance: Mapping[str, Any], _: Sequence[str], home: Path) -> Sampl
 
 
 def _described(number: int) -> DataShape:
-    """Return what is known of a dataset that the catalogue lacks; the first time it is fetched."""
+    """Describe a dataset that the catalogue lacks, fetching it the first time."""
     home = data_home()
     file = home / "openml" / "described" / f"{number}.json"
     try:
@@ -91,24 +91,33 @@ def _described(number: int) -> DataShape:
         pass  # not known yet, or damaged
     try:
         found, samples = read(number, f"openml:{number}", home)
+        known = {
+            "source": f"openml:{found['name']}@{found['version']}",
+            "id": number,
+            "digest": digest_of(samples),
+            **counted(samples),
+        }
+        keep(file, json.dumps(known, indent=1).encode())
     except MachineError as error:
         raise Refused("source", f"openml:{number}", str(error)) from error
-    known = {
-        "source": f"openml:{found['name']}@{found['version']}",
-        "id": number,
-        "digest": digest_of(samples),
-        **counted(samples),
-    }
-    text = json.dumps(known, indent=1).encode()
-    try:
-        place(file, lambda opened: opened.write(text))
-    except OSError as error:
-        raise Refused("source", f"openml:{number}", f"{file} cannot be written: {error}") from error
     return shape(known)
 
 
+def keep(file: Path, content: bytes) -> None:
+    """Write a file whole.
+
+    Raises
+    ------
+    MachineError
+    """
+    try:
+        place(file, lambda opened: opened.write(content))
+    except OSError as error:
+        raise MachineError(f"{file} cannot be written: {error}") from error
+
+
 def counted(samples: Samples) -> dict[str, object]:
-    """Return what is kept of samples, beside where they are from, for `shape` to read."""
+    """Return the counts of samples that a description keeps, for `shape` to read."""
     return {
         "n_samples": len(samples.y),
         "n_features": len(samples.cardinality),
@@ -119,12 +128,12 @@ def counted(samples: Samples) -> dict[str, object]:
 
 
 def shape(known: Mapping[str, Any], provenance: Sequence[str] = _PROVENANCE) -> DataShape:
-    """Return what a file keeps of a dataset; `provenance` are the keys that say where it is from.
+    """Return the shape that a kept description holds; `provenance` are its keys of provenance.
 
     Raises
     ------
     KeyError, TypeError
-        Where the file was written otherwise.
+        For a description of another form.
     """
     return DataShape(
         provenance={key: known[key] for key in provenance},
@@ -145,14 +154,14 @@ def digest_of(samples: Samples) -> str:
 def read(
     number: int, source: str, home: Path, target: str = "default-target"
 ) -> tuple[Mapping[str, Any], Samples]:
-    """Return what OpenML says of a dataset, and its samples.
+    """Return OpenML's details of a dataset, and its samples.
 
     Parameters
     ----------
     number : int
-        Of the dataset.
+        The dataset's.
     source : str
-        As messages name it.
+        Its name in messages.
     home : Path
     target : str
         The column of classes; by default OpenML's.
@@ -160,17 +169,17 @@ def read(
     Raises
     ------
     MachineError
-        Where it cannot be had.
+        Where it cannot be fetched.
     Refused
-        For what no study could use.
+        For data that no study could use.
     """
     try:
         from sklearn.datasets import fetch_openml
 
-        # The faster parser takes labels that are whole numbers for numbers, and fails on them
+        # The faster parser mistakes labels that are whole numbers for numbers, and fails on them
         # with pandas 3.1 (scikit-learn, pull request 34902).
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of every retry; the last one is raised
+            warnings.simplefilter("ignore", UserWarning)  # about retries; the last error is raised
             found = fetch_openml(
                 data_id=number,
                 target_column=target,
@@ -204,7 +213,7 @@ def _text(series: Any) -> Any:
 
 
 def _checked(entry: OpenMLEntry, samples: Samples) -> Samples:
-    """Hold data to the catalogue and give its classes the catalogue's names and order."""
+    """Check data against the catalogue; give its classes the catalogue's names and order."""
     counts = np.bincount(samples.y).tolist()
     found: dict[str, object] = {
         "samples": len(samples.y),

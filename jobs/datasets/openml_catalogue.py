@@ -1,7 +1,7 @@
-"""Datasets of OpenML: ids, shapes and classes, known without reading them.
+"""OpenML's datasets: ids, shapes and classes, known without reading them.
 
-Only the standard library is imported: planning needs this table and nothing else. Where the numbers
-come from is said in ``docs/datasets.md``; fetching holds the data to all of them.
+Only the standard library is imported: planning needs this table and nothing else.
+``docs/datasets.md`` says where the numbers come from; fetching checks the data against all of them.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from types import MappingProxyType
 
 @dataclass(frozen=True, slots=True)
 class OpenMLEntry:
-    """One version of a dataset of OpenML.
+    """A version of an OpenML dataset.
 
     Attributes
     ----------
     id : int
         OpenML's number of this version.
     n_features, n_categorical : int
-        Columns without the target and without those that OpenML says are to be ignored.
+        Columns without the target and without those that OpenML says to ignore.
     class_names : tuple of str
-        OpenML's labels where `labelled`, in the order of numbers or letters. Otherwise two classes
-        are called majority and minority, and more are numbered in that order.
+        OpenML's labels if `labelled`, in numeric or alphabetic order. Otherwise two classes are
+        called majority and minority, and more are numbered in order.
     class_counts : tuple of int or None
-        None where only the sizes of the largest and of the smallest class are known.
+        None where only the sizes of the largest and the smallest class are known.
     n_majority, n_minority : int
-        Samples of the largest and of the smallest class.
+        Samples in the largest and in the smallest class.
     """
 
     name: str
@@ -56,7 +56,7 @@ def _labelled(
     n_categorical: int,
     classes: Mapping[str, int],
 ) -> OpenMLEntry:
-    """Return an entry of which every class is known by label and size."""
+    """Return an entry whose classes are known by label and size."""
     counts = tuple(classes.values())
     return OpenMLEntry(
         name,
@@ -84,7 +84,7 @@ def _sized(
     n_minority: int,
     n_categorical: int = 0,
 ) -> OpenMLEntry:
-    """Return an entry of which the labels are not known here."""
+    """Return an entry whose labels are not known here."""
     names = tuple(map(str, range(n_classes)))
     counts: tuple[int, ...] | None = None
     if n_classes == 2:

@@ -1,7 +1,7 @@
 """Tasks and suites of OpenML: a dataset, the column to predict, and official folds.
 
-What its server says of them is kept as it came in ``HOME/openml/tasks`` and ``HOME/openml/suites``,
-and read from there from then on.
+The server's answers are kept unchanged in ``HOME/openml/tasks`` and ``HOME/openml/suites``, and
+read from there ever after.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from manyseed.jobs.datasets import folds, openml
 from manyseed.jobs.datasets.cache import data_home
 from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples
 from manyseed.jobs.run import MachineError
-from manyseed.jobs.whole import place
 
 API = "https://api.openml.org/api/v1/json"
 SUITE = "openml-suite:"
@@ -55,7 +54,7 @@ def _describe(name: str, _: Mapping[str, Any]) -> DataShape:
             **openml.counted(samples),
             "set_counts": folds.counts(samples.roles, samples.y, len(samples.class_names)).tolist(),
         }
-        _keep(file, json.dumps(known).encode())
+        openml.keep(file, json.dumps(known).encode())
     except MachineError as error:
         raise Refused("source", source, str(error)) from error
     return _shape(known)
@@ -88,14 +87,14 @@ def _fetch(provenance: Mapping[str, Any], _: Sequence[str], home: Path) -> Sampl
 
 
 def _read(task: int, home: Path) -> tuple[int, str, Samples]:
-    """Return a task's dataset, the name of its column of classes, and samples with their roles.
+    """Return the number of a task's dataset, its column of classes, and samples with their roles.
 
     Raises
     ------
     MachineError
-        Where the server, or what it keeps, cannot be reached.
+        Where the server cannot be reached, or its answer cannot be used.
     Refused
-        For a task that is no classification with folds.
+        For a task other than classification with folds.
     """
     source, kept = f"openml-task:{task}", home / "openml" / "tasks"
     try:
@@ -105,10 +104,12 @@ def _read(task: int, home: Path) -> tuple[int, str, Samples]:
         number, target = int(data["data_set_id"]), str(data["target_feature"])
         url = inputs["estimation_procedure"]["estimation_procedure"].get("data_splits_url")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise MachineError(f"{kept / f'{task}.json'} describes no task: {error!r}") from error
+        raise MachineError(
+            f"{kept / f'{task}.json'} does not describe a task: {error!r}"
+        ) from error
     if str(kind) != _CLASSIFICATION or not url:
         what = about.get("task_type", f"of type {kind}")
-        raise Refused("source", source, f"is {what}, no supervised classification with folds")
+        raise Refused("source", source, f"is {what}, not supervised classification with folds")
     _, samples = openml.read(number, source, home, target)
     table = _got(str(url), kept / f"{task}.arff", source)
     roles = _roles(table.decode("utf-8", "replace"), len(samples.y), source)
@@ -116,7 +117,7 @@ def _read(task: int, home: Path) -> tuple[int, str, Samples]:
 
 
 def _roles(table: str, n: int, source: str) -> NDArray[np.uint8]:
-    """Return the roles of rows (set, sample) from a table of splits, sets by repeat and fold."""
+    """Return the roles of rows (set, sample) in a table of splits, sets by repeat and fold."""
     head, _, body = table.partition("@data")
     if not body:
         head, _, body = table.partition("@DATA")
@@ -135,26 +136,26 @@ def _roles(table: str, n: int, source: str) -> NDArray[np.uint8]:
     if not row.size or row.min() < 0 or row.max() >= n:
         raise MachineError(f"the folds of {source} name rows that its {n} rows do not have")
     if "sample" in names:
-        raise Refused("source", source, "has samples of growing size, a learning curve, no folds")
-    sets, place = np.unique(np.stack([repeat, fold], axis=1), axis=0, return_inverse=True)
+        raise Refused("source", source, "has samples of growing size (a learning curve), not folds")
+    sets, set_index = np.unique(np.stack([repeat, fold], axis=1), axis=0, return_inverse=True)
     roles = np.zeros((len(sets), n), dtype=np.uint8)
-    place = place.reshape(-1)
-    roles[place[~is_test], row[~is_test]] = folds.TRAIN
-    if (roles[place[is_test], row[is_test]] == folds.TRAIN).any():
+    set_index = set_index.reshape(-1)
+    roles[set_index[~is_test], row[~is_test]] = folds.TRAIN
+    if (roles[set_index[is_test], row[is_test]] == folds.TRAIN).any():
         raise Refused("source", source, "tests on rows that it trains on")
-    roles[place[is_test], row[is_test]] = folds.TEST
+    roles[set_index[is_test], row[is_test]] = folds.TEST
     if not ((roles == folds.TRAIN).any(axis=1) & (roles == folds.TEST).any(axis=1)).all():
         raise Refused("source", source, "has a fold without training rows or test rows")
     return roles
 
 
 def suite(name: str) -> tuple[str, ...]:
-    """Return the tasks of a suite of OpenML, by its number or alias, each of them a source.
+    """Return the sources of an OpenML suite, which are tasks, by its number or alias.
 
     Raises
     ------
     Refused
-        For a suite that is not there or cannot be reached.
+        For a suite that does not exist or cannot be reached.
     """
     source = f"{SUITE}{name}"
     if not name or not name.replace("-", "").replace("_", "").isalnum():
@@ -166,12 +167,12 @@ def suite(name: str) -> tuple[str, ...]:
     except MachineError as error:
         raise Refused("suite", source, str(error)) from error
     except (KeyError, TypeError, ValueError) as error:
-        raise Refused("suite", source, f"{file} lists no tasks") from error
+        raise Refused("suite", source, f"{file} does not list tasks") from error
     return tuple(f"openml-task:{number}" for number in numbers)
 
 
 def _got(url: str, file: Path, what: str) -> bytes:
-    """Return what lies at an address, from a file where it was kept before.
+    """Return the content of a URL, from the file that keeps it if there is one.
 
     Raises
     ------
@@ -182,7 +183,7 @@ def _got(url: str, file: Path, what: str) -> bytes:
     except OSError:
         pass
     if not url.startswith(("https://", "http://")):
-        raise MachineError(f"{what} names {url}, no address")
+        raise MachineError(f"{what} names {url}, which is not a URL")
     asked = urllib.request.Request(url, headers={"User-Agent": "manyseed"})
     try:
         with urllib.request.urlopen(asked, timeout=_SECONDS) as answer:
@@ -193,25 +194,18 @@ def _got(url: str, file: Path, what: str) -> bytes:
             f"{what} cannot be fetched from {url} ({said}); fetch it where the network can be "
             f"reached, or put the answer into {file}"
         ) from error
-    _keep(file, content)
+    openml.keep(file, content)
     return content
 
 
 def _message(error: Exception) -> str:
-    """Return what the server says of a refusal, such as an unknown number."""
+    """Return the server's reason for a refusal, such as an unknown number."""
     if not isinstance(error, urllib.error.HTTPError):
         return ""
     try:
         return f": {json.loads(error.read())['error']['message']}"
     except (OSError, ValueError, KeyError, TypeError):
         return ""
-
-
-def _keep(file: Path, content: bytes) -> None:
-    try:
-        place(file, lambda opened: opened.write(content))
-    except OSError as error:
-        raise MachineError(f"{file} cannot be written: {error}") from error
 
 
 SOURCE = DatasetSource(names=(), describe=_describe, fetch=_fetch)

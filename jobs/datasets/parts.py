@@ -16,66 +16,66 @@ from manyseed.jobs.datasets.split import Index, n_points
 SPLIT, ORDER, LAST, TEST_FILE = "split", "order", "last", "test_file"
 PARAMETERS = (SPLIT, ORDER, LAST, TEST_FILE, FOLDS)
 COLUMNS = (SPLIT, ORDER, FOLDS)
-"""Those that name a column, which is no feature then."""
+"""Those that name a column, which is then not a feature."""
 
 PARTS = ("train", "test")
 
 
 def read(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Check what a table says of a file's own split; return what it says, typed.
+    """Return a table's keys for a file's own split, checked and typed.
 
     Raises
     ------
     Refused
     """
-    found: dict[str, object] = {}
+    asked: dict[str, object] = {}
     for key in COLUMNS:
         if key in given:
             if not isinstance(given[key], str) or not given[key]:
                 raise Refused(key, given[key], allowed="the name of a column")
-            found[key] = given[key]
+            asked[key] = given[key]
     if FOLDS in given:
         if others := [key for key in PARAMETERS if key in given and key != FOLDS]:
             reason = f"{FOLDS} are the test sets already"
             raise Refused(others[0], given[others[0]], reason, needs={others[0]: None})
-        return found
+        return asked
     if TEST_FILE in given:
         if not isinstance(given[TEST_FILE], str) or not given[TEST_FILE]:
             raise Refused(TEST_FILE, given[TEST_FILE], allowed="the path of a file")
         if others := [key for key in (SPLIT, ORDER, LAST) if key in given]:
             reason = f"{TEST_FILE} is the test set already"
             raise Refused(others[0], given[others[0]], reason, needs={others[0]: None})
-        found[TEST_FILE] = given[TEST_FILE]
+        asked[TEST_FILE] = given[TEST_FILE]
     if LAST in given:
         last = given[LAST]
         if SPLIT in given:
             raise Refused(LAST, last, f"{SPLIT} names the test set already", needs={LAST: None})
         if isinstance(last, int) and not isinstance(last, bool):
-            found[LAST] = integer(LAST, last, least=2)
+            asked[LAST] = integer(LAST, last, least=2)
         else:
-            found[LAST] = number(LAST, last, above=0, below=1, what="a share")
+            asked[LAST] = number(LAST, last, above=0, below=1, what="a share")
     elif ORDER in given:
-        reason = f"matters for {LAST} alone, the share of the rows that are the test set"
+        reason = f"matters only with {LAST}, the share of the rows that are the test set"
         raise Refused(ORDER, given[ORDER], reason, needs={LAST: 0.2})
-    return found
+    return asked
 
 
 def parted(samples: Samples, asked: Mapping[str, Any], columns: Mapping[str, Any]) -> Samples:
-    """Return samples with the test part behind the training part, each in its order.
+    """Return samples with the test part after the training part, each in its order.
 
     Parameters
     ----------
     samples : Samples
         In the file's order.
     asked : mapping
-        As `read` returned it.
+        As returned by `read`.
     columns : mapping
         Values of the columns that it names, arrays (sample,).
 
     Raises
     ------
     Refused
-        For values that say no part or no order, or where a part is empty.
+        For values that name neither part or cannot be ordered, and for an empty part.
     """
     if FOLDS in asked:
         return replace(samples, roles=of_column(asked[FOLDS], columns[asked[FOLDS]]))
@@ -93,7 +93,7 @@ def parted(samples: Samples, asked: Mapping[str, Any], columns: Mapping[str, Any
         if not 2 <= n_train <= n - 2:
             reason = f"makes {n - n_train} of {n} samples the test set; both parts need 2 or more"
             raise Refused(LAST, asked[LAST], reason)
-    if np.array_equal(rows, np.arange(n)):  # so that what is mapped stays so
+    if np.array_equal(rows, np.arange(n)):  # a memory-mapped array stays so
         return replace(samples, n_official_train=int(n_train))
     groups = None if samples.groups is None else samples.groups[rows]
     return replace(
@@ -113,10 +113,10 @@ def _is_train(name: str, values: Any) -> Any:
 
 
 def _ascending(name: str, values: Any) -> Index:
-    """Return the rows by ascending values, those that are equal in the file's order."""
+    """Return the rows in ascending order of values, equal ones in the file's order."""
     is_missing = [value is None or value != value for value in values.tolist()]
     if any(is_missing):
         raise Refused(ORDER, name, f"is missing in {sum(is_missing)} rows; leave these out")
-    known = values.astype(str) if values.dtype == np.object_ else values
-    found: Index = np.argsort(known, kind="stable")
-    return found
+    comparable = values.astype(str) if values.dtype == np.object_ else values
+    rows: Index = np.argsort(comparable, kind="stable")
+    return rows

@@ -1,4 +1,4 @@
-"""From a source's samples to the dataset that is split: selected, merged, indexed classes."""
+"""From a source's samples to the dataset that is split: select, merge and index classes."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from manyseed.jobs.datasets.sources import of
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A prepared dataset, the thing that `test_index` of the store points into.
+    """A prepared dataset: what `test_index` in the store points into.
 
     Attributes
     ----------
     X : array (n_samples, n_features)
-        Raw values; codes in categorical columns, NaN where missing. float64, or uint8 where rows
-        are images of bytes. Read-only and memory-mapped where a prepared copy is used: `rows` gives
-        what a fit needs.
+        Raw values; codes in categorical columns, NaN where missing. float64, or uint8 for images
+        of bytes. Read-only and memory-mapped if it is a prepared copy: fits use `rows`.
     y : uint16 array (n_samples,)
         Index into `class_names`.
     cardinality : int32 array (n_features,)
@@ -31,11 +30,11 @@ class Dataset:
     image : tuple of int or None
         (height, width, channels) where a row is an image flattened in that order.
     official_test : int64 array or None
-        The source's own test part, ascending, where it has one.
+        Indices of the source's own test part, ascending, if it has one.
     groups : int64 array (n_samples,) or None
-        Which group of rows each belongs to, where rows belong together.
+        The group of each row, where rows belong together.
     roles : uint8 array (set, n_samples) or None
-        What each is of several official test sets (`folds`).
+        With several official test sets, the role of each row in them (`folds`).
     """
 
     X: NDArray[Any]
@@ -62,13 +61,12 @@ class Dataset:
 def load(canonical: Mapping[str, Any]) -> Dataset:
     """Load and prepare a dataset from its canonical description alone.
 
-    Samples keep the order of the source; those of classes that no group names are left out.
+    Samples keep the source's order; those of classes that no group names are left out.
 
     Raises
     ------
     jobs.run.MachineError
-        Where the data is missing or is not the described one; for a missing prepared copy with the
-        command that makes it.
+        Where the data is missing or not the described data; `NotFetched` for a prepared copy.
     """
     source, name = of(canonical)
     if source.load is None:

@@ -1,4 +1,4 @@
-"""What users say of a dataset becomes a description; only files are read for it."""
+"""From a user's table of a dataset to its description; only files are read for it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from manyseed.jobs.datasets.sources import describe
 from manyseed.jobs.datasets.split import n_points
 
 PREPARATION_VERSION = 1
-"""Version of what happens between a source's samples and a dataset's; part of the identity."""
+"""Version of the step from a source's samples to a dataset's; part of the identity."""
 
-
-_SAID = {"split": "the folders train and test say", FOLDS: "the task's folds say"}
-"""What holds the test sets, where no key of the table does."""
+_SPLIT_BY = {"split": "the folders train and test say", FOLDS: "the task's folds say"}
+"""What defines the test sets, where no key of the table does."""
 
 
 def resolve(
@@ -41,18 +40,17 @@ def resolve(
     source : str
         Kind and name, such as ``"sklearn:digits"``, ``"openml:vehicle@2"`` or
         ``"file:table.csv"`` (from the working folder), or the bare name of a suite's dataset, such
-        as ``"vehicle"``. A file is read, all others are known to the catalogue.
+        as ``"vehicle"``. Files are read, other sources are in the catalogue.
     classes : mapping of str to list, optional
-        Classes of the dataset with the source's classes that each is made of; classes that none
-        names are left out.
+        The source's classes that each class of the dataset is made of; others are left out.
     positive : str or int, optional
-        Of two classes the one with index 1.
+        Of two classes, the one with index 1.
     test : float, int or "official"
         Share (between 0 and 1) or number of points of the test set; shares are rounded half up.
-        ``"official"`` is the source's own test part. By default 0.25, or that of a file for which
-        `parameters` say it.
+        ``"official"`` is the source's own test part. By default 0.25, or the file's own split if
+        `parameters` define one.
     **parameters
-        What the source takes besides.
+        Further keys of the source.
 
     Raises
     ------
@@ -65,7 +63,7 @@ def resolve(
         test = 0.25 if testing is None else OFFICIAL
     elif testing is not None and test != OFFICIAL:
         said = f"{testing} {'say' if testing == FOLDS else 'says'}"
-        said = said if testing in parameters else _SAID[testing]
+        said = said if testing in parameters else _SPLIT_BY[testing]
         raise Refused("test", test, f"{said} what the test set is", needs={"test": None})
     if classes is not None and not (shape.labelled and shape.class_counts):
         raise Refused(
@@ -101,7 +99,7 @@ def resolve(
 
     canonical: dict[str, object] = {
         "source": source,
-        **shape.provenance,  # with the one form of a source that is written in several ways
+        **shape.provenance,  # may hold the canonical form of the source
         "test": share,
         "preparation": PREPARATION_VERSION,
     }
@@ -141,7 +139,7 @@ def _grouped(grouping: Grouping, counts: Sequence[int] | None) -> tuple[int, ...
 
 
 def _sets(grouping: Grouping, counts: NDArray[np.int64] | None) -> NDArray[np.int64] | None:
-    """Return the samples of each training part and test set (part, set) that are left."""
+    """Return the sizes of training parts and test sets (part, set), without dropped classes."""
     if counts is None:
         return None
     sizes: NDArray[np.int64] = counts[:, :, np.array(grouping.target) >= 0].sum(axis=2)
@@ -151,7 +149,7 @@ def _sets(grouping: Grouping, counts: NDArray[np.int64] | None) -> NDArray[np.in
 def _sizes_of_groups(
     shape: DataShape, grouping: Grouping, parameters: Mapping[str, Any]
 ) -> NDArray[np.int64] | None:
-    """Return the rows of each group that are left, where rows belong together."""
+    """Return the size of each group without dropped classes, where rows belong together."""
     if shape.groups is None:
         return None
     group, y = shape.groups.T
@@ -162,17 +160,19 @@ def _sizes_of_groups(
 
 
 def _of_whole_groups(test: float | int | str, sizes: NDArray[np.int64], n_test: int) -> int:
-    """Return the size of the test set: a share makes the nearest one, a number only itself."""
+    """Return a size that whole groups make: the nearest to a share's, or exactly a number."""
     below, above = together.near(sizes, n_test)
     if below == n_test:
         return n_test
-    found = [str(size) for size in (below, above) if size is not None]
-    if not found:
+    possible = [str(size) for size in (below, above) if size is not None]
+    if not possible:
         reason = f"{sizes.size} groups, the largest of {sizes.max()} rows, make no two parts of "
         needs = {together.GROUP: None}
         raise Refused("test", test, f"{reason}2 rows or more", needs=needs)
     if isinstance(test, int):
-        reason = f"no whole groups have {test} rows together; the nearest are {' and '.join(found)}"
+        reason = (
+            f"no whole groups have {test} rows together; the nearest are {' and '.join(possible)}"
+        )
         raise Refused("test", test, reason)
     size = together.nearest(sizes, n_test)
     assert size is not None
@@ -187,9 +187,9 @@ def _described(sizes: NDArray[np.int64]) -> tuple[int, ...]:
 def _test(
     test: float | int | str, source: str, n_samples: int, official: Sequence[int] | None
 ) -> tuple[float | int | str, int]:
-    """Return the test set as the description holds it, and its size.
+    """Return the test set for the description, and its size.
 
-    With a share or a number of points both parts keep at least two samples.
+    With a share or a number of points, both parts have at least two samples.
     """
     if test == OFFICIAL:
         if official is None:

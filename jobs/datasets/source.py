@@ -1,4 +1,4 @@
-"""What a source of data is: a description before, and the samples after loading."""
+"""Sources of data: the description of one before loading, and its samples after."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from manyseed.jobs.datasets.columns import ColumnInfo
 
 @dataclass(frozen=True, slots=True)
 class DataShape:
-    """What a source says of itself without reading data.
+    """A source's shapes and classes, as the plan needs them.
 
     Attributes
     ----------
     provenance : dict
-        Version, digest or generator parameters: with the source's name enough to load the data,
+        Version, digest or generator parameters: enough, with the source's name, to load the data,
         and part of the dataset's canonical description. A source that can be written in several
-        ways gives its one form under ``source``.
+        ways gives its canonical form under ``source``.
     class_names : tuple of str
         In the source's order.
     class_counts : tuple of int or None
@@ -33,11 +33,11 @@ class DataShape:
     labelled : bool
         Whether `class_names` are the data's own labels.
     test_counts : tuple of int or None
-        Samples of each class in the official test part, where there is one.
+        Samples of each class in the official test part, if there is one.
     locations : tuple of str
-        Where `DatasetSource.fetch` finds the data, where the provenance does not say it.
+        Where `DatasetSource.fetch` finds the data, if the provenance does not say it.
     columns : tuple of ColumnInfo
-        What a file's columns but the target are taken for; empty for other sources.
+        How a file's columns, except the target, are taken; empty for other sources.
     groups : int64 array (sample, 2) or None
         Where rows belong together, the group and the class of each.
     set_counts : int64 array (2, set, class) or None
@@ -61,7 +61,7 @@ class DataShape:
 
 @dataclass(frozen=True, slots=True)
 class Samples:
-    """What a source holds, before preparation.
+    """A source's data, before preparation.
 
     Attributes
     ----------
@@ -74,9 +74,9 @@ class Samples:
     n_official_train : int or None
         With an official split, the number of samples before its test part.
     groups : int64 array (sample,) or None
-        Which group each belongs to, where rows do: from 0.
+        Where rows belong together, the group of each, from 0.
     roles : uint8 array (set, sample) or None
-        With several official test sets, what each is of them (`folds`).
+        With several official test sets, the role of each sample in them (`folds`).
     """
 
     X: NDArray[Any]
@@ -96,19 +96,19 @@ class DatasetSource:
     Attributes
     ----------
     names : tuple of str
-        What may stand after the colon; empty for files.
+        What may follow the colon; empty for files.
     parameters : tuple of str
-        The keys that a dataset's table may give besides the common ones.
+        The keys that a dataset's table may have besides the common ones.
     describe : callable (name, parameters) -> DataShape
         Raises jobs.checks.Refused for wrong names and parameters.
     load : callable (name, provenance) -> Samples, optional
-        Where data needs no fetching. Raises jobs.run.MachineError where it is not the described
-        one.
+        For data that needs no fetching. Raises jobs.run.MachineError if it is not the described
+        data.
     fetch : callable (provenance, locations, home) -> Samples, optional
-        Where workers read a prepared copy: brings the data to this machine. Raises
-        jobs.run.MachineError where it cannot, or where the data is not the described one.
+        For data of which workers read a prepared copy: brings it to this machine. Raises
+        jobs.run.MachineError if it cannot, or if it is not the described data.
     unwritten : tuple of str
-        Parameters besides, which no table gives.
+        Further parameters, which no table has.
     """
 
     names: tuple[str, ...]
@@ -120,15 +120,22 @@ class DatasetSource:
 
 
 def listed(kind: str, name: str, names: Iterable[str]) -> str:
-    """Return a name that is one of those listed.
+    """Return a name after checking that it is one of `names`.
 
     Raises
     ------
     jobs.checks.Refused
-        For another one.
     """
-    options = tuple(names)
-    if name not in options:
-        allowed = [f"{kind}:{option}" for option in options]
+    allowed = [f"{kind}:{option}" for option in names]
+    if f"{kind}:{name}" not in allowed:
         raise Refused("source", f"{kind}:{name}", "unknown source", allowed)
     return name
+
+
+def test_counts(
+    y: NDArray[np.integer[Any]], n_train: int | None, n_classes: int
+) -> tuple[int, ...] | None:
+    """Count the samples of each class behind the first `n_train`, None without a test part."""
+    if n_train is None:
+        return None
+    return tuple(np.bincount(y[n_train:], minlength=n_classes).tolist())

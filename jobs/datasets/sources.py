@@ -1,4 +1,4 @@
-"""The table of sources; a further kind of source is one more record here."""
+"""The table of sources; a new kind of source is one more record here."""
 
 from __future__ import annotations
 
@@ -37,17 +37,17 @@ _BARE = {entry.name: entry.source for suite in SUITES.values() for entry in suit
 
 
 def names() -> tuple[str, ...]:
-    """Return all sources with names of their own, as users write them."""
+    """Return all named sources, as users write them."""
     return tuple(f"{kind}:{name}" for kind, source in SOURCES.items() for name in source.names)
 
 
 def bare_names() -> tuple[str, ...]:
-    """Return the names that are sources without a kind before them: those of the suites."""
+    """Return the names that need no kind in front: those of the suites' datasets."""
     return tuple(_BARE)
 
 
 def suite(name: str) -> tuple[str, ...]:
-    """Return the datasets of a named suite, or of one of OpenML's, each of them a source.
+    """Return the sources of a named suite, or of one of OpenML's.
 
     Raises
     ------
@@ -67,9 +67,12 @@ def describe(source: str, parameters: Mapping[str, Any]) -> DataShape:
     Raises
     ------
     Refused
-        For an unknown source or parameter, or a parameter's value that is wrong.
+        For an unknown source or parameter, or a wrong value of one.
     """
-    kind, name = _find(source)
+    kind_name, colon, name = _BARE.get(source, source).partition(":")
+    if not colon or kind_name not in SOURCES:
+        raise Refused("source", source, "unknown source", (*names(), *_BARE))
+    kind = SOURCES[kind_name]
     for key in parameters:
         if key not in (*kind.parameters, *kind.unwritten):
             allowed = (*COMMON_PARAMETERS, *kind.parameters)
@@ -80,11 +83,4 @@ def describe(source: str, parameters: Mapping[str, Any]) -> DataShape:
 def of(canonical: Mapping[str, Any]) -> tuple[DatasetSource, str]:
     """Return the kind of source of a canonical description, and the name after the colon."""
     kind, _, name = canonical["source"].partition(":")
-    return SOURCES[kind], name
-
-
-def _find(source: str) -> tuple[DatasetSource, str]:
-    kind, colon, name = _BARE.get(source, source).partition(":")
-    if not colon or kind not in SOURCES:
-        raise Refused("source", source, "unknown source", (*names(), *_BARE))
     return SOURCES[kind], name

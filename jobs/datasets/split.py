@@ -33,10 +33,10 @@ class Split:
 
 
 def n_points(share: float | int, n: int) -> int:
-    """Return how many of `n` points a share is (a whole number is taken as it is).
+    """Return how many of `n` points a share is; a whole number is returned as it is.
 
-    The share is the decimal number that it is written as, the product is rounded half up: 0.145 of
-    100 is 15, although the nearest float lies below.
+    The share counts as the decimal number that is written, and the product is rounded half up:
+    0.145 of 100 is 15, although the nearest float is below.
     """
     if isinstance(share, int):
         return share
@@ -46,9 +46,9 @@ def n_points(share: float | int, n: int) -> int:
 def stratified_order(y: NDArray[np.integer[Any]], words: NDArray[np.uint64]) -> Index:
     """Order samples at random so that every prefix is stratified.
 
-    Within its class a sample has the rank r of its word (ties: the earlier sample); of n_c samples
-    of class c it gets the key (r + 1/2) / n_c. Samples are sorted by key, ties by class index. So a
-    prefix holds of every class the same share, to within half a sample, and prefixes are nested.
+    Among the n_c samples of its class c, a sample has the rank r of its word (ties: the earlier
+    sample first) and the key (r + 1/2) / n_c. Samples are sorted by key, ties by class index. So a
+    prefix holds the same share of every class, to within half a sample, and prefixes are nested.
 
     Parameters
     ----------
@@ -96,25 +96,25 @@ def split(
     official : int64 array, optional
         With ``"official"`` the test set itself, `Dataset.official_test`.
     groups : int64 array (n,), optional
-        Rows that belong together: the test set is of whole groups, `held_out`.
+        The group of each row: test sets are of whole groups, `held_out`.
     roles : uint8 array (set, n), optional
-        With ``"official"`` several test sets (`folds`), each that of a repeat. All have the size
-        of the smallest, and their training parts that of theirs: of larger ones as many are drawn,
-        stratified, first of the test set.
+        With ``"official"``, several test sets (`folds`), one a repeat. All are cut to the size of
+        the smallest, and training parts to that of the smallest training part, by stratified draws,
+        first the test set's.
 
     Raises
     ------
     ValueError
-        For the official split of a dataset without one, or of a repeat that it has not.
+        For the official split of a dataset without one, or for a repeat beyond its test sets.
     """
     if test == OFFICIAL and roles is not None:
         if repeat >= len(roles):
             raise ValueError(f"{len(roles)} official test sets; there is no repeat {repeat}")
-        generator, found = stream(seed, "split", dataset, repeat), []
+        generator, parts = stream(seed, "split", dataset, repeat), []
         for role in (folds.TEST, folds.TRAIN):
             rows, n = np.flatnonzero(roles[repeat] == role), int((roles == role).sum(axis=1).min())
-            found.append(rows[held_out(y[rows], generator, n)])
-        return Split(train=found[1], test=found[0])
+            parts.append(rows[held_out(y[rows], generator, n)])
+        return Split(train=parts[1], test=parts[0])
     if isinstance(test, str):
         if test != OFFICIAL or official is None:
             raise ValueError(f"test = {test!r} needs a dataset with an official test part")
@@ -133,16 +133,16 @@ def held_out(
 ) -> Index:
     """Choose `n` of the samples at random, stratified.
 
-    With groups, whole ones, and as many samples as the nearest number that whole groups have
-    (`together.nearest`). A group counts as a sample of its most frequent class (of several the
-    first), has one word, and stands in `stratified_order`; `together.fill` takes from there.
+    With groups, whole groups are chosen, of the nearest size that they can make
+    (`together.nearest`). A group counts as one sample of its most frequent class (of several the
+    first) with one word; `together.fill` takes groups in `stratified_order`.
 
     Parameters
     ----------
     y : integer array (sample,)
         Class indices.
     generator : numpy.random.Generator
-        One raw word is drawn of it for each sample, or each group.
+        One raw word is drawn for each sample, or for each group.
     n : int
     groups : int64 array (sample,), optional
         The group of each.
@@ -155,7 +155,7 @@ def held_out(
     Raises
     ------
     ValueError
-        For groups of which none can be held out while others stay.
+        For groups that cannot be divided into two parts.
     """
     if groups is None:
         return np.sort(stratified_order(y, raw(generator, y.size))[:n])
@@ -169,12 +169,12 @@ def held_out(
 
 
 def _most_frequent(group: Index, y: NDArray[np.integer[Any]]) -> Index:
-    """Return the most frequent class of each group (group,), of several the first."""
+    """Return the most frequent class of each group (group,), the first of several."""
     k = int(y.max()) + 1
     pairs, counts = np.unique(group * k + y, return_counts=True)
-    of, classes = np.divmod(pairs, k)
-    order = np.lexsort((classes, -counts, of))
-    _, first = np.unique(of[order], return_index=True)
+    groups, classes = np.divmod(pairs, k)
+    order = np.lexsort((classes, -counts, groups))
+    _, first = np.unique(groups[order], return_index=True)
     return np.asarray(classes[order][first], dtype=np.int64)
 
 
@@ -188,7 +188,7 @@ def subsample(
 ) -> Index:
     """Return which points of the training part a run uses (stream ``subsample``), ascending.
 
-    Subsamples of one run are nested over fractions.
+    A run's subsamples are nested over fractions.
 
     Parameters
     ----------
@@ -209,7 +209,7 @@ def subsample(
 
 
 def resample(seed: int, dataset: str, repeat: int, run: int, points: Index) -> Index:
-    """Bootstrap points to their own number (stream ``resample``), in the order drawn.
+    """Bootstrap points (stream ``resample``): as many, with replacement, in the order drawn.
 
     Parameters
     ----------

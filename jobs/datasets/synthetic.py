@@ -1,9 +1,9 @@
 """Synthetic data with a planted class structure, the same on every machine.
 
 ``synthetic:gaussian``: every class is a Gaussian of unit variance; the means of any two classes lie
-`separation` apart. Two equally frequent classes can therefore be told apart with accuracy
-Φ(separation / 2), less what label noise costs. ``flip`` is that noise: a sample is drawn from
-another class than its label says, so the counts of the classes are known before any draw.
+`separation` apart. The best accuracy on two equally frequent classes is Φ(separation / 2), less the
+cost of label noise. ``flip`` is that noise: the sample, not the label, is drawn from another class,
+so the class counts are known before any draw.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from manyseed.jobs.identity import canonical_json
 from manyseed.jobs.streams import raw
 
 GENERATOR_VERSION = 1
-"""Frozen for what exists: other values need another version, kept beside this one."""
+"""Frozen: a generator of other values needs another version, kept beside this one."""
 
 NAMES = ("gaussian",)
 
@@ -38,7 +38,6 @@ PARAMETERS = (
     "flip",
     "seed",
 )
-
 
 MOST_SAMPLES, MOST_FEATURES = 100_000_000, 1_000_000
 
@@ -67,7 +66,7 @@ def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
     parameters = {
         "class_counts": counts,
         "n_features": n_features,
-        # Fewer informative features than classes could not keep all means equally far apart.
+        # Fewer informative features than classes cannot keep all means equally far apart.
         "n_informative": integer("n_informative", n_informative, least=n_classes, most=n_features),
         "n_categorical": n_categorical,
         "n_labels": integer("n_labels", given.get("n_labels", 4), least=2, most=1000),
@@ -97,7 +96,7 @@ def _weights(weights: object, n_classes: int) -> list[Fraction]:
 
 
 def _counts(n_samples: int, weights: Sequence[Fraction]) -> list[int]:
-    """Share the samples out by largest remainder, ties to the first class."""
+    """Divide the samples among classes by largest remainder, ties to the first class."""
     shares = [n_samples * weight / sum(weights) for weight in weights]
     counts = [int(share) for share in shares]
     by_remainder = sorted(range(len(shares)), key=lambda c: counts[c] - shares[c])
@@ -128,7 +127,7 @@ def _load(name: str, provenance: Mapping[str, Any]) -> Samples:
     other = (y + 1 + (raw(generator, n) % np.uint64(n_classes - 1)).astype(np.int64)) % n_classes
     means = _means(n_classes, n_features, given["n_informative"], given["separation"])
     X = noise + means[np.where(flipped, other, y)]
-    # Rounded, so that the last bit of a mathematical library does not make other data.
+    # Rounded, so that the last bit of a mathematical library does not change the data.
     X = X.astype(np.float32).astype(np.float64)
     cardinality = np.zeros(n_features, dtype=np.int32)
     if given["n_categorical"]:
@@ -139,7 +138,7 @@ def _load(name: str, provenance: Mapping[str, Any]) -> Samples:
 
 
 def _generator(name: str, seed: int) -> np.random.Generator:
-    """Return a generator made as `jobs.streams` makes its own, but of no sweep."""
+    """Return a generator made like those of `jobs.streams`, but independent of any sweep."""
     digest = hashlib.sha256(canonical_json([GENERATOR_VERSION, seed, f"synthetic:{name}"])).digest()
     words = [int(word) for word in np.frombuffer(digest, dtype="<u4")]
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words)))
@@ -151,7 +150,7 @@ def _uniform(words: NDArray[np.uint64]) -> NDArray[np.float64]:
 
 
 def _standard_normal(words: NDArray[np.uint64]) -> NDArray[np.float64]:
-    """Draw by the inverse of Φ: NumPy may change its own normal draws."""
+    """Map raw words through the inverse of Φ: NumPy may change its own normal draws."""
     from scipy.special import ndtri
 
     return np.asarray(ndtri(_uniform(words)), dtype=np.float64)
@@ -166,8 +165,8 @@ def _means(
     """
     means = np.zeros((n_classes, n_features))
     for c in range(n_classes):
-        own = np.arange(c, n_informative, n_classes)
-        means[c, own] = separation / np.sqrt(2.0 * own.size)
+        raised = np.arange(c, n_informative, n_classes)
+        means[c, raised] = separation / np.sqrt(2.0 * raised.size)
     return means
 
 
@@ -177,9 +176,4 @@ def _labels(X: NDArray[np.float64], n_labels: int) -> NDArray[np.float64]:
     return np.asarray(ranks * n_labels // len(X), dtype=np.float64)
 
 
-SOURCE = DatasetSource(
-    names=NAMES,
-    parameters=PARAMETERS,
-    describe=_describe,
-    load=_load,
-)
+SOURCE = DatasetSource(names=NAMES, parameters=PARAMETERS, describe=_describe, load=_load)

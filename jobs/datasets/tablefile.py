@@ -16,7 +16,7 @@ from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import arrayfile, csvfile, folds, imagefolder, parts, together
 from manyseed.jobs.datasets.arrayfile import refused
 from manyseed.jobs.datasets.columns import ColumnInfo, column_info
-from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples
+from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples, test_counts
 from manyseed.jobs.datasets.tabular import DataColumn, to_samples
 from manyseed.jobs.run import MachineError
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _LISTS = ("categorical", "continuous", "ignore")
 _OWN = (*parts.PARAMETERS, together.GROUP)
 _ASIDE = (*parts.COLUMNS, together.GROUP)
-"""Keys that name a column, which is no feature then."""
+"""Keys that name a column, which is then not a feature."""
 _DIGESTS = ("digest", "test_digest")
 
 PARAMETERS = ("target", *_LISTS, *_OWN, *imagefolder.PARAMETERS)
@@ -35,12 +35,12 @@ TABLES = (".csv", ".tsv", ".parquet")
 FORMATS = (*TABLES, *arrayfile.FORMATS)
 
 Columns = dict[str, DataColumn | None]
-"""By name, in the file's order; None for those that are no features."""
+"""By name, in the file's order; None for those that are not features."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """A file that was read: the bytes of a table, or arrays."""
+    """A file's content: the bytes of a table, or arrays."""
 
     path: Path
     digest: str
@@ -49,7 +49,6 @@ class _Loaded:
 
 
 def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
-    """Read the file: its digest is the dataset's identity, and no catalogue knows its shape."""
     path = Path(name).expanduser().absolute()
     if _is_folder(path):
         return imagefolder.describe(path, given)
@@ -64,7 +63,7 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
     name : str
         Its path.
     given : mapping
-        `PARAMETERS`, but for those of folders of images.
+        `PARAMETERS`, except those of folders of images.
 
     Raises
     ------
@@ -72,7 +71,7 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
     """
     path = Path(name).expanduser().absolute()
     if imagefolder.SIZE in given:
-        reason = "is for a folder of images; those in a file have their size"
+        reason = "is for a folder of images; images in a file have their size"
         raise Refused(imagefolder.SIZE, given[imagefolder.SIZE], reason)
     target, lists = _parameters(path, given)
     own = {**parts.read(given), **together.read(given)}
@@ -103,9 +102,7 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
         class_names=samples.class_names,
         class_counts=tuple(np.bincount(samples.y).tolist()),
         image=samples.image,
-        test_counts=None
-        if n_train is None
-        else tuple(np.bincount(samples.y[n_train:], minlength=k).tolist()),
+        test_counts=test_counts(samples.y, n_train, k),
         set_counts=None if samples.roles is None else folds.counts(samples.roles, samples.y, k),
         locations=tuple(str(file.path) for file in files),
         columns=columns,
@@ -135,7 +132,7 @@ def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> 
             )
         files.append(file)
     samples, _columns = _samples(files, target, lists, own)
-    return samples if samples.image is None else replace(samples, X=arrayfile.converted(samples.X))
+    return arrayfile.prepared(samples)
 
 
 def _is_folder(path: Path) -> bool:
@@ -143,9 +140,9 @@ def _is_folder(path: Path) -> bool:
 
 
 def _parameters(path: Path, given: Mapping[str, Any]) -> tuple[str, dict[str, list[str]]]:
-    """Return the target, and the lists of columns as the description holds them.
+    """Return the target, and the lists of columns for the description.
 
-    Those that came later are left out of it while they are empty: identities stay.
+    It has no empty lists but ``categorical``, the first there was: identities stay.
     """
     if path.suffix not in FORMATS:
         if not path.suffix and not path.exists():
@@ -155,21 +152,21 @@ def _parameters(path: Path, given: Mapping[str, Any]) -> tuple[str, dict[str, li
     if not isinstance(target, str):
         raise Refused("target", target, allowed="the name of the column to predict")
     lists: dict[str, list[str]] = {}
-    named: dict[str, str] = {}
+    list_of: dict[str, str] = {}
     for key in _LISTS:
         names = given.get(key, [])
         if isinstance(names, str) or not isinstance(names, Sequence):
             raise Refused(key, names, allowed="a list of columns")
         lists[key] = sorted({str(name) for name in names})
         for name in lists[key]:
-            if name in named:
-                raise Refused(key, name, f"is in {named[name]}, too")
-            named[name] = key
+            if name in list_of:
+                raise Refused(key, name, f"is in {list_of[name]}, too")
+            list_of[name] = key
     return target, {key: names for key, names in lists.items() if names or key == "categorical"}
 
 
 def _opened(key: str, name: str, path: Path, target: str, own: Mapping[str, Any]) -> _Loaded:
-    """Read a file that a key names; what a table holds is not looked at yet."""
+    """Read the file that a key names; a table is not parsed yet."""
     if path.suffix in arrayfile.FORMATS:
         digest, arrays = arrayfile.read(path, target, _aside(own))
         return _Loaded(path, digest, arrays=arrays)
@@ -191,11 +188,11 @@ def _samples(
     lists: Mapping[str, Sequence[str]],
     own: Mapping[str, Any],
 ) -> tuple[Samples, tuple[ColumnInfo, ...]]:
-    """Return the samples of a file, or two, and what its columns are taken for, in its order."""
+    """Return the samples of one or two files, and how their columns are taken, in order."""
     sets, aside = {key: set(lists.get(key, ())) for key in _LISTS}, _aside(own)
     for key, name in aside.items():
         if name == target or any(name in names for names in sets.values()):
-            raise Refused(key, name, "is something else already")
+            raise Refused(key, name, "is already named for something else")
     n_first = None
     if (arrays := files[0].arrays) is not None:
         for other in files[1:]:
@@ -221,16 +218,16 @@ def _samples(
     for key, name in aside.items():
         if name not in columns:
             raise Refused(key, name, "unknown column", columns)
-    beside = {name: found.values for name in aside.values() if (found := columns[name])}
+    beside = {name: column.values for name in aside.values() if (column := columns[name])}
     columns |= dict.fromkeys(beside)
-    features = {name: found for name, found in columns.items() if found and name != target}
+    features = {name: column for name, column in columns.items() if column and name != target}
     truth = columns[target]
-    assert truth is not None  # never ignored: the target is no other column
+    assert truth is not None  # the target is never ignored
     samples = to_samples(f"file:{files[0].path}", list(features.values()), truth)
     samples = _split(samples, own, beside, n_first)
     infos = tuple(
-        column_info(name, found.values) if found else ColumnInfo(name, "ignored")
-        for name, found in columns.items()
+        column_info(name, column.values) if column else ColumnInfo(name, "ignored")
+        for name, column in columns.items()
         if name != target
     )
     return samples, infos
@@ -241,12 +238,12 @@ def _length(columns: Columns) -> int:
 
 
 def _joined(first: Columns, then: Columns, file: _Loaded) -> Columns:
-    """Return the columns of two tables behind each other."""
+    """Concatenate the columns of two tables, the second from `file`."""
     kinds = {False: "numbers", True: "labels"}
     if not _length(then):
         raise Refused(parts.TEST_FILE, str(file.path), "has no rows")
-    for name, known in {**then, **first}.items():
-        if known is not None and (name not in then or name not in first):
+    for name, column in {**then, **first}.items():
+        if column is not None and (name not in then or name not in first):
             where = "the test file" if name not in then else "the source"
             reason = f"column {name!r} is not in {where}; both files need the same columns"
             raise Refused(parts.TEST_FILE, str(file.path), reason)
@@ -271,7 +268,7 @@ def _split(
     beside: Mapping[str, Any],
     n_first: int | None,
 ) -> Samples:
-    """Return samples with their groups, and with the test part last where the file has one."""
+    """Return samples with their groups, and with the file's own test part, if any, last."""
     name = own.get(together.GROUP)
     if name is not None:
         samples = replace(samples, groups=together.codes(name, beside[name]))
@@ -282,9 +279,9 @@ def _split(
     if samples.groups is not None and samples.n_official_train is not None:
         together.require_whole(str(name), samples.groups, samples.n_official_train)
     if samples.groups is not None and samples.roles is not None:
-        for of_set in samples.roles:
-            order = np.argsort(of_set == folds.TEST, kind="stable")
-            n_train = int((of_set != folds.TEST).sum())
+        for set_roles in samples.roles:
+            order = np.argsort(set_roles == folds.TEST, kind="stable")
+            n_train = int((set_roles != folds.TEST).sum())
             together.require_whole(str(name), samples.groups[order], n_train)
     return samples
 
@@ -292,7 +289,7 @@ def _split(
 def _read_table(
     file: _Loaded, target: str, lists: Mapping[str, set[str]], aside: set[str]
 ) -> Columns:
-    """Read the columns of a table; None for those that are ignored."""
+    """Read the columns of a table; ignored ones are None."""
     import polars as pl
 
     assert file.content is not None
@@ -310,7 +307,7 @@ def _read_table(
         raise refused(file.path, str(error), {} if target in error.columns else needs) from error
     except (pl.exceptions.PolarsError, UnicodeError) as error:
         reason = str(error).partition("\n")[0]  # what follows is advice on calling polars
-        raise refused(file.path, f"is no {suffix[1:]} file: {reason}") from error
+        raise refused(file.path, f"cannot be read as {suffix}: {reason}") from error
     columns: Columns = {}
     for series in frame:
         if series.name in lists["ignore"] and series.name != target:
@@ -324,7 +321,7 @@ def _read_table(
         labelled = series.name == target or series.name in lists["categorical"]
         as_text = labelled or not kind.is_numeric()
         if kind.is_nested() or kind.is_temporal() or kind == pl.Binary:
-            reason = f"holds {kind} in column {series.name!r}, no numbers or labels"
+            reason = f"holds {kind} in column {series.name!r}, not numbers or labels"
             raise refused(file.path, reason, {"ignore": [*lists["ignore"], series.name]})
         if kind.is_float():
             series = series.fill_nan(None)
@@ -334,12 +331,12 @@ def _read_table(
 
 
 def _numbers(series: pl.Series) -> pl.Series:
-    """Return a column that is declared continuous as numbers."""
+    """Convert a column that is declared continuous to numbers."""
     import polars as pl
 
     numbers = series.cast(pl.Float64, strict=False)
     if (wrong := series.filter(numbers.is_null() & series.is_not_null())).len():
-        reason = f"holds {str(wrong[0])!r}, no number"
+        reason = f"holds {str(wrong[0])!r}, which is not a number"
         raise Refused("continuous", series.name, reason)
     return numbers
 

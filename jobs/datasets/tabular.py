@@ -1,4 +1,4 @@
-"""Columns of a table become samples: labels to codes, and what no study could use is refused."""
+"""From columns of a table to samples: encode labels, refuse data that no study could use."""
 
 from __future__ import annotations
 
@@ -21,8 +21,7 @@ class DataColumn:
     Attributes
     ----------
     values : float64 array or object array (sample,)
-        Numbers, NaN where missing; or the labels of a categorical column as text, None where
-        missing.
+        Numbers, NaN where missing; of a categorical column labels as text, None where missing.
     """
 
     name: str
@@ -37,12 +36,16 @@ class DataColumn:
 def to_samples(what: str, features: Sequence[DataColumn], target: DataColumn) -> Samples:
     """Encode a table: labels become their places in natural order, missing values NaN.
 
+    Parameters
+    ----------
+    what : str
+        The source, for messages.
+
     Raises
     ------
     Refused
-        For a table that is empty or has no features, missing values in the target, a single class,
-        more than half as many classes as samples, and infinite numbers: the options ``source``,
-        which is `what`, and ``target``.
+        Option ``source`` for no rows, no features and infinite numbers; option ``target`` as
+        `classes_of`.
     """
     n = target.values.size
     if n == 0 or not features:
@@ -64,12 +67,13 @@ def to_samples(what: str, features: Sequence[DataColumn], target: DataColumn) ->
 
 
 def classes_of(target: DataColumn) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """Return the classes of a target in natural order, and each sample's place among them.
+    """Return a target's classes in natural order, and the place of each sample's class.
 
     Raises
     ------
     Refused
-        For missing values, a single class, and more than half as many classes as samples.
+        For missing values, a single class, more than half as many classes as samples, and more
+        than `MAX_CLASSES`.
     """
     n = target.values.size
     names, y = encode(target.values)
@@ -93,10 +97,13 @@ def classes_of(target: DataColumn) -> tuple[tuple[str, ...], NDArray[np.int64]]:
 def encode(
     values: NDArray[np.object_] | NDArray[np.float64],
 ) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """Return the labels of a column in natural order, and each value's place among them.
+    """Return a column's labels in natural order, and each value's place among them.
 
-    Labels that all are numbers are ordered as such, others as text. A missing value has place -1.
+    Labels are ordered as numbers where all of them are, else as text; numbers become text first. A
+    missing value (None or NaN) has place -1.
     """
+    if values.dtype != np.object_:
+        values = np.array([None if v != v else repr(v) for v in values.tolist()], dtype=object)
     missing = np.array([value is None for value in values], dtype=bool)
     labels, places = np.unique(values[~missing].astype(str), return_inverse=True)
     order = _natural_order(labels.tolist())

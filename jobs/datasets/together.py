@@ -1,6 +1,6 @@
 """Rows that belong together: a group lies in the training part or in the test set, never in both.
 
-Frozen, as splits are: which sizes whole groups can make, and which groups make one.
+Frozen like splits: the sizes that whole groups can make, and the groups chosen for a size.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Sizes = NDArray[np.int64]
 
 
 def read(given: Mapping[str, Any]) -> dict[str, str]:
-    """Check what a table says of groups; return what it says.
+    """Return a table's key for groups, checked.
 
     Raises
     ------
@@ -34,12 +34,12 @@ def read(given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def codes(name: str, values: NDArray[np.object_] | NDArray[np.float64]) -> NDArray[np.int64]:
-    """Return the group of each sample, counted from 0 in the natural order of their names.
+    """Return the group of each sample, numbered from 0 in the natural order of their names.
 
     Parameters
     ----------
     name : str
-        Of the column.
+        The column's.
     values : object array or float64 array (sample,)
         Text or numbers; None or NaN where missing.
 
@@ -48,14 +48,12 @@ def codes(name: str, values: NDArray[np.object_] | NDArray[np.float64]) -> NDArr
     Refused
         For missing values and a single group.
     """
-    if values.dtype != np.object_:
-        values = np.array([None if v != v else repr(v) for v in values.tolist()], dtype=object)
-    names, found = encode(values)
-    if missing := int((found < 0).sum()):
+    names, group = encode(values)
+    if missing := int((group < 0).sum()):
         reason = f"is missing in {missing} rows; leave these out, or give each a group of its own"
         raise Refused(GROUP, name, reason)
     require_several(name, len(names))
-    return found
+    return group
 
 
 def require_several(name: str, n_groups: int) -> None:
@@ -71,7 +69,7 @@ def require_several(name: str, n_groups: int) -> None:
 
 
 def require_whole(name: str, groups: NDArray[np.int64], n_train: int) -> None:
-    """Refuse a split, training part first, that tears groups apart.
+    """Refuse a split (training part first) that tears groups apart.
 
     Raises
     ------
@@ -85,20 +83,20 @@ def require_whole(name: str, groups: NDArray[np.int64], n_train: int) -> None:
 
 
 def _sums(sizes: Sizes, most: int) -> int:
-    """Return the numbers of rows that some of the groups have, as bits: bit n for n rows."""
-    found, mask = 1, (1 << (most + 1)) - 1
+    """Return the row counts, up to `most`, that subsets of the groups have: bit n for n rows."""
+    sums, mask = 1, (1 << (most + 1)) - 1
     for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
         left, at_once = int(count), 1
         while left and size <= most:
             taken = min(at_once, left)
             if taken * int(size) <= most:
-                found |= (found << (taken * int(size))) & mask
+                sums |= (sums << (taken * int(size))) & mask
             left, at_once = left - taken, 2 * at_once
-    return found
+    return sums
 
 
 def near(sizes: Sizes, wanted: int) -> tuple[int | None, int | None]:
-    """Return the nearest numbers of rows that whole groups can make the test set of.
+    """Return the sizes of a test set of whole groups that are nearest to `wanted`.
 
     Parameters
     ----------
@@ -109,8 +107,8 @@ def near(sizes: Sizes, wanted: int) -> tuple[int | None, int | None]:
     Returns
     -------
     tuple of int or None
-        The largest one up to `wanted`, and the smallest one from it on; both parts have two rows
-        or more. None where there is none.
+        The largest up to `wanted`, and the smallest from `wanted` on, with at least two rows in
+        both parts; None where there is none.
     """
     n = int(sizes.sum())
     sums = _sums(sizes, n - 2) & ~0b11
@@ -121,15 +119,15 @@ def near(sizes: Sizes, wanted: int) -> tuple[int | None, int | None]:
 
 
 def nearest(sizes: Sizes, wanted: int) -> int | None:
-    """Return the one of them that is nearest, of two the smaller; None where there is none."""
-    found = [size for size in near(sizes, wanted) if size is not None]
-    return min(found, key=lambda size: (abs(size - wanted), size), default=None)
+    """Return the nearest of these sizes, the smaller of two; None where there is none."""
+    possible = [size for size in near(sizes, wanted) if size is not None]
+    return min(possible, key=lambda size: (abs(size - wanted), size), default=None)
 
 
 def fill(sizes: Sizes, order: NDArray[np.int64], n: int) -> NDArray[np.int64]:
-    """Choose groups that have `n` rows together: in their order, each that can be among them.
+    """Choose groups with `n` rows in total, the earliest in the order first.
 
-    A group is taken if some of those behind it make up what is then still lacking, else left out.
+    A group is taken if some of the groups behind it can make up the rest, else it is left out.
 
     Parameters
     ----------
@@ -137,12 +135,11 @@ def fill(sizes: Sizes, order: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     order : int64 array (group,)
         A permutation of the groups.
     n : int
-        A number that some of the groups have.
 
     Returns
     -------
     int64 array
-        The groups that are chosen, in their order.
+        The chosen groups, in their order.
 
     Raises
     ------
@@ -155,7 +152,7 @@ def fill(sizes: Sizes, order: NDArray[np.int64], n: int) -> NDArray[np.int64]:
     while lacking:
         left = left[sizes[left] <= lacking]
         ends = np.cumsum(sizes[left])
-        # Whoever can begin with k groups can begin with fewer: the most are found by bisection.
+        # If the first k groups can be taken, so can fewer: bisection finds the largest k.
         low, high = 0, int(np.searchsorted(ends, lacking, side="right"))
         while low < high:
             k = (low + high + 1) // 2
@@ -166,7 +163,7 @@ def fill(sizes: Sizes, order: NDArray[np.int64], n: int) -> NDArray[np.int64]:
         chosen.append(left[:low])
         lacking -= int(ends[low - 1]) if low else 0
         left = left[low:]
-        if lacking:  # what cannot be taken now, none of its size can later
+        if lacking:  # a size that cannot be taken now cannot be taken later
             left = left[sizes[left] != sizes[left[0]]]
     return np.concatenate(chosen)
 

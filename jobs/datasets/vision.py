@@ -1,4 +1,4 @@
-"""Image datasets of torchvision, with their official training and test parts."""
+"""torchvision's image datasets, with their official training and test parts."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _describe(name: str, _: Mapping[str, Any]) -> DataShape:
 
 
 def _fetch(provenance: Mapping[str, Any], _: Sequence[str], home: Path) -> Samples:
-    """Read the files below ``home/torchvision``, or download them for the time it takes."""
+    """Read the files in ``home/torchvision``, or download them into a temporary folder."""
     name = provenance["source"].removeprefix("torchvision:")
     placed = home / "torchvision"
     try:
@@ -56,12 +56,12 @@ def _samples(name: str, root: Path, *, download: bool) -> Samples:
     for part, (X, y), counts in zip(
         ("training", "test"), parts, (entry.train_counts, entry.test_counts), strict=True
     ):
-        found = tuple(np.bincount(y, minlength=len(counts)).tolist())
-        if found != counts or X.shape[1:] != entry.image:
+        counts_found = tuple(np.bincount(y, minlength=len(counts)).tolist())
+        if counts_found != counts or X.shape[1:] != entry.image:
             raise MachineError(
                 f"the {part} part of torchvision:{name} is not what the catalogue says: images "
-                f"{X.shape[1:]} with {found} in the classes, in the catalogue {entry.image} with "
-                f"{counts}"
+                f"{X.shape[1:]} with {counts_found} in the classes, in the catalogue {entry.image} "
+                f"with {counts}"
             )
     return Samples(
         X=np.concatenate([X.reshape(len(X), -1) for X, _ in parts]),

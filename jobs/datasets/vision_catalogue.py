@@ -1,4 +1,4 @@
-"""Image datasets of torchvision: shapes and classes, known without reading them.
+"""torchvision's image datasets: shapes and classes, known without reading them.
 
 Only the standard library is imported: planning needs this table and nothing else.
 """
@@ -35,6 +35,8 @@ class VisionEntry:
 
 _DIGITS = tuple("0123456789")
 
+_CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
+_FASHION = "T-shirt/top, Trouser, Pullover, Dress, Coat, Sandal, Shirt, Sneaker, Bag, Ankle boot"
 _CIFAR100 = """
 apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly
 camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup
@@ -49,18 +51,7 @@ wardrobe whale willow_tree wolf woman worm
 TORCHVISION: Mapping[str, VisionEntry] = MappingProxyType(
     {
         "CIFAR10": VisionEntry(
-            class_names=(
-                "airplane",
-                "automobile",
-                "bird",
-                "cat",
-                "deer",
-                "dog",
-                "frog",
-                "horse",
-                "ship",
-                "truck",
-            ),
+            class_names=tuple(_CIFAR10.split()),
             image=(32, 32, 3),
             train_counts=(5000,) * 10,
             test_counts=(1000,) * 10,
@@ -72,18 +63,7 @@ TORCHVISION: Mapping[str, VisionEntry] = MappingProxyType(
             test_counts=(100,) * 100,
         ),
         "FashionMNIST": VisionEntry(
-            class_names=(
-                "T-shirt/top",
-                "Trouser",
-                "Pullover",
-                "Dress",
-                "Coat",
-                "Sandal",
-                "Shirt",
-                "Sneaker",
-                "Bag",
-                "Ankle boot",
-            ),
+            class_names=tuple(_FASHION.split(", ")),
             image=(28, 28, 1),
             train_counts=(6000,) * 10,
             test_counts=(1000,) * 10,

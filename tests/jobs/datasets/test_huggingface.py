@@ -206,7 +206,7 @@ def test_arrays_and_lists_of_numbers_are_rows(hf: Any, home: Path) -> None:
         ({"config": "en"}, "a saved dataset has none"),
         ({"size": 8}, "there are no images"),
         ({"seed": 8}, "unknown"),
-        ({"continuous": ["shop"]}, "holds 'north', no number"),
+        ({"continuous": ["shop"]}, "holds 'north', which is not a number"),
     ],
 )
 def test_what_is_wrong_is_named(hf: Any, home: Path, given: dict[str, Any], said: str) -> None:
@@ -230,7 +230,7 @@ def test_what_cannot_be_read_is_named(hf: Any, home: Path) -> None:
     assert refused.value.needs == {"splits": ["en", "de"]}
     mixed = images(hf, [RNG.integers(0, 256, size=(6, 5)).astype(np.uint8)] * 8)
     mixed.add_column("age", [*range(8)]).save_to_disk(home / "mixed")
-    with pytest.raises(Refused, match="column 'image' is all of a row") as refused:
+    with pytest.raises(Refused, match="column 'image' holds images or arrays") as refused:
         resolve(f"hf:{home / 'mixed'}")
     assert refused.value.needs == {"ignore": ["age"]}
     assert resolve(f"hf:{home / 'mixed'}", ignore=["age"]).image == (6, 5, 1)

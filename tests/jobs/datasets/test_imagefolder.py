@@ -142,12 +142,12 @@ def test_what_is_no_folder_of_images_is_refused(home: Path) -> None:
     with pytest.raises(Refused, match="has no folders of images"):
         resolve(source)
     folder(place)
-    with pytest.raises(Refused, match=r"target = 'y'.*a class in each folder"):
+    with pytest.raises(Refused, match=r"target = 'y'.*a folder for each class"):
         resolve(source, target="y")
     for name, write, said in (
-        ("cat/notes.txt", lambda file: file.write_text("x"), "holds cat/notes.txt, no image"),
+        ("cat/notes.txt", lambda file: file.write_text("x"), "holds cat/notes.txt, not an image"),
         ("loose.png", lambda file: Image.fromarray(pixels(6, 5, 3)).save(file), "a folder"),
-        ("cat/z.png", lambda file: file.write_text("x"), "cat/z.png, which is no image"),
+        ("cat/z.png", lambda file: file.write_text("x"), "cat/z.png, which is not an image"),
         ("empty", lambda file: file.mkdir(), "has no images in empty"),
         (
             "cat/deep.png",

@@ -178,7 +178,7 @@ def test_a_task_predicts_the_column_that_it_names(server: str, answers: dict[str
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({"kind": "5"}, "is Clustering, no supervised classification with folds"),
+        ({"kind": "5"}, "is Clustering, not supervised classification with folds"),
         ({"rows": [("TRAIN", 0, 0, 0), ("TEST", 0, 0, 0)]}, "tests on rows that it trains on"),
         ({"rows": [("TRAIN", 0, 0, 0)]}, "a fold without training rows or test rows"),
         ({"rows": [("TEST", N, 0, 0)]}, "name rows that its 25 rows do not have"),
@@ -208,6 +208,10 @@ def test_a_suite_is_its_tasks(server: str, answers: dict[str, bytes], asked: lis
         assert suite("openml-suite:99") == ("openml-task:31", "openml-task:37")
     assert asked == ["/json/study/99"]
     answers["/json/study/1"] = b'{"study": {"id": "1"}}'
-    for name, said in (("1", "lists no tasks"), ("../x", "the number of a suite"), ("2", "412")):
+    for name, said in (
+        ("1", "does not list tasks"),
+        ("../x", "the number of a suite"),
+        ("2", "412"),
+    ):
         with pytest.raises(Refused, match=said):
             suite(f"openml-suite:{name}")

@@ -97,8 +97,8 @@ def test_classes_that_are_left_out_take_their_test_rows_along(tmp_path: Path) ->
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"split": "prat"}, "unknown column"),
-    ({"split": "kind"}, "is something else already"),
-    ({"split": "part", "ignore": ["part"]}, "is something else already"),
+    ({"split": "kind"}, "is already named for something else"),
+    ({"split": "part", "ignore": ["part"]}, "is already named for something else"),
     ({"split": "day"}, "each row is train or test"),
     ({"split": "part", "last": 0.5}, "split names the test set already"),
     ({"order": "day"}, "the share of the rows"),
@@ -148,7 +148,7 @@ def test_images_in_a_file(tmp_path: Path, shape: tuple[int, ...], kind: type[Any
 def test_what_are_no_images_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "images.npz"
     for X, said in (
-        (np.zeros((8, 2, 2, 2, 2)), "no images"),
+        (np.zeros((8, 2, 2, 2, 2)), "not images"),
         (np.full((8, 2, 2), np.nan), "not finite"),
     ):
         np.savez(path, X=X, y=np.arange(8) % 2)

@@ -214,9 +214,9 @@ def test_an_official_split_that_keeps_groups_whole_is_taken(home: Path) -> None:
 MIXED = ["a"] * 30 + ["b"] * 30
 REFUSED: list[tuple[dict[str, Any], dict[str, list[Any]], str]] = [
     ({"group": "patent"}, {}, "unknown column"),
-    ({"group": "kind"}, {}, "is something else already"),
+    ({"group": "kind"}, {}, "is already named for something else"),
     ({"group": 3}, {}, "the name of a column"),
-    ({"group": "patient", "ignore": ["patient"]}, {}, "is something else already"),
+    ({"group": "patient", "ignore": ["patient"]}, {}, "is already named for something else"),
     ({"group": "patient"}, {"patient": ["p"] * N}, "a single group"),
     ({"group": "patient"}, {"patient": [None, "p", *["q"] * 58]}, "is missing in 1 rows"),
     ({"group": "patient"}, {"patient": [float("nan"), *[2.0] * 59]}, "is missing in 1 rows"),

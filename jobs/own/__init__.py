@@ -1,1 +1,1 @@
-"""Classifiers of users' own: their code, described, found, probed and called."""
+"""Users' own classifiers: their code is described, found, probed and called."""

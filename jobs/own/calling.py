@@ -1,4 +1,4 @@
-"""Users' code, called: what their table names is imported, built and asked."""
+"""Call users' code: import, build and inspect what their table names."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from manyseed.jobs.training.encode import dense_encoder, pixel_encoder
 
 
 class OwnError(RuntimeError):
-    """Users' code did what no fit may do; the run fails, not the machine."""
+    """Users' code misbehaved; the run fails, not the machine."""
 
 
 class CommandError(Exception):
-    """A user's command failed; the run fails, also where the command says that memory is full."""
+    """A user's command failed; the run fails, even if the command ran out of memory."""
 
 
 def load(entry: str) -> Any:
-    """Import what an entry point names.
+    """Import the object that an entry point names.
 
     Raises
     ------
@@ -31,43 +31,43 @@ def load(entry: str) -> Any:
         Also where the module has no such name.
     """
     module_name, _, names = entry.partition(":")
-    found: Any = importlib.import_module(module_name)
+    named: Any = importlib.import_module(module_name)
     for name in names.split("."):
         try:
-            found = getattr(found, name)
+            named = getattr(named, name)
         except AttributeError:
             raise ImportError(f"{module_name} has no {names}") from None
-    return found
+    return named
 
 
 def asked(function: Any, offered: Sequence[str]) -> list[str]:
-    """Return what a user's own function takes, of what it is offered by name.
+    """Return the offered arguments that a user's function takes, by name.
 
     Raises
     ------
     OwnError
-        Where it is none, or needs something else.
+        Where it is not a function, or needs other arguments.
     """
     if not callable(function):
-        raise OwnError(f"it is {type(function).__name__}, no function")
-    found = []
+        raise OwnError(f"it is {type(function).__name__}, not a function")
+    names = []
     for name, parameter in inspect.signature(function).parameters.items():
         is_named = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
         if is_named and name in offered:
-            found.append(name)
+            names.append(name)
         elif is_named and parameter.default is parameter.empty:
             raise OwnError(f"it asks for {name}; there are {', '.join(offered)}")
         elif parameter.kind is parameter.POSITIONAL_ONLY:
             raise OwnError(f"{name} cannot be given by its name")
-    return found
+    return names
 
 
 def built(value: Any) -> Any:
-    """Return what a value of ``params`` stands for.
+    """Return the object that a value of ``params`` stands for.
 
-    A table with ``estimator`` is what that returns when it is called with the table's ``params``; a
-    table with ``import`` is what that names; ``{ none = true }`` is None; ``{ tuple = […] }`` is a
-    tuple. All else is as it is.
+    A table with ``estimator`` stands for what that returns when called with the table's ``params``;
+    one with ``import`` for the object it names; ``{ none = true }`` for None; ``{ tuple = […] }``
+    for a tuple. Other values stand for themselves.
     """
     if isinstance(value, Mapping):
         if "estimator" in value:
@@ -86,7 +86,7 @@ def built(value: Any) -> Any:
 
 
 def encoder(how: str, data: TrainingSet) -> Callable[[NDArray[np.float64]], NDArray[Any]]:
-    """Return what makes rows as the table's ``encode`` asks for them of raw ones."""
+    """Return a function from raw rows to the form that the table's ``encode`` asks for."""
     if how == "dense":
         return dense_encoder(data)
     if how == "pixels":
@@ -95,6 +95,6 @@ def encoder(how: str, data: TrainingSet) -> Callable[[NDArray[np.float64]], NDAr
 
 
 def encoded(how: str, data: TrainingSet) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Return training and test rows as the table's ``encode`` asks for them."""
+    """Return training and test rows in the form that the table's ``encode`` asks for."""
     encode = encoder(how, data)
     return encode(data.X), encode(data.X_test)

@@ -1,8 +1,8 @@
 """A user's own command, started once per run: ``command = "python train.py …"``; any language.
 
-It runs in a folder of its own below the node's temporary folder, which holds a copy of its files
-and is gone afterwards. Rows are given as files; it writes a file of scores or labels. `guard` sees
-to it that nothing of it is left, also where this process is killed.
+It runs with a copy of its files in a folder of its own, below the node's temporary folder, which is
+removed afterwards. It reads rows from files and writes a file of scores or labels. `guard` cleans
+up after it even if this process is killed.
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from manyseed.jobs.training.handling import Fitted, Handling
 PREFIX = "manyseed-run-"
 OUT = "out"
 _LOG_BYTES = 16_000
-_PLACES: dict[tuple[str, ...], Path] = {}
-"""By what a command and its version are called: the copy of its files."""
+_COPIES: dict[tuple[str, ...], Path] = {}
+"""The copy of a command's files, by the command's entries and version."""
 
 
 def use(copy: Path, canonical: Mapping[str, Any]) -> None:
-    """Let a command be run, in this process, with a copy of its files."""
-    _PLACES[_called(canonical)] = copy
+    """Let this process run a command with a copy of its files."""
+    _COPIES[_key(canonical)] = copy
 
 
-def _called(canonical: Mapping[str, Any]) -> tuple[str, ...]:
+def _key(canonical: Mapping[str, Any]) -> tuple[str, ...]:
     return (*entries_of(canonical), str(canonical["version"]))
 
 
 def forget(copy: Path) -> None:
     """Undo `use`."""
-    for called in [called for called, place in _PLACES.items() if place == copy]:
-        del _PLACES[called]
+    for key in [key for key, place in _COPIES.items() if place == copy]:
+        del _COPIES[key]
 
 
 def fit(
@@ -60,42 +60,42 @@ def fit(
     generators: Generators,
     handling: Handling,
 ) -> Fitted:
-    """Run a command and read what it wrote; see `jobs.classifiers.fit`.
+    """Run a command and read its output file; see `jobs.classifiers.fit`.
 
     Raises
     ------
     CommandError
-        Where it fails, with the end of what it printed; or writes no scores of the test rows.
+        Where it fails, or writes no scores of the test rows; with the end of what it printed.
     MachineError
-        Where its program is not there, or the temporary folder cannot be written.
+        Where its program is missing, or the temporary folder cannot be written.
     """
     X, X_test = encoded(settings["encode"], data)
     try:
         scratch = Path(tempfile.mkdtemp(prefix=PREFIX))
     except OSError as error:
-        raise MachineError(f"no folder for a command can be made: {error}") from error
+        raise MachineError(f"a command's temporary folder cannot be made: {error}") from error
     try:
         values = _values(settings, hparams, data, generators, handling)
         try:
             for name, rows, y in (("train", X, data.y), ("test", X_test, None)):
                 values[name] = _written(scratch / name, settings["rows"], rows, y)
             place = scratch / "work"
-            copied(_PLACES.get(_called(settings)), place)
+            copied(_COPIES.get(_key(settings)), place)
         except OSError as error:
             raise MachineError(f"{scratch} cannot be written: {error}") from error
         values["out"] = str(scratch / OUT)
         started = perf_counter()
         command = words.filled(settings["command"], values)
-        with _ended(command, place, scratch, handling.timeout):
+        with _completed(command, place, scratch, handling.timeout):
             seconds = perf_counter() - started
-            found = read(scratch, settings["scores"])
-            shown = _said(scratch)
+            output = read(scratch, settings["scores"])
+            log = _log(scratch)
         try:
-            value = in_form(found, settings["scores"], "the command", len(X_test), data.n_classes)
+            value = in_form(output, settings["scores"], "the command", len(X_test), data.n_classes)
         except OwnError as error:
-            raise _with_log(str(error), shown) from None
+            raise _with_log(str(error), log) from None
         if not np.isfinite(value).all():
-            raise _with_log("the command returned scores that are not finite", shown)
+            raise _with_log("the command returned scores that are not finite", log)
         return Fitted(value[np.newaxis], seconds)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
@@ -108,11 +108,12 @@ def _values(
     generators: Generators,
     handling: Handling,
 ) -> dict[str, Value]:
-    """Return what placeholders stand for, but for those of files; each stream gives one word."""
+    """Return the values of placeholders, except for files; each stream gives one word."""
     asked = words.placeholders(settings["command"])
     drawn = {words.SEEDS[name] for name in asked if name in words.SEEDS}
     seeds = {name: seed31(getattr(generators, name)) for name in sorted(drawn)}
-    values: dict[str, Value] = {name: seeds[of] for name, of in words.SEEDS.items() if of in seeds}
+    streams = words.SEEDS.items()
+    values: dict[str, Value] = {name: seeds[stream] for name, stream in streams if stream in seeds}
     values |= {f"{words.HPARAM}{name}": value for name, value in hparams.items()}
     values |= {
         "device": "cuda" if handling.device == "gpu" else "cpu",
@@ -126,7 +127,7 @@ def _values(
 
 
 def copied(files: Path | None, place: Path) -> None:
-    """Copy a command's files to where it runs, so that nothing it writes reaches the copy."""
+    """Copy a command's files to its working folder, so that it cannot change the stored copy."""
     if files is None:
         place.mkdir()
         return
@@ -136,7 +137,7 @@ def copied(files: Path | None, place: Path) -> None:
 
 
 def _written(path: Path, form: str, X: NDArray[Any], y: NDArray[Any] | None) -> str:
-    """Write rows to a file, whose name is returned; those of tests come without classes."""
+    """Write rows, and their classes unless they are test rows, to a file; return its name."""
     file = path.with_suffix(f".{form}")
     if form == "npz":
         arrays = {"X": X} if y is None else {"X": X, "y": y.astype(np.int64)}
@@ -156,8 +157,10 @@ def _written(path: Path, form: str, X: NDArray[Any], y: NDArray[Any] | None) -> 
 
 
 @contextmanager
-def _ended(command: Sequence[str], place: Path, scratch: Path, timeout: float) -> Iterator[None]:
-    """Run a command until it ends; its scratch folder is there within the block alone."""
+def _completed(
+    command: Sequence[str], place: Path, scratch: Path, timeout: float
+) -> Iterator[None]:
+    """Run a command until it ends; its scratch folder exists only within the block."""
     ours, theirs = socket.socketpair()
     with ours, (scratch / "log.txt").open("wb") as log:
         with theirs:
@@ -180,52 +183,52 @@ def _ended(command: Sequence[str], place: Path, scratch: Path, timeout: float) -
                 _require_success(ending, timeout, scratch)
                 yield
             finally:
-                ours.close()  # whatever ends the wait, or the block, ends the command
+                ours.close()  # tells the guard to end the command and to remove the folder
 
 
-def _require_success(ended: str, timeout: float, scratch: Path) -> None:
-    ending, _, more = ended.partition(" ")
-    if ending == "missing":
-        raise MachineError(f"the command cannot be started: {more}")
-    if ending == "timeout":
-        raise _with_log(f"the command was ended after {timeout:g} s, its timeout", _said(scratch))
-    if ending != "code" or more == "-9":
-        reason = "the command was killed, as systems do that run out of memory"
-        raise _with_log(reason, _said(scratch))
-    if more != "0":
-        said = _said(scratch)
-        how = f"by signal {more[1:]}" if more.startswith("-") else f"with code {more}"
-        last = next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "")
-        raise _with_log(f"the command ended {how}" + (f": {last}" if last else ""), said)
+def _require_success(ending: str, timeout: float, scratch: Path) -> None:
+    kind, _, detail = ending.partition(" ")
+    if kind == "missing":
+        raise MachineError(f"the command cannot be started: {detail}")
+    if ending == "code 0":
+        return
+    log = _log(scratch)
+    if kind == "timeout":
+        raise _with_log(f"the command was ended after {timeout:g} s, its timeout", log)
+    if kind != "code" or detail == "-9":
+        raise _with_log("the command was killed, as by a system that runs out of memory", log)
+    how = f"by signal {detail[1:]}" if detail.startswith("-") else f"with code {detail}"
+    last = next((line.strip() for line in reversed(log.splitlines()) if line.strip()), "")
+    raise _with_log(f"the command ended {how}" + (f": {last}" if last else ""), log)
 
 
 def environment() -> dict[str, str]:
-    """Return that of a command: ``python`` is this one, and finds modules beside its script."""
-    own = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
-    path = os.pathsep.join([str(Path(sys.executable).parent), own.get("PATH", os.defpath)])
-    return {**own, "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+    """Return a command's environment: ``python`` is this one, and imports from beside a script."""
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    path = os.pathsep.join([str(Path(sys.executable).parent), inherited.get("PATH", os.defpath)])
+    return {**inherited, "PATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
 
 
-def _said(scratch: Path) -> str:
+def _log(scratch: Path) -> str:
     with (scratch / "log.txt").open("rb") as file:
         file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_BYTES))
         return file.read().decode(errors="replace").strip()
 
 
-def _with_log(reason: str, said: str) -> CommandError:
+def _with_log(reason: str, log: str) -> CommandError:
     error = CommandError(reason)
-    error.add_note(f"It printed last:\n{said}" if said else "It printed nothing.")
+    error.add_note(f"It printed last:\n{log}" if log else "It printed nothing.")
     return error
 
 
 def read(scratch: Path, how: str) -> NDArray[np.float64]:
-    """Read what a command wrote, whatever ending it added to the file's name.
+    """Read a command's output file, whatever suffix it added to the name.
 
     Parameters
     ----------
     scratch : Path
     how : str
-        Which array of several is meant.
+        The name of the array, if there are several.
 
     Raises
     ------
@@ -237,29 +240,29 @@ def read(scratch: Path, how: str) -> NDArray[np.float64]:
     if len(files) != 1:
         several = ", ".join(file.name for file in files)
         what = f"several files ({several})" if files else "nothing to {out}"
-        raise _with_log(f"the command wrote {what}", _said(scratch))
+        raise _with_log(f"the command wrote {what}", _log(scratch))
     try:
         return scores.array(_content(files[0], how), "the command")
     except (ImportError, MemoryError):
         raise
     except Exception as error:
-        reason = f"the command wrote what cannot be read: {type(error).__name__}: {error}"
-        raise _with_log(reason, _said(scratch)) from None
+        reason = f"the command's output cannot be read: {type(error).__name__}: {error}"
+        raise _with_log(reason, _log(scratch)) from None
 
 
 def _content(file: Path, how: str) -> Any:
     with file.open("rb") as opened:
-        begins = opened.read(6)
-    if begins.startswith((b"PK", b"\x93NUMPY")):
-        found = np.load(file, allow_pickle=False)
-        if not isinstance(found, np.lib.npyio.NpzFile):
-            return found
-        with found:
-            name = next((name for name in (how, "scores") if name in found), None)
-            if name is None and len(found.files) != 1:
-                raise ValueError(f"none of its arrays {', '.join(found.files)} is called {how}")
-            return found[name or found.files[0]]
-    if begins.startswith(b"PAR1"):
+        start = opened.read(6)
+    if start.startswith((b"PK", b"\x93NUMPY")):
+        loaded = np.load(file, allow_pickle=False)
+        if not isinstance(loaded, np.lib.npyio.NpzFile):
+            return loaded
+        with loaded:
+            name = next((name for name in (how, "scores") if name in loaded), None)
+            if name is None and len(loaded.files) != 1:
+                raise ValueError(f"none of its arrays {', '.join(loaded.files)} is called {how}")
+            return loaded[name or loaded.files[0]]
+    if start.startswith(b"PAR1"):
         import polars as pl
 
         value = pl.read_parquet(file).to_numpy()

@@ -1,4 +1,4 @@
-"""Users' code, whatever its form: found, and its copy taken into use by a process."""
+"""Users' code of any form: find it, and let a process use a copy of it."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ def find(
     Parameters
     ----------
     form : str
-        Its form, which is the key that names it.
+        The key that names the code.
     entries : sequence of str
         `jobs.own.table.entries_of`.
     canonical : mapping
-        Of a command with its words and files.
+        For a command, with its words and files.
     roots : sequence of Path
-        Folders that are looked into, in this order.
+        Folders to search, in order.
 
     Raises
     ------
     Refused
-        Where it is nowhere.
+        Where it is in none of them.
     """
     if form != "command":
         return modules.find(form, entries, roots)
@@ -39,7 +39,7 @@ def find(
 
 
 def use(folder: Path, canonical: Mapping[str, Any]) -> None:
-    """Let a user's own classifier be fitted, in this process, with a copy of its code.
+    """Let this process fit a user's own classifier with a copy of its code.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ def use(folder: Path, canonical: Mapping[str, Any]) -> None:
     Raises
     ------
     ImportError
-        Where the copy is not there, or the process has imported other modules of these names.
+        Where the copy is missing, or the process has imported other modules of these names.
     """
     if canonical["form"] != "command":
         modules.use(folder, entries_of(canonical))
@@ -59,7 +59,7 @@ def use(folder: Path, canonical: Mapping[str, Any]) -> None:
     from manyseed.jobs.own import command
 
     if not folder.is_dir():
-        raise ImportError(f"{folder}, the copy of {canonical['name']}, is not there")
+        raise ImportError(f"{folder}, the copy of {canonical['name']}, is missing")
     command.use(folder, canonical)
 
 

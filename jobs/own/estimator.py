@@ -1,4 +1,4 @@
-"""An estimator that follows scikit-learn's conventions, fitted: ``estimator = "module:name"``."""
+"""Fit an estimator that follows scikit-learn's conventions: ``estimator = "module:name"``."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ SEEDS = ("random_state", "random_seed", "seed")
 """Parameters that take a seed, by the last part of their name."""
 
 _ALONE: Mapping[str, Any] = {"allow_writing_files": False, "thread_count": 1}
-"""What parameters of these names are given that have no value: CatBoost would write into the
-current folder, and start threads that nothing else limits. Neither changes what is fitted."""
+"""Values for parameters of these names that have none: CatBoost would write into the current
+folder, and start threads that nothing else limits. Neither changes the fitted model."""
 
 _READ: Mapping[str, Callable[..., scores.Floats]] = {
     "predict_proba": scores.of_probabilities,
@@ -37,7 +37,7 @@ def fit(
     generators: Generators,
     handling: Handling,
 ) -> Fitted:
-    """Build an estimator, give it its seeds, and fit it; see `jobs.classifiers.fit`."""
+    """Build an estimator, set its seeds, and fit it; see `jobs.classifiers.fit`."""
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     encode = encoder(settings["encode"], data)
@@ -47,7 +47,7 @@ def fit(
     given = {f"{prefix}{name}": _ALONE[name] for prefix, name in _free(model, _ALONE)}
     if given := given | seeds_of(settings["seeds"], generators):
         model.set_params(**given)
-    # 0 … k-1 whatever is absent, as most estimators ask for
+    # most estimators need labels 0 … k-1, without gaps for absent classes
     present, y = np.unique(data.y, return_inverse=True)
     with threadpool_limits(limits=1):  # the last bits depend on threads
         model.fit(X, y.astype(np.int64))
@@ -60,14 +60,14 @@ def fit(
         classes = present if how == "predict" else present[_columns(model, len(present))]
         return _READ[how](value, how, len(rows), classes, data.n_classes)
 
-    # of one-hot columns, which stand last, nothing lies between two labels
+    # one-hot columns come last; there is nothing between two labels
     n_continuous = int((data.cardinality == 0).sum()) if settings["encode"] == "dense" else None
     alive = Alive(X, predict, encode, n_continuous=n_continuous, model=model)
     return Fitted(predict(X_test)[np.newaxis], seconds, alive=alive)
 
 
 def build(entry: str, params: Mapping[str, Any]) -> Any:
-    """Return a new estimator: what the entry point returns when it is called with `params`."""
+    """Return a new estimator, by calling the entry point with `params`."""
     model = load(entry)(**{name: built(value) for name, value in params.items()})
     if isinstance(model, type) or not callable(getattr(model, "fit", None)):
         raise OwnError(f"{entry} returned {type(model).__name__}, which has no method fit")
@@ -75,20 +75,17 @@ def build(entry: str, params: Mapping[str, Any]) -> Any:
 
 
 def seeds_of(seeds: Mapping[str, str], generators: Generators) -> dict[str, int]:
-    """Return the seed of each parameter that takes one, each a word of its stream.
-
-    Parameters of one stream draw from it in the order of their names.
-    """
+    """Return a seed for each parameter that takes one, drawn in the order of their names."""
     return {name: seed31(getattr(generators, seeds[name])) for name in sorted(seeds)}
 
 
 def takes_seeds(model: Any) -> tuple[list[str], list[str]]:
-    """Return the parameters of an estimator, and of those in it, that take a seed.
+    """Return the parameters of an estimator, and of those within it, that take a seed.
 
     Returns
     -------
     tuple of list of str
-        Those that have none yet; and those that have one, which stay as they are.
+        Those without a seed; and those that have one, which they keep.
     """
     if not _is_settable(model):
         return [], []
@@ -97,7 +94,7 @@ def takes_seeds(model: Any) -> tuple[list[str], list[str]]:
     given = {name for name in found if known[name] is not None}
     listed = {name.removesuffix(name.rpartition("__")[2]) for name in found}
     for prefix, name in _free(model, SEEDS):
-        if prefix not in listed:  # of several names for one seed the first
+        if prefix not in listed:  # the first of several names for one seed
             listed.add(prefix)
             found.add(f"{prefix}{name}")
     return sorted(found - given), sorted(given)
@@ -108,9 +105,9 @@ def _is_settable(model: Any) -> bool:
 
 
 def _free(model: Any, names: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """Yield which parameters of these names have no value, each behind its estimator's prefix.
+    """Yield the parameters of these names that have no value, each after its estimator's prefix.
 
-    Some estimators list only what was set; what else they take, their signature says.
+    Some estimators list only parameters that were set; their signature has the others.
     """
     if not _is_settable(model):
         return
@@ -126,31 +123,31 @@ def _free(model: Any, names: Iterable[str]) -> Iterator[tuple[str, str]]:
 def _signature(model: Any) -> Container[str]:
     try:
         return inspect.signature(type(model)).parameters
-    except (TypeError, ValueError):  # of what is not written in Python
+    except (TypeError, ValueError):  # the class is not written in Python
         return ()
 
 
 def _columns(model: Any, k: int) -> NDArray[np.int64]:
-    """Return which of the `k` labels that it was given each column of an estimator's scores is.
+    """Return the label, from 0 to `k` - 1, of each column of an estimator's scores.
 
     Raises
     ------
     OwnError
-        Where its ``classes_`` are other ones.
+        Where its ``classes_`` are not these labels.
     """
     classes = getattr(model, "classes_", None)
     if classes is None:
         return np.arange(k)
-    found = np.asarray(classes)
-    if found.shape != (k,) or {*found.tolist()} != {*range(k)}:
-        shown = ", ".join(map(repr, found.ravel()[:8].tolist()))
+    labels = np.asarray(classes)
+    if labels.shape != (k,) or {*labels.tolist()} != {*range(k)}:
+        shown = ", ".join(map(repr, labels.ravel()[:8].tolist()))
         reason = f"classes_ of {type(model).__name__} are {shown or 'none'}"
         raise OwnError(f"{reason}; it was given the labels 0 to {k - 1}")
-    return found.astype(np.int64)
+    return labels.astype(np.int64)
 
 
 def says(model: Any) -> str:
-    """Return how a model says what it thinks of test rows, of `table.SCORES` the first it has.
+    """Return the method that gives a model's scores: the first of `table.SCORES` that it has.
 
     Raises
     ------

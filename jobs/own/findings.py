@@ -1,4 +1,4 @@
-"""What was found out about users' code by importing and fitting it, in a process of its own."""
+"""What a probe finds out about users' code by importing and fitting it in a separate process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from manyseed.jobs.own.modules import Code
 from manyseed.jobs.own.table import Own
 
 PROBE_ROWS = 64
-"""Training rows of a probe, at least; there are more where there are many classes."""
+"""Training rows of a probe, at least; with many classes there are more."""
 
 _MOST_SECONDS = 600
 LAST_LINES = 12
@@ -26,20 +26,20 @@ LAST_LINES = 12
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What a probe found.
+    """The results of a probe.
 
     Attributes
     ----------
     seeds : mapping
         Parameters that take a seed, each with the stream that it is drawn from.
     scores : str
-        What a fit's scores are: one of `jobs.own.table.SCORES`.
+        The kind of a fit's scores: one of `jobs.own.table.SCORES`.
     seconds : float
-        What a fit of `PROBE_ROWS` took.
+        Duration of a fit of `PROBE_ROWS`.
     notes : tuple of str
         What the user might not expect, to follow the classifier's name.
     streams : tuple of str
-        Of what is no estimator: the varying streams that it draws from, of ``init`` and ``batch``.
+        Except for estimators, the varying streams (``init``, ``batch``) that the code draws from.
     """
 
     seeds: Mapping[str, str] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class Findings:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Findings:
-        """Read what was written of it."""
+        """Build it from the dict that `dataclasses.asdict` made."""
         return cls(
             seeds=dict(value["seeds"]),
             scores=str(value["scores"]),
@@ -62,18 +62,18 @@ class Findings:
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """What the process of a probe is asked.
+    """The request to the process of a probe.
 
     Attributes
     ----------
     table : mapping
-        What the user wrote of it.
+        As the user wrote it.
     hparams : mapping
-        Their defaults.
+        The defaults.
     has_files, is_local : bool
         Whether there is a copy of files, and whether modules are imported from it.
     n_continuous, n_categorical, n_classes : int
-        Of the rows.
+        Numbers of features and classes.
     image : sequence of int, or None
         (height, width, channels) of rows that are images.
     """
@@ -89,11 +89,11 @@ class ProbeRequest:
 
     @classmethod
     def read(cls, folder: Path) -> ProbeRequest:
-        """Read what `write` wrote."""
+        """Read the request from the folder of a probe."""
         return cls(**json.loads((folder / _REQUEST).read_text()))
 
     def write(self, folder: Path) -> None:
-        """Write it to the folder of a probe."""
+        """Write the request to the folder of a probe."""
         (folder / _REQUEST).write_text(json.dumps(asdict(self)))
 
 
@@ -101,11 +101,11 @@ _REQUEST = "request.json"
 
 
 class NoAnswer(Exception):
-    """A process that ran users' code ended without an answer; it wrote these lines last."""
+    """A process that ran users' code ended without an answer; holds the last lines it printed."""
 
 
 def answered(module: str, folder: Path, timeout: float | None = None) -> dict[str, Any]:
-    """Let a module of this package answer, in a process of its own, what a folder asks of code.
+    """Run a module of this package in a separate process, to answer the request in a folder.
 
     Raises
     ------
@@ -124,9 +124,9 @@ def answered(module: str, folder: Path, timeout: float | None = None) -> dict[st
     try:
         return dict(json.loads((folder / "answer.json").read_text()))
     except (OSError, ValueError):
-        said = ended.stdout.decode(errors="replace").splitlines()[-LAST_LINES:]
-        last = "\n  ".join(["its process ended" + (":" if said else ""), *said])
-        raise NoAnswer(last) from None
+        printed = ended.stdout.decode(errors="replace").splitlines()[-LAST_LINES:]
+        lines = ["its process ended" + (":" if printed else ""), *printed]
+        raise NoAnswer("\n  ".join(lines)) from None
 
 
 def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
@@ -136,14 +136,14 @@ def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
     ----------
     own : Own
     code : Code
-        What `own.entry` is.
+        The code of `own.entry`.
     dataset : DatasetInfo
-        Its number of features and classes, and whether its rows are images, are the made-up rows'.
+        Gives the made-up rows their features, classes and image shape.
 
     Raises
     ------
     Refused
-        Where the code cannot be imported, called or used, with what it raised.
+        Where the code cannot be imported, called or used, with the exception that it raised.
     """
     request = ProbeRequest(
         table=dict(own.options),
@@ -155,8 +155,8 @@ def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
         n_classes=len(dataset.class_names),
         image=dataset.image,
     )
-    with tempfile.TemporaryDirectory(prefix="manyseed-probe-") as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory(prefix="manyseed-probe-") as temporary:
+        folder = Path(temporary)
         code.copy_to(folder / "code")
         request.write(folder)
         try:

@@ -1,9 +1,9 @@
-"""Beside a user's own command: ends all that it started, whatever becomes of who asked for it.
+"""The guard of a user's own command: ends all processes that it started, come what may.
 
 A script of the standard library alone: ``python -I -S guard.py PIPE SCRATCH SECONDS WORD …``. It
-runs the words, then writes how they ended to the pipe: ``code N``, ``timeout`` or ``missing WHY``.
-When the other end of the pipe is closed, or its process gone, the scratch folder goes, too.
-Orphans become this process's children on Linux, so none of them outlives it.
+runs the words and writes the ending to the pipe: ``code N``, ``timeout`` or ``missing WHY``. Once
+the other end of the pipe closes, or its process dies, it removes the scratch folder. On Linux
+orphans become this process's children, so none of them outlives it.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _LINUX = sys.platform == "linux"
 
 
 def run(pipe: int, scratch: str, seconds: float, words: list[str]) -> None:
-    """Run a command until it ends, its time is over, or nobody waits for it any more.
+    """Run a command until it ends, its time is up, or the other end of the pipe closes.
 
     Parameters
     ----------
     pipe : int
-        Descriptor that how it ended is written to; when its other end closes, nobody waits.
+        Descriptor to write the ending to.
     scratch : str
-        Its folder for temporary files, removed at the end.
+        The command's temporary folder, removed at the end.
     seconds : float
-        Its time; 0 is no limit.
+        The time limit; 0 for none.
     words : list of str
         The program and its arguments.
     """
@@ -67,7 +67,7 @@ def run(pipe: int, scratch: str, seconds: float, words: list[str]) -> None:
 
 
 def _tell(pipe: int, ending: str) -> None:
-    """Say how a command ended, and wait until what it wrote was read, or nobody is left to."""
+    """Report how a command ended, and wait until the other end has read its output, or is gone."""
     with suppress(OSError):
         os.write(pipe, ending.encode())
         os.read(pipe, 1)
@@ -92,12 +92,12 @@ def _waited(command: subprocess.Popen[bytes], pipe: int, seconds: float) -> str 
 
 
 def _end_all(command: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of a command, also what left its process group."""
+    """Kill what is left of a command, including processes that left its group."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(command.pid, signal.SIGKILL)
     command.wait()
-    while _LINUX and (found := [*_descendants(os.getpid())]):
-        for pid in found:
+    while _LINUX and (pids := [*_descendants(os.getpid())]):
+        for pid in pids:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         try:
@@ -111,7 +111,7 @@ def _end_all(command: subprocess.Popen[bytes]) -> None:
 def _descendants(pid: int) -> Iterator[int]:
     try:
         tasks = [*Path(f"/proc/{pid}/task").iterdir()]
-        children = {int(one) for task in tasks for one in (task / "children").read_text().split()}
+        children = {int(pid) for task in tasks for pid in (task / "children").read_text().split()}
     except OSError:
         return
     for child in children:

@@ -1,4 +1,4 @@
-"""Data that a user's own function returns: called in a process of its own, and kept as a file."""
+"""Data that a user's own function returns: call it in a separate process, and keep a file."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from manyseed.jobs.whole import place, sha256
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """What a function returned.
+    """The data that a function returned.
 
     Attributes
     ----------
     kept : str
-        A file, as `jobs.datasets.tablefile.read` reads it.
+        The path of a file for `jobs.datasets.tablefile.read`.
     given : mapping
-        What has to be said of it: the parameters of a file.
+        The parameters for reading it.
     """
 
     kept: str
@@ -37,7 +37,7 @@ class Returned:
 
 
 def require_named(entry: object, params: object, version: object) -> None:
-    """Refuse what names no function, params that none can be called with, and other versions.
+    """Refuse anything but an entry point, params to call it with, and a version from 1.
 
     Raises
     ------
@@ -53,26 +53,26 @@ def require_named(entry: object, params: object, version: object) -> None:
 
 
 def loaded(entry: str, params: Mapping[str, Any], code: Code) -> Returned:
-    """Call a function for the data that it returns, and keep that in the folder of data.
+    """Call a function, and keep the data that it returns in the folder of data.
 
-    Its module is imported from where it lies, so that it finds files beside itself.
+    Its module is imported from its own place, so that it finds files beside itself.
 
     Parameters
     ----------
     entry : str
         ``"module:name"``.
     params : mapping
-        What it is called with, as `jobs.own.calling.built` understands them.
+        The arguments, as `jobs.own.calling.built` understands them.
     code : Code
-        Where it lies.
+        The function's.
 
     Raises
     ------
     Refused
-        Where it cannot be imported or called, or returns something else than data.
+        Where it cannot be imported or called, or does not return data.
     """
-    with tempfile.TemporaryDirectory(prefix="manyseed-data-") as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory(prefix="manyseed-data-") as temporary:
+        folder = Path(temporary)
         request = {
             "entry": entry,
             "params": params,

@@ -1,7 +1,7 @@
-"""Where users' code lies: which files it is made of, their digest, and copies that nobody edits.
+"""Users' modules: their files, the files' digest, and copies that nobody edits.
 
-Found by reading, not by importing: the entry point's module or package, and every local one that it
-imports, anywhere in it. A package comes whole.
+Found by parsing, not by importing: the entry point's module or package, and every local one that it
+imports anywhere. Packages are taken whole.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Code:
     files : mapping of str to bytes
         Local modules by their path below `root`.
     library : str
-        Of an installed library: its name and version.
+        The name and version of an installed library.
     """
 
     root: Path | None
@@ -44,7 +44,7 @@ class Code:
 
     @property
     def digest(self) -> str:
-        """What tells the code from another: of local files their SHA-256, else the version."""
+        """What identifies the code: the SHA-256 of local files, or a library's version."""
         if self.root is None:
             return self.library
         whole = hashlib.sha256()
@@ -54,7 +54,7 @@ class Code:
         return f"sha256:{whole.hexdigest()}"
 
     def copy_to(self, folder: Path) -> None:
-        """Copy local modules to a folder, which appears whole; one that is there stays."""
+        """Copy local modules to a folder, which appears whole, unless it exists."""
         if folder.is_dir():
             return
         try:
@@ -73,21 +73,21 @@ def find(option: str, entries: Sequence[str], roots: Sequence[Path]) -> Code:
     Parameters
     ----------
     option : str
-        Where they were given, for what is refused.
+        The option that gave them, for messages.
     entries : sequence of str
-        ``"module:name"``, the first one foremost.
+        ``"module:name"``, the main one first.
     roots : sequence of Path
-        Folders that are looked into first, in this order.
+        Folders to search before installed modules, in order.
 
     Raises
     ------
     Refused
         Where there is no such module, or local modules lie in several folders.
     """
-    found = [_find(option, entry, roots) for entry in entries]
-    local = [code for code in found if code.root is not None]
+    codes = [_find(option, entry, roots) for entry in entries]
+    local = [code for code in codes if code.root is not None]
     if not local:
-        return found[0]
+        return codes[0]
     if others := [code.root for code in local if code.root != local[0].root]:
         reason = f"needs modules of {local[0].root} and of {others[0]}: put them into one folder"
         raise Refused(option, entries[0], reason)
@@ -101,56 +101,56 @@ def _find(option: str, entry: str, roots: Sequence[Path]) -> Code:
         if _place(root, top) is not None:
             return _local(option, entry, module, root)
     try:
-        found = importlib.util.find_spec(top)
+        spec = importlib.util.find_spec(top)
     except (ImportError, ValueError):
-        found = None
-    if found is None:
+        spec = None
+    if spec is None:
         places = ", ".join(dict.fromkeys(map(str, roots)))
         raise Refused(option, entry, f"there is no module {top}, neither installed nor in {places}")
-    origin = Path(found.origin) if found.origin and found.has_location else None
+    origin = Path(spec.origin) if spec.origin and spec.has_location else None
     if origin is not None and not _is_installed(top, origin):
-        root = origin.parent.parent if found.submodule_search_locations else origin.parent
-        return _local(option, entry, module, root)  # installed so that it can be edited
+        root = origin.parent.parent if spec.submodule_search_locations else origin.parent
+        return _local(option, entry, module, root)  # an editable installation
     return Code(None, library=_version(top))
 
 
 def differing(before: Path, now: Code) -> Iterator[tuple[str, str, str]]:
     """Yield the files in which a copy and the code differ: name, text before, text now."""
-    held = {
+    copied = {
         file.relative_to(before).as_posix(): file.read_bytes()
         for file in before.rglob("*")
         if file.is_file() and file.parent.name != "__pycache__"
     }
-    for name in sorted(held.keys() | now.files.keys()):
-        one, other = held.get(name, b""), now.files.get(name, b"")
-        if one != other:
-            yield name, one.decode(errors="replace"), other.decode(errors="replace")
+    for name in sorted(copied.keys() | now.files.keys()):
+        old, new = copied.get(name, b""), now.files.get(name, b"")
+        if old != new:
+            yield name, old.decode(errors="replace"), new.decode(errors="replace")
 
 
 def use(folder: Path, entries: Sequence[str]) -> None:
-    """Let modules be imported from a copy, in this process, before all others of these names.
+    """Let this process import modules from a copy, in preference to others of these names.
 
     Raises
     ------
     ImportError
-        Where the copy is not there, or such a module was imported from elsewhere already.
+        Where the copy is missing, or such a module was already imported from elsewhere.
     """
     if not folder.is_dir():
-        raise ImportError(f"{folder}, the copy of {', '.join(entries)}, is not there")
+        raise ImportError(f"{folder}, the copy of {', '.join(entries)}, is missing")
     for entry in entries:
         top = entry.partition(":")[0].partition(".")[0]
         loaded = getattr(sys.modules.get(top), "__file__", None)
         if loaded and _place(folder, top) and not Path(loaded).is_relative_to(folder):
             raise ImportError(
-                f"{top} was imported from {loaded} before: start a new Python process, or rename "
-                "it where another module has that name"
+                f"{top} was already imported from {loaded}: start a new Python process, or rename "
+                "it if another module has that name"
             )
     if (place := str(folder)) not in sys.path:
         sys.path.insert(0, place)
 
 
 def forget(folder: Path) -> None:
-    """Undo `use`: nothing is imported from the copy any more, and what was is forgotten."""
+    """Undo `use`, and forget the modules imported from the copy."""
     with suppress(ValueError):
         sys.path.remove(str(folder))
     for name, module in [*sys.modules.items()]:
@@ -168,15 +168,15 @@ def _local(option: str, entry: str, module: str, root: Path) -> Code:
 
 
 def closure(option: str, entry: str, root: Path, tops: Sequence[str]) -> dict[str, bytes]:
-    """Return modules of a folder, by their path in it, with all of it that they import.
+    """Return modules of a folder, and all modules in it that they import, by path.
 
     Parameters
     ----------
     option, entry : str
-        What named them, for what is refused.
+        The option and value that named them, for messages.
     root : Path
     tops : sequence of str
-        First names of the modules; those that are not there are passed over.
+        First parts of the modules' names; modules that are not in the folder are skipped.
 
     Raises
     ------
@@ -191,18 +191,25 @@ def closure(option: str, entry: str, root: Path, tops: Sequence[str]) -> dict[st
         seen.add(top)
         for file in [place] if place.is_file() else sorted(place.rglob("*.py")):
             name = file.relative_to(root).as_posix()
-            try:
-                files[name] = file.read_bytes()
-            except OSError as error:
-                raise Refused(option, entry, f"{file} cannot be read: {error.strerror}") from None
+            files[name] = content_of(option, entry, file)
             if len(files) > _MOST_FILES:
-                reason = f"{root} holds more than {_MOST_FILES:,} modules that it imports"
+                reason = f"it imports more than {_MOST_FILES:,} modules in {root}"
                 raise Refused(option, entry, reason)
-            try:
-                waiting += imported(files[name])
-            except (SyntaxError, ValueError) as error:
-                raise Refused(option, entry, f"{file} is no Python: {error}") from None
+            waiting += imported(option, entry, file, files[name])
     return files
+
+
+def content_of(option: str, entry: str, file: Path) -> bytes:
+    """Read a file.
+
+    Raises
+    ------
+    Refused
+    """
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise Refused(option, entry, f"{file} cannot be read: {error.strerror}") from None
 
 
 def _place(root: Path, top: str) -> Path | None:
@@ -213,9 +220,19 @@ def _place(root: Path, top: str) -> Path | None:
     return package if (package / "__init__.py").is_file() else None
 
 
-def imported(content: bytes) -> Iterator[str]:
-    """Yield the first names of what a module imports, anywhere in it."""
-    for node in ast.walk(ast.parse(content)):
+def imported(option: str, entry: str, file: Path, content: bytes) -> Iterator[str]:
+    """Yield the first parts of the names that a Python file imports, anywhere in it.
+
+    Raises
+    ------
+    Refused
+        Where it cannot be parsed.
+    """
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError) as error:
+        raise Refused(option, entry, f"{file} is not Python: {error}") from None
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name.partition(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
@@ -229,15 +246,14 @@ def _is_installed(top: str, file: Path) -> bool:
     }
     if any(file.is_relative_to(place) for place in places):
         return True
-    # elsewhere on the path, as by `pip install --target`; what can be edited is not listed
+    # elsewhere on the path, as after `pip install --target`; editable files are not listed
     named = importlib.metadata.packages_distributions().get(top, [])
     listed = (importlib.metadata.distribution(name) for name in {*named})
-    return any(file == each.locate_file(one) for each in listed for one in each.files or ())
+    return any(file == each.locate_file(path) for each in listed for path in each.files or ())
 
 
 def _version(top: str) -> str:
     if top in sys.stdlib_module_names:
         return "Python"
-    names = importlib.metadata.packages_distributions().get(top, [])
-    found = sorted({*names})
-    return " ".join(f"{name} {importlib.metadata.version(name)}" for name in found) or top
+    names = sorted({*importlib.metadata.packages_distributions().get(top, [])})
+    return " ".join(f"{name} {importlib.metadata.version(name)}" for name in names) or top

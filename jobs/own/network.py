@@ -1,8 +1,8 @@
 """A user's own PyTorch module, trained by the loop of all networks: ``module = "module:name"``.
 
-The entry point is a factory: it takes what it names among its parameters, of `OFFERED`. Layers of
-users draw from torch's global generator, while they are made and while dropout masks them: it is
-seeded from the run's streams for as long as the run lasts.
+The entry point is a factory, called with those of `OFFERED` that are among its parameters. Users'
+layers draw from torch's global generator, for initial weights and for dropout masks: it is seeded
+from the run's streams for the duration of the run.
 """
 
 from __future__ import annotations
@@ -37,14 +37,12 @@ OPTIMIZER: Mapping[str, str] = {"optimizer": "adam", "schedule": "constant"}
 
 
 class _Raw(Encoder):
-    """Gives rows as they are."""
-
     def __call__(self, X: NDArray[np.float64]) -> NDArray[Any]:
         return X
 
 
 def raw_encoder(data: TrainingSet) -> Encoder:
-    """Return what leaves rows as they are."""
+    """Return an encoder that leaves rows as they are."""
     n = data.X.shape[1]
     none = np.zeros(0, dtype=np.int32)
     every = np.ones(n, dtype=np.bool_)
@@ -61,7 +59,7 @@ def fit(
     generators: Generators,
     handling: Handling,
 ) -> Fitted:
-    """Train a module that a factory makes; see `jobs.classifiers.fit`."""
+    """Train a factory's module; see `jobs.classifiers.fit`."""
     import torch
 
     place = torch_device(handling.device)
@@ -81,10 +79,10 @@ def _global(stream: np.random.Generator, place: torch.device) -> torch.Generator
     """Return the generator that users' layers draw from, seeded by one word of a stream."""
     import torch
 
-    found: torch.Generator = torch.default_generator
+    generator: torch.Generator = torch.default_generator
     if place.type == "cuda":
-        found = torch.cuda.default_generators[torch.cuda.current_device()]
-    return found.manual_seed(_word(stream))
+        generator = torch.cuda.default_generators[torch.cuda.current_device()]
+    return generator.manual_seed(_word(stream))
 
 
 def _word(stream: np.random.Generator) -> int:
@@ -100,16 +98,16 @@ def _made(
     hparams: Mapping[str, Any],
     *_: object,
 ) -> torch.nn.Module:
-    """Return a new module as the factory initialises it, on the CPU."""
+    """Return a new module, initialised by the factory on the CPU."""
     import torch
 
     entry, is_image = settings["name"], settings["encode"] == "pixels"
     factory = load(entry)
-    lasting = {name: built(value) for name, value in settings.get("params", {}).items()}
+    constant = {name: built(value) for name, value in settings.get("params", {}).items()}
     offer = {
         "shape": (shape[2], *shape[:2]) if is_image else shape,
         "n_classes": n_classes,
-        "hparams": lasting | dict(hparams),
+        "hparams": constant | dict(hparams),
         "cardinality": cardinality,
     }
     arguments = {name: offer[name] for name in asked(factory, OFFERED)}
@@ -119,20 +117,20 @@ def _made(
     torch.default_generator.set_state(masks)
     if not isinstance(model, torch.nn.Module):
         what = model.__name__ if isinstance(model, type) else type(model).__name__
-        raise OwnError(f"{entry} returned {what}, which is no torch.nn.Module")
+        raise OwnError(f"{entry} returned {what}, which is not a torch.nn.Module")
 
-    def first(_: object, rows: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    def channels_first(_: object, rows: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
         return (rows[0].permute(0, 3, 1, 2).contiguous(), *rows[1:])
 
-    def last(_: object, rows: tuple[torch.Tensor, ...], logits: object) -> None:
+    def check(_: object, rows: tuple[torch.Tensor, ...], logits: object) -> None:
         wanted = (len(rows[0]), n_classes)
         if not isinstance(logits, torch.Tensor):
-            raise OwnError(f"the module of {entry} returned {type(logits).__name__}, no tensor")
+            raise OwnError(f"the module of {entry} returned {type(logits).__name__}, not a tensor")
         if logits.shape != wanted:
             shown = tuple(logits.shape)
             raise OwnError(f"the module of {entry} returned shape {shown}; {wanted} is needed")
 
     if is_image:
-        model.register_forward_pre_hook(first)
-    model.register_forward_hook(last)
+        model.register_forward_pre_hook(channels_first)
+    model.register_forward_hook(check)
     return model

@@ -1,7 +1,7 @@
-"""The process in which planning looks at users' code: ``python -m manyseed.jobs.own.probe DIR``.
+"""The process in which planning probes users' code: ``python -m manyseed.jobs.own.probe DIR``.
 
-The folder holds what is asked, ``request.json``, and a copy of local modules, ``code``; the answer
-is written beside them. What the code prints, the caller shows where there is no answer.
+The folder holds the request, ``request.json``, and a copy of local modules, ``code``; the answer is
+written beside them. If there is no answer, the caller shows what the code printed.
 """
 
 from __future__ import annotations
@@ -30,8 +30,7 @@ from manyseed.jobs.training.prediction import prediction
 _TEST_ROWS = 33
 _EPOCHS = 2
 _LONG_SECONDS = 60.0
-"""Of a fit: after one that takes longer no other is made."""
-
+"""After a fit that takes longer there is no other."""
 
 _WITHOUT: Mapping[str, str] = {
     "estimator": "say so by seeds = {}",
@@ -48,49 +47,45 @@ class _Wrong(Exception):
 
 
 def answer(folder: Path) -> dict[str, object]:
-    """Return what was found, or why the code cannot be used."""
+    """Return the findings, or why the code cannot be used."""
     request, copy = ProbeRequest.read(folder), folder / "code"
     own = table.read(request.table, of_images=request.image is not None)
     try:
         if own.form != "command":
-            if request.is_local:
-                _use(own, copy)
-            _imported(own.entry, copy)
-        return asdict(_found(own, request, copy))
+            _import(own, copy if request.is_local else None)
+        return asdict(_probed(own, request, copy))
     except _Wrong as error:
         return {"refused": str(error), "option": error.option}
 
 
-def _use(own: Own, copy: Path) -> None:
+def _import(own: Own, copy: Path | None) -> None:
     try:
-        modules.use(copy, own.entries)
+        if copy is not None:
+            modules.use(copy, own.entries)
     except ImportError as error:
         raise _Wrong(str(error)) from error
-
-
-def _imported(entry: str, copy: Path) -> None:
     try:
-        load(entry)
+        load(own.entry)
     except BaseException as error:
-        raise _Wrong(f"cannot be imported: {_said(error)}") from error
+        raise _Wrong(f"cannot be imported: {_described(error)}") from error
 
 
-def _found(own: Own, request: ProbeRequest, copy: Path) -> Findings:
-    found = _FORMS[own.form](own, request.hparams)
-    seeds, notes = found.seeds, [*found.notes]
-    draws = ", ".join(seeds if own.form == "estimator" else found.streams)
+def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
+    findings = _FORMS[own.form](own, request.hparams)
+    notes = [*findings.notes]
+    draws = ", ".join(findings.seeds if own.form == "estimator" else findings.streams)
     if not own.probe:
-        return found
-    settings = description(own, found)
+        return findings
+    settings = description(own, findings)
     if own.command and request.has_files:
         command.use(copy, settings)
-    whole = 1.0
+    scale = 1.0  # from the probe's epochs to all of them
     if own.training:
-        whole = own.training["epochs"] / min(own.training["epochs"], _EPOCHS)
         settings["epochs"] = min(own.training["epochs"], _EPOCHS)
+        scale = own.training["epochs"] / settings["epochs"]
     data, handling = _rows(request), replace(PLAIN, timeout=table.timeout(own.options))
 
-    def fitted(seed: int) -> tuple[Prediction, float]:
+    def predict(seed: int) -> tuple[Prediction, float]:
         generators = Generators(
             stream(seed, "init", "probe"),
             stream(seed, "batch", "probe"),
@@ -98,29 +93,29 @@ def _found(own: Own, request: ProbeRequest, copy: Path) -> Findings:
         )
         started = perf_counter()
         try:
-            made = fit(settings, request.hparams, data, generators, handling)
-            return prediction(made.scores, "none", made.seconds), perf_counter() - started
+            fitted = fit(settings, request.hparams, data, generators, handling)
+            return prediction(fitted.scores, "none", fitted.seconds), perf_counter() - started
         except Exception as error:
             what = f"{len(data.y)} rows of {data.X.shape[1]} features, {data.n_classes} classes"
-            raise _Wrong(f"failed in a probe ({what}): {_said(error)}") from error
+            raise _Wrong(f"failed in a probe ({what}): {_described(error)}") from error
 
-    first, seconds = fitted(1)
+    first, seconds = predict(1)
     if seconds > _LONG_SECONDS:
-        note = f"a probe took {seconds:.0f} s, so that no second fit was compared with it"
-        return replace(found, seconds=whole * seconds, notes=(*notes, note))
-    again, seconds = fitted(1)
+        note = f"a probe took {seconds:.0f} s, so no second fit was compared with it"
+        return replace(findings, seconds=scale * seconds, notes=(*notes, note))
+    again, seconds = predict(1)
     if not np.array_equal(first.scores, again.scores):
         raise _Wrong(
             "two fits with the same seeds differ: it draws random numbers that do not come from "
             f"its {'streams' if own.form in ('train', 'module') else 'seeds'} ({draws or 'none'})"
         )
-    other, _ = fitted(2)
+    other, _ = predict(2)
     if draws and np.array_equal(first.scores, other.scores):
         notes.append(
             f"fits with other seeds were equal in a probe; if {draws} never matters, "
             f"{_WITHOUT[own.form]}: then one run of a repeat is trained"
         )
-    return replace(found, seconds=whole * seconds, notes=tuple(notes))
+    return replace(findings, seconds=scale * seconds, notes=tuple(notes))
 
 
 def _of_function(own: Own, _: Mapping[str, Any]) -> Findings:
@@ -156,7 +151,7 @@ def _of_estimator(own: Own, hparams: Mapping[str, Any]) -> Findings:
         free, given = estimator.takes_seeds(model)
         scores = own.scores or estimator.says(model)
     except Exception as error:
-        raise _Wrong(f"cannot be built: {_said(error)}") from error
+        raise _Wrong(f"cannot be built: {_described(error)}") from error
     if not callable(getattr(model, scores, None)):
         raise _Wrong(f"{type(model).__name__} has no {scores}", "scores")
     seeds = dict(own.seeds) if own.seeds is not None else dict.fromkeys(free, "batch")
@@ -164,7 +159,8 @@ def _of_estimator(own: Own, hparams: Mapping[str, Any]) -> Findings:
         try:
             model.set_params(**dict.fromkeys(seeds, 1))
         except Exception as error:
-            raise _Wrong(f"cannot be given {', '.join(seeds)}: {_said(error)}", "seeds") from error
+            reason = f"cannot be given {', '.join(seeds)}: {_described(error)}"
+            raise _Wrong(reason, "seeds") from error
     notes = []
     if own.seeds is None:
         notes.append(f"seeds: {_seeds(seeds)}")
@@ -174,7 +170,7 @@ def _of_estimator(own: Own, hparams: Mapping[str, Any]) -> Findings:
 
 
 def _seeds(seeds: Mapping[str, str]) -> str:
-    return ", ".join(f"{name} from {of}" for name, of in seeds.items()) or "none"
+    return ", ".join(f"{name} from {stream}" for name, stream in seeds.items()) or "none"
 
 
 _FORMS: Mapping[str, Callable[[Own, Mapping[str, Any]], Findings]] = {
@@ -186,7 +182,7 @@ _FORMS: Mapping[str, Callable[[Own, Mapping[str, Any]], Findings]] = {
 
 
 def _rows(request: ProbeRequest) -> TrainingSet:
-    """Return made-up rows: each class has a mean of its own."""
+    """Return made-up rows; each class has its own mean."""
     k, image = request.n_classes, request.image
     n_continuous, n_categorical = request.n_continuous, request.n_categorical
     n = max(PROBE_ROWS, 8 * k)
@@ -209,8 +205,8 @@ def _rows(request: ProbeRequest) -> TrainingSet:
     )
 
 
-def _said(error: BaseException) -> str:
-    """Return what was raised, and the line of the user's code that did."""
+def _described(error: BaseException) -> str:
+    """Return what was raised, and the line of the user's code that raised it."""
     text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
     if isinstance(error, OwnError | CommandError):
         text = str(error)

@@ -1,4 +1,4 @@
-"""A user's own classifier as a record, made of its table or of its canonical description."""
+"""A user's own classifier as a record, from its table or its canonical description."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from manyseed.jobs.run import Generators, Probability, TrainingSet
 from manyseed.jobs.training.handling import Device, Fitted, Handling
 
 SEMANTICS = 1
-"""Of how users' code is called; part of the identity."""
+"""Version of how users' code is called; part of the identity."""
 
 _PROBABILITY: Mapping[str, Probability] = dict.fromkeys(
     ("predict_proba", "logits", "probabilities"), "softmax"
@@ -24,7 +24,7 @@ _PROBABILITY: Mapping[str, Probability] = dict.fromkeys(
 
 
 def description(own: Own, findings: Findings) -> dict[str, object]:
-    """Return the canonical description of a table: what the identity is taken over."""
+    """Return the canonical description of a table, which defines the identity."""
     return {
         "name": own.entry,
         "version": own.version,
@@ -49,17 +49,17 @@ def _randomness(own: Own, findings: Findings) -> dict[str, object]:
 def resolve(
     name: str, options: Mapping[str, Any], dataset: DatasetInfo, findings: Findings
 ) -> ClassifierInfo:
-    """Resolve a table for a dataset, as `jobs.classifiers.resolve` does the others.
+    """Resolve a table for a dataset, as `jobs.classifiers.resolve` resolves built-in classifiers.
 
     Parameters
     ----------
     name : str
-        Of the classifier.
+        The classifier's.
     options : mapping
         Its table.
     dataset : DatasetInfo
     findings : Findings
-        What a process of its own found out about the code.
+        The probe's.
 
     Raises
     ------
@@ -109,13 +109,13 @@ def of_description(
     space: tuple[Hparam, ...] | None = None,
     core_seconds: Callable[[DatasetInfo, ClassifierInfo, float], float] = lambda *_: 1.0,
 ) -> Classifier:
-    """Return the record of a canonical description; nothing of the user's is imported.
+    """Return the record of a canonical description, without importing the user's code.
 
     Parameters
     ----------
     canonical : mapping
     space : tuple of Hparam, optional
-        By default the hparams that were declared: those alone can be moved.
+        By default the declared hparams, the only ones that can be moved.
     core_seconds : callable, optional
         As `Classifier.core_seconds`.
     """
@@ -143,10 +143,7 @@ def _declared(canonical: Mapping[str, Any]) -> tuple[Hparam, ...]:
 
 
 def whole_space(canonical: Mapping[str, Any], hparams: Mapping[str, Any]) -> tuple[Hparam, ...]:
-    """Return all hparams of a cell: those that can be moved, then its single values.
-
-    Draws go through them in this order.
-    """
+    """Return all hparams of a cell in the order of draws: movable ones, then single values."""
     declared = _declared(canonical)
     others = sorted({*hparams} - {each.name for each in declared} - {"tuned"})
     return (*declared, *(Free(name, hparams[name]) for name in others))
@@ -159,12 +156,12 @@ def fit(
     generators: Generators,
     handling: Handling,
 ) -> Fitted:
-    """Call the user's code; what it raises fails the run, whatever it is.
+    """Call the user's code; any exception it raises fails the run.
 
     Raises
     ------
     OwnError
-        For what would otherwise be taken for the machine's fault, or end the process.
+        In place of exceptions that would count as the machine's fault, or end the process.
     """
     from manyseed.jobs.own import command, estimator, network, training
     from manyseed.jobs.own.calling import OwnError
@@ -182,7 +179,7 @@ def fit(
 
 
 def _seconds(findings: Findings) -> Callable[[DatasetInfo, ClassifierInfo, float], float]:
-    """Return a fit's expected time: that of the probe, in proportion to the training rows."""
+    """Return a function for a fit's expected time: the probe's, scaled by the training rows."""
 
     def core_seconds(_: DatasetInfo, __: ClassifierInfo, rows: float) -> float:
         return findings.seconds * max(1.0, rows / PROBE_ROWS)

@@ -1,7 +1,7 @@
-"""What users' code says of test rows → scores that a sweep keeps.
+"""From the output of users' code for test rows to the scores that a sweep keeps.
 
-Labels are those that the code's own numbers have: of several equal classes the first, as
-scikit-learn's `predict` has it.
+The scores keep the labels of the code's own numbers: the first of several equal classes, as in
+scikit-learn's `predict`.
 """
 
 from __future__ import annotations
@@ -14,43 +14,44 @@ from numpy.typing import NDArray
 from manyseed.jobs.own.calling import OwnError
 
 FLOOR = float(np.finfo(np.float32).tiny)
-"""What counts in place of a smaller probability: the logarithm of 0 is no score."""
+"""Smaller probabilities are raised to this: the logarithm of 0 is not a score."""
 
 Floats = NDArray[np.float64]
 
 
 def array(value: Any, what: str) -> Floats:
-    """Return numbers as float64, also of tensors; `what` is named where there are none."""
+    """Return numbers, also tensors, as float64; `what` names their origin in messages."""
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
     try:
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise OwnError(f"{what} returned no numbers: {error}") from error
+        raise OwnError(f"{what} did not return numbers: {error}") from error
 
 
 def of_probabilities(value: Any, what: str, n: int, present: NDArray[Any], k: int) -> Floats:
-    """Return logarithms of probabilities (sample, class), or of two classes their gap (sample,).
+    """Return logarithms of probabilities (sample, class), or with two classes their gap (sample,).
 
     Parameters
     ----------
     value : array (n, classes)
-        A column for each class that the training rows have; or of two the positive one's, (n,).
+        A column for each class of the training rows; or with two classes the positive one's, (n,).
     what : str
-        What returned it.
+        Its origin, for messages.
     n : int
-        Test rows.
+        Number of test rows.
     present : integer array
-        The classes that the training rows have, in the order of the columns.
+        The classes of the training rows, in the order of the columns.
     k : int
-        All classes; those that are absent have the smallest probability.
+        Number of all classes; absent ones get the probability `FLOOR`.
     """
     p = array(value, what)
     if k == 2 and p.shape == (n,):
         p = np.stack([1 - p, p], axis=1)
     require(p, what, (n, len(present)))
     if (p < -1e-6).any() or (p > 1 + 1e-6).any():
-        raise OwnError(f"{what} returned {_worst(p):g}, no probability")
+        worst = float(p.flat[np.nanargmax(np.abs(p - 0.5))])
+        raise OwnError(f"{what} returned {worst:g}, which is not a probability")
     whole = np.zeros((n, k))
     whole[:, present] = p
     logs = np.log(np.maximum(whole, FLOOR))
@@ -59,15 +60,15 @@ def of_probabilities(value: Any, what: str, n: int, present: NDArray[Any], k: in
 
 
 def of_decisions(value: Any, what: str, n: int, present: NDArray[Any], k: int) -> Floats:
-    """Return decision values (sample, class), or of two classes their gap.
+    """Return decision values (sample, class), or with two classes their gap.
 
-    Those of absent classes lie one below the row's lowest.
+    Absent classes get one less than the row's lowest value.
 
     Parameters
     ----------
-    value : array (n, present class), or of two classes (n,) or (n, 1)
+    value : array (n, present class), or with two classes (n,) or (n, 1)
     what, n, present, k
-        As of `of_probabilities`.
+        As in `of_probabilities`.
     """
     values = array(value, what)
     if len(present) == 2 and values.shape in ((n,), (n, 1)):
@@ -79,14 +80,14 @@ def of_decisions(value: Any, what: str, n: int, present: NDArray[Any], k: int) -
 
 
 def of_labels(value: Any, what: str, n: int, present: NDArray[Any], k: int) -> Floats:
-    """Return 1 for the predicted class and 0 for all others; as `of_probabilities`.
+    """Return 1 for the predicted class and 0 for all others, or with two classes their gap.
 
     Parameters
     ----------
     value : array (n,) or (n, 1)
         Positions in `present`, which ascends.
     what, n, present, k
-        As of `of_probabilities`.
+        As in `of_probabilities`.
     """
     predicted = array(value, what)
     if predicted.shape == (n, 1):
@@ -105,15 +106,15 @@ def of_labels(value: Any, what: str, n: int, present: NDArray[Any], k: int) -> F
 
 
 def require(values: Floats, what: str, shape: tuple[int, ...]) -> None:
-    """Refuse another shape."""
+    """Refuse any other shape."""
     if values.shape != shape:
         raise OwnError(f"{what} returned shape {values.shape}; {shape} is needed")
 
 
 def _as_kept(scores: Floats, label: NDArray[Any]) -> Floats:
-    """Return scores whose largest, taken in float32, are those of `label`, the labels of rows.
+    """Return scores (sample, class) that are largest for `label` (sample,), also in float32.
 
-    Of two classes this is their gap, which is positive for the second.
+    With two classes, return their gap (sample,), which is positive for the second.
     """
     if scores.shape[1] == 2:
         gap: Floats = (scores[:, 1] - scores[:, 0]).astype(np.float32).astype(np.float64)
@@ -122,7 +123,3 @@ def _as_kept(scores: Floats, label: NDArray[Any]) -> Floats:
     off = np.flatnonzero((kept.argmax(axis=1) != label) & ~np.isnan(kept).any(axis=1))
     kept[off, label[off]] = np.nextafter(kept[off].max(axis=1), np.float32(np.inf))
     return kept.astype(np.float64)
-
-
-def _worst(p: Floats) -> float:
-    return float(p.flat[np.nanargmax(np.abs(p - 0.5))])

@@ -1,4 +1,4 @@
-"""Which files a command is made of: those that its words name, what they import, and more."""
+"""The files of a command: those that its words name, their imports, and further ones."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.own.modules import Code, closure, imported
+from manyseed.jobs.own.modules import Code, closure, content_of, imported
 from manyseed.jobs.own.words import entry
 
 _MOST_FILES, _MOST_BYTES = 2000, 100 * 10**6
 
 
 def find_files(words: Sequence[str], patterns: Sequence[str], roots: Sequence[Path]) -> Code:
-    """Find the files of a command, in the first folder that has one that its words name.
+    """Find the files of a command, in the first folder that has a file its words name.
 
-    A file that is named by an absolute path is none of them: it is used where it lies.
+    Files with absolute paths are not among them: they are used where they are.
 
     Parameters
     ----------
     words : sequence of str
-        Of the command.
+        The command's.
     patterns : sequence of str
-        Further files, folders with all that is in them, and patterns, in the same folder.
+        Further files, whole folders and patterns, in the same folder.
     roots : sequence of Path
-        Folders that are looked into, in this order.
+        Folders to search, in order.
 
     Raises
     ------
     Refused
-        Where a script or what a pattern stands for is not there, or the files are too many.
+        Where the script is missing, a pattern matches nothing, or the files are too many or large.
     """
     text = " ".join(words)
     root = next((root for root in roots if [*_named(words, root)]), None)
@@ -44,19 +44,20 @@ def find_files(words: Sequence[str], patterns: Sequence[str], roots: Sequence[Pa
     for name in _named(words, root):
         files |= _with_imports(text, root, name)
     for pattern in patterns:
-        found = [*_matching(root, pattern)]
-        if not found:
+        matching = [*_matching(root, pattern)]
+        if not matching:
             raise Refused("files", pattern, f"{root} has nothing of that name")
-        files |= {file.relative_to(root).as_posix(): _content(text, file) for file in found}
+        for file in matching:
+            files[file.relative_to(root).as_posix()] = content_of("command", text, file)
     size = sum(map(len, files.values()))
     if len(files) > _MOST_FILES or size > _MOST_BYTES:
-        reason = f"{len(files):,} files of {size / 1e6:,.0f} MB are to be copied for every run; "
+        reason = f"{len(files):,} files of {size / 1e6:,.0f} MB would be copied for every run; "
         raise Refused("command", text, reason + "name data by absolute paths")
     return Code(root.resolve(), files)
 
 
 def _named(words: Sequence[str], root: Path) -> Iterator[str]:
-    """Yield the files and modules of a folder that words name, also behind an equals sign."""
+    """Yield the files and modules of a folder that words name, also after an equals sign."""
     for number, word in enumerate(words):
         if number and words[number - 1] == "-m":
             top = word.partition(".")[0]
@@ -70,31 +71,21 @@ def _named(words: Sequence[str], root: Path) -> Iterator[str]:
 
 
 def _with_imports(text: str, root: Path, name: str) -> dict[str, bytes]:
-    """Return a file, of Python with the local modules that it imports; a package comes whole."""
+    """Return a file, with the local modules that it imports if it is Python; packages whole."""
     file = root / name
     if file.is_dir():
         return closure("command", text, root, [name])
-    files = {name: _content(text, file)}
+    files = {name: content_of("command", text, file)}
     if file.suffix == ".py":
-        try:
-            tops = [*imported(files[name])]
-        except (SyntaxError, ValueError) as error:
-            raise Refused("command", text, f"{file} is no Python: {error}") from None
-        found = closure("command", text, file.parent, tops)
+        tops = [*imported("command", text, file, files[name])]
+        modules = closure("command", text, file.parent, tops)
         prefix = file.parent.relative_to(root)
-        files |= {(prefix / each).as_posix(): content for each, content in found.items()}
+        files |= {(prefix / each).as_posix(): content for each, content in modules.items()}
     return files
 
 
 def _matching(root: Path, pattern: str) -> Iterator[Path]:
-    for found in sorted(root.glob(pattern)):
-        for file in sorted(found.rglob("*")) if found.is_dir() else [found]:
+    for path in sorted(root.glob(pattern)):
+        for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             if file.is_file() and "__pycache__" not in file.parts:
                 yield file
-
-
-def _content(text: str, file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError as error:
-        raise Refused("command", text, f"{file} cannot be read: {error.strerror}") from None

@@ -1,4 +1,4 @@
-"""What is said of a user's own classifier, checked; nothing of it is imported here."""
+"""The table of a user's own classifier, checked without importing the code."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ SCORES: Mapping[Form, tuple[str, ...]] = {
     "module": ("logits",),
     "command": ("logits", "probabilities", "decisions", "labels"),
 }
-"""What a fit's scores are, by form."""
+"""The kinds of scores that a fit may return, by form."""
 
 _ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 ROWS = ("npz", "csv", "parquet")
-"""Forms of a command's files of rows."""
+"""Formats of the files that give a command its rows."""
 
 _COMMON = ("version", "params", "space", "encode", "probe", "hparams", "grid", "device")
 OPTIONS: Mapping[Form, tuple[str, ...]] = {
@@ -40,46 +40,46 @@ OPTIONS: Mapping[Form, tuple[str, ...]] = {
     "module": (*_COMMON, *OF_OPTIMIZERS, "epochs", "snapshots"),
     "command": (*_COMMON, "scores", "rows", "files", "timeout"),
 }
-"""Options beside the one that names the code, by form."""
+"""Options besides the one that names the code, by form."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Own:
-    """What is said of a classifier that is code of the user's.
+    """The table of a classifier that is the user's code.
 
     Attributes
     ----------
     form : str
-        The option that names it.
+        The option that names the code.
     entry : str
         ``"module:name"``; the name may have dots.
     version : int
         The user's own number for what the code does: part of the identity.
     params : mapping
-        What it is always called with that is no single value: lists, and tables that
+        Constant arguments other than single values: lists, and tables that
         `jobs.own.calling.built` understands.
     space : tuple of Hparam
         Hparams that the user declares, sorted by name, then single values of ``params``, which can
         be fixed or in a grid.
     declared : list of dict
-        The first of these, as they are part of the identity.
+        The declared ones in the form that is part of the identity.
     encode : {"raw", "dense", "pixels"}
-        How rows are given to it.
+        The form in which the code receives rows.
     scores : str or None
-        One of `SCORES`; None: it is to be found out.
+        One of `SCORES`; None if the probe is to find out.
     seeds : mapping or None
-        Parameters that take a seed, each with the stream it is drawn from; None: as `scores`.
+        Parameters that take a seed, each with the stream it is drawn from; None as for `scores`.
     probe : bool
         Whether planning may fit it.
     training : mapping
-        Of a module, how it is trained: optimizer, schedule, epochs; part of the identity.
+        For a module, its optimizer, schedule and epochs; part of the identity.
     snapshots : tuple of int
-        Of a module, epochs whose scores are kept.
+        For a module, the epochs whose scores are kept.
     command : mapping
-        Of a command its words, the form of its files of rows, and which files beside those that
-        the words name are copied; part of the identity.
+        For a command, its words, the format of its files of rows, and the files to copy besides
+        those that the words name; part of the identity.
     options : mapping
-        What the user wrote of it.
+        The table as the user wrote it.
     """
 
     form: Form
@@ -99,14 +99,14 @@ class Own:
 
     @property
     def entries(self) -> tuple[str, ...]:
-        """All code that is named, the entry point first."""
+        """All code that the table names, the entry point first."""
         return entries_of({"name": self.entry, "params": self.params, **self.command})
 
 
 def entries_of(canonical: Mapping[str, Any]) -> tuple[str, ...]:
     """Return all code that a canonical description names, the entry point first.
 
-    Of a command what follows tells it from others of the same script.
+    A command's name is followed by a digest that tells it from others of the same script.
     """
     if "command" in canonical:
         whole = [canonical["command"], canonical.get("files", [])]
@@ -125,19 +125,19 @@ def entries_of(canonical: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def form_of(options: Mapping[str, Any]) -> Form | None:
-    """Return which kind of code options name; None where they name none."""
+    """Return the kind of code that options name, None if they name none."""
     return next((form for form in FORMS if form in options), None)
 
 
 def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
-    """Check what is said of a user's own classifier.
+    """Check the table of a user's own classifier.
 
     Parameters
     ----------
     options : mapping
-        What the user wrote of it.
+        The table as the user wrote it.
     of_images : bool
-        Whether the dataset's rows are images: modules are given them as such by default.
+        Whether the dataset's rows are images, which modules receive as such by default.
 
     Raises
     ------
@@ -147,7 +147,7 @@ def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
     form = form_of(options)
     assert form is not None
     if clash := [other for other in FORMS if other != form and other in options]:
-        reason = f"{form} names the code already"
+        reason = f"{form} already names the code"
         raise Refused(clash[0], options[clash[0]], reason, needs={clash[0]: None})
     allowed = (form, *OPTIONS[form])
     for option in options:
@@ -163,17 +163,17 @@ def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
         raise Refused("params", params, allowed="a table of values")
     declared = _declared(options.get("space", {}))
     single: dict[str, Value] = {}
-    lasting: dict[str, object] = {}
+    constant: dict[str, object] = {}
     for name, value in params.items():
         if name in {each["name"] for each in declared}:
             raise Refused(f"params.{name}", value, f"space has {name}, with its default")
         check_param(f"params.{name}", value)
         if isinstance(value, Mapping | list):
-            lasting[name] = value
+            constant[name] = value
         else:
             single[name] = value
-    if form == "command" and lasting:
-        name, value = next(iter(lasting.items()))
+    if form == "command" and constant:
+        name, value = next(iter(constant.items()))
         raise Refused(f"params.{name}", value, allowed="text, a number, true or false")
     space = (
         *of_loop(form, declared),
@@ -183,7 +183,7 @@ def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
     for given in of_loop(form, ()):
         if given.name in params:
             value = params[given.name]
-            reason = "is how it is trained, no parameter of the module"
+            reason = "is how it is trained, not a parameter of the module"
             needs = {"hparams": {given.name: value}}
             raise Refused(f"params.{given.name}", value, reason, needs=needs)
     training: dict[str, Json] = {}
@@ -198,7 +198,7 @@ def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
         form=form,
         entry=entry,
         version=integer("version", options.get("version", 1), least=1, most=2**31),
-        params=lasting,
+        params=constant,
         space=space,
         declared=declared,
         encode=_one_of("encode", options.get("encode", by_default), ENCODINGS),
@@ -213,22 +213,22 @@ def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
 
 
 def _command(options: Mapping[str, Any], hparams: Sequence[str]) -> dict[str, Json]:
-    found = words.split("command", options["command"])
-    words.check("command", found, hparams)
+    command = words.split("command", options["command"])
+    words.check("command", command, hparams)
     timeout(options)
     files = options.get("files", [])
     if not isinstance(files, list) or not all(_is_inside(each) for each in files):
         what = 'a list of files, folders or patterns beside the script, such as ["conf", "*.R"]'
         raise Refused("files", files, allowed=what)
     return {
-        "command": [*found],
+        "command": [*command],
         "rows": _one_of("rows", options.get("rows", "npz"), ROWS),
         **({"files": sorted({*files})} if files else {}),
     }
 
 
 def timeout(options: Mapping[str, Any]) -> float:
-    """Return after how many seconds a command is ended; 0 for never. No part of the identity."""
+    """Return a command's time limit in seconds, 0 for none. Not part of the identity."""
     if "timeout" not in options:
         return 0.0
     return number("timeout", options["timeout"], above=0, most=31_536_000, what="seconds")
@@ -242,12 +242,12 @@ def _is_inside(pattern: object) -> bool:
 
 
 def of_loop(form: str, declared: Sequence[Mapping[str, Any]]) -> tuple[Hparam, ...]:
-    """Return the hparams of the loop that trains a module, but for those that the user declares.
+    """Return the hparams of the loop that trains a module, except those that the user declares.
 
     Raises
     ------
     Refused
-        Where a declared one is none that the loop can take.
+        Where the loop cannot use the values of a declared one.
     """
     if form != "module":
         return ()
@@ -266,7 +266,7 @@ def of_loop(form: str, declared: Sequence[Mapping[str, Any]]) -> tuple[Hparam, .
 
 
 def hparam(declared: Mapping[str, Any]) -> Hparam:
-    """Return an hparam of its declaration in a canonical description."""
+    """Return the hparam that a canonical description declares."""
     name, default = declared["name"], declared["default"]
     if "levels" in declared:
         levels = tuple(declared["levels"])
@@ -288,23 +288,23 @@ def _declared(space: object) -> list[dict[str, Json]]:
 def _declaration(name: str, given: object) -> dict[str, Json]:
     option = f"space.{name}"
     if not name.isidentifier():
-        raise Refused(option, given, f"{name!r} is no name of a parameter")
-    form = "a table of low, high and default, and log where it is, or of levels and default"
+        raise Refused(option, given, f"{name!r} is not a parameter name")
+    form = "a table of low, high and default, optionally log, or of levels and default"
     if not isinstance(given, Mapping) or "default" not in given:
         raise Refused(option, given, allowed=form)
     if "levels" in given:
-        found = _with_levels(option, name, given)
+        declared = _with_levels(option, name, given)
     elif "low" in given and "high" in given:
-        found = _with_range(option, name, given)
+        declared = _with_range(option, name, given)
     else:
         raise Refused(option, given, allowed=form)
-    if unknown := sorted({*given} - {*found}):
-        raise UnknownOption(f"{option}.{unknown[0]}", given[unknown[0]], allowed=[*found])
+    if unknown := sorted({*given} - {*declared}):
+        raise UnknownOption(f"{option}.{unknown[0]}", given[unknown[0]], allowed=[*declared])
     try:
-        checked = hparam(found).check(found["default"])
+        default = hparam(declared).check(declared["default"])
     except Refused as error:
         raise Refused(f"{option}.default", error.value, error.reason, error.allowed) from None
-    return {**found, "default": checked}
+    return {**declared, "default": default}
 
 
 def _with_levels(option: str, name: str, given: Mapping[str, Any]) -> dict[str, Json]:
@@ -325,8 +325,8 @@ def _with_range(option: str, name: str, given: Mapping[str, Any]) -> dict[str, J
         return {"name": name, "low": low, "high": high, "default": given["default"]}
     low = number(f"{option}.low", low, above=0.0 if is_log else -math.inf)
     high = number(f"{option}.high", high, above=low)
-    found = {"name": name, "low": low, "high": high, "default": given["default"]}
-    return {**found, "log": True} if is_log else found
+    declared = {"name": name, "low": low, "high": high, "default": given["default"]}
+    return {**declared, "log": True} if is_log else declared
 
 
 def is_entry(value: object) -> bool:
@@ -335,7 +335,7 @@ def is_entry(value: object) -> bool:
 
 
 def check_param(option: str, value: object) -> None:
-    """Refuse what has no form in an identity."""
+    """Refuse a value that an identity cannot hold."""
     if isinstance(value, Mapping):
         for name, inner in value.items():
             check_param(f"{option}.{name}", inner)

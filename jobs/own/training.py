@@ -1,6 +1,6 @@
 """A training function: ``train = "module:name"`` is called once per run and returns scores.
 
-It takes what it names among its parameters, by these names and no others: `OFFERED`.
+It is called with those of `OFFERED` that are among its parameters, by name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ OFFERED = (
     *("device", "checkpoint"),
 )
 _KEY = ".key"
-"""In the folder of a checkpoint: whose it is."""
+"""The file in a checkpoint's folder that says which run and recipe it belongs to."""
 
 
 def fit(
@@ -63,17 +63,17 @@ def fit(
     with threadpool_limits(limits=1):  # the last bits depend on threads
         value = function(**arguments)
     seconds = perf_counter() - started
-    found = in_form(value, settings["scores"], settings["name"], len(X_test), data.n_classes)
-    return Fitted(found[np.newaxis], seconds)
+    kept = in_form(value, settings["scores"], settings["name"], len(X_test), data.n_classes)
+    return Fitted(kept[np.newaxis], seconds)
 
 
 def draws_from(names: list[str]) -> list[str]:
-    """Return which varying streams a function that asks for so much draws from."""
+    """Return the varying streams that a function with these parameters draws from."""
     return sorted({"batch" if name == "dropout" else name for name in names if name in STREAMS})
 
 
 def folder(checkpoint: Checkpoint) -> Path:
-    """Return the folder in which a run saves itself; what another run or recipe left is gone."""
+    """Return the folder of a run's checkpoint, emptied of what another run or recipe left."""
     import shutil
 
     key = checkpoint.path / _KEY
@@ -85,23 +85,23 @@ def folder(checkpoint: Checkpoint) -> Path:
 
 
 def in_form(value: Any, how: str, what: str, n: int, k: int) -> scores.Floats:
-    """Return scores as they are kept.
+    """Return scores in the form that a sweep keeps.
 
     Parameters
     ----------
     value : array
-        A score per class of each test row, or of two classes a number of each row; or labels.
+        A score per test row and class, or with two classes one per row; or labels.
     how : str
-        Of `table.SCORES`.
+        One of `table.SCORES`.
     what : str
-        What returned it.
+        Its origin, for messages.
     n, k : int
-        Test rows, classes.
+        Numbers of test rows and classes.
 
     Raises
     ------
     OwnError
-        For another shape, or what cannot be read so.
+        For another shape, or for values that are not such scores.
     """
     present = np.arange(k)
     if how == "labels":
@@ -110,8 +110,8 @@ def in_form(value: Any, how: str, what: str, n: int, k: int) -> scores.Floats:
         return scores.of_probabilities(value, what, n, present, k)
     if how == "decisions" and k > 2:
         return scores.of_decisions(value, what, n, present, k)
-    found = scores.array(value, what)
-    if k == 2 and found.shape in ((n,), (n, 1)):
-        return found.reshape(n)
-    scores.require(found, what, (n, k))
-    return found
+    values = scores.array(value, what)
+    if k == 2 and values.shape in ((n,), (n, 1)):
+        return values.reshape(n)
+    scores.require(values, what, (n, k))
+    return values

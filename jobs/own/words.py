@@ -1,7 +1,7 @@
-"""The words of ``command = "…"``: split as a shell would, without one, and filled in for a run.
+"""The words of ``command = "…"``: split as by a shell, but without one, and filled in for a run.
 
-``{name}`` in a word is a placeholder, ``{{`` and ``}}`` are braces. Words are split before anything
-is filled in, so that a value with blanks stays within its word.
+``{name}`` in a word is a placeholder, ``{{`` and ``}}`` are braces. Words are split before they are
+filled in, so a value with blanks stays within its word.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from manyseed.jobs.hparams.grid import text_of
 from manyseed.jobs.hparams.kinds import Value
 
 NEEDED = ("train", "test", "out")
-"""Files: training rows, test rows, and what the command writes."""
+"""Files: training rows, test rows, and the command's output."""
 
 SEEDS: Mapping[str, str] = {
     "seed": "batch",
@@ -26,7 +26,7 @@ SEEDS: Mapping[str, str] = {
     "seeds.init": "init",
     "seeds.dropout": "dropout",
 }
-"""Placeholders of seeds, with the stream that each is drawn from."""
+"""Placeholders of seeds, and the stream that each is drawn from."""
 
 CHECKPOINT = "checkpoint"
 OTHERS = ("device", "n_classes", CHECKPOINT)
@@ -41,7 +41,7 @@ def split(option: str, text: object) -> tuple[str, ...]:
     Raises
     ------
     Refused
-        For what is no text, or cannot be split.
+        For anything but text that can be split.
     """
     if not isinstance(text, str) or "\0" in text:
         raise Refused(option, text, allowed='text such as "python train.py {train} {test} {out}"')
@@ -55,15 +55,15 @@ def split(option: str, text: object) -> tuple[str, ...]:
 
 
 def check(option: str, words: Iterable[str], hparams: Iterable[str]) -> None:
-    """Refuse placeholders that nothing is known of, and a command that lacks one that it needs.
+    """Refuse unknown placeholders, and a command that lacks a placeholder that it needs.
 
     Parameters
     ----------
     option : str
-        That gave it.
+        The option that gave the command.
     words : iterable of str
     hparams : iterable of str
-        Names of its hparams, all of which it must use.
+        Names of the hparams, all of which it must use.
 
     Raises
     ------
@@ -71,45 +71,45 @@ def check(option: str, words: Iterable[str], hparams: Iterable[str]) -> None:
     """
     named = [f"{HPARAM}{name}" for name in hparams]
     known = (*NEEDED, *SEEDS, *OTHERS, *named)
-    found = placeholders(words)
-    for name in found:
+    used = placeholders(words)
+    for name in used:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
-            hint = f"; did you mean {{{near[0]}}}?" if near else ""
+            hint = f"; did you mean {{{near[0]}}}?" if near else "."
             listed = ", ".join(f"{{{each}}}" for each in known)
             reason = f"there is no {{{name}}}{hint} There are {listed}; {{{{ is a brace"
             raise Refused(option, " ".join(words), reason)
     for name in (*NEEDED, *named):
-        if name not in found:
-            reason = f"{{{name}}} is nowhere in it"
+        if name not in used:
+            reason = f"{{{name}}} is missing"
             if name in named:
-                reason += ": it would be trained the same whatever its value is"
+                reason += ": the hparam would have no effect"
             raise Refused(option, " ".join(words), reason)
 
 
 def placeholders(words: Iterable[str]) -> tuple[str, ...]:
-    """Return the names in braces, each once, as they come."""
-    found = (piece[1] for word in words for piece in _PIECE.finditer(word))
-    return tuple(dict.fromkeys(name for name in found if name is not None))
+    """Return the names in braces, each once, in order."""
+    names = (piece[1] for word in words for piece in _PIECE.finditer(word))
+    return tuple(dict.fromkeys(name for name in names if name is not None))
 
 
 def filled(words: Iterable[str], values: Mapping[str, Value]) -> list[str]:
-    """Return words with values in the place of their placeholders."""
+    """Return words with their placeholders replaced by values."""
 
-    def piece(found: re.Match[str]) -> str:
-        return text_of(values[found[1]]) if found[1] is not None else found[0][:1]
+    def piece(match: re.Match[str]) -> str:
+        return text_of(values[match[1]]) if match[1] is not None else match[0][:1]
 
     return [_PIECE.sub(piece, word) for word in words]
 
 
 def draws_from(words: Iterable[str]) -> list[str]:
     """Return the varying streams that a command's seeds come from (dropout goes with batch)."""
-    of = {SEEDS[name] for name in placeholders(words) if name in SEEDS}
-    return sorted({"batch" if name == "dropout" else name for name in of})
+    streams = {SEEDS[name] for name in placeholders(words) if name in SEEDS}
+    return sorted({"batch" if name == "dropout" else name for name in streams})
 
 
 def entry(words: Iterable[str]) -> str:
-    """Return what a command is called: its script, of ``-m`` its module, else its program.
+    """Return a command's name: its script, its module after ``-m``, or its program.
 
     The streams are keyed by it.
     """

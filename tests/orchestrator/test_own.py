@@ -233,7 +233,7 @@ def test_a_plan_says_what_a_probe_found(project: Path, tmp_path: Path) -> None:
 
 MISTAKES = {
     "import error": ("import nowhere_at_all", "No module named 'nowhere_at_all'"),
-    "syntax": ("def f(:", "is no Python"),
+    "syntax": ("def f(:", "is not Python"),
     "raises at import": ("1 / 0", "ZeroDivisionError: division by zero (mymodel.py, line 1)"),
     "no such name": ("x = 1", "mymodel has no Noisy"),
     "wrong signature": ("class Noisy:\n    def __init__(self): pass", "max_iter"),
@@ -396,7 +396,7 @@ space = { lr = { low = 1e-3, high = 1.0, default = 0.1, log = true } }
 
 MISTAKEN = {
     "def fit(X, y, X_test, lerning_rate): ...": "it asks for lerning_rate; there are X, y",
-    "fit = 3": "it is int, no function",
+    "fit = 3": "it is int, not a function",
     "def fit(X_test): return X_test": "fit returned shape (33, 13); (33, 3) is needed",
     "def fit(X_test): return None": "fit returned",
     "import numpy as np\ndef fit(X_test): return np.random.rand(len(X_test), 3)": (

@@ -174,7 +174,7 @@ def test_runs_fail_with_their_logs_and_others_go_on(project: Path, tmp_path: Pat
 MISTAKES = {
     "import nowhere_at_all": "ModuleNotFoundError: No module named 'nowhere_at_all'",
     "print('nothing')": "the command wrote nothing to {out}",
-    "def f(:": "is no Python",
+    "def f(:": "is not Python",
     "import sys, numpy as np\nnp.save(sys.argv[-1], np.random.rand(33, 3))": (
         "two fits with the same seeds differ"
     ),

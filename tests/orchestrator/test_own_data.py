@@ -249,7 +249,7 @@ def test_the_digest_tells_what_rows_are_for(project: Path) -> None:
         (f"dict(X=X, y={LABELS}, X_test=X)", "", "returned one of X_test and y_test"),
         (f"X, {LABELS}[:10]", "", r"what it returned holds X \(60, 3\)"),
         (f"X[:50], {LABELS}[:50], X[50:, :2], {LABELS}[50:]", "", r"returned X \(50, 3\) and X_te"),
-        (f"X.astype(object), {LABELS}", "", "returned X of object, no numbers or text"),
+        (f"X.astype(object), {LABELS}", "", "returned X of object, not numbers or text"),
         (f"X * np.inf, {LABELS}", "", "what it returned holds infinite numbers"),
         ("X, np.zeros(rows)", "", r"target = .*has a single class, '0'"),
         ("1 / 0", "", r"failed: ZeroDivisionError.*\(mydata.py, line 10\)"),
@@ -276,7 +276,7 @@ def test_mistakes_are_one_message_and_nothing_is_planned(
         ("mydata", '"module:name"'),
         ("nowhere:load", "there is no module nowhere"),
         ("mydata:other", "mydata has no other"),
-        ("helper:SEED", "it is int, no function"),
+        ("helper:SEED", "it is int, not a function"),
     ],
 )
 def test_a_function_that_is_not_there(project: Path, entry: str, said: str) -> None:

@@ -8,7 +8,7 @@ from manyseed.jobs.run import MachineError
 
 def test_another_version_of_the_data_is_refused():
     canonical = {**resolve("sklearn:iris").canonical, "digest": "0" * 64}
-    with pytest.raises(MachineError, match="sklearn:iris of the installed .* differs"):
+    with pytest.raises(MachineError, match=r"sklearn:iris of the installed .* differs"):
         load(canonical)
 
 

@@ -154,7 +154,7 @@ FAILING = {
     "sys.exit('planted')": "ended with code 1: planted",
     "1 / 0": "ended with code 1: ZeroDivisionError: division by zero",
     "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)": "ended by signal 11",
-    "import os, signal; os.kill(os.getpid(), signal.SIGKILL)": "killed, as systems do that run out",
+    "import os, signal; os.kill(os.getpid(), signal.SIGKILL)": "killed, as by a system that runs out",
     "print('hello')": r"wrote nothing to \{out\}",
     "np.savez(out, a=1); np.save(out, 1)": "wrote several files",
     "np.save(out, np.zeros((3, 4)))": r"returned shape \(3, 4\); \(\d+, 4\) is needed",
@@ -293,14 +293,14 @@ def test_a_checkpoint_folder_outlives_an_interruption(tmp_path: Path) -> None:
 
 
 REFUSED = [
-    ("python train.py {train} {test}", {}, r"\{out\} is nowhere in it"),
+    ("python train.py {train} {test}", {}, r"\{out\} is missing"),
     (f"python {FILES} {{sed}}", {}, r"there is no \{sed\}; did you mean \{seed\}\?"),
     (
         f"python {FILES} {{hparams.lt}}",
         {"params": {"lr": 1.0}},
         r"no \{hparams.lt\}; did you mean \{hparams.lr\}",
     ),
-    (f"python {FILES}", {"params": {"lr": 1.0}}, r"\{hparams.lr\} is nowhere in it"),
+    (f"python {FILES}", {"params": {"lr": 1.0}}, r"\{hparams.lr\} is missing"),
     (f"python '{FILES}", {}, "no closing quotation"),
     ("", {}, "is empty"),
     (f"python {FILES}", {"params": {"sizes": [1, 2]}}, "params.sizes"),

@@ -230,7 +230,7 @@ def test_what_params_say_of_files_stays(tmp_path: Path, monkeypatch: pytest.Monk
         ({"label": 4}, "predict", "predict returned the label 4; it was given the labels 0 to 3"),
         ({"label": 0.5}, "predict", "predict returned the label 0.5; it was given"),
         ({"label": np.nan}, "predict", "predict returned the label nan; it was given"),
-        ({"label": "a"}, "predict", "predict returned no numbers: .*'a'"),
+        ({"label": "a"}, "predict", "predict did not return numbers: .*'a'"),
         ({"label": [1, 0]}, "predict", r"predict returned shape \(60, 2\); \(60,\) is needed"),
     ],
 )
@@ -283,9 +283,9 @@ def test_classes_without_training_rows_are_never_predicted(
     ("returns", "said"),
     [
         (lambda n: np.full((n, 3), 1 / 3), r"predict_proba returned shape \(60, 3\); \(60, 2\)"),
-        (lambda n: np.full((n, 2), 1.5), "1.5, no probability"),
-        (lambda n: [["a", "b"]] * n, "no numbers"),
-        (lambda _: None, "no numbers|shape"),
+        (lambda n: np.full((n, 2), 1.5), "1.5, which is not a probability"),
+        (lambda n: [["a", "b"]] * n, "did not return numbers"),
+        (lambda _: None, "did not return numbers|shape"),
     ],
 )
 def test_what_is_no_prediction_fails_the_run(returns: Callable[[int], Any], said: str) -> None:

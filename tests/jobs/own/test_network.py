@@ -160,9 +160,9 @@ def test_two_classes_have_their_gap() -> None:
 
 
 MISTAKES: dict[str, tuple[type[Exception], str]] = {
-    "no_module": (OwnError, r"returned Linear, which is no torch\.nn\.Module"),
+    "no_module": (OwnError, r"returned Linear, which is not a torch\.nn\.Module"),
     "too_wide": (OwnError, r"returned shape \(32, 5\); \(32, 4\) is needed"),
-    "two_values": (OwnError, "returned tuple, no tensor"),
+    "two_values": (OwnError, "returned tuple, not a tensor"),
 }
 
 

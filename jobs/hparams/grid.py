@@ -1,7 +1,7 @@
-"""Hparam grids: the combinations of values of some hparams, and how each of them is written.
+"""Hparam grids: the combinations of some hparams' values, and how they are written.
 
-A configuration is written ``depth=2,lr=0.001,width=8``: sorted by name, without blanks, values as
-Python's repr gives numbers, truth values as in TOML.
+A configuration is written ``depth=2,lr=0.001,width=8``: sorted by name, without blanks, numbers as
+Python's repr, truth values as in TOML.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from manyseed.jobs.checks import Refused, UnknownOption, integer, number
 from manyseed.jobs.hparams.kinds import Categorical, Continuous, Free, Hparam, Ordinal, Value
 
 MAX_CONFIGURATIONS = 32_767
-"""Of a grid, and of a sweep: the store numbers them by 16 bits."""
-
+"""Limit of a grid, and of a sweep: the store numbers configurations with 16 bits."""
 
 RANGES = ("linspace", "logspace")
 _RANGE = "a table of linspace or logspace: first, last and count"
@@ -29,25 +28,25 @@ def configurations(space: tuple[Hparam, ...], lists: object) -> tuple[dict[str, 
     space : tuple of Hparam
         The classifier's hparams.
     lists : object
-        As the user gave it: a mapping of hparam to list of values.
+        As the user wrote them: a mapping of hparam to list of values, or range.
 
     Raises
     ------
     Refused
-        For what is no table of lists, an unknown hparam, a value of the wrong type or out of range,
-        one that stands twice, or more combinations than `MAX_CONFIGURATIONS`.
+        For anything but a table of lists, an unknown hparam, a value that is repeated, of the wrong
+        type or out of range, and more combinations than `MAX_CONFIGURATIONS`.
     """
     if not isinstance(lists, Mapping) or not lists:
-        raise Refused("grid", lists, allowed="a table of lists of values, one an hparam")
+        raise Refused("grid", lists, allowed="a table with a list of values for each hparam")
     known = {hparam.name: hparam for hparam in space}
     values = {}
-    for name, found in lists.items():
+    for name, given in lists.items():
         if name not in known:
-            raise UnknownOption(f"grid.{name}", found, allowed=known)
-        values[name] = _checked(known[name], found)
+            raise UnknownOption(f"grid.{name}", given, allowed=known)
+        values[name] = _checked(known[name], given)
     total = math.prod(map(len, values.values()))
     if total > MAX_CONFIGURATIONS:
-        shown = " × ".join(f"{len(found)} {name}" for name, found in values.items())
+        shown = " × ".join(f"{len(checked)} {name}" for name, checked in values.items())
         raise Refused(
             "grid",
             lists,
@@ -63,23 +62,23 @@ def _checked(hparam: Hparam, values: object) -> list[Value]:
         values = ranged(hparam, values)
     if not isinstance(values, list | tuple) or not values:
         raise Refused(option, values, allowed="a list of values")
-    found: list[Value] = []
+    distinct: list[Value] = []
     for value in values:
         checked = _value(hparam, value, option)
         if isinstance(hparam, Free) and not _is_read_back(checked):
             reason = "cannot be told from another value, or from two, once it is written out"
             raise Refused(option, value, reason)
-        if any(checked == other and type(checked) is type(other) for other in found):
+        if any(checked == other and type(checked) is type(other) for other in distinct):
             raise Refused(option, value, "stands twice in the list")
-        found.append(checked)
-    return found
+        distinct.append(checked)
+    return distinct
 
 
 def ranged(hparam: Hparam, value: Mapping[str, object]) -> list[Value]:
     """Return the values that a range stands for.
 
-    Those between its ends are rounded to twelve digits, which are the same on every machine; of an
-    hparam of whole numbers to these, each once.
+    Values between its ends are rounded to twelve digits, the same on every machine; for an hparam
+    of whole numbers all are rounded to whole numbers, without repetitions.
 
     Parameters
     ----------
@@ -96,7 +95,7 @@ def ranged(hparam: Hparam, value: Mapping[str, object]) -> list[Value]:
     if kind not in RANGES or not isinstance(given, list | tuple) or len(given) != 3:
         raise Refused(option, dict(value), allowed=f"a list, or {_RANGE}")
     if isinstance(hparam, Categorical):
-        raise Refused(option, dict(value), f"{hparam.name} is no number: give a list")
+        raise Refused(option, dict(value), f"{hparam.name} is not a number: give a list")
     above = 0.0 if kind == "logspace" else -math.inf
     first, last = (number(option, end, above=above) for end in given[:2])
     count = integer(option, given[2], least=2, most=MAX_CONFIGURATIONS)
@@ -105,11 +104,11 @@ def ranged(hparam: Hparam, value: Mapping[str, object]) -> list[Value]:
         between = [first + (last - first) * share for share in shares]
     else:
         between = [first * (last / first) ** share for share in shares]
-    found = [first, *(float(f"{each:.12g}") for each in between), last]
+    values = [first, *(float(f"{each:.12g}") for each in between), last]
     is_whole = isinstance(hparam, Ordinal)
     if is_whole or (isinstance(hparam, Free) and type(hparam.default) is int):
-        return [*dict.fromkeys(round(each) for each in found)]
-    return [*found]
+        return [*dict.fromkeys(round(each) for each in values)]
+    return [*values]
 
 
 def _value(hparam: Hparam, value: object, option: str) -> Value:
@@ -120,12 +119,12 @@ def _value(hparam: Hparam, value: object, option: str) -> Value:
 
 
 def written(values: Mapping[str, Value]) -> str:
-    """Return how a configuration is written."""
+    """Write a configuration."""
     return ",".join(f"{name}={text_of(values[name])}" for name in sorted(values))
 
 
 def text_of(value: Value) -> str:
-    """Return how a value is written: numbers as Python has them, true and false."""
+    """Write a value: numbers as in Python, truth values as true and false."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -141,7 +140,7 @@ def is_written(text: str) -> bool:
 
 
 def names(text: str) -> list[str]:
-    """Return the hparams that a written configuration gives values to."""
+    """Return the hparams in a written configuration."""
     return [part.partition("=")[0].strip() for part in text.split(",")]
 
 
@@ -151,22 +150,22 @@ def read(space: tuple[Hparam, ...], text: str) -> dict[str, Value]:
     Raises
     ------
     Refused
-        For an unknown hparam, one that is named twice, or a value that it cannot have.
+        For an unknown hparam, one that is named twice, and a value that is not allowed.
     """
     known = {hparam.name: hparam for hparam in space}
-    found: dict[str, Value] = {}
+    values: dict[str, Value] = {}
     for part in text.split(","):
         name, _, value = (piece.strip() for piece in part.partition("="))
         if name not in known:
             raise Refused("hparams", name, "unknown hparam", known)
-        if name in found:
+        if name in values:
             raise Refused("hparams", text, f"names {name} twice")
-        found[name] = _value(known[name], _typed(known[name], value), "hparams")
-    return found
+        values[name] = _value(known[name], _typed(known[name], value), "hparams")
+    return values
 
 
 def _typed(hparam: Hparam, text: str) -> object:
-    """Return what a text stands for; as it is where the hparam has no such value."""
+    """Return the value that a text stands for, or the text if the hparam has no such value."""
     if isinstance(hparam, Free):
         return _plain(text)
     if isinstance(hparam, Categorical):
@@ -178,7 +177,7 @@ def _typed(hparam: Hparam, text: str) -> object:
 
 
 def _plain(text: str) -> Value:
-    """Return a number or truth value where a text is one, as `written` writes it."""
+    """Return the number or truth value that a text is, as `written` writes it, or the text."""
     if text in ("true", "false"):
         return text == "true"
     for kind in (int, float):

@@ -1,10 +1,10 @@
 """The kinds of hparams: continuous, ordinal, categorical (MV, Hyperparameter perturbation).
 
-A numeric hparam is perturbed on a scale of its own: `position` maps a value to the scale, `settle`
-maps any position back to the nearest value that the hparam can take.
+A numeric hparam is perturbed on its own scale: `position` maps a value to the scale, `settle` maps
+any position back to the nearest value that the hparam can take.
 
-A **structural** hparam says which network is trained, such as its depth: it is fixed or in a grid,
-never moved by a scheme and never searched for.
+A **structural** hparam defines the network, such as its depth: it is fixed or in a grid, never
+moved by a scheme and never searched.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ V = TypeVar("V", bound=Value)
 
 @dataclass(frozen=True, slots=True)
 class When:
-    """An hparam acts only where another one has one of these values."""
+    """The condition under which an hparam acts: another one has one of these values."""
 
     hparam: str
     values: tuple[Value, ...]
@@ -32,7 +32,7 @@ class When:
 
 @dataclass(frozen=True, slots=True)
 class Continuous:
-    """A real number in [low, high]; on a log10 scale where `log`."""
+    """A real number in [low, high], on a log10 scale if `log`."""
 
     name: str
     low: float
@@ -52,7 +52,7 @@ class Continuous:
         return self.position(self.low), self.position(self.high)
 
     def position(self, value: float) -> float:
-        """Return where a value lies on the hparam's scale."""
+        """Return a value's position on the hparam's scale."""
         return math.log10(value) if self.log else value
 
     def settle(self, position: float) -> float:
@@ -62,7 +62,7 @@ class Continuous:
 
 
 def _level(levels: Sequence[V], option: str, value: object) -> V:
-    """Return the level that a value is, of the same type."""
+    """Return the level that equals a value and has its type."""
     for level in levels:
         if type(value) is type(level) and value == level:
             return level
@@ -92,11 +92,11 @@ class Ordinal:
         return float(self.levels[0]), float(self.levels[-1])
 
     def position(self, value: float) -> float:
-        """Return where a value lies on the hparam's scale."""
+        """Return a value's position on the hparam's scale."""
         return float(value)
 
     def settle(self, position: float) -> int:
-        """Return the level nearest to a position, of two the lower."""
+        """Return the level nearest to a position, the lower of two."""
         above = bisect_left(self.levels, position)
         neighbours = self.levels[max(above - 1, 0) : above + 1]
         return min(neighbours, key=lambda level: abs(level - position))
@@ -119,7 +119,7 @@ class Categorical:
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    """A single value of any type, of code whose ranges nobody declared: structural."""
+    """A single value of any type, for code with undeclared ranges: structural."""
 
     name: str
     default: Value
@@ -127,7 +127,7 @@ class Free:
     structural: bool = True
 
     def check(self, value: object) -> Value:
-        """Return the value, or raise Refused where it is none or not finite."""
+        """Return the value, or raise Refused for other types and numbers that are not finite."""
         is_finite = not isinstance(value, float) or math.isfinite(value)
         if isinstance(value, bool | int | float | str) and is_finite:
             return value

@@ -8,11 +8,11 @@
 ======================  =========================================================================
 
 x is the anchor, or its log10 for hparams on a log scale (the result is then 10^x; the source's text
-adds 10^e to the anchor, which would move it one way only). The result is clipped to the range, for
-ordinals to the nearest level. A categorical hparam is re-drawn uniformly from its levels with
-probability P, under sig-digit never. The suffix ``:scaled`` sets that probability so that one
-categorical change a run is expected, which the source meant to do. Structural hparams stay at their
-anchors.
+adds 10^e to the anchor, which would move it one way only). The result is clipped to the range, or
+rounded to the nearest level of an ordinal. A categorical hparam is re-drawn uniformly from its
+levels with probability P, never under sig-digit. The suffix ``:scaled`` sets that probability so
+that one categorical change a run is expected, as the source intended. Structural hparams stay at
+their anchors.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class _HparamNoise:
     scaled: bool = False
 
     def reach(self, position: float, ends: tuple[float, float]) -> float:
-        """Return how far a position is moved at most, to either side."""
+        """Return the largest move of a position, to either side."""
         match self.method:
             case "sig-digit" if position == 0.0:
                 return 0.0
             case "sig-digit":
-                # The decimal exponent of the exact binary value: no rounding at powers of ten.
+                # The decimal exponent of the exact binary value, without rounding.
                 return math.pow(10, Decimal(abs(position)).adjusted() - self.amount)
             case "relative":
                 return self.amount * abs(position)
@@ -91,7 +91,7 @@ def _parse(text: str) -> _HparamNoise:
 
 
 def canonical(scheme: str) -> str:
-    """Return the one spelling of a scheme: ``relative:.10`` is ``relative:0.1``.
+    """Return the normal form of a scheme: ``relative:.10`` is ``relative:0.1``.
 
     Raises
     ------
@@ -117,17 +117,17 @@ def perturb(
     space : tuple of Hparam
         The classifier's hparams.
     hparams : mapping
-        The anchor of every hparam.
+        The anchor of each hparam.
     scheme : str
-        See the module.
+        As in the module's table.
     generator : numpy.random.Generator
         The run's stream ``perturb_hparams``.
     """
     parsed = _parse(scheme)
     if parsed.method == "none":
         return dict(hparams)
-    # Frozen: two raw words an hparam, used or not, in the order of the space. A space grows only
-    # at its end, so a new hparam leaves the draws of the others as they are.
+    # Frozen: two raw words per hparam, used or not, in the order of the space. A space grows only
+    # at its end, so a new hparam does not change the draws of the others.
     words = raw(generator, 2 * len(space)).reshape(-1, 2)
     uniforms = (words >> np.uint64(11)) * 2.0**-53
     probability = parsed.redraw_probability(space)
@@ -146,7 +146,7 @@ def _move(
         return hparam.levels[int(v * len(hparam.levels))] if u < probability else anchor
     position = hparam.position(anchor)
     reach = scheme.reach(position, hparam.ends)
-    # Without this an anchor on a log scale would come back changed by rounding.
+    # With no reach, an anchor on a log scale must not be changed by rounding.
     return hparam.settle(position + reach * (2 * u - 1)) if reach else anchor
 
 
@@ -157,8 +157,8 @@ def unmoved(
 
     These are structural ones; zeros and, on a log scale, ones under the two methods that scale with
     the anchor; ordinals whose neighbours are out of reach; categoricals under sig-digit; and
-    hparams that do not act at the anchors, such as l1_ratio unless the penalty is elasticnet, where
-    the scheme cannot switch them on either.
+    hparams that do not act at the anchors, and that the scheme cannot switch on, such as l1_ratio
+    unless the penalty is elasticnet.
     """
     parsed = _parse(scheme)
     probability = parsed.redraw_probability(space)

@@ -10,7 +10,7 @@ from manyseed.jobs.hparams.kinds import Continuous, Free, Hparam, Value
 from manyseed.jobs.streams import raw
 
 SPACE_VERSION = 1
-"""Of the spaces and of how they are drawn from; part of a tuned cell's identity."""
+"""Version of the spaces and of the draws from them; part of a tuned cell's identity."""
 
 
 def draw(
@@ -18,19 +18,18 @@ def draw(
 ) -> dict[str, Value]:
     """Return one point of a classifier's space.
 
-    A continuous hparam is uniform on its scale (on log10 of it where that is the scale), any other
-    over its levels.
+    A continuous hparam is uniform on its scale (linear or log10), any other over its levels.
 
     Parameters
     ----------
     space : tuple of Hparam
         The classifier's hparams.
     fixed : mapping
-        Hparams that are not searched. Structural ones never are: they keep their defaults.
+        Hparams that are not searched. Structural ones never are; they keep their defaults.
     generator : numpy.random.Generator
         The draw's stream ``tune``.
     """
-    # Frozen: one raw word an hparam, used or not, in the order of the space.
+    # Frozen: one raw word per hparam, used or not, in the order of the space.
     uniforms = (raw(generator, len(space)) >> np.uint64(11)) * 2.0**-53
     held = {hparam.name: hparam.default for hparam in space if hparam.structural} | dict(fixed)
     return {

@@ -1,1 +1,1 @@
-"""Transforms of images: of training images at random, of a trained model's inputs on purpose."""
+"""Transforms of images: random for training, of given magnitude for response curves."""

@@ -1,4 +1,4 @@
-"""Images as each of their presentations shows them: transformed at random."""
+"""Random transforms of images, drawn anew for each presentation."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ _CROP_WORDS = 3
 
 
 class Augmented:
-    """A run's training or test images, transformed anew whenever they are asked for.
+    """A run's training or test images, transformed anew at each access.
 
-    An image takes the same number of words of the stream at each presentation, in the order of
-    presentation: 1, of ``colour`` 4 (brightness, contrast, saturation, hue), of ``crop-flip`` 3
-    (down, right, flip). A word w is u = ⌊w / 2¹¹⌋ · 2⁻⁵³, uniform in [0, 1): a magnitude is
-    m · (2u − 1) for a scheme of the number m, a crop begins ⌊u · (2p + 1)⌋ pixels into an image
-    that is padded with p zeros on each side, and is mirrored where u ≥ ½.
+    Each presentation of an image takes the same number of words from the stream, in the order of
+    presentation: 4 for ``colour`` (brightness, contrast, saturation, hue), 3 for ``crop-flip``
+    (down, right, flip), else 1. A word w gives u = ⌊w / 2¹¹⌋ · 2⁻⁵³, uniform in [0, 1). With the
+    scheme's number m, a magnitude is m · (2u − 1); with p zeros padded on each side, a crop begins
+    ⌊u · (2p + 1)⌋ pixels into the image, and is mirrored if u ≥ ½.
 
     Parameters
     ----------
     data : TrainingSet
-        With a scheme, images and the dataset they are of.
+        With a scheme, images and their dataset.
     encoder : Encoder
-        What the model takes of raw rows.
+        From raw rows to the model's inputs.
     draws : numpy.random.Generator
-        Stream ``augment``, what decides how a training goes on; or ``test_augment``.
+        Stream ``augment``, whose state is part of a training's, or ``test_augment``.
     device : torch.device
     test : bool
-        Whether the images are those of the test set.
+        Whether to use the test images.
     """
 
     def __init__(
@@ -51,14 +51,14 @@ class Augmented:
         *,
         test: bool = False,
     ) -> None:
-        asked, X = (data.test_augment, data.X_test) if test else (data.augment, data.X)
-        scheme = augmentation(asked)
+        text, X = (data.test_augment, data.X_test) if test else (data.augment, data.X)
+        scheme = augmentation(text)
         if scheme is None or data.image is None:
-            raise ValueError(f"{asked} needs images")
+            raise ValueError(f"{text} needs images")
         self.draws, self._start = draws, draws.bit_generator.state
         self._scheme, self._image = scheme, data.image
         self._largest = brightest(data)
-        # bytes and other short numbers need half of the memory
+        # bytes and other short numbers take half the memory
         exact = bool((X.astype(np.float32) == X).all())
         self._raw = torch.tensor(X, dtype=torch.float32 if exact else torch.float64, device=device)
         self._mean, self._scale = (
@@ -68,30 +68,29 @@ class Augmented:
         self._shape = encoder.shape
 
     def __call__(self, index: Tensor) -> Tensor:
-        """Return rows of these indices (n,) as the model takes them, float32 (n, ...)."""
+        """Return the rows at these indices (n,) as inputs of the model, float32 (n, ...)."""
         images = self._raw[index].double().reshape(-1, *self._image)
         rows = self._presented(images).reshape(len(index), -1)
         encoded: Tensor = ((rows - self._mean) * self._scale).float()
         return encoded.reshape(-1, *self._shape)
 
     def skip_to(self, presentation: int) -> None:
-        """Go on as after so many presentations of single images."""
+        """Continue as after this many presentations of single images."""
         bits: Any = self.draws.bit_generator
         bits.state = self._start
         bits.advance(presentation * self._words)
 
     @property
     def _words(self) -> int:
-        """Words of the stream that a presentation takes."""
+        """Number of words that a presentation takes from the stream."""
         return {CROP_FLIP: _CROP_WORDS, "colour": COLOURS}.get(self._scheme.name, 1)
 
     def _presented(self, images: Tensor) -> Tensor:
         name, most = self._scheme.name, self._scheme.amount
+        u = self._uniform(len(images))
         if name == CROP_FLIP:
-            u = self._uniform(len(images))
             first = torch.floor(u[:, :2] * (2 * most + 1)).long()
             return cropped(images, int(most), first, u[:, 2] >= 0.5)
-        u = self._uniform(len(images))
         magnitudes = most * (2 * u - 1)
         if name != "colour":
             magnitudes = magnitudes[:, 0]
@@ -104,7 +103,7 @@ class Augmented:
 
 
 def cropped(images: Tensor, padding: int, first: Tensor, mirrored: Tensor) -> Tensor:
-    """Cut images out of themselves, padded with zeros.
+    """Crop images, padded with zeros, to their own size.
 
     Parameters
     ----------
@@ -112,9 +111,9 @@ def cropped(images: Tensor, padding: int, first: Tensor, mirrored: Tensor) -> Te
     padding : int
         Pixels on each side.
     first : int64 tensor (image, 2)
-        Row and column of the padded image at which each crop begins.
+        Row and column of the padded image where each crop begins.
     mirrored : bool tensor (image,)
-        Which crops are mirrored, left to right.
+        Which crops to mirror left to right.
     """
     n, height, width = images.shape[:3]
     padded = pad(images, (0, 0, padding, padding, padding, padding))
@@ -126,8 +125,8 @@ def cropped(images: Tensor, padding: int, first: Tensor, mirrored: Tensor) -> Te
 
 
 def brightest(data: TrainingSet) -> float:
-    """Return the value of full brightness: 255 of bytes, else the dataset's largest."""
-    of = data.in_dataset
-    if of is not None and of.X.dtype == np.uint8:
+    """Return the value of full brightness: 255 for bytes, else the dataset's largest."""
+    dataset = data.in_dataset
+    if dataset is not None and dataset.X.dtype == np.uint8:
         return 255.0
-    return float((data.X if of is None else of.X).max())
+    return float((data.X if dataset is None else dataset.X).max())

@@ -1,4 +1,4 @@
-"""Transforms of images as users write them, ``name:number``, and their one normal form."""
+"""Transforms of images as users write them, ``name:number``, and their normal form."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from manyseed.jobs.checks import Refused, integer, number
 
 MOST = {"rotate": 180.0, "shift-x": 1.0, "shift-y": 1.0, "colour": 0.5}
-"""The largest number of each transform: degrees; shares of width and height; of the hue's circle,
-which ends where it began."""
+"""The largest number of each transform: degrees; shares of the width, the height, and the circle of
+hues."""
 
 CROP_FLIP = "crop-flip"
 AUGMENTATIONS = (CROP_FLIP, *MOST)
-"""Names of what may be done to images at random."""
+"""Names of random transforms."""
 
 _EXAMPLES = {CROP_FLIP: "4", "rotate": "45", "shift-x": "0.25", "shift-y": "0.25", "colour": "0.25"}
 _MOST_PIXELS = 64
@@ -26,8 +26,8 @@ class Transform:
     ----------
     name : str
     amount : float
-        Degrees of ``rotate``, a share of the width or height of ``shift-x`` and ``shift-y``, the
-        change of ``colour``; pixels of padding of ``crop-flip``.
+        Degrees for ``rotate``, a share of the width or height for ``shift-x`` and ``shift-y``, the
+        change for ``colour``, pixels of padding for ``crop-flip``.
     """
 
     name: str
@@ -35,17 +35,17 @@ class Transform:
 
     @property
     def text(self) -> str:
-        """The normal form, part of identities and of stream keys: the shortest, without ``.0``."""
+        """The normal form, part of identities and of stream keys; whole numbers have no ``.0``."""
         return f"{self.name}:{repr(self.amount).removesuffix('.0')}"
 
 
 def augmentation(scheme: str, axis: str = "augment") -> Transform | None:
-    """Read a scheme of the axes ``augment`` and ``test_augment``; None is the scheme ``none``.
+    """Read a scheme of the axis ``augment`` or ``test_augment``; ``none`` becomes None.
 
     Raises
     ------
     Refused
-        For an unknown scheme and a number that is missing or out of range.
+        For an unknown scheme, and for a number that is missing or out of range.
     """
     return None if scheme == "none" else read(axis, scheme, AUGMENTATIONS, ("none",))
 
@@ -58,8 +58,8 @@ def canonical(scheme: str, axis: str = "augment") -> str:
     Refused
         As `augmentation`.
     """
-    found = augmentation(scheme, axis)
-    return "none" if found is None else found.text
+    transform = augmentation(scheme, axis)
+    return "none" if transform is None else transform.text
 
 
 def read(
@@ -70,13 +70,13 @@ def read(
     Parameters
     ----------
     option : str
-        What it was given for.
+        The option that gave it.
     scheme : str
-        As it is written.
+        As the user wrote it.
     known : tuple of str
-        Names that may stand there, with a number.
+        Allowed names, which take a number.
     others : tuple of str
-        What else may: said where the name is unknown.
+        Further allowed values, for the message about an unknown name.
 
     Raises
     ------

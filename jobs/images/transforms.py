@@ -1,7 +1,7 @@
-"""What a transform does to images, each with a magnitude of its own: rotation, shifts, colour.
+"""Rotation, shifts and changes of colour, with a magnitude for each image.
 
-Images are raw pixels, before they are standardised. Geometric transforms are bilinear, and what
-they uncover is 0; all is computed in float64, so that magnitude 0 changes nothing.
+Images are raw pixels, before they are standardised. Geometric transforms are bilinear and fill what
+they uncover with 0; everything is computed in float64, so magnitude 0 changes nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ GREY = (0.2989, 0.587, 0.114)
 """Weights of red, green and blue (ITU-R BT.601, as torchvision rounds them)."""
 
 COLOURS = 4
-"""Numbers that colour takes: of brightness, contrast, saturation and hue."""
+"""Number of magnitudes that colour takes: brightness, contrast, saturation and hue."""
 
 
 def transformed(name: str, images: Tensor, magnitudes: Tensor, largest: float) -> Tensor:
@@ -25,13 +25,13 @@ def transformed(name: str, images: Tensor, magnitudes: Tensor, largest: float) -
     Parameters
     ----------
     name : str
-        Of `jobs.images.schemes.MOST`.
+        A key of `jobs.images.schemes.MOST`.
     images : float64 tensor (image, height, width, channel)
         From 0 to `largest`.
     magnitudes : float64 tensor (image,) or (image, 4)
-        Degrees of ``rotate``, counter-clockwise about the centre; of ``shift-x`` shares of the
-        width, to the right, of ``shift-y`` of the height, downwards; of ``colour`` what brightness,
-        contrast, saturation and hue change by: all of them, or each by its own.
+        Degrees counter-clockwise about the centre for ``rotate``; shares of the width, to the
+        right, for ``shift-x``, of the height, downwards, for ``shift-y``; the change of brightness,
+        contrast, saturation and hue for ``colour``, one for all or one for each.
     largest : float
         The value of full brightness.
 
@@ -48,30 +48,30 @@ def transformed(name: str, images: Tensor, magnitudes: Tensor, largest: float) -
 def transform_of_all(
     name: str, image: tuple[int, int, int], magnitude: float, largest: float
 ) -> Callable[[Tensor], Tensor]:
-    """Return what transforms images alike, as `transformed` does; it is faster where it is reused.
+    """Return a function that transforms all images alike, as `transformed`, but faster if reused.
 
     Parameters
     ----------
     name, largest
-        As of `transformed`.
+        As in `transformed`.
     image : tuple of int
         (height, width, channels).
     magnitude : float
-        Of all images.
+        The same for all images.
 
     Returns
     -------
     callable
-        From float64 tensors on the CPU (image, height, width, channel) to such.
+        Maps a float64 tensor on the CPU (image, height, width, channel) to one of the same shape.
     """
-    by = torch.tensor([magnitude], dtype=torch.float64)
+    magnitudes = torch.tensor([magnitude], dtype=torch.float64)
     if name not in _SOURCES:
-        return lambda images: _coloured(images, by.expand(len(images)), largest)
+        return lambda images: _coloured(images, magnitudes.expand(len(images)), largest)
     height, width, channels = image
-    grid = _SOURCES[name](image[:2], by)
+    grid = _SOURCES[name](image[:2], magnitudes)
 
     def moved(images: Tensor) -> Tensor:
-        # images as channels of one: where pixels come from is worked out once
+        # all images as the channels of one, so that the sources of pixels are computed once
         one = images.permute(0, 3, 1, 2).reshape(1, -1, height, width)
         return _sampled(one, grid).reshape(-1, channels, height, width).permute(0, 2, 3, 1)
 
@@ -82,7 +82,7 @@ def _rotated(size: Sequence[int], degrees: Tensor) -> Tensor:
     angle = torch.deg2rad(degrees)[:, None, None]
     cos, sin = torch.cos(angle), torch.sin(angle)
     y, x = _from_centre(size, degrees.device)
-    # an output's pixel comes from where the opposite rotation takes it; y points down
+    # the opposite rotation takes a pixel of the output to its source; y points down
     return _grid(size, sin * x + cos * y, cos * x - sin * y)
 
 
@@ -99,25 +99,25 @@ def _shifted_y(size: Sequence[int], shares: Tensor) -> Tensor:
 
 
 def _from_centre(size: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return the places of pixels (1, height, width), in pixels down and right of the centre."""
+    """Return the positions of pixels (1, height, width), in pixels down and right of the centre."""
     axes = [torch.arange(n, dtype=torch.float64, device=device) - (n - 1) / 2 for n in size]
     y, x = torch.meshgrid(*axes, indexing="ij")
     return y[None], x[None]
 
 
 def _grid(size: Sequence[int], y: Tensor, x: Tensor) -> Tensor:
-    """Return places (image, height, width), in pixels from the centre, as `_sampled` takes them."""
+    """Return a grid for `_sampled` from positions (image, height, width) relative to the centre."""
     height, width = size
     return torch.stack([x * (2 / width), y * (2 / height)], dim=-1)
 
 
 def _sampled(images: Tensor, grid: Tensor) -> Tensor:
-    """Return what images (image, channel, height, width) hold at the places of a grid."""
+    """Sample images (image, channel, height, width) at the positions of a grid."""
     return grid_sample(images, grid, mode="bilinear", padding_mode="zeros", align_corners=False)
 
 
 def _coloured(images: Tensor, changes: Tensor, largest: float) -> Tensor:
-    """Change brightness, contrast, saturation and hue, in this order, each clamped."""
+    """Change brightness, contrast, saturation and hue, in this order, clamping after each."""
     if changes.ndim == 1:
         changes = changes[:, None].expand(-1, COLOURS)
     brightness, contrast, saturation, hue = (
@@ -163,4 +163,4 @@ _SOURCES: dict[str, Callable[[Sequence[int], Tensor], Tensor]] = {
     "shift-x": _shifted_x,
     "shift-y": _shifted_y,
 }
-"""Where pixels of images (height, width) come from, by magnitudes (image,), as `_sampled` asks."""
+"""Functions from the size (height, width) and magnitudes (image,) to a grid for `_sampled`."""

@@ -1,6 +1,6 @@
 """Perturbations of training predictors: one axis for continuous, one for categorical features.
 
-A further scheme is one more dataclass in its axis's table. Generators are passed as values.
+A new scheme is one more dataclass in its axis's table. Generators are passed as arguments.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = [
 
 
 def names(axis: Axis) -> tuple[str, ...]:
-    """Return the schemes of an axis, without their numbers."""
+    """Return the names of an axis's schemes, without their numbers."""
     return ("none", *(CONTINUOUS if axis == "continuous" else CATEGORICAL))
 
 
@@ -41,17 +41,17 @@ def canonical(axis: Axis, scheme: str) -> str:
     Raises
     ------
     jobs.checks.Refused
-        For an unknown scheme, and for a number that is out of range.
+        For an unknown scheme, and for a number that is missing or out of range.
     """
     table: Mapping[str, type[Scheme]] = CONTINUOUS if axis == "continuous" else CATEGORICAL
-    read = parse(axis, scheme, table)
-    return "none" if read is None else read.text
+    noise = parse(axis, scheme, table)
+    return "none" if noise is None else noise.text
 
 
 def uses_neighbours(scheme: str) -> bool:
     """Return whether a continuous scheme needs the distances to the nearest neighbours."""
-    read = parse("continuous", scheme, CONTINUOUS)
-    return read is not None and read.uses_neighbours
+    noise = parse("continuous", scheme, CONTINUOUS)
+    return noise is not None and noise.uses_neighbours
 
 
 def perturb_continuous(
@@ -66,26 +66,26 @@ def perturb_continuous(
     Parameters
     ----------
     X : float64 array (n, n_features)
-        Raw values; left as it is.
+        Raw values; not modified.
     cardinality : int32 array (n_features,)
         0 marks a continuous column.
     scheme : str
-        Normal form.
+        In normal form.
     generator : numpy.random.Generator
         Stream ``perturb_continuous``.
     near : Neighbours, optional
-        Of the rows of `X` and its continuous columns, where `uses_neighbours`.
+        Those of the rows and continuous columns of `X`, if the scheme `uses_neighbours`.
 
     Returns
     -------
     float64 array (n, n_features)
     """
-    read = parse("continuous", scheme, CONTINUOUS)
+    noise = parse("continuous", scheme, CONTINUOUS)
     columns = cardinality == 0
-    if read is None or not columns.any():
+    if noise is None or not columns.any():
         return X
     moved = X.copy()
-    moved[:, columns] = read(X[:, columns], generator, near)
+    moved[:, columns] = noise(X[:, columns], generator, near)
     return moved
 
 
@@ -100,11 +100,11 @@ def perturb_categorical(
     Parameters
     ----------
     X : float64 array (n, n_features)
-        Codes in categorical columns; left as it is.
+        Codes in categorical columns; not modified.
     cardinality : int32 array (n_features,)
         Number of labels, above 0 for a categorical column.
     scheme : str
-        Normal form.
+        In normal form.
     generator : numpy.random.Generator
         Stream ``perturb_categorical``.
 
@@ -112,10 +112,10 @@ def perturb_categorical(
     -------
     float64 array (n, n_features)
     """
-    read = parse("categorical", scheme, CATEGORICAL)
+    noise = parse("categorical", scheme, CATEGORICAL)
     columns = cardinality > 0
-    if read is None or not columns.any():
+    if noise is None or not columns.any():
         return X
     moved = X.copy()
-    moved[:, columns] = read(X[:, columns], cardinality[columns], generator)
+    moved[:, columns] = noise(X[:, columns], cardinality[columns], generator)
     return moved

@@ -1,7 +1,7 @@
 """Perturbations of categorical features (MV, Categorical Data Perturbation).
 
-A value is re-drawn uniformly from its feature's labels, so it may come out as it was. Missing
-values (NaN) stay missing.
+A value is re-drawn uniformly from its feature's labels, so it may stay the same. Missing values
+(NaN) stay missing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class CategoricalNoise(Share):
 
     @abstractmethod
     def chosen(self, shape: tuple[int, int], generator: np.random.Generator) -> NDArray[np.bool_]:
-        """Return which values are re-drawn, (sample, feature)."""
+        """Return which values to re-draw (sample, feature)."""
 
     def __call__(
         self, X: Codes, cardinality: NDArray[np.int32], generator: np.random.Generator
@@ -49,7 +49,7 @@ class CategoricalNoise(Share):
 
 @dataclass(frozen=True, slots=True)
 class SampleLevel(CategoricalNoise):
-    """Of ⌈p·n⌉ samples every one of the c categorical values is re-drawn with probability 1/c."""
+    """In ⌈p·n⌉ samples, each of the c categorical values is re-drawn with probability 1/c."""
 
     name: ClassVar[str] = "sample"
 
@@ -57,7 +57,7 @@ class SampleLevel(CategoricalNoise):
         """Choose samples, then values."""
         n, c = shape
         chosen = generator.random((n, c)) < 1 / c
-        # As the number is written: in floats ⌈0.07 · 100⌉ would be 8.
+        # p as the decimal that is written: in floats ⌈0.07 · 100⌉ would be 8.
         kept = n - math.ceil(Fraction(repr(self.amount)) * n)
         chosen[generator.permutation(n)[:kept]] = False
         return chosen
@@ -65,7 +65,7 @@ class SampleLevel(CategoricalNoise):
 
 @dataclass(frozen=True, slots=True)
 class LabelLevel(CategoricalNoise):
-    """Every value is re-drawn with probability p."""
+    """Each value is re-drawn with probability p."""
 
     name: ClassVar[str] = "label"
 

@@ -1,6 +1,6 @@
 """Perturbations of continuous features (MV, Continuous Data Perturbation).
 
-They act on raw values, before scaling, and are symmetric around the value; the published formulas
+They act on raw values, before scaling, and are symmetric about each value; the published formulas
 of `relative` and `percentile` would shift the mean by the value itself. Missing values (NaN) stay
 missing.
 """
@@ -36,11 +36,11 @@ class ContinuousNoise(Scheme):
         Parameters
         ----------
         X : float64 array (n, n_continuous)
-            Training predictors, raw.
+            Raw training predictors.
         generator : numpy.random.Generator
             The only source of randomness.
         near : Neighbours or None
-            Of the rows of `X`, where the scheme uses neighbours.
+            Those of the rows of `X`, if the scheme uses neighbours.
         """
 
 
@@ -53,13 +53,13 @@ class SigDigit(ContinuousNoise):
 
     @classmethod
     def check(cls, amount: float) -> float:
-        """Accept the position of a digit, counted from 0 for the first."""
+        """Accept the position of a digit, from 0 for the first."""
         if not (np.isfinite(amount) and amount >= 0 and amount == int(amount)):
             raise Refused(cls.name, amount, allowed="a whole number 0, 1, 2, …")
         return int(amount)
 
     def __call__(self, X: Values, generator: np.random.Generator, near: object) -> Values:
-        """Add noise of the size of the k-th digit after the first."""
+        """Add noise the size of the k-th digit after the first."""
         width = np.where(X == 0, 0.0, 10.0 ** (exponent(X) - self.amount))
         return X + _symmetric(generator, X.shape) * width
 
@@ -71,19 +71,19 @@ class Relative(ContinuousNoise, Share):
     name: ClassVar[str] = "relative"
 
     def __call__(self, X: Values, generator: np.random.Generator, near: object) -> Values:
-        """Add noise in proportion to each value."""
+        """Add noise proportional to each value."""
         return X + _symmetric(generator, X.shape) * (self.amount * np.abs(X))
 
 
 @dataclass(frozen=True, slots=True)
 class Percentile(ContinuousNoise, Share):
-    """Add Unif(-q/2, q/2), q the p-quantile of the feature's |x|; clamp to the observed range."""
+    """Add Unif(-q/2, q/2), where q is the p-quantile of the feature's |x|; clamp to its range."""
 
     name: ClassVar[str] = "percentile"
 
     def __call__(self, X: Values, generator: np.random.Generator, near: object) -> Values:
-        """Add noise of one width for each feature."""
-        # NumPy warns of features that are missing throughout; whatever they get, they stay missing.
+        """Add noise of the same width to all values of a feature."""
+        # NumPy warns about features without any value, so they get 0 here; they stay missing.
         known = np.where(np.isnan(X).all(axis=0), 0.0, X)
         width = np.nanquantile(np.abs(known), self.amount, axis=0)
         low, high = np.nanmin(known, axis=0), np.nanmax(known, axis=0)
@@ -93,10 +93,10 @@ class Percentile(ContinuousNoise, Share):
 
 @dataclass(frozen=True, slots=True)
 class Neighbour(ContinuousNoise):
-    """Move x to a point uniform in the ball of radius c·‖x - nearest neighbour‖.
+    """Move x to a uniform point in the ball of radius c·‖x - nearest neighbour‖.
 
-    On standardized values, mapped back. Neighbours are those of the repeat's whole training part,
-    so that a subsample does not move farther; duplicates and constant features stay.
+    This is done on standardized values, then mapped back. Neighbours are from the repeat's whole
+    training part, so a subsample moves no farther; duplicates and constant features stay.
     """
 
     name: ClassVar[str] = "neighbour"
@@ -110,7 +110,7 @@ class Neighbour(ContinuousNoise):
     def __call__(
         self, X: Values, generator: np.random.Generator, near: Neighbours | None
     ) -> Values:
-        """Move every row within its ball."""
+        """Move each row within its ball."""
         if near is None:
             raise ValueError("neighbour needs the distances to the nearest neighbours")
         moving = near.scale > 0
@@ -128,7 +128,6 @@ CONTINUOUS: dict[str, type[ContinuousNoise]] = {
     scheme.name: scheme for scheme in (SigDigit, Relative, Percentile, Neighbour)
 }
 
-
 _LEAST_EXPONENT, _MOST_EXPONENT = -325, 310
 _POWERS_OF_TEN = np.array([float(f"1e{n}") for n in range(_LEAST_EXPONENT, _MOST_EXPONENT + 1)])
 
@@ -137,14 +136,14 @@ def exponent(X: Values) -> Values:
     """Return N of x = d.ddd·10^N; 0 for zero, NaN for NaN."""
     size = np.where(X == 0, 1.0, np.abs(X))
     N = np.floor(np.log10(size))
-    # The logarithm rounds: just below a power of ten it may already give the next exponent.
+    # The logarithm is rounded: just below a power of ten it may give the next exponent.
     N -= size < _power_of_ten(N)
     N += size >= _power_of_ten(N + 1)
     return N
 
 
 def _power_of_ten(N: Values) -> Values:
-    """Return 10^N, rounded as written numbers are: NumPy's power may be off by a bit."""
+    """Return 10^N rounded like a literal; NumPy's power may be off by one bit."""
     known = np.nan_to_num(N).clip(_LEAST_EXPONENT, _MOST_EXPONENT).astype(np.intp)
     powers: Values = _POWERS_OF_TEN[known - _LEAST_EXPONENT]
     return powers

@@ -1,4 +1,4 @@
-"""How far every training point lies from its nearest neighbour, once per repeat."""
+"""Distances of training points to their nearest neighbours, computed once per repeat."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Neighbours:
     distance: NDArray[np.float64]
 
     def at(self, points: NDArray[np.int64]) -> Neighbours:
-        """Return the distances of some points, by their positions in the training part."""
+        """Return the distances of some points, given by position in the training part."""
         return Neighbours(self.scale, self.distance[points])
 
     @property
@@ -41,8 +41,8 @@ def find_neighbours(X: NDArray[np.float64]) -> Neighbours:
     Parameters
     ----------
     X : float64 array (n_train, n_continuous)
-        Continuous features of the whole training part, before downsampling; NaN where missing,
-        which counts as the feature's mean.
+        Continuous features of the whole training part, before downsampling; NaN (missing) counts
+        as the feature's mean.
 
     Raises
     ------
@@ -53,13 +53,13 @@ def find_neighbours(X: NDArray[np.float64]) -> Neighbours:
         from sklearn.neighbors import NearestNeighbors
     except ImportError as error:
         raise MachineError(f"neighbour perturbations need scikit-learn: {error}") from error
-    # NumPy warns of features that are missing throughout; here they are constant.
+    # NumPy warns about features without any value; here they count as constant.
     known = np.where(np.isnan(X).all(axis=0), 0.0, X)
     scale = np.nanstd(known, axis=0)
     scale[np.nanmin(known, axis=0) == np.nanmax(known, axis=0)] = 0.0
     standardized = (known - np.nanmean(known, axis=0)) / np.where(scale > 0, scale, 1.0)
     standardized = np.nan_to_num(standardized, nan=0.0)
-    found = NearestNeighbors(n_neighbors=1).fit(standardized)
-    nearest = found.kneighbors(return_distance=False)[:, 0]
-    # Taken from the difference: scikit-learn's own distance of two duplicates may not be exactly 0.
+    index = NearestNeighbors(n_neighbors=1).fit(standardized)
+    nearest = index.kneighbors(return_distance=False)[:, 0]
+    # Recomputed, as scikit-learn's distance between duplicates may not be exactly 0.
     return Neighbours(scale, np.linalg.norm(standardized - standardized[nearest], axis=1))

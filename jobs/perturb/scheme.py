@@ -1,4 +1,4 @@
-"""Schemes as users write them, ``name:number``, and their one normal form."""
+"""Schemes as users write them, ``name:number``, and their normal form."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from manyseed.jobs.checks import Refused, number
 
 @dataclass(frozen=True, slots=True)
 class Scheme(ABC):
-    """A perturbation with its strength; subclasses say what the number means."""
+    """A perturbation with its strength; subclasses define what the number means."""
 
     amount: float
 
@@ -47,11 +47,11 @@ class Scheme(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Share(Scheme):
-    """A scheme whose number is a fraction below 1: 10 for 10 % would make other noise unseen."""
+    """A scheme whose number is a fraction below 1, so that 10, meant as 10 %, is refused."""
 
     @classmethod
     def check(cls, amount: float) -> float:
-        """Accept (0, 1): 0.1 is 10 %, for percentiles the 10th."""
+        """Accept (0, 1): 0.1 is 10 %, or the 10th percentile."""
         return number(cls.name, amount, above=0, below=1, what="a fraction (0.1 is 10 %)")
 
 
@@ -59,19 +59,19 @@ S = TypeVar("S", bound=Scheme)
 
 
 def parse(axis: str, scheme: str, table: Mapping[str, type[S]]) -> S | None:
-    """Read a scheme; None is the scheme ``none``.
+    """Read a scheme; ``none`` becomes None.
 
     Parameters
     ----------
     axis : str
-        The option that is refused is ``perturb_AXIS``.
+        Refusals name the option ``perturb_AXIS``.
     table : mapping
         The axis's schemes by name.
 
     Raises
     ------
     Refused
-        For an unknown scheme and a number that is missing or out of range.
+        For an unknown scheme, and for a number that is missing or out of range.
     """
     if scheme == "none":
         return None

@@ -91,8 +91,8 @@ def test_what_no_configuration_can_be_is_refused(text, message):
 @pytest.mark.parametrize(
     ("lists", "option", "message"),
     [
-        ({}, "grid", "must be a table of lists"),
-        ([1e-3], "grid", "must be a table of lists"),
+        ({}, "grid", "must be a table with a list"),
+        ([1e-3], "grid", "must be a table with a list"),
         ({"lr": 1e-3}, "grid.lr", "must be a list of values"),
         ({"lr": []}, "grid.lr", "must be a list of values"),
         ({"lr": [1e-3, 0.0010]}, "grid.lr", "stands twice"),
@@ -202,5 +202,5 @@ def test_what_is_no_range_is_refused(value: dict[str, object], said: str) -> Non
     with pytest.raises(Refused, match=said):
         grid.configurations((lr,), {"lr": value})
     kind = Categorical("kind", ("a", "b"), "a")
-    with pytest.raises(Refused, match="is no number"):
+    with pytest.raises(Refused, match="is not a number"):
         grid.configurations((kind,), {"kind": {"linspace": [0, 1, 2]}})

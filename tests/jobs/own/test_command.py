@@ -154,7 +154,7 @@ FAILING = {
     "sys.exit('planted')": "ended with code 1: planted",
     "1 / 0": "ended with code 1: ZeroDivisionError: division by zero",
     "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)": "ended by signal 11",
-    "import os, signal; os.kill(os.getpid(), signal.SIGKILL)": "killed, as by a system that runs out",
+    "import os, signal; os.kill(os.getpid(), signal.SIGKILL)": "killed, as by a system that runs",
     "print('hello')": r"wrote nothing to \{out\}",
     "np.savez(out, a=1); np.save(out, 1)": "wrote several files",
     "np.save(out, np.zeros((3, 4)))": r"returned shape \(3, 4\); \(\d+, 4\) is needed",

@@ -208,7 +208,7 @@ def test_structural_hparams_are_in_grids_and_neither_moved_nor_searched():
         (
             {"mlp": {"grid": 3}},
             ["grid"],
-            "classifier.mlp.grid = 3: must be a table of lists",
+            "classifier.mlp.grid = 3: must be a table with a list",
         ),
         (
             {"own": {"kind": "xgb", "defaults": "library", "grid": {"eta": [0.1]}}},

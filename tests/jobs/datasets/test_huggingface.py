@@ -225,7 +225,7 @@ def test_what_cannot_be_read_is_named(hf: Any, home: Path) -> None:
         resolve(f"hf:{home / 'unlabelled'}")
     parts = {"en": table(hf, 12), "de": table(hf, 12)}
     hf.DatasetDict(parts).save_to_disk(home / "tongues")
-    with pytest.raises(Refused, match="has the splits en, de; name those") as refused:
+    with pytest.raises(Refused, match="has the splits en, de; name the ones") as refused:
         resolve(f"hf:{home / 'tongues'}")
     assert refused.value.needs == {"splits": ["en", "de"]}
     mixed = images(hf, [RNG.integers(0, 256, size=(6, 5)).astype(np.uint8)] * 8)

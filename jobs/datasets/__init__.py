@@ -2,9 +2,8 @@
 
 from manyseed.jobs.datasets.cache import data_home
 from manyseed.jobs.datasets.columns import ColumnInfo
-from manyseed.jobs.datasets.fetching import fetch, is_fetched, needs_fetching
 from manyseed.jobs.datasets.info import DatasetInfo, dataset_id
-from manyseed.jobs.datasets.prepare import Dataset, load
+from manyseed.jobs.datasets.prepare import Dataset, fetch, is_fetched, load, needs_fetching
 from manyseed.jobs.datasets.resolution import resolve
 from manyseed.jobs.datasets.sources import bare_names, names, suite
 

@@ -1,9 +1,10 @@
-"""From a source's samples to the dataset that is split: select, merge and index classes."""
+"""From a source to the dataset that is split: fetch data, then select, merge and index classes."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,9 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.datasets import cache
 from manyseed.jobs.datasets.classes import group
+from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.datasets.sources import of
+from manyseed.jobs.run import MachineError
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,53 @@ class Dataset:
         """Memory of the arrays, in bytes."""
         arrays = (self.X, self.y, self.cardinality, self.groups, self.roles)
         return sum(array.nbytes for array in arrays if array is not None)
+
+
+def needs_fetching(canonical: Mapping[str, Any]) -> bool:
+    """Return whether workers read a prepared copy of this dataset, rather than load its source."""
+    return of(canonical)[0].fetch is not None
+
+
+def is_fetched(canonical: Mapping[str, Any], home: Path | None = None) -> bool:
+    """Return whether workers will find a dataset on this machine.
+
+    Quick: checks only that the files exist and have their length; `fetch` and loading check what
+    they hold.
+    """
+    return not needs_fetching(canonical) or cache.is_complete(canonical, home or cache.data_home())
+
+
+def fetch(info: DatasetInfo, home: Path | None = None) -> bool:
+    """Make the prepared copy of a dataset, unless a sound one is there.
+
+    Safe in several processes at once.
+
+    Parameters
+    ----------
+    home : Path, optional
+        Folder of data; `cache.data_home` by default. OpenML's downloads are kept in its ``openml``,
+        as scikit-learn keeps them; torchvision's files are read from its ``torchvision``.
+
+    Returns
+    -------
+    bool
+        Whether a copy was made.
+
+    Raises
+    ------
+    jobs.run.MachineError
+        Where data cannot be reached or written, or is not what the catalogue or the plan says.
+    """
+    source, _ = of(info.canonical)
+    if source.fetch is None:
+        return False
+    home = home or cache.data_home()
+    try:
+        cache.read(info.canonical, home)
+    except MachineError:
+        cache.write(source.fetch(info.canonical, info.locations, home), info.canonical, home)
+        return True
+    return False
 
 
 def load(canonical: Mapping[str, Any]) -> Dataset:

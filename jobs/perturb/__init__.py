@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.perturb.categorical import CATEGORICAL
-from manyseed.jobs.perturb.continuous import CONTINUOUS
-from manyseed.jobs.perturb.neighbours import Neighbours, find_neighbours
+from manyseed.jobs.perturb.continuous import CONTINUOUS, Neighbours, find_neighbours
 from manyseed.jobs.perturb.scheme import Scheme, parse
 
 Axis = Literal["continuous", "categorical"]

@@ -58,18 +58,10 @@ def _labelled(
 ) -> OpenMLEntry:
     """Return an entry whose classes are known by label and size."""
     counts = tuple(classes.values())
+    shape = (sum(counts), n_features, n_categorical)
+    sizes = (max(counts), min(counts))
     return OpenMLEntry(
-        name,
-        version,
-        data_id,
-        sum(counts),
-        n_features,
-        n_categorical,
-        tuple(classes),
-        counts,
-        max(counts),
-        min(counts),
-        labelled=True,
+        name, version, data_id, *shape, tuple(classes), counts, *sizes, labelled=True
     )
 
 
@@ -91,19 +83,8 @@ def _sized(
         names, counts = ("majority", "minority"), (n_majority, n_minority)
     elif n_majority == n_minority:
         counts = (n_majority,) * n_classes
-    return OpenMLEntry(
-        name,
-        version,
-        data_id,
-        n_samples,
-        n_features,
-        n_categorical,
-        names,
-        counts,
-        n_majority,
-        n_minority,
-        labelled=False,
-    )
+    shape, sizes = (n_samples, n_features, n_categorical), (n_majority, n_minority)
+    return OpenMLEntry(name, version, data_id, *shape, names, counts, *sizes, labelled=False)
 
 
 def _equal(names: str, count: int) -> dict[str, int]:

@@ -27,16 +27,8 @@ GENERATOR_VERSION = 1
 NAMES = ("gaussian",)
 
 PARAMETERS = (
-    "n_samples",
-    "n_features",
-    "n_informative",
-    "n_categorical",
-    "n_labels",
-    "n_classes",
-    "separation",
-    "weights",
-    "flip",
-    "seed",
+    *("n_samples", "n_features", "n_informative", "n_categorical", "n_labels"),
+    *("n_classes", "separation", "weights", "flip", "seed"),
 )
 
 MOST_SAMPLES, MOST_FEATURES = 100_000_000, 1_000_000

@@ -7,6 +7,7 @@ they uncover with 0; everything is computed in float64, so magnitude 0 changes n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -86,16 +87,11 @@ def _rotated(size: Sequence[int], degrees: Tensor) -> Tensor:
     return _grid(size, sin * x + cos * y, cos * x - sin * y)
 
 
-def _shifted_x(size: Sequence[int], shares: Tensor) -> Tensor:
-    y, x = _from_centre(size, shares.device)
-    moved = x - shares[:, None, None] * size[1]
-    return _grid(size, y.expand_as(moved), moved)
-
-
-def _shifted_y(size: Sequence[int], shares: Tensor) -> Tensor:
-    y, x = _from_centre(size, shares.device)
-    moved = y - shares[:, None, None] * size[0]
-    return _grid(size, moved, x.expand_as(moved))
+def _shifted(axis: int, size: Sequence[int], shares: Tensor) -> Tensor:
+    positions = [*_from_centre(size, shares.device)]
+    positions[axis] = positions[axis] - shares[:, None, None] * size[axis]
+    y, x = torch.broadcast_tensors(*positions)
+    return _grid(size, y, x)
 
 
 def _from_centre(size: Sequence[int], device: torch.device) -> tuple[Tensor, Tensor]:
@@ -160,7 +156,7 @@ def _hue_turned(images: Tensor, turn: Tensor) -> Tensor:
 
 _SOURCES: dict[str, Callable[[Sequence[int], Tensor], Tensor]] = {
     "rotate": _rotated,
-    "shift-x": _shifted_x,
-    "shift-y": _shifted_y,
+    "shift-x": partial(_shifted, 1),
+    "shift-y": partial(_shifted, 0),
 }
 """Functions from the size (height, width) and magnitudes (image,) to a grid for `_sampled`."""

@@ -160,7 +160,7 @@ def _names(path: Path) -> list[str]:
     """Return the images in the folder's folders, sorted; refuse other files there."""
     if not path.is_dir():
         raise refused(path, "cannot be read: there is no such folder")
-    found = []
+    names = []
     for folder in sorted(path.iterdir()):
         if not folder.is_dir() or folder.name.startswith("."):
             if folder.suffix.lower() in ENDINGS and not folder.name.startswith("."):
@@ -177,10 +177,10 @@ def _names(path: Path) -> list[str]:
             of_class.append(name.as_posix())
         if not of_class:
             raise refused(path, f"has no images in {folder.name}; remove that folder, or fill it")
-        found += of_class
-    if not found:
+        names += of_class
+    if not names:
         raise refused(path, f"has no folders of images ({', '.join(ENDINGS)}), one for each class")
-    return sorted(found)
+    return sorted(names)
 
 
 class NoImage(ValueError):

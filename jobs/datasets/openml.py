@@ -65,12 +65,12 @@ def _fetch(provenance: Mapping[str, Any], _: Sequence[str], home: Path) -> Sampl
     """Read scikit-learn's cache in `home`, filling it from OpenML where it lacks the dataset."""
     entry = OPENML.get(provenance["source"].removeprefix("openml:"))
     number, source = provenance["id"], provenance["source"]
-    found, samples = read(number, source, home)
+    details, samples = read(number, source, home)
     if entry is not None:
-        details = f"{found['name']}@{found['version']}"
-        if details != f"{entry.name}@{entry.version}":
+        name = f"{details['name']}@{details['version']}"
+        if name != f"{entry.name}@{entry.version}":
             raise MachineError(
-                f"id {entry.id} of OpenML is {details}, in the catalogue it is {entry.source}"
+                f"id {entry.id} of OpenML is {name}, in the catalogue it is {entry.source}"
             )
         return _checked(entry, samples)
     if (digest := digest_of(samples)) != provenance["digest"]:
@@ -90,9 +90,9 @@ def _described(number: int) -> DataShape:
     except (OSError, ValueError, KeyError, TypeError):
         pass  # not known yet, or damaged
     try:
-        found, samples = read(number, f"openml:{number}", home)
+        details, samples = read(number, f"openml:{number}", home)
         known = {
-            "source": f"openml:{found['name']}@{found['version']}",
+            "source": f"openml:{details['name']}@{details['version']}",
             "id": number,
             "digest": digest_of(samples),
             **counted(samples),
@@ -180,7 +180,7 @@ def read(
         # with pandas 3.1 (scikit-learn, pull request 34902).
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # about retries; the last error is raised
-            found = fetch_openml(
+            fetched = fetch_openml(
                 data_id=number,
                 target_column=target,
                 data_home=home,
@@ -192,15 +192,15 @@ def read(
             f"{source} (id {number}) cannot be fetched into {home} ({error}); fetch it "
             "where the network can be reached"
         ) from error
-    if getattr(found.target, "ndim", 0) != 1:
+    if getattr(fetched.target, "ndim", 0) != 1:
         raise Refused("source", source, "has no single column of classes on OpenML")
-    features = [DataColumn(name, _values(found.data[name])) for name in found.data]
-    truth = DataColumn(found.target.name, _text(found.target))
-    return found.details, to_samples(source, features, truth)
+    features = [DataColumn(name, _values(fetched.data[name])) for name in fetched.data]
+    target_column = DataColumn(fetched.target.name, _text(fetched.target))
+    return fetched.details, to_samples(source, features, target_column)
 
 
 def _values(series: Any) -> Any:
-    """Return a pandas column as numbers, or as text where it holds anything else."""
+    """Return a pandas column as numbers, or as text if it holds anything else."""
     if series.dtype.kind in "iuf":
         return series.to_numpy(dtype=np.float64, na_value=np.nan)
     return _text(series)

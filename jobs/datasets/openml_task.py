@@ -76,11 +76,11 @@ def _fetch(provenance: Mapping[str, Any], _: Sequence[str], home: Path) -> Sampl
     except Refused as error:
         raise MachineError(f"{source} is not what was planned: {error}") from error
     assert samples.roles is not None
-    found = {"digest": openml.digest_of(samples), "folds": _digest(samples.roles)}
+    digests = {"digest": openml.digest_of(samples), "folds": _digest(samples.roles)}
     for key, what in (("digest", "data"), ("folds", "folds")):
-        if found[key] != provenance[key]:
+        if digests[key] != provenance[key]:
             raise MachineError(
-                f"{source} is not what was planned: the digest of its {what} is {found[key]}, it "
+                f"{source} is not what was planned: the digest of its {what} is {digests[key]}, it "
                 f"was {provenance[key]}"
             )
     return samples
@@ -96,22 +96,22 @@ def _read(task: int, home: Path) -> tuple[int, str, Samples]:
     Refused
         For a task other than classification with folds.
     """
-    source, kept = f"openml-task:{task}", home / "openml" / "tasks"
+    source, folder = f"openml-task:{task}", home / "openml" / "tasks"
     try:
-        about = json.loads(_got(f"{API}/task/{task}", kept / f"{task}.json", source))["task"]
+        about = json.loads(_got(f"{API}/task/{task}", folder / f"{task}.json", source))["task"]
         inputs = {each["name"]: each for each in about["input"]}
         kind, data = about["task_type_id"], inputs["source_data"]["data_set"]
         number, target = int(data["data_set_id"]), str(data["target_feature"])
         url = inputs["estimation_procedure"]["estimation_procedure"].get("data_splits_url")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise MachineError(
-            f"{kept / f'{task}.json'} does not describe a task: {error!r}"
+            f"{folder / f'{task}.json'} does not describe a task: {error!r}"
         ) from error
     if str(kind) != _CLASSIFICATION or not url:
         what = about.get("task_type", f"of type {kind}")
         raise Refused("source", source, f"is {what}, not supervised classification with folds")
     _, samples = openml.read(number, source, home, target)
-    table = _got(str(url), kept / f"{task}.arff", source)
+    table = _got(str(url), folder / f"{task}.arff", source)
     roles = _roles(table.decode("utf-8", "replace"), len(samples.y), source)
     return number, target, replace(samples, roles=roles)
 
@@ -162,8 +162,8 @@ def suite(name: str) -> tuple[str, ...]:
         raise Refused("suite", source, allowed="the number of a suite: openml-suite:99")
     file = data_home() / "openml" / "suites" / f"{name}.json"
     try:
-        found = json.loads(_got(f"{API}/study/{name}", file, source))["study"]["tasks"]["task_id"]
-        numbers = [int(each) for each in (found if isinstance(found, list) else [found])]
+        tasks = json.loads(_got(f"{API}/study/{name}", file, source))["study"]["tasks"]["task_id"]
+        numbers = [int(each) for each in (tasks if isinstance(tasks, list) else [tasks])]
     except MachineError as error:
         raise Refused("suite", source, str(error)) from error
     except (KeyError, TypeError, ValueError) as error:
@@ -184,14 +184,14 @@ def _got(url: str, file: Path, what: str) -> bytes:
         pass
     if not url.startswith(("https://", "http://")):
         raise MachineError(f"{what} names {url}, which is not a URL")
-    asked = urllib.request.Request(url, headers={"User-Agent": "manyseed"})
+    request = urllib.request.Request(url, headers={"User-Agent": "manyseed"})
     try:
-        with urllib.request.urlopen(asked, timeout=_SECONDS) as answer:
+        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
             content: bytes = answer.read()
     except (OSError, ValueError) as error:
-        said = f"{error}{_message(error)}"
+        reason = f"{error}{_message(error)}"
         raise MachineError(
-            f"{what} cannot be fetched from {url} ({said}); fetch it where the network can be "
+            f"{what} cannot be fetched from {url} ({reason}); fetch it where the network can be "
             f"reached, or put the answer into {file}"
         ) from error
     openml.keep(file, content)

@@ -22,7 +22,7 @@ PREPARATION_VERSION = 1
 """Version of the step from a source's samples to a dataset's; part of the identity."""
 
 _SPLIT_BY = {"split": "the folders train and test say", FOLDS: "the task's folds say"}
-"""What defines the test sets, where no key of the table does."""
+"""What defines the test sets if no key of the table does, for messages."""
 
 
 def resolve(
@@ -62,9 +62,9 @@ def resolve(
     if test is None:
         test = 0.25 if testing is None else OFFICIAL
     elif testing is not None and test != OFFICIAL:
-        said = f"{testing} {'say' if testing == FOLDS else 'says'}"
-        said = said if testing in parameters else _SPLIT_BY[testing]
-        raise Refused("test", test, f"{said} what the test set is", needs={"test": None})
+        rule = f"{testing} {'say' if testing == FOLDS else 'says'}"
+        rule = rule if testing in parameters else _SPLIT_BY[testing]
+        raise Refused("test", test, f"{rule} what the test set is", needs={"test": None})
     if classes is not None and not (shape.labelled and shape.class_counts):
         raise Refused(
             "classes",

@@ -221,9 +221,9 @@ def _samples(
     beside = {name: column.values for name in aside.values() if (column := columns[name])}
     columns |= dict.fromkeys(beside)
     features = {name: column for name, column in columns.items() if column and name != target}
-    truth = columns[target]
-    assert truth is not None  # the target is never ignored
-    samples = to_samples(f"file:{files[0].path}", list(features.values()), truth)
+    target_column = columns[target]
+    assert target_column is not None  # the target is never ignored
+    samples = to_samples(f"file:{files[0].path}", list(features.values()), target_column)
     samples = _split(samples, own, beside, n_first)
     infos = tuple(
         column_info(name, column.values) if column else ColumnInfo(name, "ignored")
@@ -248,7 +248,7 @@ def _joined(first: Columns, then: Columns, file: _Loaded) -> Columns:
             reason = f"column {name!r} is not in {where}; both files need the same columns"
             raise Refused(parts.TEST_FILE, str(file.path), reason)
         one, other = first.get(name), then.get(name)
-        if one is not None and other is not None and one.is_categorical != other.is_categorical:
+        if one and other and one.is_categorical != other.is_categorical:
             reason = (
                 f"column {name!r} holds {kinds[other.is_categorical]}, in the source "
                 f"{kinds[one.is_categorical]}; list it in categorical or continuous"

@@ -109,20 +109,20 @@ def _values(
     handling: Handling,
 ) -> dict[str, Value]:
     """Return the values of placeholders, except for files; each stream gives one word."""
-    asked = words.placeholders(settings["command"])
-    drawn = {words.SEEDS[name] for name in asked if name in words.SEEDS}
-    seeds = {name: seed31(getattr(generators, name)) for name in sorted(drawn)}
-    streams = words.SEEDS.items()
-    values: dict[str, Value] = {name: seeds[stream] for name, stream in streams if stream in seeds}
+    used = words.placeholders(settings["command"])
+    drawn = {words.SEEDS[name] for name in used if name in words.SEEDS}
+    seeds = {stream: seed31(getattr(generators, stream)) for stream in sorted(drawn)}
+    values: dict[str, Value] = {
+        name: seeds[stream] for name, stream in words.SEEDS.items() if stream in seeds
+    }
     values |= {f"{words.HPARAM}{name}": value for name, value in hparams.items()}
     values |= {
         "device": "cuda" if handling.device == "gpu" else "cpu",
         "n_classes": data.n_classes,
     }
-    if words.CHECKPOINT in asked:
-        # empty where nothing is kept, as in a probe
-        kept = handling.checkpoint
-        values[words.CHECKPOINT] = "" if kept is None else str(folder(kept))
+    if words.CHECKPOINT in used:
+        checkpoint = handling.checkpoint  # None in a probe
+        values[words.CHECKPOINT] = "" if checkpoint is None else str(folder(checkpoint))
     return values
 
 

@@ -90,14 +90,14 @@ def takes_seeds(model: Any) -> tuple[list[str], list[str]]:
     if not _is_settable(model):
         return [], []
     known = model.get_params(deep=True)
-    found = {name for name in known if name.rpartition("__")[2] in SEEDS}
-    given = {name for name in found if known[name] is not None}
-    listed = {name.removesuffix(name.rpartition("__")[2]) for name in found}
+    seeds = {name for name in known if name.rpartition("__")[2] in SEEDS}
+    given = {name for name in seeds if known[name] is not None}
+    listed = {name.removesuffix(name.rpartition("__")[2]) for name in seeds}
     for prefix, name in _free(model, SEEDS):
         if prefix not in listed:  # the first of several names for one seed
             listed.add(prefix)
-            found.add(f"{prefix}{name}")
-    return sorted(found - given), sorted(given)
+            seeds.add(f"{prefix}{name}")
+    return sorted(seeds - given), sorted(given)
 
 
 def _is_settable(model: Any) -> bool:

@@ -16,7 +16,7 @@ _SHOWN = 5
 _FEW_STEPS = 5
 """The plan notes when an epoch has fewer steps."""
 _LOOKS = {
-    "constant": "has the same value in all rows, or none, and is taken as a feature",
+    "constant": "is constant or empty, and is taken as a feature",
     "id": "looks like a number or name of rows, and is taken as a feature",
     "date": "looks like dates, and is taken as a feature",
     "distinct": "has labels that hardly repeat, and is taken as a category",
@@ -122,7 +122,7 @@ class Notes:
                 self._others.append(
                     f"{name}: {one.name or _NAMELESS} {_LOOKS[one.looks]}; "
                     f"if it is no feature: ignore = [{column}]"
-                    + (together if one.looks == "id" else "")
+                    + (together if one.looks == "id" and one.name else "")
                 )
 
     def grids(self, configurations: Mapping[str, Sequence[str]], used: set[str]) -> None:

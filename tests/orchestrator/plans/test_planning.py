@@ -519,7 +519,7 @@ def test_a_plan_shows_columns_as_it_takes_them(tmp_path):
     table.write_text(table.read_text().removeprefix("patient"))
     notes = plan_sweep(file, tmp_path / "nameless").summary()["notes"]
     assert any(
-        note.startswith("d: the column without a name looks like a num")
+        note.startswith("d: the column without a name looks like a ")
         and note.endswith('ignore = [""]')  # no group can be named so
         for note in notes
     )

@@ -74,7 +74,7 @@ def column_info(name: str, values: NDArray[Any]) -> ColumnInfo:
 
 
 def _is_constant(n_different: int, n_known: int, n: int) -> bool:
-    """Return whether a column never changes; beside missing values a single one may mean yes."""
+    """Return whether a column never changes; a value beside missing ones may be a flag."""
     return n_different <= 1 and n_known in (0, n)
 
 

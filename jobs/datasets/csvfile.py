@@ -1,4 +1,4 @@
-"""CSV and TSV files, including what spreadsheets write in many countries."""
+"""CSV and TSV files, including those that spreadsheets write in many countries."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def read(
     n_rows : int, optional
         The number of rows to read; by default all.
     ignored : collection of str, optional
-        Columns that may share a name; by default all.
+        Columns that may share their name; by default all.
 
     Raises
     ------
@@ -92,7 +92,7 @@ def read(
 
 
 def _as_utf8(content: bytes) -> bytes:
-    """Return a file's bytes as UTF-8: in names of columns polars replaces what is not."""
+    """Return a file's bytes as UTF-8; polars would replace invalid bytes in column names."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         content = content.decode("utf-16").encode()
     try:

@@ -121,7 +121,7 @@ def size_of(given: Mapping[str, Any]) -> tuple[int, int] | None:
 
 
 def _scan(path: Path, size: tuple[int, int] | None) -> _Folder:
-    """Find all images; without `size` they must have the same."""
+    """Find all images, which must have one size unless `size` is given."""
     names = _names(path)
     parts = [PurePosixPath(name).parts for name in names]
     is_split = {*PARTS} <= {part[0] for part in parts} and all(len(part) > 2 for part in parts)

@@ -142,7 +142,7 @@ def _is_folder(path: Path) -> bool:
 def _parameters(path: Path, given: Mapping[str, Any]) -> tuple[str, dict[str, list[str]]]:
     """Return the target, and the lists of columns for the description.
 
-    It has no empty lists but ``categorical``, the first there was: identities stay.
+    Empty lists are left out, except ``categorical``, the oldest key: identities stay the same.
     """
     if path.suffix not in FORMATS:
         if not path.suffix and not path.exists():

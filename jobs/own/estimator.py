@@ -85,7 +85,7 @@ def takes_seeds(model: Any) -> tuple[list[str], list[str]]:
     Returns
     -------
     tuple of list of str
-        Those without a seed; and those that have one, which they keep.
+        Those without a value, and those with one, which they keep.
     """
     if not _is_settable(model):
         return [], []

@@ -257,7 +257,7 @@ def test_a_missing_package_is_a_fault_of_the_machine(monkeypatch):
 def test_other_data_than_planned_is_a_fault_of_the_machine():
     cell = make_cell(resolve("sklearn:iris"))
     other = dataclasses.replace(cell, dataset={**cell.dataset, "digest": "0" * 64})
-    with pytest.raises(MachineError, match="another sklearn:iris"):
+    with pytest.raises(MachineError, match="sklearn:iris of the installed"):
         Trainer().train(Run(other, 0, 0))
 
 

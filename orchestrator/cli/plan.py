@@ -66,9 +66,9 @@ def plan(
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep, require_room
 
     hours = None if walltime is None else _parsed(walltime)
-    given = settings or []
-    directory = out or Path(read_sweep_file(sweep_file, given).name)
-    change = (plan_change if dry_run else plan_sweep)(sweep_file, directory, given)
+    settings = settings or []
+    directory = out or Path(read_sweep_file(sweep_file, settings).name)
+    change = (plan_change if dry_run else plan_sweep)(sweep_file, directory, settings)
     prepared = [] if dry_run else prepare_read(change.expansion.datasets)
     too_long = []
     if hours is not None:
@@ -97,9 +97,7 @@ def plan(
     if dry_run:
         say("Nothing was written (--dry-run).")
         return
-    say(
-        f"{directory} holds all of it already." if change.is_empty else f"Planned into {directory}."
-    )
+    say(f"{directory} already holds it." if change.is_empty else f"Planned into {directory}.")
     if prepared:
         say(f"Prepared {', '.join(prepared)} in {data_home()}.")
     say_next("Next", *_next(change, sweep_file, directory))

@@ -120,11 +120,11 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
     source = f"file:{path}"
     options = {key: value for key, value in given.items() if key != TARGET}
     try:
-        info = datasets.resolve(source, target=target, ignore=ignored, **said)
-        odd = [each.name for each in info.columns if each.looks not in ("", "constant")]
-        if odd:
-            ignored = sorted({*ignored, *odd})
-            info = datasets.resolve(source, target=target, ignore=ignored, **said)
+        info = datasets.resolve(source, target=target, ignore=ignored, **options)
+        suspicious = [each.name for each in info.columns if each.looks not in ("", "constant")]
+        if suspicious:
+            ignored = sorted({*ignored, *suspicious})
+            info = datasets.resolve(source, target=target, ignore=ignored, **options)
     except Refused as error:
         remedy = f"name the column of classes: --target, one of {', '.join(columns[:_SHOWN])}"
         raise refused(

@@ -16,10 +16,10 @@ _SHOWN = 5
 _FEW_STEPS = 5
 """The plan notes when an epoch has fewer steps."""
 _LOOKS = {
-    "constant": "is constant or empty, and is taken as a feature",
-    "id": "looks like a number or name of rows, and is taken as a feature",
-    "date": "looks like dates, and is taken as a feature",
-    "distinct": "has labels that hardly repeat, and is taken as a category",
+    "constant": "is constant or empty, but is taken as a feature",
+    "id": "looks like a row number or name, but is taken as a feature",
+    "date": "looks like dates, but is taken as a feature",
+    "distinct": "has labels that hardly repeat, but is taken as a category",
 }
 _NAMELESS = "the column without a name"
 """As pandas writes an index."""
@@ -108,21 +108,19 @@ class Notes:
     def _columns(self, name: str, columns: Sequence[ColumnInfo]) -> None:
         """Note how a file's columns are used, and which of them a user should check."""
         kinds: dict[str, list[str]] = {"continuous": [], "categorical": [], "ignored": []}
-        for one in columns:
-            labels = f" ({one.n_labels:,})" if one.kind == "categorical" else ""
-            kinds[one.kind].append(f"{one.name or _NAMELESS}{labels}")
-        said = [
-            f"{len(found)} {kind}: {some(found, _SHOWN)}" for kind, found in kinds.items() if found
-        ]
-        self._others.append(f"{name}: its columns are taken as " + "; ".join(said))
-        for one in columns:
-            if one.looks:
-                column = toml_value(one.name)
-                together = f", if rows that share it belong together: group = {column}"
+        for column in columns:
+            labels = f" ({column.n_labels:,})" if column.kind == "categorical" else ""
+            kinds[column.kind].append(f"{column.name or _NAMELESS}{labels}")
+        listed = [f"{len(c)} {kind}: {some(c, _SHOWN)}" for kind, c in kinds.items() if c]
+        self._others.append(f"{name}: its columns are taken as " + "; ".join(listed))
+        for column in columns:
+            if column.looks:
+                shown = toml_value(column.name)
+                together = f", if rows that share it belong together: group = {shown}"
                 self._others.append(
-                    f"{name}: {one.name or _NAMELESS} {_LOOKS[one.looks]}; "
-                    f"if it is no feature: ignore = [{column}]"
-                    + (together if one.looks == "id" and one.name else "")
+                    f"{name}: {column.name or _NAMELESS} {_LOOKS[column.looks]}; "
+                    f"if it is not a feature: ignore = [{shown}]"
+                    + (together if column.looks == "id" and column.name else "")
                 )
 
     def grids(self, configurations: Mapping[str, Sequence[str]], used: set[str]) -> None:

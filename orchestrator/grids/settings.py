@@ -34,8 +34,8 @@ def with_settings(text: str, settings: Sequence[str]) -> str:
     ----------
     text : str
     settings : sequence of str
-        Each ``key=value``: the key as in ``classifier.mlp.epochs``, ``grid[1].vary`` or
-        ``grid.1.vary``, the value as TOML has it, where one word may stand without quotes.
+        Each ``key=value``: a key such as ``classifier.mlp.epochs``, ``grid[1].vary`` or
+        ``grid.1.vary``, and a TOML value, or a single word without quotes.
 
     Raises
     ------
@@ -59,8 +59,8 @@ def with_settings(text: str, settings: Sequence[str]) -> str:
 def _parsed(setting: str) -> tuple[Key, Any]:
     name, sign, value = setting.partition("=")
     name = _NUMBERED.sub(r"grid[\1]", name.strip())
-    found = [*_PART.finditer(name)]
-    if not sign or not found or "".join(part[0] for part in found) != name:
+    parts = [*_PART.finditer(name)]
+    if not sign or not parts or "".join(part[0] for part in parts) != name:
         raise UserError(
             "a setting must be key=value",
             key=OPTION,
@@ -99,7 +99,7 @@ def _set(table: dict[str, object], key: Key, value: Any, setting: str) -> dict[s
             what = (
                 f"{inner} has {counted(len(place), 'table')}"
                 if several
-                else f"{inner} is no such table"
+                else f"{inner} has no such entry"
             )
             raise UserError(what, key=OPTION, value=setting, remedy=remedy)
         if number == len(key) - 1:

@@ -97,12 +97,12 @@ def test_any_value_is_read_back(key: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
-        ("runs", "a setting is key=value"),
-        ("=3", "a setting is key=value"),
-        ("a..b=3", "a setting is key=value"),
-        ("runs=[1", "the value is no TOML"),
-        ("name=two words", "the value is no TOML"),
-        ("runs.a=3", "runs is no such table"),
+        ("runs", "a setting must be key=value"),
+        ("=3", "a setting must be key=value"),
+        ("a..b=3", "a setting must be key=value"),
+        ("runs=[1", "the value is not valid TOML"),
+        ("name=two words", "the value is not valid TOML"),
+        ("runs.a=3", "runs has no such entry"),
         ("grid[4].runs=1", r"grid has 1 table\n"),
         ("grid.4.runs=1", r"grid has 1 table\n  name one: grid\[0\]"),
     ],

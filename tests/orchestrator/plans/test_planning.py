@@ -511,10 +511,10 @@ def test_a_plan_shows_columns_as_it_takes_them(tmp_path):
         "d: patient looks like a row number or name, but is taken as a feature; "
         'if it is not a feature: ignore = ["patient"], if rows that share it belong together: '
         'group = "patient"',
-        "d: admitted looks like dates, and is taken as a feature; "
-        'if it is no feature: ignore = ["admitted"]',
-        "d: ward is constant or empty, and is taken as a feature; "
-        'if it is no feature: ignore = ["ward"]',
+        "d: admitted looks like dates, but is taken as a feature; "
+        'if it is not a feature: ignore = ["admitted"]',
+        "d: ward is constant or empty, but is taken as a feature; "
+        'if it is not a feature: ignore = ["ward"]',
     ]
     table.write_text(table.read_text().removeprefix("patient"))
     notes = plan_sweep(file, tmp_path / "nameless").summary()["notes"]

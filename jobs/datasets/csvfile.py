@@ -5,13 +5,13 @@ from __future__ import annotations
 import codecs
 import io
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import polars as pl
 
-MISSING = ["", "?", "NA", "NaN", "nan"]
+MISSING = ("", "?", "NA", "NaN", "nan")
 """Cells that hold no value."""
 
 _DECIMAL = r"^\s*[+-]?\d+(,\d+)?([eE][+-]?\d+)?\s*$"
@@ -23,6 +23,8 @@ class Repeated(ValueError):
 
     Attributes
     ----------
+    what : str
+        How many, and the name.
     columns : list of str
         How `read` names them: polars tells them apart by a suffix.
     """
@@ -30,7 +32,8 @@ class Repeated(ValueError):
     def __init__(self, name: str, columns: list[str]) -> None:
         self.columns = columns
         called = f"called {name!r}" if name else "without a name"
-        super().__init__(f"has {len(columns)} columns {called}; rename them, or ignore them all")
+        self.what = f"has {len(columns)} columns {called}"
+        super().__init__(f"{self.what}; rename them, or ignore them all")
 
 
 def read(
@@ -39,6 +42,7 @@ def read(
     labels: Collection[str] = (),
     n_rows: int | None = None,
     ignored: Collection[str] | None = None,
+    missing: Sequence[str] = MISSING,
 ) -> pl.DataFrame:
     """Read a file's bytes: UTF-8, or UTF-16 that begins with its mark.
 
@@ -55,6 +59,8 @@ def read(
         The number of rows to read; by default all.
     ignored : collection of str, optional
         Columns that may share their name; by default all.
+    missing : sequence of str
+        Cells that hold no value, besides empty ones.
 
     Raises
     ------
@@ -74,7 +80,7 @@ def read(
     frame = pl.read_csv(
         io.BytesIO(content),
         separator=separator,
-        null_values=MISSING,
+        null_values=[*missing],
         infer_schema_length=None,
         n_rows=n_rows,
     )

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import LATER
+from manyseed.jobs.datasets import csvfile
 from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import UserError, first_line, nearest
 from manyseed.orchestrator.grids.sweepfile import Keep
@@ -47,7 +48,10 @@ def read_frame(path: Path) -> pl.DataFrame:
     if path.suffix != ".csv":
         return _collected(path, _scan(path))
     with _reading(path):
-        return pl.read_csv(path, infer_schema_length=None, glob=False)
+        try:
+            return csvfile.read(path.read_bytes(), ignored=(), missing=())
+        except csvfile.Repeated as error:
+            raise UserError(error.what, file=path, remedy="rename them") from None
 
 
 def is_exported(path: Path) -> bool:
@@ -89,7 +93,10 @@ def _reading(path: Path) -> Iterator[None]:
     """Turn polars' errors in an unreadable file into a user error."""
     try:
         yield
-    except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
+    except (
+        *(pl.exceptions.PolarsError, pl.exceptions.PanicException),
+        *(OSError, UnicodeError),
+    ) as error:
         raise UserError(f"cannot be read: {first_line(error)}", file=path) from None
 
 

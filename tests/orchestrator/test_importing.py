@@ -380,3 +380,24 @@ def test_damaged_files_are_one_message(made: dict[str, Any], tmp_path: Path) -> 
     with pytest.raises(UserError, match="run 4: has scores that are not finite"):
         Sweep.import_predictions([tmp_path / "nan.npz"], tmp_path / "sweep")
     assert {file.suffix for file in tmp_path.iterdir()} == {".npy", ".npz"}
+
+
+def test_a_csv_that_would_be_read_wrongly_is_refused(made: dict[str, Any], tmp_path: Path) -> None:
+    file = tmp_path / "given.csv"
+    frame = openml(made, 1, ["é", "NA", "z"])
+    for content, problem in (
+        (frame.write_csv().encode("latin-1"), r"given\.csv.*line 1 holds the byte 0xe9.*UTF-8"),
+        (
+            frame.with_columns(twice="truth").write_csv().replace("twice", "truth", 1).encode(),
+            "has 2 columns called 'truth'",
+        ),
+    ):
+        file.write_bytes(content)
+        with pytest.raises(UserError, match=problem):
+            Sweep.import_predictions([file], tmp_path / "sweep")
+        assert not (tmp_path / "sweep").exists()
+    for separator in (",", ";"):
+        file.write_bytes(frame.write_csv(separator=separator).encode("utf-16"))
+        sweep = Sweep.import_predictions([file], tmp_path / f"sweep{separator}")
+        (group,) = list_groups(sweep.paths.store)
+        assert group.spec.class_names == ("é", "NA", "z")

@@ -95,10 +95,7 @@ def answers(
         *_enough(tables),
         *_sources(variance),
         *_standings(standings(tables.cells)),
-        *(
-            Sentence("scores", *sentence)
-            for sentence in ([] if cmi is None else telling.sentences(cmi))
-        ),
+        *(Sentence("scores", *found) for found in ([] if cmi is None else telling.sentences(cmi))),
     ]
 
 
@@ -124,12 +121,11 @@ def _spread(found: Spreads | None) -> Iterator[Sentence]:
     if found is None:
         return
     most, least = found.rows[0], found.rows[-1]
-    basis = f"{found.contexts:,} {'cell' if found.contexts == 1 else 'cells'}"
     runs = f"{most.runs:,} runs of each"
     if most.runs != least.runs:
         runs = f"{most.runs:,} and {least.runs:,} runs"
     all_of = "both" if len(found.rows) == 2 else f"all {len(found.rows)}"
-    over = f"over {runs} on the {basis} that {all_of} have"
+    over = f"over {runs} on the {counted(found.contexts, 'cell')} that {all_of} have"
     if max(abs(most.skewness), abs(least.skewness)) > SKEWED:
         over += (
             "; the intervals assume normal values, but these are skewed, so they may miss the truth"

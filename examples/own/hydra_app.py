@@ -9,7 +9,7 @@ from sklearn.preprocessing import StandardScaler
 
 @hydra.main(version_base="1.3", config_path=".", config_name="hydra_app")
 def main(config):
-    """Read rows from files, write probabilities to one."""
+    """Read rows from files and write probabilities to a file."""
     train, test = np.load(config.data.train), np.load(config.data.test)
     rows = np.random.default_rng(config.seed).integers(len(train["y"]), size=len(train["y"]))
     model = make_pipeline(StandardScaler(), LogisticRegression(C=config.C, max_iter=500))

@@ -30,7 +30,7 @@ class LitModel(lightning.LightningModule):
 
 
 def main():
-    """Read rows from files, write logits to one."""
+    """Read rows from files and write logits to a file."""
     parser = argparse.ArgumentParser()
     for name in ("--init-seed", "--order-seed"):
         parser.add_argument(name, type=int)

@@ -1,4 +1,4 @@
-"""Estimators of one's own: whatever scikit-learn's conventions know how to fit."""
+"""Estimators of your own: anything that follows scikit-learn's conventions."""
 
 from sklearn.kernel_approximation import RBFSampler
 from sklearn.linear_model import LogisticRegression

@@ -1,4 +1,4 @@
-"""A PyTorch module of one's own: a factory that is told the shape of a row."""
+"""A PyTorch module of your own: a factory that receives the shape of a row."""
 
 from torch import nn
 

@@ -1,4 +1,4 @@
-"""A training function of one's own: a small network, written in NumPy alone."""
+"""A training function of your own: a small network in pure NumPy."""
 
 import numpy as np
 

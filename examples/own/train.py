@@ -6,7 +6,7 @@ import numpy as np
 
 
 def main():
-    """Read rows from files, write logits to one."""
+    """Read rows from files and write logits to a file."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int)
     parser.add_argument("--lr", type=float)

@@ -1,10 +1,10 @@
-# `make quickstart` and `make test` each do their whole set-up on a fresh machine.
+# `make quickstart` and `make test` each set up everything on a fresh machine.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-# XGBoost's CPU build unless a GPU answers: the GPU build pulls in several hundred MB of NCCL
+# XGBoost's CPU build unless a GPU is found: the GPU build installs several hundred MB of NCCL
 XGB    := $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
-# a process a core; each takes its tests in order, so that few fixtures are made twice
+# one process per core; each takes its tests in order, so that few fixtures are made twice
 PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
 
 .PHONY: quickstart test test-slow lint format docs release bench storm clean
@@ -28,7 +28,7 @@ format: $(VENV)/.installed-dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# The site, in site/, without a network; a link that leads nowhere is an error.
+# The site, in site/, without network access; a broken link is an error.
 docs: $(VENV)/.installed-dev
 	$(BIN)/sphinx-build -q -W --keep-going -c docs . site
 
@@ -40,7 +40,7 @@ bench: $(VENV)/.installed-run
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[$(XGB),bench]'
 	for bench in benchmarks/bench_*.py; do $(BIN)/python $$bench --quick || exit 1; done
 
-# Half an hour of faults; STORM='--seed 2 --minutes 5' for another one.
+# Half an hour of faults; STORM='--seed 2 --minutes 5' runs another storm.
 storm: $(VENV)/.installed-run slurm
 	$(BIN)/python -m benchmarks.storm $(STORM)
 
@@ -62,7 +62,7 @@ slurm:
 	  apt-get update -q && DEBIAN_FRONTEND=noninteractive \
 	    apt-get install -qy --no-install-recommends $(SLURM); }
 
-# A Python that is asked for is the one that is used: an environment of another is refused.
+# An environment made with another Python than the requested one is refused.
 BASE := -c 'import sys; print(sys.base_prefix, *sys.version_info[:3])'
 .PHONY: python
 python:

@@ -1,9 +1,9 @@
-"""Fill ``docs/fashion.md`` from its sweep: below each command its table, or its figure.
+"""Fill ``docs/fashion.md`` from its sweep: a table or a figure below each command.
 
-Which runs table IV is of is filled in, too, as the page of the report chooses them.
+The runs of table IV are also filled in, as the report chooses them.
 
-Run from the repository's folder, once the sweep is trained and analysed and `manyseed howmany` was
-asked: ``python docs/make_fashion.py fashion``. The sentences between are written by hand.
+Run from the repository's folder, after the sweep is trained and analysed and `manyseed howmany` has
+run: ``python docs/make_fashion.py fashion``. The sentences between are written by hand.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FIGURE = re.compile(r"```sh\n(manyseed plot fashion [^\n]*)\n```\n\n!\[[^]]*\]\
 
 
 def ask(command: str, sweep: Path) -> str:
-    """Return what a command of the page prints, asked of a sweep directory."""
+    """Return what a command of the page prints for a sweep directory."""
     words = [str(sweep) if word == "fashion" else word for word in shlex.split(command)[1:]]
     run = [sys.executable, "-m", "manyseed", *words]
     return subprocess.run(run, check=True, capture_output=True, text=True).stdout
@@ -40,7 +40,7 @@ def similar_cnns(sweep: Path) -> str:
 
 
 def filled(page: str, sweep: Path) -> str:
-    """Return the page with its tables as the sweep has them; notes below a table are left out."""
+    """Return the page with the tables of the sweep; notes below a table are left out."""
     page = _SIMILAR.sub(similar_cnns(sweep), page)
 
     def table(found: re.Match[str]) -> str:

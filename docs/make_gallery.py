@@ -1,4 +1,4 @@
-"""Draw the pictures of ``docs/plots.md`` from the quickstart, by the commands that stand there.
+"""Draw the pictures of ``docs/plots.md`` from the quickstart, with the commands on that page.
 
 Run from the repository's folder after ``make quickstart``:
 ``python docs/make_gallery.py quickstart``.
@@ -22,7 +22,7 @@ _OPTIONS = {"--by": "by", "--where": "where", "-w": "where", "--width": "width"}
 
 
 def shown() -> dict[str, tuple[str, dict[str, str]]]:
-    """Return what the page shows: of each picture, kind and options of the command above it."""
+    """Return kind and options of the command above each picture of the page."""
     found = {}
     for command, picture in _SHOWN.findall((HERE / "plots.md").read_text()):
         kind, *given = shlex.split(command)

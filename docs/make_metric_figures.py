@@ -1,7 +1,7 @@
 """Draw what low and high values of metrics look like, for ``docs/results.md``.
 
-Predictions are planted, imported and analysed by the package; the numbers in the titles are its
-tables'. Run from the repository's folder: ``python docs/make_metric_figures.py``.
+Planted predictions are imported and analysed by the package, whose tables give the numbers in the
+titles. Run from the repository's folder: ``python docs/make_metric_figures.py``.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def flips(spread: float) -> tuple[Real, NDArray[np.int64]]:
 
 
 def errors(shared: float) -> tuple[Real, NDArray[np.int64]]:
-    """Plant runs of accuracy .8 that share a part of their errors; the others are independent."""
+    """Plant runs of accuracy .8 that share a part of their errors; the rest are independent."""
     rng = np.random.default_rng(2)
     y_true = rng.integers(0, 2, POINTS)
     common = rng.random(POINTS) < 0.2
@@ -76,7 +76,7 @@ def errors(shared: float) -> tuple[Real, NDArray[np.int64]]:
 
 
 def contaminated(share: float) -> tuple[Real, NDArray[np.int64]]:
-    """Plant runs alike, but for a share of the first one's test points, which lie elsewhere."""
+    """Plant similar runs, except for a share of the first one's test points, which lie elsewhere."""
     rng = np.random.default_rng(3)
     y_true = rng.integers(0, 2, POINTS)
     gap = (2 * y_true - 1) * 2.0 + 2 * rng.standard_normal((RUNS, POINTS))
@@ -85,7 +85,7 @@ def contaminated(share: float) -> tuple[Real, NDArray[np.int64]]:
 
 
 def confident(factor: float) -> tuple[Real, NDArray[np.int64]]:
-    """Plant probabilities that are true, times a factor on the scale of log-odds."""
+    """Plant true probabilities, with log-odds multiplied by a factor."""
     rng = np.random.default_rng(4)
     gap = 1.5 * rng.standard_normal((RUNS, POINTS))
     y_true = (rng.random(POINTS) < expit(gap[0])).astype(np.int64)
@@ -93,14 +93,14 @@ def confident(factor: float) -> tuple[Real, NDArray[np.int64]]:
 
 
 def signed(right: NDArray[np.bool_], y_true: NDArray[np.int64], rng: np.random.Generator) -> Real:
-    """Return gaps whose signs are right where asked."""
+    """Return gaps whose signs are right as specified."""
     size = np.abs(rng.standard_normal(right.shape)) + 0.1
     result: Real = np.where(right, 1, -1) * (2 * y_true - 1) * size
     return result
 
 
 def analysed(gap: Real, y_true: NDArray[np.int64]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the tables of runs and of repeats, as the commands make them."""
+    """Return the tables of runs and of repeats, made by the commands."""
     with tempfile.TemporaryDirectory() as folder:
         np.savez(
             Path(folder, "planted.npz"),
@@ -124,7 +124,7 @@ def accuracies(axis: Axes, gap: Real, y_true: NDArray[np.int64]) -> None:
 
 
 def raster(axis: Axes, gap: Real, y_true: NDArray[np.int64]) -> None:
-    """Draw which test points each run gets wrong, of the first sixty."""
+    """Draw which of the first sixty test points each run gets wrong."""
     wrong = ((gap > 0) != y_true)[:, :60]
     axis.imshow(wrong, cmap="Reds", aspect="auto", interpolation="nearest", vmax=1.4)
     axis.set(yticks=[], ylabel="runs", xlabel="test points; red: wrong")
@@ -140,7 +140,7 @@ def curves(axis: Axes, gap: Real, _: NDArray[np.int64]) -> None:
 
 
 def reliability(axis: Axes, gap: Real, y_true: NDArray[np.int64]) -> None:
-    """Draw how often predictions of a confidence are right."""
+    """Draw the share of right predictions by confidence."""
     p = expit(np.abs(gap[0]))
     right = (gap[0] > 0) == y_true
     edges = np.linspace(0.5, 1, 11)

@@ -1,7 +1,7 @@
-"""Execute ``examples/first-sweep.ipynb`` in place, without Jupyter: its cells, and what they show.
+"""Execute ``examples/first-sweep.ipynb`` in place, without Jupyter.
 
-Run from the repository's folder: ``python docs/make_notebook.py``. What a cell prints, and the
-value of its last line, become its outputs, figures as pictures.
+Run from the repository's folder: ``python docs/make_notebook.py``. The outputs of a cell are what
+it prints and the value of its last line; figures become pictures.
 """
 
 from __future__ import annotations

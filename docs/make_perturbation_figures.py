@@ -1,4 +1,4 @@
-"""Draw the pictures of ``docs/perturbations.md`` with the perturbations of the package itself.
+"""Draw the pictures of ``docs/perturbations.md`` with the package's own perturbations.
 
 Run from the repository's folder: ``python docs/make_perturbation_figures.py``.
 """
@@ -56,7 +56,7 @@ def continuous() -> Figure:
 
 
 def spread() -> Figure:
-    """Draw the values that one value may become, against the value itself."""
+    """Draw the range of values after perturbation against the value before."""
     schemes = ["sig-digit:0", "sig-digit:1", "relative:0.2", "percentile:0.5"]
     x = np.linspace(-15, 25, 1601)
     figure, axes = _panels(1, len(schemes), 2.4, 2.3, sharex=True, sharey=True)
@@ -87,7 +87,7 @@ def digits() -> Figure:
 
 
 def categorical() -> Figure:
-    """Draw which labels of a table are re-drawn, and which of them change."""
+    """Draw the labels of a table after perturbation, and mark those that change."""
     schemes = ["none", "sample:0.2", "label:0.1"]
     cardinality = np.array([2, 3, 3, 4, 4, 5, 5, 6], dtype=np.int32)
     X = np.floor(np.random.Generator(np.random.PCG64(1)).random((48, 8)) * cardinality)
@@ -142,7 +142,7 @@ def hparam_values() -> Figure:
 
 
 def perturbed(X: NDArray[np.float64], scheme: str) -> NDArray[np.float64]:
-    """Return continuous features after perturbation, with a stream of the figure's own."""
+    """Return continuous features after perturbation, with the figure's own stream."""
     kinds = np.zeros(X.shape[1], dtype=np.int32)
     near = find_neighbours(X) if scheme.startswith("neighbour") else None
     generator = stream(1, "perturb_continuous", "figure", scheme)

@@ -1,10 +1,10 @@
-"""How fast the analysis is, beside what exists for the same numbers.
+"""Speed of the analysis, compared with alternatives for the same numbers.
 
     python benchmarks/bench_analysis.py [--quick] [--json]
 
-Each rival is a re-statement of a published procedure or a call of a library, run on a part that
-takes seconds and scaled to the whole; the number it was measured on stands in the result. What
-both compute is compared before anything is timed.
+Each alternative restates a published procedure or calls a library, runs on a part that takes
+seconds and is scaled to the whole; the result states the size of the part. Before anything is
+timed, the numbers that both compute are compared.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ def seconds(work: Callable[[], Any], least: float = 0.2) -> float:
 
 
 def published_gap(candidate: Any, reference: Any, slope: float) -> Any:
-    """Return Γ - t / (1 - α) at each pooled point, both eCDFs counted anew at each."""
+    """Return Γ - t / (1 - α) at each pooled point, counting both eCDFs anew at each."""
     pooled = np.sort(np.concatenate([candidate, reference[: candidate.size]]))
     return np.array([(reference <= t).mean() - slope * (candidate <= t).mean() for t in pooled])
 
 
 def published_distance(gap: Any, level: float) -> float:
-    """Return the trimmed distance, the running extremes sought anew at each pooled point."""
+    """Return the trimmed distance, searching the running extremes anew at each pooled point."""
     distance = 0.0
     for i in range(gap.size):
         middle = (gap[i:].max() + gap[: i + 1].min()) / 2
@@ -160,7 +160,7 @@ def bench_small_repeats(quick: bool) -> dict[str, Any]:
 
 
 def predictions(margin: Any, runs: int, label: Any = None) -> Predictions:
-    """Predictions of one epoch and one test set, `runs` to a cell."""
+    """Predictions of one epoch and one test set, `runs` per cell."""
     total, _, n_test = (margin if label is None else label).shape
     frame = pl.DataFrame(
         {
@@ -231,7 +231,7 @@ def bench_consistency(quick: bool) -> dict[str, Any]:
 
 
 def bench_classification(quick: bool) -> dict[str, Any]:
-    """Metrics that scikit-learn has, of many runs, beside its functions called run by run."""
+    """Metrics of many runs, compared with scikit-learn's functions called run by run."""
     n_runs, n_test = (50, 1000) if quick else (1000, 8000)
     rng = np.random.default_rng(7)
     y_true = np.random.default_rng(2).integers(0, 2, n_test)  # as `predictions` draws them
@@ -289,7 +289,7 @@ def bench_table_one(quick: bool) -> dict[str, Any]:
 
 
 def bench_reading(quick: bool) -> dict[str, Any]:
-    """Accuracy and error consistency of a Zarr store larger than a block, beside reading alone."""
+    """Accuracy and error consistency of a Zarr store larger than a block, and reading alone."""
     n_runs, n_test = (2000, 2000) if quick else (40_000, 50_000)
     folder = Path(tempfile.mkdtemp(prefix="bench-analysis-"))
     try:
@@ -330,7 +330,7 @@ def bench_reading(quick: bool) -> dict[str, Any]:
 
 
 def bench_checksums(quick: bool) -> dict[str, Any]:
-    """What it costs to compare rows with their checksums, as the first analysis of a sweep does.
+    """Cost of comparing rows with their checksums, as the first analysis of a sweep does.
 
     A whole analysis of cheap metrics, and accuracy alone, each with and without
     ``results/checked.json``, in turns; the fastest of each counts.
@@ -371,7 +371,7 @@ def bench_checksums(quick: bool) -> dict[str, Any]:
 
 
 def keep_checked(results: Path, *, keep: bool) -> None:
-    """Remove result tables, so that all is computed again; what was compared may stay noted."""
+    """Remove result tables, so that all is computed again; the record of checked rows may stay."""
     for file in results.glob("*"):
         if not (keep and file.name == "checked.json"):
             file.unlink()

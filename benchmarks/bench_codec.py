@@ -1,11 +1,11 @@
-"""The codec of the store's files beside zarr-python and zarrs, on the same files; and compressors.
+"""The codec of the store's files, zarr-python and zarrs, on the same files; and compressors.
 
     python benchmarks/bench_codec.py [--quick] [--json] [--folder DIR]
 
-zarrs is zarr-python's pipeline in Rust (`pip install zarrs`); it is left out where it is not
-installed. Reading is measured cold (the page cache dropped, where root) and hot, writing from
-memory to the page cache; figures in seconds of the processor do not change with what others do on
-the machine. `codecs` is what the choice of compressor and chunk was made by.
+zarrs is zarr-python's pipeline in Rust (`pip install zarrs`); it is left out if it is not
+installed. Reading is measured cold (page cache dropped, if root) and hot, writing from memory to
+the page cache; CPU seconds do not depend on other load on the machine. `codecs` is the basis for
+the choice of compressor and chunk.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from manyseed.orchestrator.store.reading.reader import read_array
 
 
 def zarr_ways() -> dict[str, str]:
-    """Return zarr-python's codec pipeline, and the one in Rust where it is installed."""
+    """Return zarr-python's codec pipeline, and the one in Rust if it is installed."""
     ways = {"zarr-python ": str(zarr.config.get("codec_pipeline.path"))}
     if importlib.util.find_spec("zarrs"):
         ways["zarrs "] = "zarrs.ZarrsCodecPipeline"
@@ -65,7 +65,7 @@ def read_zarr(group: Group, pipeline: str) -> int:
 
 
 def write_ours(group: Group, values: dict[str, np.ndarray], folder: Path) -> None:
-    """Write the files of predictions once more, a shard at a time."""
+    """Write the files of predictions again, one shard at a time."""
     for name, rows in values.items():
         form = parse(group.metadata(group.spec.array(name)))
         (folder / name).mkdir(parents=True)
@@ -88,7 +88,7 @@ def write_zarr(pipeline: str, group: Group, values: dict[str, np.ndarray], folde
 
 
 def write_again(group: Group, folder: Path) -> dict[str, float]:
-    """Write predictions that are in memory in all ways, in turns; return medians."""
+    """Write predictions from memory in all ways, alternately; return medians."""
     values = {name: read_array(group, name) for name in predicted(group)}
     ways: dict[str, Callable[..., None]] = {"manyseed ": write_ours}
     ways |= {name: partial(write_zarr, pipeline) for name, pipeline in zarr_ways().items()}
@@ -104,7 +104,7 @@ def write_again(group: Group, folder: Path) -> dict[str, float]:
 
 
 def same_files(folder: Path, points: int, n_runs: int) -> dict[str, dict[str, float]]:
-    """Read and write the predictions of a store in all ways: a column per way."""
+    """Read and write the predictions of a store in all ways, one column per way."""
     spec = spec_of(points)
     ours(folder, spec, n_runs)
     (group,) = list_groups(folder / "predictions.zarr")
@@ -120,7 +120,7 @@ def same_files(folder: Path, points: int, n_runs: int) -> dict[str, dict[str, fl
 
 
 def codecs(quick: bool) -> dict[str, dict[str, float]]:
-    """Compressors and sizes of inner chunks: ratio, and MB of values a CPU second, checksum in."""
+    """Compressors and sizes of inner chunks: ratio, and MB of values per CPU second, with CRC."""
     random, n = np.random.default_rng(0), 2**22 if quick else 2**24
     margin = random.standard_normal(n).astype(np.float32)
     ten = random.integers(0, 10, n).astype(np.uint8)

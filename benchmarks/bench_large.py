@@ -2,9 +2,9 @@
 
     python benchmarks/bench_large.py [--quick] [--json] [--folder DIR]
 
-Random float16 scores of 10 classes, 40 runs a repeat, go through the commands as a user gives them,
-each a process of its own whose peak memory is its largest resident set. Beside reading for accuracy
-and error consistency stands reading the same files alone, both cold (the page cache dropped, where
+Random float16 scores of 10 classes, 40 runs per repeat, go through the commands that a user runs,
+each in a separate process whose peak memory is its largest resident set. Reading for accuracy and
+error consistency is compared with reading the same files alone, both cold (page cache dropped, if
 root). The full size takes 50 GB of disk.
 """
 
@@ -49,7 +49,7 @@ finally:  # unlike getrusage's, not what the parent had before
 
 
 def write_scores(file: Path, runs: int) -> int:
-    """Write an NPZ of random scores, a part at a time; return their bytes."""
+    """Write an NPZ of random scores, one part at a time; return their bytes."""
     random = np.random.default_rng(0)
     pool = random.standard_normal(2**25).astype(np.float16)
     a_run = SAMPLES * CLASSES
@@ -87,7 +87,7 @@ def manyseed(*arguments: str | Path) -> dict[str, float]:
 
 
 def forget() -> bool:
-    """Drop the page cache, where this process may."""
+    """Drop the page cache, if this process may."""
     os.sync()
     try:
         Path("/proc/sys/vm/drop_caches").write_text("3")
@@ -97,7 +97,7 @@ def forget() -> bool:
 
 
 def read_alone(files: list[Path]) -> float:
-    """Return the seconds that reading files takes, in parts of 4 MiB."""
+    """Return the seconds taken to read files in parts of 4 MiB."""
     buffer, started = bytearray(2**22), time.perf_counter()
     for path in files:
         with path.open("rb", buffering=0) as file:
@@ -113,7 +113,7 @@ def _bytes_of(rows: dict[str, Rows], members: tuple[Member, ...]) -> int:
 
 
 def read_labels(sweep: Path) -> float:
-    """Return the seconds that the tasks of the analysis take to read all labels, and no more."""
+    """Return the seconds that the tasks of the analysis take only to read all labels."""
     paths, options = SweepPaths(sweep), Options()
     tasks = []
     for group in published(paths, Plan.read(paths)):

@@ -1,11 +1,11 @@
-"""What a run costs besides its training, beside other ways to run many small fits.
+"""Cost of a run besides its training, compared with other ways to run many small fits.
 
 Fits that do nothing, and fits that sleep for 10 ms, go through submission, worker, journal, shard
-and status like any other; what is left of the wall time, times processes, is the overhead. Beside
-them, each at a size that it finishes soon: one job a run as a plain submitit array and with Hydra's
-submitit launcher (both on a SLURM test cluster on this machine, or as local processes where SLURM
-is not installed), and joblib's pool. Then submission and status of a large plan, on the test
-cluster with all jobs held; and what a look at many leases costs, beside reading their files alone.
+and status like any other; the remaining wall time, times processes, is the overhead. The
+alternatives, each at a size that finishes soon: one job per run as a plain submitit array and with
+Hydra's submitit launcher (both on a SLURM test cluster on this machine, or as local processes if
+SLURM is not installed), and joblib's pool. Then submission and status of a large plan, on the test
+cluster with all jobs held; and checking many leases, compared with only reading their files.
 
     python benchmarks/bench_orchestration.py [--quick] [--json]
 """
@@ -48,7 +48,7 @@ dataset = ["sklearn:iris"]
 classifier = ["lr-sgd"]
 """
 
-# loaded by every training process of this benchmark, and by no other
+# loaded only by the training processes of this benchmark
 SHORT_FITS = """
 import os, sys, time, importlib.abc, importlib.util
 
@@ -84,7 +84,7 @@ main()
 
 
 def runs_of_a_sweep(folder: Path, runs: int, fit_seconds: float) -> dict[str, Any]:
-    """Train a sweep of short fits; its wall time is split into start and the rest."""
+    """Train a sweep of short fits; split its wall time into start and the rest."""
     from manyseed.orchestrator.sweep import Sweep
 
     shims = folder / "shims"
@@ -121,7 +121,7 @@ def runs_of_a_sweep(folder: Path, runs: int, fit_seconds: float) -> dict[str, An
 
 
 def submitit_array(folder: Path, runs: int, cluster: TestCluster | None) -> dict[str, Any]:
-    """One job a run."""
+    """One job per run."""
     import submitit
 
     executor = submitit.AutoExecutor(folder, cluster="slurm" if cluster else "local")
@@ -134,7 +134,7 @@ def submitit_array(folder: Path, runs: int, cluster: TestCluster | None) -> dict
 
 
 def hydra_launcher(folder: Path, runs: int, cluster: TestCluster | None) -> dict[str, Any] | None:
-    """One job a run, as Hydra's multirun makes them."""
+    """One job per run, as made by Hydra's multirun."""
     import importlib.util
 
     if importlib.util.find_spec("hydra_plugins.hydra_submitit_launcher") is None:
@@ -153,7 +153,7 @@ def hydra_launcher(folder: Path, runs: int, cluster: TestCluster | None) -> dict
 
 
 def joblib_pool(runs: int) -> dict[str, Any]:
-    """A pool of processes that is told of each run."""
+    """A pool of processes that receives each run."""
     from joblib import Parallel, delayed
 
     began = time.perf_counter()
@@ -162,7 +162,7 @@ def joblib_pool(runs: int) -> dict[str, Any]:
 
 
 def large_plan(folder: Path, runs: int, cluster: TestCluster) -> dict[str, Any]:
-    """Submit a large plan, all jobs held, and tell its status."""
+    """Submit a large plan with all jobs held, and query its status."""
     from manyseed.orchestrator.sweep import Sweep
 
     folder.mkdir()
@@ -193,7 +193,7 @@ def large_plan(folder: Path, runs: int, cluster: TestCluster) -> dict[str, Any]:
 
 
 def look_at_leases(folder: Path, number: int) -> dict[str, Any]:
-    """See which of many leases live, as whatever needs rest does: one in a hundred is held."""
+    """Check which of many leases are alive; one in a hundred is held."""
     from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 
     folder.mkdir()
@@ -228,7 +228,7 @@ def look_at_leases(folder: Path, number: int) -> dict[str, Any]:
 
 @contextmanager
 def test_cluster(folder: Path) -> Iterator[TestCluster | None]:
-    """Start a SLURM on this machine; None where it is not installed."""
+    """Start a SLURM on this machine; None if it is not installed."""
     cluster = TestCluster(folder)
     try:
         cluster.start(Settings(cpu_nodes=2, gpu_nodes=0, max_array_size=1001, max_job_count=2000))

@@ -1,10 +1,10 @@
-"""Plans of 44 800 to 10 million runs: time, memory and size on disk, beside plain iteration.
+"""Plans of 44 800 to 10 million runs: time, memory and size on disk, compared with plain iteration.
 
-A plan is timed from reading the sweep file to the last byte on disk, in a process of its own,
-after imports and a plan of 100 runs (libraries load parts of themselves when first used). Beside
-it: iteration over scikit-learn's ParameterGrid, which makes each run's dict and keeps nothing; and,
-where hydra-core is installed (pip install '.[bench]'), Hydra's multirun expansion of the same axes
-(the product of overrides, then a config for each job, as its basic sweeper makes them before it
+A plan is timed from reading the sweep file to the last byte on disk, in a separate process,
+after imports and a plan of 100 runs (libraries load parts of themselves when first used). The
+alternatives: iteration over scikit-learn's ParameterGrid, which makes each run's dict and keeps
+nothing; and, if hydra-core is installed (pip install '.[bench]'), Hydra's multirun expansion of the
+same axes (the product of overrides, then a config for each job, as its basic sweeper does before it
 launches) at a size that it finishes. CPU seconds are those of all threads.
 
     python benchmarks/bench_plan.py [--quick] [--json]
@@ -94,7 +94,7 @@ AXES: dict[int, dict[str, Any]] = {
 
 
 def axes(runs: int) -> dict[str, list[Any]]:
-    """Return the lists of a grid that asks for so many runs."""
+    """Return the lists of a grid of so many runs."""
     n = AXES[runs]
     return {
         "dataset": [f"d{i:02d}" for i in range(n["dataset"])],
@@ -124,7 +124,7 @@ def sweep_file(runs: int, repeats: int = 10) -> str:
 
 
 def peak_mb() -> float:
-    """Return the largest memory that this process has had, in MB."""
+    """Return the peak memory of this process, in MB."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
@@ -174,7 +174,7 @@ def parameter_grid(runs: int) -> dict[str, Any]:
 
 
 def hydra(runs: int) -> dict[str, Any]:
-    """Expand the same axes as Hydra's basic sweeper does, one config a job."""
+    """Expand the same axes as Hydra's basic sweeper does, one config per job."""
     from hydra import compose, initialize_config_dir
     from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
     from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -204,7 +204,7 @@ def hydra(runs: int) -> dict[str, Any]:
 
 
 def measured(what: str, runs: int) -> dict[str, Any] | None:
-    """Measure in a process of its own; None where a package is missing."""
+    """Measure in a separate process; None if a package is missing."""
     command = [sys.executable, __file__, "--one", what, str(runs)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if "No module named 'hydra'" in done.stderr:

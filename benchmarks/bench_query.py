@@ -1,12 +1,12 @@
-"""Questions to the tables of 532 800 runs: seconds of the command, beside plain polars.
+"""Queries of the tables of 532 800 runs: seconds of the command, compared with plain polars.
 
     python benchmarks/bench_query.py [--quick] [--json] [--folder DIR]
 
-A plan of the recommended study's size is made, and tables of random numbers with all columns that
-an analysis writes: runs, pairs (45 of each repeat), repeats and cells. Each question is asked as a
-user gives it, in a process of its own, from its start to its last line; beside it, in one of its
-own, too, polars alone reads the same file lazily and makes the same groups' means, without
-intervals, coverage or checksums. The least of some rounds counts.
+The benchmark makes a plan of the recommended study's size and tables of random numbers with all
+columns that an analysis writes: runs, pairs (45 per repeat), repeats and cells. Each query runs as
+a user's command in a separate process, from its start to its last line. For comparison, polars
+alone, also in a separate process, reads the same file lazily and computes the same groups' means,
+without intervals, coverage or checksums. The fastest of several rounds counts.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ QUESTIONS: dict[str, tuple[Sequence[str], str, str]] = {
 
 
 def write_tables(directory: Path) -> None:
-    """Write the result tables of a plan: random numbers in all columns that an analysis has."""
+    """Write the result tables of a plan, with random numbers in all columns of an analysis."""
     paths, options = SweepPaths(directory), Options()
     plan, metrics = Plan.read(paths), schema(Options().metrics)
     random = np.random.default_rng(0)
@@ -141,7 +141,7 @@ def write_tables(directory: Path) -> None:
 
 
 def seconds(command: Sequence[str], rounds: int) -> float:
-    """Return the least time that a command takes."""
+    """Return the shortest time that a command takes."""
     best = float("inf")
     for _ in range(rounds):
         started = time.perf_counter()
@@ -153,7 +153,7 @@ def seconds(command: Sequence[str], rounds: int) -> float:
 
 
 def bench(folder: Path, *, quick: bool) -> dict[str, dict[str, float]]:
-    """Ask all questions; return seconds of the command and of polars, and their ratio."""
+    """Run all queries; return seconds of the command and of polars, and their ratio."""
     file, directory = folder / "sweep.toml", folder / "sweep"
     file.write_text(sweep_file(RUNS[quick]))
     plan_sweep(file, directory)

@@ -1,14 +1,14 @@
-"""Scores of response curves and conditional mutual information, beside plain loops; measuring.
+"""Scores of response curves and conditional mutual information, and plain loops; measuring.
 
     python benchmarks/bench_response.py [--quick] [--json] [--figure FILE]
 
-The loops are what published code does: a curve at a time, a pair of models at a time. They run on a
+The loops work like published code: one curve at a time, one pair of models at a time. They run on a
 part of the input; their time is scaled to all of it.
 
-What measuring adds to a fit is taken of networks of examples/invariance-digits.toml, with all of
-their training rows, with those that the file asks for, and with a tenth. With them it is asked,
-too, what batches are for (figures 3 to 5 of the paper): gi of 20 samples of 1, 2, 4, … batches,
-its standard deviation over them, conditional mutual information, and time.
+The cost that measuring adds to a fit is taken from networks of examples/invariance-digits.toml,
+with all of their training rows, with the share in the file, and with a tenth. The same networks
+show the effect of the number of batches (figures 3 to 5 of the paper): gi of 20 samples of 1, 2,
+4, … batches, its standard deviation over them, conditional mutual information, and time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LIMITS = {
     "information": {"cmi_s": 10.0, "peak_MB": 200.0},
     "measuring": {"as_in_the_example_adds_percent": 15.0},
 }
-"""What figures of the whole benchmark, on one core at rest, must not exceed."""
+"""Limits for figures of the full benchmark, on one idle core."""
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -143,9 +143,9 @@ def networks(quick: bool) -> Iterator[tuple[dict[str, Any], str, Run]]:
 
 
 def measuring(quick: bool) -> dict[str, Any]:
-    """What [response] adds to fits of the digits file: CPU time, with and without by turns.
+    """What [response] adds to fits of the digits file: CPU time, with and without, alternately.
 
-    Percentages are medians over networks, each of the least of `turns` fits.
+    Percentages are medians over networks, each from the fastest of `turns` fits.
     """
     trainer = Trainer()
     rows = tomllib.loads(EXAMPLE.read_text())["response"].get("rows", ROWS_OF_A_SAMPLE)
@@ -180,7 +180,7 @@ def measuring(quick: bool) -> dict[str, Any]:
 
 
 def batches(quick: bool) -> dict[str, Any]:
-    """Time, gi and cmi by the number of batches of a sample, of `SAMPLES` samples of each."""
+    """Time, gi and cmi by the number of batches in a sample, for `SAMPLES` samples of each."""
     trainer = Trainer()
     transforms = ("intra", "rotate:90")
     sizes = BATCHES[:3] if quick else BATCHES
@@ -202,7 +202,7 @@ def batches(quick: bool) -> dict[str, Any]:
         magnitudes = np.array(asked.grid(transform))
         gap = np.array(gaps)[:, place]
         for size in sizes:
-            # a sample of so many batches: draws put together
+            # a sample of so many batches: several draws joined
             shape = (len(given), SAMPLES, -1, right.shape[-1])
             merged = [
                 values[:, place, : SAMPLES * size]
@@ -233,7 +233,7 @@ def batches(quick: bool) -> dict[str, Any]:
 
 
 def _cpu(trainer: Trainer, run: Run, handling: Handling) -> float:
-    """Return the CPU time of a run, the least of three."""
+    """Return the CPU time of a run, the shortest of three."""
     seconds = []
     for _ in range(3):
         start = process_time()

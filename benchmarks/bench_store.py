@@ -1,11 +1,11 @@
-"""The store beside one .npz per run, one Zarr chunk per run, and HDF5 in one file.
+"""The store, compared with one .npz per run, one Zarr chunk per run, and HDF5 in one file.
 
     python benchmarks/bench_store.py [--quick] [--json] [--folder DIR]
 
-Runs are binary, with margins, as most of the source's datasets: 5 bytes per point. Reading is
-measured cold (the page cache dropped, where root), in seconds of the wall and beside the disk's own
-speed, and hot, also in seconds of the processor, which others on the machine do not change. One
-dataset is measured at its full size, with 355 classes; the study's other sizes go by formula.
+Runs are binary, with margins, like most of the source's datasets: 5 bytes per point. Reading is
+measured cold (page cache dropped, if root), in wall seconds and relative to the disk's own speed,
+and hot, also in CPU seconds, which do not depend on other load. One dataset is measured at its full
+size, with 355 classes; the study's other sizes are computed by formula.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from manyseed.orchestrator.store.zarrfiles import encoding
 from manyseed.orchestrator.store.zarrfiles.creating import Flags, GroupRows, create_group
 
 CELL_RUNS, REPEATS = 20, 10
-SCAN = 4  # inner chunks that are read at a time: a task of dask's costs what reading one takes
+SCAN = 4  # inner chunks read at a time: a dask task costs as much as reading one
 SIZES = ((1000, 10_000), (17_900, 3600))  # points, runs
 
 SUITE, CLASSIFIERS, SUITE_RUNS, SUITE_REPEATS = "model-variance-37", 4, 3600, 30
-FULL_SIZE = "dionis"  # 355 classes; the one whose rows are longest
+FULL_SIZE = "dionis"  # 355 classes; the dataset with the longest rows
 
 TARGETS = """
 Targets: publish under 0.1 ms per run; 10 000 runs under 200 files and folders; 532 800 runs
@@ -111,7 +111,7 @@ def ours(folder: Path, spec: GroupSpec, n_runs: int) -> dict[str, float]:
                 journal.append(0, run, data.row(run), recipe=0, fit_seconds=run + 1)
 
     def copy() -> None:
-        """Bring the journal's bytes to the disk once more: what publishing takes at least."""
+        """Write the journal's bytes to disk again: the minimum cost of publishing."""
         with (folder / "copy").open("wb") as file, (journals / "0.journal").open("rb") as source:
             shutil.copyfileobj(source, file, 2**20)
             file.flush()
@@ -142,7 +142,7 @@ def predicted(group: Group) -> list[str]:
 
 
 def read_ours(group: Group, cell: int | None) -> int:
-    """Read everything, some inner chunks at a time, or one cell; return how many bytes."""
+    """Read everything, some inner chunks at a time, or one cell; return the number of bytes."""
     names = predicted(group)
     if cell is not None:
         rows = np.flatnonzero(read_array(group, "cell") == cell)
@@ -155,7 +155,7 @@ def read_ours(group: Group, cell: int | None) -> int:
 
 
 def read_dask(opened: xr.Dataset, names: list[str]) -> int:
-    """Read everything by dask, a thread a core."""
+    """Read everything with dask, one thread per core."""
     chunks = [chunk for name in names for chunk in opened[name].data.to_delayed().ravel()]
     sizes = [dask.delayed(lambda values: values.nbytes)(chunk) for chunk in chunks]
     return sum(dask.compute(*sizes, scheduler="threads"))
@@ -214,7 +214,7 @@ def read_hdf5(folder: Path, runs: np.ndarray) -> int:
 
 
 def drop_caches() -> bool:
-    """Forget what was read, where this process may."""
+    """Drop cached data, if this process may."""
     os.sync()
     try:
         Path("/proc/sys/vm/drop_caches").write_text("3")
@@ -224,18 +224,18 @@ def drop_caches() -> bool:
 
 
 def timed(step: Callable[[], object]) -> tuple[float, float]:
-    """Return seconds of the wall and of this process."""
+    """Return wall seconds and CPU seconds of this process."""
     wall, processor = time.perf_counter(), time.process_time()
     step()
     return time.perf_counter() - wall, time.process_time() - processor
 
 
 Read = tuple[Callable[[], int], int]
-"""What reads something, and how many bytes that is uncompressed."""
+"""A function that reads, and the number of bytes uncompressed."""
 
 
 def measured(reads: dict[str, Read], times: int = 1) -> dict[str, float]:
-    """Time reads cold and hot, in turns; return medians, named with the reads' names in front."""
+    """Time reads cold and hot, alternately; return medians, prefixed with the reads' names."""
     kinds = ("cold", "hot") if drop_caches() else ("hot",)
     found: dict[str, list[float]] = {}
     for _ in range(times):
@@ -315,7 +315,7 @@ def alone(folder: Path, spec: GroupSpec, n_runs: int) -> dict[str, float]:
             file.write(os.urandom(2**20))
     opened = open_runs(group, SCAN * group.spec.chunk_length)
     names = predicted(group)
-    read_dask(opened, names)  # what dask itself imports when it is first used is no reading
+    read_dask(opened, names)  # imports of dask at first use are not reading
     reads: dict[str, Read] = {
         "": (lambda: read_ours(group, None), nominal),
         "dask_": (lambda: read_dask(opened, names), nominal),
@@ -348,7 +348,7 @@ def suite_by_formula() -> dict[str, float]:
 
 
 def show(results: dict[str, dict[str, dict[str, float]]]) -> None:
-    """Print a table per case: a column per way, and a row per figure, or the other way round."""
+    """Print a table per case: one column per way and one row per figure, or transposed."""
     for title, ways in results.items():
         names = list(dict.fromkeys(name for figures in ways.values() for name in figures))
         table = [[title, *ways]]

@@ -1,11 +1,12 @@
 """Fits per minute of every classifier: the warm worker, plain libraries, a fresh process per fit.
 
-The warm worker and the plain version fit in turn, each in a process of its own with one thread, so
-that both meet the same load; ratios are medians over these pairs. A fresh process is timed from its
-start to its end. Tables are a synthetic twin of vehicle (634 training rows, 18 features, 2
-classes), images are random, 32 × 32 × 3; ``vit-transfer`` trains heads on features that are
-computed once, on random weights. *Turns*: the same runs of one repeat of many cells, as a task
-takes few repeats (some of each cell, then some more of each), beside cell after cell.
+The warm worker and the plain version fit alternately, each in a separate process with one thread,
+so that both meet the same load; ratios are medians over these pairs. A fresh process is timed from its
+start to its end. The table is synthetic, shaped like vehicle (634 training rows, 18 features, 2
+classes); images are random, 32 × 32 × 3; ``vit-transfer`` trains heads on features that are
+computed once, with random weights. *Turns*: the same runs of one repeat of many cells, in the order
+of a task with few repeats (some of each cell, then some more of each), compared with cell after
+cell.
 
     python benchmarks/bench_training.py [--quick] [--json] [--only NAME …]
 """
@@ -39,21 +40,21 @@ from manyseed.jobs.trainer import Trainer, generators
 
 NAMES = classifiers.names()
 QUICK_FRESH = ("lr-sgd", "xgb", "mlp")
-IN_TURNS = ("lr-sgd", "xgb")  # the shorter a fit, the more an order costs
+IN_TURNS = ("lr-sgd", "xgb")  # the shorter a fit, the more the order matters
 IMAGE = (32, 32, 3)
 ON_IMAGES = ("cnn", "convnet", "vit", "vit-transfer")
 TABLE = resolve("synthetic:gaussian", n_samples=846, n_features=18, weights=[628, 218], test=212)
 
 
 def options(name: str, quick: bool) -> dict[str, Any]:
-    """Return a classifier's table: fewer epochs than by default, the same work in each."""
+    """Return a classifier's table: fewer epochs than by default, each with the same work."""
     if name in ON_IMAGES:
         return {"epochs": 1 if quick else 3}
     return {"epochs": 2 if quick else 20} if name == "mlp" else {}
 
 
 def image_rows(quick: bool, distinct: int | None = None) -> TrainingSet:
-    """Return random images; with `distinct` they are so many different ones, repeated."""
+    """Return random images; with `distinct`, so many different ones, repeated."""
     n, n_test = (256, 64) if quick else (4096, 1024)
     rng = np.random.Generator(np.random.PCG64(1))
     images = rng.integers(0, 256, (distinct or n + n_test, int(np.prod(IMAGE)))).astype(np.uint8)
@@ -225,7 +226,7 @@ def _fresh(name: str, quick: bool) -> float:
 
 
 def random_weights(folder: Path) -> None:
-    """Write weights of the backbone where torch hub would keep the published ones."""
+    """Write weights of the backbone to the place where torch hub keeps the published ones."""
     import torch
 
     from manyseed.jobs.torchvision_import import torchvision
@@ -253,7 +254,7 @@ def main() -> None:
         if "vit-transfer" in given.only:
             random_weights(Path(folder) / "torch")
         results = {}
-        # With --quick one pair serves all: sooner done, but memory is what all of them import.
+        # With --quick, one pair serves all: faster, but its memory includes the imports of all.
         for names in [given.only] if given.quick else [[name] for name in given.only]:
             workers = Worker("product", given.quick), Worker("plain", given.quick)
             for name in names:

@@ -1,11 +1,11 @@
-"""Calibrated likelihoods of ensembles by size, and what keeping them adds to a training.
+"""Calibrated likelihoods of ensembles by size, and the cost of keeping them in training.
 
     python benchmarks/bench_uncertainty.py [--quick] [--json]
 
-Beside calibration it times what one would write instead, on one size, scaled to as many: the same
-ten fits with SciPy's bounded search over ln T, and by the method of Nelder and Mead as PIT's
-published code has it; beside AURC and TACE the same with NumPy alone. Only ratios within one run
-say something. Without --quick it says whether the stated limits hold.
+Calibration is compared with plain alternatives, timed on one size and scaled to all: the
+same ten fits with SciPy's bounded search over ln T, and with Nelder and Mead's method as in PIT's
+published code; AURC and TACE are compared with NumPy alone. Only ratios within one run are
+meaningful. Without --quick, it says whether the stated limits hold.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ LIMITS = {
     "calibration of 100 classes": {"default_sizes_s": 8.0, "peak_arrays": 8.0},
     "keeping": {"share_added": 0.1},
 }
-"""On one core; arrays are of (sample, class) float64, beside the members."""
+"""On one core; arrays are (sample, class) float64, in addition to the members."""
 
 
 def timed(work: Callable[[], object], times: int = 1) -> float:
@@ -93,7 +93,7 @@ class Members:
         return found
 
     def by(self, search: Callable[[Callable[[float], float]], float], logs: Real) -> float:
-        """Return that of one prediction, as one would write it, by a search over ln T."""
+        """Return that of one prediction in plain code, by a search over ln T."""
         total = 0.0
         for first in self.splits:
             for fitted, measured in ((first, ~first), (~first, first)):
@@ -182,7 +182,7 @@ def scores(samples: int, classes: int) -> Figures:
 
 
 def keeping(members: int, cycle: int, times: int) -> Figures:
-    """Return what a run of snapshots takes with and without the ensembles of each size."""
+    """Return the time of a run of snapshots with and without the ensembles of each size."""
     digits = datasets.resolve("sklearn:digits", test=0.5)
     hparams = {"lr": 0.05, "weight_decay": 5e-4, "width1": 64, "width2": 64}
     options = {"optimizer": "sgd", "epochs": 30, "batch_size": 32, "hparams": hparams}
@@ -192,7 +192,7 @@ def keeping(members: int, cycle: int, times: int) -> Figures:
     trainer, run = Trainer(), Run(cell, 0, 0)
     taken: dict[tuple[str, ...], list[float]] = {(): [], ("size_score",): []}
     trainer.train(run, Handling(measures=()))  # a first fit imports and fetches
-    for _ in range(times):  # in turns: what else the machine does hits both
+    for _ in range(times):  # alternately: other load affects both
         for measures, seconds in taken.items():
             fit = Handling(measures=measures)
             seconds.append(timed(lambda fit=fit: trainer.train(run, fit)))  # type: ignore[misc]
@@ -207,7 +207,7 @@ def keeping(members: int, cycle: int, times: int) -> Figures:
 
 
 def held(results: Mapping[str, Figures]) -> dict[str, bool]:
-    """Return of each stated limit whether it holds."""
+    """Return whether each stated limit holds."""
     return {
         f"{part}: {name} at most {most:g}": results[part][name] <= most
         for part, limits in LIMITS.items()

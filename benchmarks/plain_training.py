@@ -1,6 +1,6 @@
-"""The same fits as a research script would write them: scikit-learn, XGBoost, PyTorch as they come.
+"""The same fits as a research script would write them: scikit-learn, XGBoost, PyTorch unmodified.
 
-One process, one thread, data encoded once before all fits; networks in their usual layers with a
+One process, one thread, data encoded once before all fits; networks with their usual layers and a
 DataLoader.
 """
 

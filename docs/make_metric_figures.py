@@ -76,7 +76,7 @@ def errors(shared: float) -> tuple[Real, NDArray[np.int64]]:
 
 
 def contaminated(share: float) -> tuple[Real, NDArray[np.int64]]:
-    """Plant similar runs, except for a share of the first one's test points, which lie elsewhere."""
+    """Plant similar runs, except that a share of the first one's gaps lies elsewhere."""
     rng = np.random.default_rng(3)
     y_true = rng.integers(0, 2, POINTS)
     gap = (2 * y_true - 1) * 2.0 + 2 * rng.standard_normal((RUNS, POINTS))

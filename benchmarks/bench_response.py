@@ -1,4 +1,4 @@
-"""Scores of response curves and conditional mutual information, and plain loops; measuring.
+"""Scores of response curves and conditional mutual information against plain loops; measuring.
 
     python benchmarks/bench_response.py [--quick] [--json] [--figure FILE]
 

@@ -1,9 +1,9 @@
 """Fits per minute of every classifier: the warm worker, plain libraries, a fresh process per fit.
 
 The warm worker and the plain version fit alternately, each in a separate process with one thread,
-so that both meet the same load; ratios are medians over these pairs. A fresh process is timed from its
-start to its end. The table is synthetic, shaped like vehicle (634 training rows, 18 features, 2
-classes); images are random, 32 × 32 × 3; ``vit-transfer`` trains heads on features that are
+so that both meet the same load; ratios are medians over these pairs. A fresh process is timed from
+its start to its end. The table is synthetic, shaped like vehicle (634 training rows, 18 features,
+2 classes); images are random, 32 × 32 × 3; ``vit-transfer`` trains heads on features that are
 computed once, with random weights. *Turns*: the same runs of one repeat of many cells, in the order
 of a task with few repeats (some of each cell, then some more of each), compared with cell after
 cell.

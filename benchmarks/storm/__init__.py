@@ -1,1 +1,1 @@
-"""A seeded adversary on a throw-away cluster; `__main__` says what it promises."""
+"""A seeded adversary on a throw-away cluster; `__main__` states what it checks."""

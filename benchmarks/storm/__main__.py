@@ -1,20 +1,20 @@
-"""A storm over a sweep: hundreds of faults, and at its end not a bit is another.
+"""A storm over a sweep: hundreds of faults, and at the end not a bit differs.
 
 ``python -m benchmarks.storm --minutes 30`` starts a throw-away SLURM, trains a sweep on it and on
 this machine, and meanwhile kills training processes, tasks, steps, daemons and nodes, stops
 processes for longer than leases last, requeues, cancels, preempts, fills the disk and makes it
-read-only, kills commands in the middle, submits several times at once and from several hosts; at
-rest it damages files of the store, the journals and the plan, and repairs them. It keeps its own
-book of the runs that it has seen finished. At its end the sweep is resumed until it is whole, and
-compared bit for bit with one that was trained in calm.
+read-only, kills commands in the middle, submits several times at once and from several hosts; while
+nothing runs, it damages files of the store, the journals and the plan, and repairs them. It keeps
+its own ledger of the runs that it has seen finished. At the end, the sweep is resumed until it is
+complete, and compared bit for bit with one that was trained without faults.
 
-What it promises, and exits with 1 where it does not hold: no finished run is lost beyond what the
-damage destroyed in the store and in journals, none is set back that could be kept, none is there
-twice, none differs; less than 5 % of fits are trained in vain; no command ends in a traceback or
-with an exit code that is not documented, hangs, or leaves the sweep stuck.
+It exits with 1 if one of these does not hold: no finished run is lost beyond what the damage
+destroyed in the store and in journals, none is reset that could be kept, none is there twice, none
+differs; less than 5 % of fits are trained in vain; no command ends in a traceback or with an
+undocumented exit code, hangs, or leaves the sweep stuck.
 
-The disk of the sweep is a tmpfs of its own, and hosts have process numbers of their own: without
-root the faults that need it are left out. Without SLURM, or with --quick, all is trained here.
+The disk of the sweep is a separate tmpfs, and hosts have their own process numbers: without root,
+the faults that need these are left out. Without SLURM, or with --quick, all is trained here.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def main() -> int:
     options = _options()
-    for number in ENDING:  # also where a shell ignores them
+    for number in ENDING:  # even if a shell ignores them
         signal.signal(number, signal.default_int_handler)
     rng = random.Random(options.seed)
     tell = (lambda text: None) if options.json else (lambda text: print(text, flush=True))
@@ -66,7 +66,7 @@ def main() -> int:
     except KeyboardInterrupt:
         return 130
     finally:
-        for number in ENDING:  # a second one shall not keep the rest from being cleared away
+        for number in ENDING:  # a second one must not prevent the rest of the cleanup
             signal.signal(number, signal.SIG_IGN)
         if options.keep and storm.breaches and ground.sweep.exists():
             shutil.copytree(ground.sweep, options.keep, dirs_exist_ok=True)
@@ -79,7 +79,7 @@ def main() -> int:
 
 
 def blow(storm: Storm, seconds: float, *, growing: bool) -> None:
-    """Let faults happen for so long, then let the sweep come to its end."""
+    """Cause faults for so long, then let the sweep finish."""
     storm.sweep_file.write_text(storm.text(storm.runs))
     storm.plan()
     end = time.monotonic() + seconds
@@ -95,7 +95,7 @@ def blow(storm: Storm, seconds: float, *, growing: bool) -> None:
 
 
 def verdict(storm: Storm, seed: int) -> dict[str, Any]:
-    """Compare with calm, and say what was promised and what came."""
+    """Compare with the calm sweep, and print which promises hold."""
     ground = storm.ground
     for verb in ("compact", "verify", "analyze"):
         storm.command(verb, 0)

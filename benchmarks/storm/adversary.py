@@ -1,4 +1,4 @@
-"""Faults at random while a sweep is trained, damage while it rests, and a book of both."""
+"""Random faults while a sweep is trained, damage while nothing runs, and a record of both."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.slurm.testcluster import TestCluster
 
 AT_REST = {"damage": 6.0, "cut-at-rest": 3.0}
-"""Faults that need nothing to run, and how often beside the others."""
+"""Faults possible only while nothing runs, with their weights among all faults."""
 KINDS = (*WHILE_TRAINING, *AT_REST)
 
 _FEW_MISSING = 40
@@ -41,7 +41,7 @@ _SIGNAL_CODES = {
 
 @dataclass
 class Breach:
-    """A promise that broke."""
+    """A broken promise."""
 
     fault: int
     kind: str
@@ -50,7 +50,7 @@ class Breach:
 
 @dataclass
 class Storm:
-    """A sweep, what happens to it, and what was seen."""
+    """A sweep, what happens to it, and what was observed."""
 
     ground: Ground
     rng: random.Random
@@ -86,7 +86,7 @@ class Storm:
     # commands
 
     def words(self, verb: str) -> tuple[str, ...]:
-        """Return a command line of a verb."""
+        """Return the command line of a verb."""
         sweep = str(self.ground.sweep)
         if verb == "plan":
             return verb, str(self.sweep_file), "--out", sweep
@@ -106,7 +106,7 @@ class Storm:
         return "--cluster", "local", "--workers", "2"
 
     def judge(self, told: Told, *codes: int) -> Told:
-        """Check what every command promises, and an exit code where one is expected."""
+        """Check what every command promises, and the exit code if one is expected."""
         self.commands += 1
         self.note(f"{' '.join(told.arguments[:1])} → {told.code}")
         if told.code is None:
@@ -150,13 +150,13 @@ class Storm:
         number = self.rng.choice(
             (signal.SIGKILL,) * 4 + (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
         )
-        # an interpreter that starts cannot answer yet
+        # a starting interpreter cannot answer yet
         least = 0.0 if number == signal.SIGKILL else min(0.8, typical / 2)
         words = self.words(verb)
         moment = self.rng.uniform(least, max(least, typical) * 1.1)
         told = self.judge(self.ground.run(*words, cut=moment, number=number))
         if verb == "export" and told.signal and "Wrote" not in told.output:
-            # the next one is not refused for what is left
+            # the next export must not be refused because of what is left
             again = self.judge(self.ground.run(*words))
             left = Path(words[-1])
             if again.code == 2 and "exists" in again.output and not _is_whole(left):
@@ -170,10 +170,10 @@ class Storm:
     # the sweep
 
     def plan(self) -> None:
-        """Plan the sweep file to its end."""
+        """Plan the sweep file until this succeeds."""
         for _ in range(20):
-            self.ground.due()  # commands that are refused are too short for it
-            disturbed = self.disturbed  # room may be made while the command ends
+            self.ground.due()  # refused commands are too short for it
+            disturbed = self.disturbed  # the disk may be freed while the command ends
             told = self.judge(self.ground.run(*self.words("plan")))
             if told.code == 0:
                 break
@@ -189,11 +189,11 @@ class Storm:
 
     @property
     def disturbed(self) -> bool:
-        """Whether a disk is full or read-only now: commands may well fail."""
+        """Whether a disk is full or read-only now, so that commands may fail."""
         return any(self.ground.is_pending(what) for what in ("disk", "read-only"))
 
     def grow(self) -> None:
-        """Ask for more runs, so that there always is something to train."""
+        """Request more runs, so that there is always something to train."""
         self.runs += _MORE_RUNS
         self.sweep_file.write_text(self.text(self.runs))
         if not self.disturbed and self.rng.random() < 0.3 and "cut" in self.kinds:
@@ -202,7 +202,7 @@ class Storm:
             self.plan()
 
     def keep_working(self) -> None:
-        """Be the user who goes on with it."""
+        """Act as the user who resumes the sweep."""
         if not self.disturbed and self.planned - len(self.ledger.finished) < _FEW_MISSING:
             self.grow()
         idle = not self.ground.training() and not self.ground.jobs("PD,R,CF,CG")
@@ -212,7 +212,7 @@ class Storm:
     # faults
 
     def strike(self) -> None:
-        """Let one fault happen."""
+        """Cause one fault."""
         weights = {k: w for k, (_, w) in WHILE_TRAINING.items()} | AT_REST
         kinds = [kind for kind in weights if kind in self.kinds]
         kind = self.rng.choices(kinds, [weights[kind] for kind in kinds])[0]
@@ -230,12 +230,12 @@ class Storm:
         self.tell(f"{self.ordinal:4d} {kind}: {done}")
 
     def check(self) -> None:
-        """Compare what is finished with what was."""
+        """Compare the finished runs with those seen before."""
         if self.ground.is_read_only:
             return
         try:
             found = self.ledger.look()
-        except Exception as error:  # whatever the product's reader raises
+        except Exception as error:  # anything that manyseed's reader raises
             self.breach("unreadable", f"{type(error).__name__}: {error}")
             return
         for lost in found:
@@ -245,7 +245,7 @@ class Storm:
             )
 
     def at_rest(self, kind: str) -> None:
-        """Let nothing run, then harm the sweep several times."""
+        """Stop everything, then damage the sweep several times."""
         if len(self.ledger.finished) < _FEWEST_FINISHED:
             return
         gently = self.rng.random() < 0.5
@@ -270,7 +270,7 @@ class Storm:
         self.compare_status()
 
     def compare_status(self) -> int:
-        """Compare what the product tells, at rest, with what is there; return what is missing."""
+        """Compare manyseed's reports with the files while nothing runs; return what is missing."""
         told = self.judge(self.ground.run("status", self.ground.sweep, "--json"), 0, 1, 3)
         try:
             runs = json.loads(told.output)["runs"]
@@ -285,7 +285,7 @@ class Storm:
         return int(runs["missing"])
 
     def harm(self) -> None:
-        """Damage files at rest, repair, and compare what is gone with what had to be."""
+        """Damage files while nothing runs, repair, and compare the losses with those expected."""
         if self.rng.random() < 0.3:
             self.command("compact", 0)
             self.check()
@@ -320,13 +320,13 @@ class Storm:
         self.repair(damage, before)
 
     def repair(self, damage: Damage, before: Told | None) -> None:
-        """Repair, and compare what is gone and named; `before` is a repair that was cut off."""
+        """Repair, and compare losses with those named; `before` is a repair that was cut off."""
         sure, maybe = damage.destroyed()
         told = self.command("repair")
         for _ in range(5):
             if told.code == 0:
                 break
-            # what cannot be mended is named, and comes back from a copy
+            # unrepairable files are named, and restored from a copy
             named = [file for file in damage.before if str(file) in told.output.replace("\n", "")]
             if told.code not in (1, 4) or not named:
                 self.breach("stuck", f"{damage}\n{told}")
@@ -356,7 +356,7 @@ class Storm:
         self.healed += int(result.get("runs_healed", 0))
         named = {*result.get("set_back", ()), *earlier.get("set_back", ())}
         runs = {self.ledger.addresses[row] for row in gone if row in self.ledger.addresses}
-        # what a repair set back that was killed before it printed it, no other one can name
+        # no later repair can name what a repair reset if it was killed before printing this
         if result and (named - runs if cut_off else named != runs):
             self.breach(
                 "not named",
@@ -387,7 +387,7 @@ class Storm:
         self.ground.rest(gently=True)
 
     def wait(self, most: float = 300) -> bool:
-        """Wait until nothing of the sweep trains; return whether that came."""
+        """Wait until nothing of the sweep trains; return whether this happened."""
         end, quiet = time.monotonic() + most, 0
         while time.monotonic() < end and quiet < 3:
             at_work = self.ground.processes(self.ground.sweep) or self.ground.jobs("PD,R,CF,CG")
@@ -397,7 +397,7 @@ class Storm:
 
 
 def _results(told: Told) -> dict[str, Any]:
-    """Return what a command printed as JSON; nothing where it was cut off."""
+    """Return what a command printed as JSON; nothing if it was cut off."""
     try:
         found: dict[str, Any] = json.loads(told.output)
     except ValueError:
@@ -406,7 +406,7 @@ def _results(told: Told) -> dict[str, Any]:
 
 
 def _is_whole(file: Path) -> bool:
-    """Whether an export was ended after its last byte, before it could say so."""
+    """Whether an export was killed after its last byte, before it could report this."""
     try:
         if file.suffix == ".zip":
             with zipfile.ZipFile(file) as archive:

@@ -1,4 +1,4 @@
-"""The sweep after the storm, bit for bit beside one that was trained in calm."""
+"""The sweep after the storm, compared bit for bit with one trained without faults."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TIMES = ("seconds", "recipe", "version", "fit_")
 
 
 def differences(stormy: Path, calm: Path) -> Iterator[str]:
-    """Yield what differs, other than times."""
+    """Yield all differences except times."""
     yield from _failures(stormy, calm)
     yield from _predictions(stormy, calm)
     yield from _tables(stormy, calm)
@@ -114,7 +114,7 @@ def _tables(stormy: Path, calm: Path) -> Iterator[str]:
 
 
 def _sorted(frame: pl.DataFrame) -> pl.DataFrame:
-    """Order rows by what they are about; times, and how runs were made, are left out."""
+    """Order rows by their keys; leave out times and how runs were made."""
     kept = frame.select(c for c in frame.columns if not any(word in c for word in TIMES))
     keys = [c for c, t in kept.schema.items() if t.is_integer() or t == pl.String]
     return kept.sort(keys, maintain_order=True) if keys else kept

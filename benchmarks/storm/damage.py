@@ -1,4 +1,4 @@
-"""Damage to files while nothing runs; what it destroys is worked out without the product's help."""
+"""Damage to files while nothing runs; its effect is worked out independently of manyseed."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ OTHERS = ("fit_seconds", "recipe", "clipped")
 
 @dataclass
 class Damage:
-    """Files that were damaged, and what they held.
+    """Damaged files, and their content before.
 
     Attributes
     ----------
     before : dict
         Content by file.
     formats : dict
-        Of each array of the store before the damage: its ``zarr.json``, by folder.
+        The ``zarr.json`` of each array of the store before the damage, by folder.
     groups : list of Group
         As they were before.
     """
@@ -85,10 +85,10 @@ class Damage:
         return ", ".join(f"{how} {file.relative_to(root)}" for file, how in self.how.items())
 
     def assess(self) -> None:
-        """Note what is still there, before any command publishes, compacts or mends.
+        """Record what is still there, before any command publishes, compacts or repairs.
 
-        A row is there while its predictions can be decoded, or a journal has them. That it was
-        finished must follow from one of status and checksum.
+        A row is there if its predictions can be decoded, or a journal has them. Its status or
+        its checksum must show that it was finished.
         """
         journaled = self.ledger.journaled()
         held = {
@@ -103,12 +103,12 @@ class Damage:
                 self.alive.add(row)
 
     def destroyed(self) -> tuple[set[Row], set[Row]]:
-        """Return the rows that nothing held any more, and those of which that may be so."""
+        """Return the rows that were held nowhere any more, and those for which this is possible."""
         gone = self.ledger.finished.keys() - self.alive
         return gone - self.unclear, gone & self.unclear
 
     def _published_still(self) -> tuple[set[Row], set[Row]]:
-        """Return published rows whose predictions are as they were, and those without a proof."""
+        """Return published rows whose predictions are unchanged, and those without proof."""
         intact, unclear = set(), set()
         for group in self.groups:
             rows = sorted(row for number, row in self.published if number == group.spec.number)
@@ -118,7 +118,7 @@ class Damage:
                 harmed = [a.name for a in group.spec.arrays if group.file(a, shard) in self.before]
                 good = self._intact(group, shard, here, harmed)
                 found = {(group.spec.number, row) for row in good}
-                # labels follow from margins, where checksums say so
+                # labels follow from margins, if checksums confirm it
                 if {*RECORDS} <= {*harmed} or {"label", "crc"} <= {*harmed}:
                     unclear |= found
                 else:
@@ -136,7 +136,7 @@ class Damage:
             label, *rest = (held[array.name].get(row) for array in arrays)
             at = (group.spec.number, row)
             if label is None and known.get(at) is not None:
-                label = _derived(group, rest[0] if rest else None)  # where the checksum fits
+                label = _derived(group, rest[0] if rest else None)  # if the checksum fits
             if label is not None and all(value is not None for value in rest):
                 crc = 0
                 for value in (label, *rest):
@@ -167,7 +167,7 @@ class Damage:
 
 
 def _derived(group: Group, score: Any) -> Any:
-    """Return the labels that follow from what is kept of a row's scores; None where none do."""
+    """Return the labels that follow from the stored part of a row's scores; None if none do."""
     if score is None or group.spec.scores == "none":
         return None
     if group.spec.n_classes == 2:

@@ -1,5 +1,5 @@
-"""Faults while the sweep is trained. Each takes the storm, and returns what was done; None: nothing
-was there to be harmed."""
+"""Faults while the sweep is trained. Each takes the storm, and returns what was done, or None if
+there was nothing to harm."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def kill_task(storm: Storm) -> str | None:
 
 
 def kill_step(storm: Storm) -> str | None:
-    """The process of SLURM's that holds a job's script."""
+    """SLURM's process that holds a job's script."""
     if storm.ground.cluster is None:
         return None
     steps = [pid for pid in storm.ground.cluster.daemons.jobs() if _name(pid) == "slurmstepd"]
@@ -36,7 +36,7 @@ def kill_step(storm: Storm) -> str | None:
 
 
 def kill_all(storm: Storm) -> str | None:
-    """Power is gone: everything of the sweep at once."""
+    """Power fails: everything of the sweep ends at once."""
     pids = storm.ground.processes(storm.ground.sweep)
     for pid in pids:
         _send(pid, signal.SIGSTOP)
@@ -46,7 +46,7 @@ def kill_all(storm: Storm) -> str | None:
 
 
 def freeze(storm: Storm) -> str | None:
-    """A training process, or a task with all of its, stands still for longer than leases last."""
+    """A training process, or a task with all of its own, stops for longer than leases last."""
     ground, rng = storm.ground, storm.rng
     if ground.is_pending("thaw"):
         return None
@@ -74,7 +74,7 @@ def freeze(storm: Storm) -> str | None:
 
 
 def kill_slurmd(storm: Storm) -> str | None:
-    """What the node runs lives on, and may be started elsewhere all the same."""
+    """The node's jobs live on, and may still be started elsewhere as well."""
     node = _live_node(storm)
     if node is None:
         return None
@@ -112,7 +112,7 @@ def kill_slurmctld(storm: Storm) -> str | None:
 
 
 def node_state(storm: Storm) -> str | None:
-    """An administrator takes a node out: its jobs end, or may still run to their end."""
+    """An administrator takes a node out: its jobs end, or may still finish."""
     node, ground = storm.rng.choice(NODES), storm.ground
     if not ground.controller_up or ground.is_pending(f"undrain {node}"):
         return None
@@ -157,7 +157,7 @@ def preempt(storm: Storm) -> str | None:
 
 
 def walltime(storm: Storm) -> str | None:
-    """The walltime is over now, or soon: SLURM tells, and ends the job after it."""
+    """The walltime is over now, or soon: SLURM sends a signal, then ends the job."""
     job = _job(storm)
     if job is None:
         return None
@@ -210,7 +210,7 @@ def at_once(storm: Storm) -> str | None:
 
 
 def other_host(storm: Storm) -> str | None:
-    """A host trains, too, and loses power."""
+    """Another host also trains, and loses power."""
     if not storm.is_root or len([h for h in storm.ground.hosts if h.poll() is None]) > 1:
         return None
     storm.resume(other_host=True)
@@ -218,7 +218,7 @@ def other_host(storm: Storm) -> str | None:
 
 
 def stop_and_go(storm: Storm) -> str | None:
-    """A user stops the sweep, and goes on at once."""
+    """A user stops the sweep, and resumes it at once."""
     verb = storm.rng.choice(("pause", "cancel"))
     storm.judge(storm.ground.run(verb, storm.ground.sweep))
     storm.resume()
@@ -255,7 +255,7 @@ def _name(pid: int) -> str:
 
 
 def _live_node(storm: Storm) -> str | None:
-    """Return a node that works, while others do."""
+    """Return a working node, if others also work."""
     if not storm.ground.controller_up:
         return None
     alive = [n for n in NODES if storm.cluster.daemons.is_alive(f"slurmd-{n}")]
@@ -280,7 +280,7 @@ def _slurm(storm: Storm) -> tuple[str, ...]:
 
 
 def _place(storm: Storm) -> tuple[str, ...]:
-    """Return where to submit to."""
+    """Return where to submit."""
     if storm.ground.controller_up and storm.rng.random() < 0.6:
         return ("--cluster", str(storm.ground.profile))
     return ("--cluster", "local", "--workers", str(storm.rng.randint(1, 2)))
@@ -312,4 +312,4 @@ WHILE_TRAINING: dict[str, tuple[Fault, float]] = {
     "stop-and-go": (stop_and_go, 2),
     "cut": (cut, 5),
 }
-"""By kind: what is done, and how often beside the others."""
+"""By kind: the fault, and its weight among all faults."""

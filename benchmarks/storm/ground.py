@@ -1,4 +1,4 @@
-"""Where the storm takes place: a disk of its own, a cluster, commands and the sweep's processes."""
+"""Where the storm takes place: a separate disk, a cluster, commands and the sweep's processes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _HOST = 'hostname "$1"; stay=$2; shift 2; "$@"; code=$?; echo "code=$code"; exec
 
 @dataclass
 class Told:
-    """What a command said."""
+    """The outcome of a command."""
 
     arguments: tuple[str, ...]
     code: int | None
@@ -65,7 +65,7 @@ class Later:
 
 @dataclass
 class Ground:
-    """All that the storm owns, and takes away at its end."""
+    """All that the storm owns, and removes at its end."""
 
     rng: random.Random
     with_slurm: bool
@@ -98,7 +98,7 @@ class Ground:
         return {**kept, **ours, "COLUMNS": "100"}
 
     def start(self) -> None:
-        """Mount the disk where that is allowed, and start the cluster."""
+        """Mount the disk if allowed, and start the cluster."""
         self.disk.mkdir()
         options = ["-t", "tmpfs", "-o", f"size={_DISK_BYTES}", "storm", str(self.disk)]
         self.has_disk = os.geteuid() == 0 and _mount(options)
@@ -110,10 +110,10 @@ class Ground:
             self.profile.write_text(_PROFILE.format(conf=cluster.conf))
 
     def stop(self) -> None:
-        """End everything that was started, and leave nothing."""
+        """End everything that was started, and leave nothing behind."""
         self.later.clear()
         self._end_hosts()
-        kill(self.processes(self.disk))  # a cluster that is asked to stop needs its daemons
+        kill(self.processes(self.disk))  # stopping a cluster needs its daemons
         if self.cluster is not None:
             with contextlib.suppress(RuntimeError):
                 self.cluster.stop()
@@ -131,7 +131,7 @@ class Ground:
         return self.end(words, process, cut=cut, number=number)
 
     def begin(self, *words: str, host: str = "") -> subprocess.Popen[str]:
-        """Start ``manyseed``, under another host's name where one is given."""
+        """Start ``manyseed``, under another host's name if one is given."""
         command = [str(MANYSEED), *words]
         if host:
             command = ["unshare", "--uts", "sh", "-c", 'hostname "$1"; shift; exec "$@"', "sh"]
@@ -156,7 +156,7 @@ class Ground:
         number: int = 0,
         most: float = 420,
     ) -> Told:
-        """Wait for a command while other faults come to their end; one that hangs has no code."""
+        """Wait for a command while other faults end; a command that hangs has no code."""
         started, sent = time.monotonic(), 0
         try:
             if cut is not None:
@@ -172,7 +172,7 @@ class Ground:
                 except subprocess.TimeoutExpired:
                     if time.monotonic() - started > most:
                         raise
-                    self.due()  # a resume waits for processes that are frozen
+                    self.due()  # a resume waits for frozen processes
         except subprocess.TimeoutExpired:
             process.kill()
             return Told(words, None, process.communicate()[0], most, sent)
@@ -182,7 +182,7 @@ class Ground:
         return Told(words, process.returncode, output, took, sent)
 
     def on_other_host(self, *words: str, stay: float) -> None:
-        """Run a command on a host with processes of its own, which loses power after `stay` s."""
+        """Run a command on a host with its own processes, which loses power after `stay` s."""
         command = ["unshare", "--uts", "--pid", "--fork", "--kill-child", "--mount-proc"]
         name = f"storm-{len(self.hosts)}"
         command += ["sh", "-c", _HOST, "sh", name, f"{stay:g}", str(MANYSEED), *words]
@@ -201,7 +201,7 @@ class Ground:
     # processes
 
     def processes(self, path: Path, word: str = "") -> list[int]:
-        """Return the living processes in whose command line a path, and a word, stands."""
+        """Return the live processes whose command line contains a path and a word."""
         found, me = [], os.getpid()
         needle, word_bytes = os.fsencode(path), word.encode()
         for entry in os.scandir("/proc"):
@@ -221,7 +221,7 @@ class Ground:
         return sorted({p for p in map(parent, self.training()) if p > 1})
 
     def jobs(self, state: str = "R") -> list[str]:
-        """Return SLURM's ids of the sweep's jobs in some states; none where it is silent."""
+        """Return SLURM's ids of the sweep's jobs in some states; none if it does not answer."""
         if not self.controller_up:
             return []
         assert self.cluster is not None
@@ -245,20 +245,20 @@ class Ground:
         return any(one.what == what for one in self.later)
 
     def due(self, *, everything: bool = False) -> None:
-        """Let end what is due."""
+        """End what is due."""
         now = time.monotonic()
         for one in sorted(self.later, key=lambda one: one.due):
             if everything or one.due <= now:
                 self.later.remove(one)
                 try:
                     one.action()
-                except RuntimeError:  # a daemon that does not come up yet
+                except RuntimeError:  # a daemon that does not start yet
                     if one.tries == 0:
                         raise
                     self.later.append(replace(one, due=now + 2, tries=one.tries - 1))
 
     def calm(self) -> None:
-        """Let end everything: disks, nodes, the controller, frozen processes."""
+        """End all pending faults: disks, nodes, the controller, frozen processes."""
         while self.later:
             self.due(everything=True)
         for pid in self.frozen:
@@ -281,12 +281,12 @@ class Ground:
         self.hosts.clear()
 
     def rest(self, *, gently: bool) -> str:
-        """Let nothing of the sweep run any more; return what does not end, empty where all does."""
+        """Stop all processes of the sweep; return what does not end, empty if all does."""
         self.calm()
         if gently:
             self.run("cancel", self.sweep)
             _wait(lambda: not self.processes(self.sweep), 30)
-        for _ in range(120):  # a node that was killed keeps its jobs for half a minute and more
+        for _ in range(120):  # a killed node keeps its jobs for half a minute or more
             if self.cluster is not None:
                 with contextlib.suppress(RuntimeError):
                     self.cluster.command(["scancel", "-u", str(os.geteuid())])
@@ -301,7 +301,7 @@ class Ground:
     # the disk
 
     def fill(self) -> None:
-        """Let the disk be full."""
+        """Fill the disk."""
         used = os.statvfs(self.disk)
         size = (used.f_blocks - used.f_bfree) * used.f_frsize
         _mount(["-o", f"remount,size={size}", str(self.disk)])
@@ -310,9 +310,9 @@ class Ground:
         _mount(["-o", f"remount,size={_DISK_BYTES}", str(self.disk)])
 
     def forbid(self) -> None:
-        """Let nothing more be created, opened for writing, or renamed, in the sweep directory.
+        """Prevent files in the sweep directory from being created, opened for writing, or renamed.
 
-        What is open stays so, as on a file server that goes over to reading alone.
+        Open files stay open, as on a file server that becomes read-only.
         """
         if _mount(["--bind", str(self.sweep), str(self.sweep)]):
             self.is_read_only = _mount(["-o", "remount,bind,ro", str(self.sweep)])
@@ -323,7 +323,7 @@ class Ground:
 
 
 def parent(pid: int) -> int:
-    """Return the parent of a process; 0 where there is none."""
+    """Return the parent of a process; 0 if there is none."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
@@ -339,7 +339,7 @@ def _mount(options: list[str]) -> bool:
 
 
 def _unmount(path: Path) -> None:
-    """Take away all that is mounted there; a bind within one disk is seen in this list alone."""
+    """Unmount everything there; a bind within one disk is visible only in this list."""
     mounted = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
     for _ in range(mounted.count(str(path))):
         subprocess.run(["umount", "-l", path], check=False, capture_output=True)

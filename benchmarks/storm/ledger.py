@@ -1,4 +1,4 @@
-"""The storm's own book of finished runs: what journals and the store hold, read by its own eyes."""
+"""The storm's own ledger of finished runs: what journals and the store hold, read independently."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Row = tuple[int, int]
 
 
 class Record(NamedTuple):
-    """A record of a journal; a good one, if its payload's checksum fits."""
+    """A record of a journal; it is good if its payload's checksum fits."""
 
     offset: int
     end: int
@@ -40,7 +40,7 @@ class Record(NamedTuple):
 
 
 def read_journal(data: bytes) -> list[Record]:
-    """Return the whole records of a journal, as docs/store.md has them."""
+    """Return the complete records of a journal, as described in docs/store.md."""
     found, offset, inside = [], 0, 0
     while offset < len(data):
         fields = _header(data, offset)
@@ -83,7 +83,7 @@ def _search(data: bytes, start: int, besides: int) -> int | None:
 
 @dataclass
 class Lost:
-    """A finished run that is there no more, or is another one."""
+    """A finished run that is lost, or has changed."""
 
     row: Row
     what: str
@@ -98,13 +98,13 @@ class Ledger:
     finished : dict
         By row: its checksum; None of a copy that is not published.
     fits : Counter
-        Records of trainings that were ever seen, by row.
+        Records of all trainings seen, by row.
     destroyed : Counter
         How often a row's predictions were destroyed, in the store and in journals.
     names : dict
         Identity of each planned row: cell id, repeat, run.
     addresses : dict
-        How commands name it.
+        How commands name each row.
     """
 
     paths: SweepPaths
@@ -170,7 +170,7 @@ class Ledger:
         return before[1]
 
     def present(self) -> dict[Row, set[int | None]]:
-        """Return the checksums of each run that is there: journals first, they may go meanwhile."""
+        """Return the checksums of each existing run: journals first, as these may be removed."""
         records = self.journaled()
         found: dict[Row, set[int | None]] = {}
         for group in self.groups():
@@ -191,14 +191,14 @@ class Ledger:
         return list_groups(self.paths.store) if self.paths.store.exists() else []
 
     def look(self) -> list[Lost]:
-        """Write down what is finished; return what was and is not, or is another."""
+        """Record what is finished; return what was finished before and is lost or has changed."""
         wrong = self._look()
-        for _ in range(3):  # a journal may be removed between two reads of ours
+        for _ in range(3):  # a journal may be removed between our two reads
             if not wrong:
                 break
             time.sleep(0.3)
             wrong = self._look()
-        for one in wrong:  # told once
+        for one in wrong:  # reported once
             self.finished.pop(one.row, None)
         return wrong
 
@@ -218,14 +218,14 @@ class Ledger:
         return wrong
 
     def forget(self, rows: set[Row]) -> None:
-        """Note what was destroyed in the store and in journals."""
+        """Record what was destroyed in the store and in journals."""
         for row in rows:
             self.finished.pop(row, None)
             self.destroyed[row] += 1
 
     @property
     def trained_again(self) -> int:
-        """Fits beyond one for each run and each time that it was destroyed."""
+        """Fits beyond one for each run and one for each time that it was destroyed."""
         return sum(max(0, n - 1 - self.destroyed[row]) for row, n in self.fits.items())
 
     def name(self, row: Row) -> str:

@@ -1,6 +1,6 @@
-"""What is trained in a storm: sweep files, and the user's own code that they name.
+"""The sweeps of a storm: sweep files, and the users' own code that they name.
 
-Response curves are those of single networks, so no file has both them and ensembling methods.
+Response curves are measured on single networks, so no file has both curves and ensembling methods.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def first(y):
     return np.unique(y, return_index=True)[1]
 ''',
 }
-"""Files beside the sweep file."""
+"""Files next to the sweep file."""
 
 _METHODS = """
 name    = "storm"

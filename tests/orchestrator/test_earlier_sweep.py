@@ -13,6 +13,7 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from polars import selectors as cs
 from polars.testing import assert_frame_equal
 
 from manyseed import Sweep
@@ -22,6 +23,7 @@ from tests.orchestrator.conftest import command
 DATA = Path(__file__).parents[1] / "data"
 TABLES = ("runs", "pairs", "repeats", "cells", "sources", "ranking")
 MEASURED = "^.*seconds.*$"  # not the same twice
+ACCURACIES = cs.by_name("accuracy", "accuracy_mean", "ensemble_accuracy", require_all=False)
 OTHERWISE = {
     # repeats of identical runs are left out of what compares runs, and spreads are pooled
     "cells": "^(accuracy_std|accuracy_range|ec_|churn|alpha_hat|label_kappa).*$",
@@ -45,8 +47,23 @@ def earlier(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def trained_bit_for_bit(sweep: Sweep) -> list[str]:
+    """Return the classifiers whose finished runs this processor trains to the same bits."""
+    runs = pl.read_parquet(sweep.directory / "results" / "runs.parquet")
+    first = runs.unique("classifier", keep="first", maintain_order=True)
+    addresses = first.select(
+        "classifier", pl.format("{}:{}:{}", "cell", "repeat_index", "run_index")
+    )
+    return [
+        classifier
+        for classifier, run in addresses.iter_rows()
+        if command("rerun", sweep.directory, run, "--check").returncode == 0
+    ]
+
+
 def test_a_sweep_of_an_earlier_version_is_finished_to_the_same_tables(earlier: Path) -> None:
     sweep = Sweep(earlier / "sweep")
+    here = pl.col("classifier").is_in(trained_bit_for_bit(sweep))
     assert sweep.status()["runs"] == {
         "runs": 40,
         "done": 20,
@@ -67,11 +84,13 @@ def test_a_sweep_of_an_earlier_version_is_finished_to_the_same_tables(earlier: P
         before = pl.read_parquet(earlier / "tables" / f"{name}.parquet")
         before = before.select(pl.exclude(OTHERWISE.get(name, "^$")))
         after = pl.read_parquet(sweep.directory / "results" / f"{name}.parquet")
-        assert_frame_equal(
-            after.select(before.columns).select(pl.exclude(MEASURED)),
-            before.select(pl.exclude(MEASURED)),
-            check_exact=False,  # processors differ in the last bits of exp and log
-        )
+        after = after.select(before.columns)
+        # processors differ in the last bits of exp and log, and some in those of trained networks
+        for rows, measured in ((here, cs.matches(MEASURED)), (~here, cs.float() - ACCURACIES)):
+            assert_frame_equal(
+                after.filter(rows).select(~measured), before.filter(rows).select(~measured)
+            )
+    assert {"lr-sgd", "xgb"} <= set(after.filter(here)["classifier"])
 
 
 @pytest.mark.parametrize("verb", ["query", "compare", "howmany"])

@@ -157,7 +157,7 @@ def test_hours_and_bytes_are_counted_of_both_groups(tmp_path):
             "grid[1].augment",
             'needs images.*exclude = .{ dataset = "sklearn:wine"',
         ),
-        (("small", "small~er"), "classifier", "no ~"),
+        (("small", "small~er"), "classifier", "cannot contain ~"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_with_key_and_remedy(tmp_path, changed, key, words):

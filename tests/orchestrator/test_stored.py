@@ -246,7 +246,7 @@ def test_what_somebody_else_publishes_is_left_out_and_said(
     assert told in str(amounts(read_analysis(copy.paths)[1]))
     page = copy.report().read_text()
     assert told in page
-    assert "over the 61 that were analysed, of 64 that are finished" in page
+    assert "rests on the 61 that were analysed, of 64 that have finished" in page
     publishing.release()
     copy.analyze(OPTIONS)  # also while tasks train, what nobody else publishes is published first
     assert len(copy.results["runs"]) == 64

@@ -141,7 +141,7 @@ def test_a_single_network_is_a_method_only_where_it_sees_several_test_sets(tmp_p
             'dataset        = ["digits", "sklearn:wine"]',
             'rotate needs images.*exclude = .{ dataset = "sklearn:wine"',
         ),
-        ("snapshot", "snap~shot", "has no ~"),
+        ("snapshot", "snap~shot", "cannot contain ~"),
     ],
 )
 def test_what_cannot_be_is_refused(tmp_path: Path, old: str, new: str, words: str) -> None:

@@ -81,7 +81,7 @@ def test_a_job_finds_what_is_found_here_and_is_not_submitted_twice(
         text=True,
     ) as waiting:
         assert waiting.stdout is not None
-        assert "The same analysis is waiting already" in waiting.stdout.readline()
+        assert "The same analysis is already waiting" in waiting.stdout.readline()
         slurm.cluster.command(["scontrol", "update", f"JobId={told.job}", "StartTime=now"])
         printed, _ = waiting.communicate(timeout=240)
     assert waiting.returncode == 0, Path(told.log).read_text()

@@ -72,11 +72,11 @@ def test_show_tells_what_defines_a_run_and_how_it_was_made(quick):
     assert json.loads(done.stdout) == {"schema": 1, **shown}
 
 
-@pytest.mark.parametrize("how", ["is not there", "is not as it was written"])
+@pytest.mark.parametrize("how", ["is absent", "is not as it was written"])
 def test_how_a_run_was_made_is_unknown_where_its_recipe_is_lost(copy, how):
     (file,) = copy.paths.recipes.glob("*.json")
     copy.analyze(Options(resamples=10))
-    if how == "is not there":
+    if how == "is absent":
         file.unlink()
     else:
         file.write_bytes(file.read_bytes().replace(b'"threads":1', b'"threads":2'))
@@ -86,7 +86,7 @@ def test_how_a_run_was_made_is_unknown_where_its_recipe_is_lost(copy, how):
     again = copy.rerun("1:0:2")
     assert not again["same_recipe"]
     assert again["recipe_unknown"] == stored["recipe_unknown"]
-    if how == "is not there":
+    if how == "is absent":
         said: list[str] = []
         page = copy.report(said.append)
         assert said == [f"{file} is lost: restore it"]

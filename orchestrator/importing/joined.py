@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +24,8 @@ def joined(sources: Sequence[PredictionFile]) -> list[PredictionFile]:
     Raises
     ------
     UserError
-        If files with the same dataset name have different test sets, or don't match.
+        If files with the same dataset name have different test sets, or don't match, or if files
+        with different dataset names have the same test points.
     """
     by_pair: dict[tuple[str, str], list[PredictionFile]] = {}
     datasets: dict[str, PredictionFile] = {}
@@ -40,7 +42,25 @@ def joined(sources: Sequence[PredictionFile]) -> list[PredictionFile]:
                 remedy="import them separately, or leave out --dataset to name each after its file",
             )
         by_pair.setdefault((source.dataset, source.classifier), []).append(source)
+    _require_distinct(datasets)
     return [files[0] if len(files) == 1 else _together(files) for files in by_pair.values()]
+
+
+def _require_distinct(datasets: Mapping[str, PredictionFile]) -> None:
+    """Refuse datasets that differ in name alone: they would have one identity."""
+    by_tests: dict[tuple[object, ...], PredictionFile] = {}
+    for source in datasets.values():
+        # in most imports all differ: compare only those whose first test sets have one digest
+        arrays = (source.y_true[0], source.test_index[0])
+        digests = [hashlib.sha256(a.astype("<i8").tobytes()).digest() for a in arrays]
+        other = by_tests.setdefault((source.class_names, *digests), source)
+        if other is not source and _same_tests(other, source):
+            raise UserError(
+                f"has the same test points as {other.file}",
+                file=source.file,
+                remedy="if the files are seeds of one classifier, add --dataset NAME; if they are "
+                "classifiers, --classifier NAME=FILE each; else import them separately",
+            )
 
 
 def _same_tests(one: PredictionFile, other: PredictionFile) -> bool:

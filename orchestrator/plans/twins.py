@@ -22,6 +22,7 @@ from manyseed.jobs.datasets.split import n_points
 from manyseed.jobs.identity import canonical_json
 from manyseed.jobs.run import Cell
 from manyseed.orchestrator.errors import toml_value
+from manyseed.orchestrator.plans.plan import IS_IMPORTED
 
 SETTING_APART = ("train_fraction", "vary")
 """The axes in which twins may differ."""
@@ -80,6 +81,9 @@ class Torn(ValueError):
 def fits(cells: pl.DataFrame, n_train: Mapping[str, int] | None = None) -> pl.Series:
     """Return a text for each cell that describes its fits: twins, and only twins, share a text.
 
+    An imported cell has no twin under another dataset name, even if their test sets are equal:
+    nothing else is known of the data, and predictions may differ.
+
     Parameters
     ----------
     cells : DataFrame
@@ -90,10 +94,11 @@ def fits(cells: pl.DataFrame, n_train: Mapping[str, int] | None = None) -> pl.Se
     columns = cells.select("cell_id", "canonical", *_ALIKE, points=_points(cells, n_train or {}))
     # most cells have no possible twin, so their descriptions need not be parsed
     has_candidate = columns.select(pl.struct(*_ALIKE, "points").is_duplicated()).to_series()
+    alone = pl.when(IS_IMPORTED).then(pl.format("{} {}", "cell_id", "dataset")).otherwise("cell_id")
     texts = [
-        _reduced(canonical, points) if candidate else cell_id
-        for candidate, cell_id, canonical, points in zip(
-            has_candidate, *columns.select("cell_id", "canonical", "points"), strict=True
+        _reduced(canonical, points) if candidate else cell
+        for candidate, cell, canonical, points in zip(
+            has_candidate, *columns.select(alone, "canonical", "points"), strict=True
         )
     ]
     return pl.Series("fits", texts, dtype=pl.String)

@@ -172,6 +172,41 @@ def test_files_that_do_not_go_together_are_refused(made: dict[str, Any], tmp_pat
     assert sorted(file.name for file in tmp_path.iterdir()) == ["a.npz", "b.npz"]
 
 
+def test_seeds_are_not_taken_for_datasets(made: dict[str, Any], tmp_path: Path) -> None:
+    files = [tmp_path / f"seed-{run}.npz" for run in range(3)]
+    for run, file in enumerate(files):
+        y_true = made["y_true"][0].astype([np.int64, np.uint8, np.int32][run])
+        np.savez(file, scores=made["scores"][[run]], y_true=y_true)
+    for options in ([], ["--classifier", "cnn"]):
+        result = command("import", *files, "--out", tmp_path / "sweep", *options)
+        told = " ".join(result.stderr.split())
+        assert result.returncode == 2
+        assert "seed-1.npz: has the same test points as" in told
+        assert "seed-0.npz" in told
+        assert "add --dataset NAME" in told
+        assert "--classifier NAME=FILE each" in told
+    with pytest.raises(UserError, match="has the same test points as"):
+        Sweep.import_predictions(files, tmp_path / "sweep")
+    assert not (tmp_path / "sweep").exists()
+    for change in ({"test_index": np.arange(SAMPLES) + 9}, {"class_names": ["x", "y", "z"]}):
+        np.savez(files[1], scores=made["scores"][[1]], y_true=made["y_true"][0], **change)
+        found = Sweep.import_predictions(files[:2], tmp_path / next(iter(change)))
+        assert found.analyze()["cells"]["same_as"].to_list() == [None, None]
+
+
+def test_datasets_of_an_import_are_no_twins(
+    made: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even those of a sweep that an earlier version made."""
+    monkeypatch.setattr("manyseed.orchestrator.importing.joined", list)
+    files = [tmp_path / f"seed-{run}.npz" for run in range(3)]
+    for run, file in enumerate(files):
+        np.savez(file, scores=made["scores"][[run]], y_true=made["y_true"][0])
+    cells = Sweep.import_predictions(files, tmp_path / "sweep").analyze()["cells"]
+    assert cells["cell_id"].n_unique() == 1
+    assert cells["same_as"].to_list() == [None] * 3
+
+
 def test_arrays_beside_tables(made: dict[str, Any], tmp_path: Path) -> None:
     np.save(tmp_path / "labels.npy", made["scores"].argmax(axis=2))
     np.save(tmp_path / "truth.npy", made["y_true"])

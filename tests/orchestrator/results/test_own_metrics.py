@@ -113,7 +113,10 @@ def test_a_metric_that_fails_costs_that_metric_on_that_dataset(
 ) -> None:
     for name, n_runs in (("one", 3), ("two", 4)):
         labels = np.arange(10 * n_runs).reshape(n_runs, 10) % 2
-        np.savez(tmp_path / f"{name}.npz", labels=labels, y_true=np.arange(10) % 2)
+        index = np.arange(10) + n_runs  # datasets of their own
+        np.savez(
+            tmp_path / f"{name}.npz", labels=labels, y_true=np.arange(10) % 2, test_index=index
+        )
     files = [tmp_path / "one.npz", tmp_path / "two.npz"]
     sweep = Sweep.import_predictions(files, tmp_path / "sweep")
     plain = sweep.analyze()["runs"]

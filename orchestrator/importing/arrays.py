@@ -23,7 +23,7 @@ from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import UserError, first_line, nearest
 from manyseed.orchestrator.grids.sweepfile import Keep
 from manyseed.orchestrator.importing.archive import opened, reading_zip
-from manyseed.orchestrator.importing.probabilities import predicted
+from manyseed.orchestrator.importing.probabilities import OFF, predicted
 from manyseed.orchestrator.importing.source import (
     ATTRIBUTES,
     MAX_CLASSES,
@@ -179,6 +179,8 @@ def read_arrays(
     y_true = codes(np.asarray(given["y_true"]), class_names, "y_true", path)
     y_true = _test_sets(y_true, "y_true", runs, n_samples, path)
     index = np.asarray(given.get("test_index", np.arange(n_samples)))
+    if key == "scores" and not probabilities and probability != "none":
+        _require_no_probabilities(array, path)
     keep, _ = Keep().resolve(len(class_names))
     half = array.dtype == np.float16
 
@@ -208,6 +210,31 @@ def read_arrays(
         read=read,
         numbered="run" in given,
     )
+
+
+def _require_no_probabilities(scores: OnDisk, path: Path) -> None:
+    """Refuse scores that look like probabilities in every run; most logits do not in the first."""
+    if not all(
+        _are_probabilities(scores.rows(np.array([run]))[0]) for run in range(scores.shape[0])
+    ):
+        return
+    remedy = "--probabilities (in Python, probabilities=True)"
+    if len(scores.shape) == 3:
+        problem = "look like probabilities: they lie in 0 to 1 and sum to 1 over the classes"
+    else:
+        problem = "look like probabilities, not logit gaps: all lie in 0 to 1"
+        remedy += (
+            " if they are probabilities of class 1; logit gaps may also be given as scores "
+            "(run, sample, class)"
+        )
+    raise UserError(problem, file=path, key="scores", remedy=remedy)
+
+
+def _are_probabilities(scores: NDArray[Any]) -> bool:
+    """Return whether a run's scores (sample,) or (sample, class) can be probabilities."""
+    if not 0 <= scores.min() <= scores.max() <= 1:  # or NaN
+        return False
+    return scores.ndim == 1 or bool((abs(scores.sum(axis=1, dtype=np.float64) - 1) <= OFF).all())
 
 
 def _no_probabilities(path: Path, positions: Positions, run: int, point: int, why: str) -> NoReturn:

@@ -12,7 +12,8 @@ from scipy.special import expit
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
-from tests.orchestrator.conftest import command
+from manyseed.orchestrator.errors import UserError
+from tests.orchestrator.conftest import command, inside
 
 RUNS, SAMPLES = 3, 60
 OPTIONS = Options(resamples=3)
@@ -122,6 +123,57 @@ def test_what_is_no_probability_is_one_message(tmp_path: Path, wrong: Any, messa
     assert result.returncode == 2
     assert f"given.npz: scores of run 1: {message}" in result.stderr.replace("\n", " ")
     assert [file.name for file in tmp_path.iterdir()] == ["given.npz"]
+
+
+@pytest.mark.parametrize("form", ["npz", "npy", "pt"])
+@pytest.mark.parametrize("n_classes", [None, 2, 3])
+def test_probabilities_are_not_taken_for_logits(
+    tmp_path: Path, n_classes: int | None, form: str
+) -> None:
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(n_classes or 2), (RUNS, SAMPLES)).astype(np.float32)
+    scores = p if n_classes else p[..., 1]
+    y_true = rng.integers(0, n_classes or 2, SAMPLES)
+    file, out = tmp_path / f"given.{form}", tmp_path / "sweep"
+    options: list[Any] = []
+    if form == "npz":
+        np.savez(file, scores=scores, y_true=y_true)
+    elif form == "npy":
+        np.save(file, scores)
+        np.save(tmp_path / "y.npy", y_true)
+        options = ["--truth", tmp_path / "y.npy"]
+    else:
+        torch = pytest.importorskip("torch")
+        torch.save({"scores": torch.tensor(scores), "y_true": torch.tensor(y_true)}, file)
+    before = sorted(path.name for path in tmp_path.iterdir())
+    code, told = inside("import", file, "--out", out, *options)
+    told = " ".join(told.split())
+    assert code == 2, told
+    assert f"given.{form}: scores: look like probabilities" in told
+    assert "--probabilities (in Python, probabilities=True)" in told
+    assert ("as scores (run, sample, class)" in told) is (n_classes is None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+    assert inside("import", file, "--out", out, *options, "--probabilities")[0] == 0
+
+
+def test_one_run_of_logits_shows_that_all_are(tmp_path: Path) -> None:
+    p = np.full((RUNS, SAMPLES, 3), 1 / 3)
+    p[-1, -1, 0] += 0.002
+    y_true = np.arange(SAMPLES) % 3
+    Sweep.from_predictions({"scores": p, "y_true": y_true}, tmp_path / "sums")
+    p[-1, -1] = 1.25, -0.25, 0
+    sweep = Sweep.from_predictions({"scores": p, "y_true": y_true}, tmp_path / "negative")
+    p[-1, -1] = 1, 0, 0
+    for make in (
+        lambda: Sweep.from_predictions({"scores": p, "y_true": y_true}, tmp_path / "refused"),
+        lambda: sweep.add_predictions({"scores": p, "y_true": y_true}),
+    ):
+        with pytest.raises(UserError, match="look like probabilities"):
+            make()
+    assert not (tmp_path / "refused").exists()
+    assert sweep.status()["runs"]["done"] == RUNS
+    shares = {"scores": p, "y_true": y_true}  # said to be none
+    Sweep.from_predictions(shares, tmp_path / "shares", probability="none")
 
 
 def test_sums_that_are_rounded_are_taken(tmp_path: Path) -> None:

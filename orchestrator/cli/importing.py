@@ -115,10 +115,10 @@ def _directory(into: Path | None, out: Path | None) -> Path:
 
     if into is not None and out is not None:
         raise UserError(
-            "names a new directory, but the files are added to an existing one",
+            "names a new directory, but one to add the files to is given before them",
             key="--out",
             value=str(out),
-            remedy=f"leave it out; or leave out {into}",
+            remedy=f"leave out --out to add them, or {into} to make a new directory",
         )
     directory = into or out
     if directory is None:

@@ -269,9 +269,9 @@ class _Extension:
         known = set(zip(held["cell"], held["repeat"], stored.tolist(), strict=True))
         if all(key in known for key in zip(rows["cell"], rows["repeat"], crcs, strict=True)):
             raise UserError(
-                "the sweep already has the predictions of all its runs",
+                "all these runs are in the sweep already",
                 file=source.file,
-                remedy="if these are different runs all the same, number them with run",
+                remedy="if they are different runs that predict the same, number them with 'run'",
             )
 
     def commit(self, lease: Lease) -> None:

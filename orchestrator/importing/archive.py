@@ -73,25 +73,25 @@ def reading_zip(file: Path, key: str | None = None) -> Iterator[None]:
 
 
 @contextmanager
-def opened(file: Path, what: str) -> Iterator[zipfile.ZipFile]:
+def opened(file: Path, what: str, remedy: str) -> Iterator[zipfile.ZipFile]:
     """Open a zip whose members can all be read in blocks and have different names.
 
     Raises
     ------
     UserError
-        For anything but such a file, which `what` names.
+        For anything but such a file, which `what` names; `remedy` says how to get one.
     """
     try:
         archive = zipfile.ZipFile(file)
     except (zipfile.BadZipFile, OverflowError, NotImplementedError, ValueError):
-        raise UserError(f"not {what}", file=file) from None
+        raise UserError(f"not {what}", file=file, remedy=remedy) from None
     with archive:
         seen = set()
         for info in archive.infolist():
             if info.flag_bits & _ENCRYPTED or info.compress_type not in _METHODS:
                 problem = "is encrypted, or compressed in an unsupported way"
-                remedy = "zip it without encryption, with the default compression"
-                raise UserError(problem, file=file, key=info.filename, remedy=remedy)
+                default = "zip it without encryption, with the default compression"
+                raise UserError(problem, file=file, key=info.filename, remedy=default)
             if info.filename in seen:
                 raise UserError("is contained twice", file=file, key=info.filename)
             seen.add(info.filename)
@@ -106,7 +106,7 @@ def unpack(file: Path, directory: Path) -> None:
     UserError
         For anything but such a file; then nothing is left of the directory.
     """
-    with opened(file, "a zip file") as archive:
+    with opened(file, "a zip file", _WHOLE) as archive:
         members = [info for info in archive.infolist() if not info.is_dir()]
         for info in members:
             _check_member(info, file)

@@ -46,6 +46,10 @@ _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }
+_NPZ = (
+    "write it with numpy.savez(FILE, scores=scores, y_true=y_true); a table must be named .csv or "
+    ".parquet"
+)
 _SMALL_BYTES = 2**31  # limit for an entry that is held in memory
 
 
@@ -113,7 +117,12 @@ def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], boo
     except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
         raise UserError(f"not a NumPy array: {first_line(error)}", file=path, key=key) from None
     if dtype.hasobject:
-        raise UserError("holds Python objects, which are not read", file=path, key=key)
+        raise UserError(
+            "holds Python objects, which are not read",
+            file=path,
+            key=key,
+            remedy=f"save numbers or text, such as {key}.astype(float) or {key}.astype(str)",
+        )
     if min(shape, default=0) < 0 or dtype.itemsize == 0:
         raise UserError(f"has the invalid shape {shape} or dtype {dtype}", file=path, key=key)
     return shape, fortran, dtype
@@ -172,8 +181,22 @@ def read_arrays(
         )
         raise UserError(f"has shape {array.shape}; {wanted} is needed", file=path, key=key)
     if key == "scores" and array.dtype.kind != "f":
-        raise UserError(f"has dtype {array.dtype}; floats are needed", file=path, key=key)
+        raise UserError(
+            f"has dtype {array.dtype}; floats are needed",
+            file=path,
+            key=key,
+            remedy="give predicted classes as labels; save scores as floats: scores.astype(float)",
+        )
     n_runs, n_samples = array.shape[:2]
+    is_by_point = len(array.shape) == 2 and np.shape(given["y_true"]) == (n_runs,) != (n_samples,)
+    if key == "scores" and is_by_point:
+        raise UserError(
+            f"has shape {array.shape}, read as {n_runs:,} runs of {n_samples:,} points; "
+            f"y_true has {n_runs:,}",
+            file=path,
+            key=key,
+            remedy="for one run, (sample, class), save scores[None]",
+        )
     runs = attributes({k: v for k, v in given.items() if k in ATTRIBUTES}, n_runs, path)
     class_names = _class_names(given, array, key, path)
     y_true = codes(np.asarray(given["y_true"]), class_names, "y_true", path)
@@ -289,7 +312,7 @@ def _entry(name: str, large: Mapping[str, OnDisk], path: Path) -> str:
 def _npz(path: Path, scratch: Path, stack: ExitStack) -> _Entries:
     large: dict[str, OnDisk] = {}
     small: dict[str, NDArray[Any]] = {}
-    archive = stack.enter_context(opened(path, "an NPZ file"))
+    archive = stack.enter_context(opened(path, "an NPZ file", _NPZ))
     for info in archive.infolist():
         name = _entry(info.filename.removesuffix(".npy"), large, path)
         with reading_zip(path, name):

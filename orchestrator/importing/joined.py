@@ -81,7 +81,12 @@ def _together(sources: Sequence[PredictionFile]) -> PredictionFile:
         for name in _ALIKE:
             if getattr(one, name) != getattr(other, name):
                 message = f"has {name} {getattr(other, name)}, but {one.file} {getattr(one, name)}"
-                raise UserError(message, file=other.file)
+                if name == "keep":  # it follows from the classes, which are alike, and from this
+                    theirs, ours = (
+                        "labels" if s.keep == "none" else "scores" for s in (other, one)
+                    )
+                    message = f"holds {theirs}, {one.file} {ours}"
+                raise UserError(message, file=other.file, remedy="import them separately")
         runs = pl.concat([runs, numbered(runs, other)])
     starts = np.cumsum([0, *(len(source.runs) for source in sources)])
     longest = max(sources, key=lambda source: len(source.y_true))

@@ -193,7 +193,7 @@ def attributes(given: Mapping[str, Any], n_runs: int, file: Path) -> pl.DataFram
     if not duplicates.is_empty():
         repeat, run = duplicates.select("repeat", "run").row(0)
         raise UserError(
-            f"repeat {repeat}, run {run} of a cell occurs more than once",
+            f"repeat {repeat}, run {run} occurs twice in one cell",
             file=file,
             remedy="number the runs of a repeat with the attribute run",
         )

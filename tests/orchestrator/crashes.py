@@ -496,7 +496,7 @@ def check(verb: str, folder: str) -> dict[str, Any]:
         VERBS[verb](where)
     except UserError as error:
         said = str(error)
-        is_there = "exists already" in said or "already has the predictions" in said
+        is_there = "exists already" in said or "are in the sweep already" in said
         if not is_there or not (paths.is_sweep or verb.startswith("export")):
             raise
     _go_on(where)

@@ -207,6 +207,28 @@ def test_datasets_of_an_import_are_no_twins(
     assert cells["same_as"].to_list() == [None] * 3
 
 
+def test_scores_and_labels_do_not_go_together(made: dict[str, Any], tmp_path: Path) -> None:
+    files = [tmp_path / "scores.npz", tmp_path / "labels.npz"]
+    np.savez(files[0], **made)
+    labels = made["scores"].argmax(axis=2)
+    np.savez(files[1], labels=labels, y_true=made["y_true"], repeat=made["repeat"])
+    for given, said in (
+        (files, "holds labels, .*scores.npz scores"),
+        (files[::-1], "holds scores"),
+    ):
+        with pytest.raises(UserError, match=rf"{said}[^\n]*\n.*import them separately"):
+            Sweep.import_predictions(given, tmp_path / "sweep", dataset="d")
+
+
+def test_a_new_directory_or_one_before_the_files(made: dict[str, Any], tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", **made)
+    done = command("import", tmp_path, tmp_path / "a.npz", "--out", tmp_path / "sweep")
+    told = " ".join(done.stderr.split())
+    assert done.returncode == 2
+    assert "names a new directory, but one to add the files to is given before them" in told
+    assert "leave out --out to add them" in told
+
+
 def test_arrays_beside_tables(made: dict[str, Any], tmp_path: Path) -> None:
     np.save(tmp_path / "labels.npy", made["scores"].argmax(axis=2))
     np.save(tmp_path / "truth.npy", made["y_true"])
@@ -299,10 +321,18 @@ def test_what_was_exported_comes_back(quick: Sweep, tmp_path: Path) -> None:
         ({"y_true": np.full((2, SAMPLES), 3)}, "y_true: goes from 3 to 3, but there are 3 classes"),
         ({"repeat": np.zeros(5, int)}, "repeat: has 5 values, but there are 6 runs"),
         ({"repeats": np.zeros(6, int)}, 'repeats: unknown entry\n.*"repeat"'),
-        ({"scores": np.zeros((6, SAMPLES), int)}, "scores: has dtype int64; floats"),
+        (
+            {"scores": np.zeros((6, SAMPLES), int)},
+            r"scores: has dtype int64; floats are needed\n.*predicted classes as labels",
+        ),
+        ({"y_true": np.array([None] * SAMPLES)}, r"holds Python objects.*\n.*astype\(str\)"),
+        (
+            {"scores": np.zeros((200, 3)), "y_true": np.arange(200) % 3, "repeat": None},
+            r"scores: has shape .200, 3., read as 200 runs of 3 points.*\n.*scores\[None",
+        ),
         ({"scores": np.zeros((6,))}, r"scores: has shape \(6,\)"),
         ({"class_names": np.array(["a", "b"])}, "there are 2 classes, but scores for 3"),
-        ({"run": np.zeros(6, int)}, "repeat 1, run 0 of a cell occurs more than once"),
+        ({"run": np.zeros(6, int)}, "repeat 1, run 0 occurs twice in one cell"),
         ({"scores": np.zeros((6, SAMPLES, 3), order="F")}, "Fortran"),
         ({"hparams": np.array(["a b"] * 6)}, "must not be empty or have spaces"),
     ],
@@ -338,7 +368,11 @@ def test_tables_that_do_not_fit_are_one_message(made: dict[str, Any], tmp_path: 
 
 
 def test_files_that_are_none_of_these(tmp_path: Path) -> None:
-    for name, message in (("a.npz", "not an NPZ"), ("a.zip", "not a zip"), ("a.txt", "format")):
+    for name, message in (
+        ("a.npz", r"not an NPZ file\n.*numpy.savez.*a table must be named \.csv or \.parquet"),
+        ("a.zip", r"not a zip file\n.*import what manyseed export"),
+        ("a.txt", "format"),
+    ):
         (tmp_path / name).write_text("x")
         with pytest.raises(UserError, match=message):
             Sweep.import_predictions([tmp_path / name], tmp_path / "sweep")

@@ -146,7 +146,9 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(
 def test_runs_that_are_there_are_not_added_again(sweep: Sweep, tmp_path: Path) -> None:
     directory = sweep.paths.directory
     before = files(directory)
-    with pytest.raises(UserError, match="the sweep already has the predictions of all its runs"):
+    with pytest.raises(
+        UserError, match=r"all these runs are in the sweep already\n.*number them with 'run'"
+    ):
         import_predictions([tmp_path / "first.npz"], directory, adding=True)
     assert files(directory) == before
     numbered = save(tmp_path / "numbered.npz", slice(1), run=np.array([5]), y_true=Y[:1])

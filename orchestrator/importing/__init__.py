@@ -98,6 +98,7 @@ def import_predictions(
     files = [file for file, _ in named]
     with _one_message(files):
         kinds = {_kind(file) for file in files}
+        _require_once(named)
     if (
         len(kinds) > 1
         or (kinds <= {".zip", "exported"} and len(files) > 1)
@@ -137,6 +138,15 @@ def import_predictions(
             check(source)
         write = add_runs if adding else write_sweep
         return write(joined(sources) if kind == "arrays" else sources, directory)
+
+
+def _require_once(named: Sequence[tuple[Path, Names]]) -> None:
+    """Refuse a file that is given twice for one classifier: its runs would count twice."""
+    seen = set()
+    for file, names in named:
+        if (place := (file.resolve(), names)) in seen:
+            raise UserError("is given twice", file=file, remedy="name each file once")
+        seen.add(place)
 
 
 @contextmanager

@@ -207,6 +207,23 @@ def test_datasets_of_an_import_are_no_twins(
     assert cells["same_as"].to_list() == [None] * 3
 
 
+def test_a_file_is_given_once(made: dict[str, Any], tmp_path: Path) -> None:
+    file, table = tmp_path / "seed-0.npz", tmp_path / "run.csv"
+    np.savez(file, **made)
+    openml(made, 1, ["x", "y", "z"]).write_csv(table)
+    for again in (file, table):
+        twice = again.parent / ".." / tmp_path.name / again.name
+        for options in ([], ["--dataset", "d"]):
+            done = command("import", again, twice, "--out", tmp_path / "sweep", *options)
+            told = " ".join(done.stderr.split())
+            assert (done.returncode, "is given twice" in told) == (2, True), told
+            assert again.name in told
+            assert "name each file once" in told
+    assert not (tmp_path / "sweep").exists()
+    both = {"a": [file], "b": [file]}  # as one may also add it to another classifier
+    Sweep.import_predictions([], tmp_path / "sweep", classifiers=both)
+
+
 def test_scores_and_labels_do_not_go_together(made: dict[str, Any], tmp_path: Path) -> None:
     files = [tmp_path / "scores.npz", tmp_path / "labels.npz"]
     np.savez(files[0], **made)

@@ -89,7 +89,7 @@ def query(
             metavar="FUNCTION,…",
             autocompletion=completing.functions,
             help="What to compute per group instead: mean, sd, median, min, max, count, q05 (5 % "
-            "quantile).",
+            "quantile), q975 (97.5 %).",
         ),
     ] = "",
     sql: Annotated[

@@ -22,6 +22,8 @@ FUNCTIONS: Mapping[str, Callable[[pl.Expr], pl.Expr]] = {
 }
 """By name. Quantiles come on top: q05 is the 5 % quantile, q975 the 97.5 % quantile."""
 
+_QUANTILES = "q05 is the 5 % quantile, q50 the median, q975 the 97.5 % quantile"
+
 WITHIN: Mapping[str, Sequence[str]] = {
     **dict.fromkeys(("runs", "pairs", "ranking"), REPEAT_KEY),
     "repeats": CELL_KEY,
@@ -32,6 +34,8 @@ WITHIN: Mapping[str, Sequence[str]] = {
 def require(names: Sequence[str]) -> None:
     """Raise a UserError for a name that is not a function."""
     for name in names:
+        if re.fullmatch(r"q\d+", name, re.ASCII) and _quantile(name) is None:
+            raise UserError("not a quantile", key="--agg", value=name, remedy=_QUANTILES)
         if name not in FUNCTIONS and _quantile(name) is None:
             remedy = nearest(name, (*FUNCTIONS, "q05", "q95"))
             raise UserError("unknown function", key="--agg", value=name, remedy=remedy)
@@ -69,5 +73,6 @@ def spreads(
 
 
 def _quantile(name: str) -> float | None:
-    match = re.fullmatch(r"q(\d{1,6})", name)
+    # Not q5, which could mean 5 % or 50 %, nor q100, which could mean 10 % or 100 %.
+    match = re.fullmatch(r"q(\d{2}|\d{2}[1-9])", name, re.ASCII)
     return None if match is None else float(f"0.{match[1]}")

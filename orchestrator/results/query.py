@@ -85,7 +85,8 @@ class Question:
         A column, with a minus in front for descending order.
     agg : sequence of str
         Functions of each group's columns to show instead of means: mean, sd, median, min, max,
-        count, q05 and other quantiles (`aggregates`).
+        count, and quantiles of two or three digits: q05 is the 5 % quantile, q975 the 97.5 %
+        quantile (`aggregates`).
     """
 
     table: str = "cells"

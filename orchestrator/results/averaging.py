@@ -39,6 +39,16 @@ def require_confidence(confidence: float) -> None:
         raise UserError("must be above 0 and below 1", key="--confidence", value=confidence)
 
 
+def require_half_width(option: str, value: float, of: str) -> None:
+    """Raise a UserError for a precision that every mean of shares has, or that none can have.
+
+    A share is from 0 to 1, so ± 0.5 around the middle says nothing.
+    """
+    if not 0 < value < 0.5:
+        remedy = f"such as {option} 0.005: the mean {of} is then known to ± 0.005"
+        raise UserError("must be above 0 and below 0.5", key=option, value=value, remedy=remedy)
+
+
 @dataclass(frozen=True)
 class Averages:
     """Means of columns within groups of rows, and their intervals.

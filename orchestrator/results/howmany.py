@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +18,7 @@ from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.analysing import read_analysis
-from manyseed.orchestrator.results.averaging import require_confidence
+from manyseed.orchestrator.results.averaging import require_confidence, require_half_width
 from manyseed.orchestrator.results.cellgroups import (
     GROUP,
     at_epoch,
@@ -97,7 +96,7 @@ def howmany(
     paths : SweepPaths
         An analysed sweep.
     accuracy, consistency : float
-        Wanted precision (±) of the means over runs.
+        Wanted precision (±) of the means over runs, above 0 and below 0.5.
     confidence : float
         Confidence of the ± and of the intervals.
     where : str
@@ -116,11 +115,13 @@ def howmany(
     Raises
     ------
     UserError
-        If there are no results, no cell meets the condition, or a size can't be drawn.
+        For a precision out of range, if there are no results, no cell meets the condition, or a size can't be drawn.
     """
-    for name, value in (("accuracy", accuracy), ("consistency", consistency)):
-        if not 0 < value < math.inf:
-            raise UserError("must be positive", key=f"--{name}", value=value)
+    for name, value, of in (
+        ("accuracy", accuracy, "accuracy"),
+        ("consistency", consistency, "error consistency"),
+    ):
+        require_half_width(f"--{name}", value, of)
     require_confidence(confidence)
     require_axes(by)
     workers = workers or local.available_cores()

@@ -20,7 +20,7 @@ from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.growing import grow
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
-from manyseed.orchestrator.results.averaging import require_confidence
+from manyseed.orchestrator.results.averaging import require_confidence, require_half_width
 from manyseed.orchestrator.results.cellgroups import named
 from manyseed.orchestrator.results.tables import read_results
 from manyseed.orchestrator.survey import survey
@@ -220,10 +220,7 @@ def _report_other_question(paths: SweepPaths, asked: Target, tell: Callable[[str
 
 def checked(half_width: float, confidence: float, block: int, most: int) -> Target:
     """Return the question that options of `until` ask; raise a UserError for invalid ones."""
-    if not 0 < half_width < 1:
-        remedy = "such as 0.002: the mean accuracy is then known to ± 0.002"
-        message = "must be above 0 and below 1"
-        raise UserError(message, key="--until", value=half_width, remedy=remedy)
+    require_half_width("--until", half_width, "accuracy")
     require_confidence(confidence)
     for option, value, least in (("--block", block, 1), ("--most", most, FIRST)):
         if not least <= value <= 60_000:

@@ -52,6 +52,11 @@ def _split(n_repeat: int, options: Options) -> tuple[int, int]:
     return min(n_repeat, options.max_references), 0
 
 
+def fewest_runs(options: Options) -> int:
+    """Return how many runs a repeat needs at least for one of them to have an α̂."""
+    return 2 * MIN_OTHERS if options.alpha_reference in ("half", "ensemble") else MIN_OTHERS + 1
+
+
 def _gather(part: Part, options: Options) -> tuple[Positions, Floats] | Failed:
     if part.reference_margin is None:
         values = values_of(part, options)

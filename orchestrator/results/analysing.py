@@ -13,6 +13,7 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.graph.group import GroupAnalysis, ReportProgress, analyze_group, compute
 from manyseed.analysis.graph.predictions import Predictions, unavailable
+from manyseed.analysis.metrics.alpha_hat import ALPHA_HAT, fewest_runs
 from manyseed.analysis.metrics.registry import select
 from manyseed.analysis.options import Options
 from manyseed.analysis.refused import Refused
@@ -20,7 +21,7 @@ from manyseed.analysis.tables.keys import REPEAT
 from manyseed.analysis.tables.schema import Tables, without
 from manyseed.orchestrator import provenance
 from manyseed.orchestrator.disk.parquet import checksum
-from manyseed.orchestrator.errors import DamagedFile, nothing_finished, refused
+from manyseed.orchestrator.errors import DamagedFile, nothing_finished, refused, toml_value
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
@@ -111,6 +112,8 @@ def analyze(
             curves.append(learning_curves(stored, group.predictions.runs))
         for metric, reason in unavailable(group.predictions, options).items():
             missing.append(Unavailable(*names, metric, why_not(reason, imported=imported)))
+        if few := _too_few(group.predictions, options):
+            missing.append(Unavailable(*names, ALPHA_HAT.name, few))
     if not lazy:
         raise nothing_finished(paths.directory)
     computed = compute(lazy, scheduler=scheduler, workers=workers, progress=progress)
@@ -159,6 +162,20 @@ def analyze(
     ).write(paths)
     held.remember(wanted)
     return read_results(paths)
+
+
+def _too_few(predictions: Predictions, options: Options) -> str:
+    """Return why no repeat has enough runs for α̂; empty if one does, or if another reason holds."""
+    name, needed = ALPHA_HAT.name, fewest_runs(options)
+    if name not in options.metrics or name in unavailable(predictions, options):
+        return ""
+    most = int(predictions.runs.group_by(REPEAT).len()["len"].max() or 0)  # type: ignore[arg-type]
+    if not 0 < most < needed:
+        return ""
+    return (
+        f"needs at least {needed} runs in the same repeat (alpha_reference = "
+        f"{toml_value(options.alpha_reference)}), and no repeat has more than {most}"
+    )
 
 
 def _write_optional(

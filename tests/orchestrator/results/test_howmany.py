@@ -392,3 +392,34 @@ def test_what_was_analysed_and_is_published_no_longer_is_told(
     drop({group: rows}, JournalFolder(sweep.paths.journals), LeaseWatch(sweep.paths.leases))
     with pytest.raises(DamagedFile, match=f"predictions.zarr: holds {left} runs .*have {RUNS}"):
         sweep.howmany(draws=2, workers=1)
+
+
+@pytest.mark.parametrize(
+    ("reference", "runs", "told"),
+    [
+        ("others", 2, "needs at least 3 runs in the same repeat"),
+        ("others", 3, ""),
+        ("loo_ensemble", 2, "needs at least 3 runs in the same repeat"),
+        ("loo_ensemble", 3, ""),
+        ("half", 3, "needs at least 4 runs in the same repeat"),
+        ("half", 4, ""),
+    ],
+)
+def test_too_few_runs_for_alpha_hat_are_named(
+    tmp_path: Path, reference: str, runs: int, told: str
+) -> None:
+    rng = np.random.default_rng(1)
+    y_true = rng.integers(0, 2, N_TEST)
+    np.savez(
+        tmp_path / "few.npz",
+        scores=(2 * y_true - 1 + rng.normal(size=(runs, N_TEST))).astype(np.float32),
+        y_true=y_true,
+    )
+    import_predictions([tmp_path / "few.npz"], tmp_path / "sweep")
+    sweep = Sweep(tmp_path / "sweep")
+    found = sweep.analyze(replace(OPTIONS, alpha_reference=reference))  # type: ignore[arg-type]
+    assert (found["runs"]["alpha_hat"].null_count() == runs) == bool(told)
+    lacking = caveats(sweep)["not_computed"]
+    alone = [text for text in lacking if text.startswith("alpha_hat")]
+    assert len(alone) == bool(told)
+    assert told in "".join(alone)

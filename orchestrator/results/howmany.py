@@ -115,7 +115,8 @@ def howmany(
     Raises
     ------
     UserError
-        For a precision out of range, if there are no results, no cell meets the condition, or a size can't be drawn.
+        For a precision out of range, if there are no results, no cell meets the condition, or a
+        size can't be drawn.
     """
     for name, value, of in (
         ("accuracy", accuracy, "accuracy"),

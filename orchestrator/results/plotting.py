@@ -12,6 +12,7 @@ import polars as pl
 from manyseed.analysis.figures import kinds as known
 from manyseed.analysis.figures.files import FORMATS, WIDTHS, as_files
 from manyseed.analysis.figures.given import Given
+from manyseed.analysis.figures.lacking import why_not
 from manyseed.analysis.figures.quantities import OF, table_of
 from manyseed.analysis.figures.style import Plot, drawn_wide
 from manyseed.analysis.refused import Refused
@@ -259,4 +260,6 @@ def _why(kind: str, given: Given, paths: SweepPaths) -> str:
         from manyseed.orchestrator.results.query import how
 
         return how(paths, found.of)
-    return "its values are undefined or all 0, or it compares more datasets or runs than there are"
+    return why_not(kind, given) or (
+        "its values are undefined or all 0, or it compares more datasets or runs than there are"
+    )

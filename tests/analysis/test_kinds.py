@@ -16,8 +16,10 @@ from matplotlib.patches import PathPatch
 from manyseed.analysis.figures import kinds, quantities
 from manyseed.analysis.figures.files import WIDTHS, as_files
 from manyseed.analysis.figures.kinds import Given
+from manyseed.analysis.figures.lacking import why_not
 from manyseed.analysis.figures.style import colour, drawn_wide
 from manyseed.analysis.refused import Refused
+from manyseed.analysis.tables.schema import Tables
 from tests.analysis.planted import planted
 from tests.analysis.samples import ENSEMBLES, sweep
 
@@ -269,3 +271,32 @@ def test_the_numbers_of_violins_are_their_quantiles(tables):
         own = tables.runs.filter(**cell)["accuracy"].to_numpy()
         told = [row[name] for name in ("n", "min", "q25", "median", "q75", "max")]
         assert told == pytest.approx([own.size, *np.quantile(own, [0, 0.25, 0.5, 0.75, 1])])
+
+
+@pytest.mark.parametrize(
+    ("name", "planted_with", "reason"),
+    [
+        ("mean-ranks", {}, "it compares datasets, and there is only one"),
+        ("overview-accuracy-std", {}, "it compares datasets, and there is only one"),
+        ("mean-ranks", {"datasets": 2, "classifiers": ("mlp",)}, "it compares classifiers, and"),
+        ("grids", {"schemes": ("none", "x")}, "and cells have one perturb_hparams"),
+        ("sources-accuracy-std", {}, "it compares sources of randomness, and all cells"),
+        ("epochs-alpha-hat", {}, "it compares epochs, and only one was analysed"),
+        ("alpha-hat-accuracy", {}, "alpha_hat is 0 for all runs"),
+        ("alpha-hat-pairs", {"runs": 1}, "there are no pairs"),
+        ("alpha_hat", {}, "alpha_hat is 0 for all runs"),
+    ],
+)
+def test_what_cannot_be_drawn_says_why(name, planted_with, reason):
+    given = Given(planted(**planted_with))
+    assert kinds.plots(given, name) == []
+    assert reason in why_not(name, given)
+
+
+def test_undefined_values_are_told():
+    tables = planted()
+    runs = tables.runs.with_columns(alpha_hat=pl.lit(None, pl.Float64))
+    given = Given(Tables(runs, tables.pairs, tables.repeats, tables.cells))
+    for name in ("alpha-hat-accuracy", "alpha_hat"):
+        assert kinds.plots(given, name) == []
+        assert why_not(name, given) == "alpha_hat is undefined for all runs"

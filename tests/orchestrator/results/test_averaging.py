@@ -251,7 +251,7 @@ def test_functions_are_of_runs_and_spreads_within_repeats(tmp_path: Path) -> Non
     for wrong, message in (
         ("avg", "unknown function"),
         ("q", "unknown function"),
-        ("q5", "^--agg = \"q5\": not a quantile\n  q05 is the 5 % quantile, q50 the median"),
+        ("q5", '^--agg = "q5": not a quantile\n  q05 is the 5 % quantile, q50 the median'),
         ("q9", "not a quantile"),
         ("q100", "not a quantile"),
         ("q1234567", "not a quantile"),

@@ -165,9 +165,10 @@ def _effects(effects: pl.DataFrame, metric: str, about: str, name: str) -> Itera
     if moved.is_empty():
         yield Sentence(
             about,
-            f"No effect on {name} is seen beyond chance ({'1 comparison' if single else corrected})"
-            f"; {'it is' if single else 'each is'} known to ± {largest_half:.4f}"
-            f"{'' if single else ' or better'}, so smaller effects may exist.",
+            f"No factor is found to change {name} beyond chance "
+            f"({'1 comparison' if single else corrected}); {'its' if single else 'each'} effect is "
+            f"known to ± {largest_half:.4f}{'' if single else ' or better'}, so smaller effects "
+            "could have gone undetected.",
             ("effects",),
         )
         return
@@ -245,9 +246,9 @@ def _levels(tables: Tables, options: Options) -> Iterator[Sentence]:
         delta += f" to {deltas[-1]:.2f}" if f"{deltas[-1]:.2f}" != delta else ""
         points = points_needed(options.close, options.epsilon)
         text += (
-            f"{' ' if text else ''}On {some(where, LISTED, ' datasets')} the test cannot see "
-            f"differences below δ = {delta}, so a small α̂ says nothing there ({blind.height:,} "
-            f"runs); about {points:,} test points on each side would do."
+            f"{' ' if text else ''}With so few test points in {some(where, LISTED, ' datasets')}, "
+            f"α̂ cannot detect differences below δ = {delta}; a small α̂ is not informative there "
+            f"({blind.height:,} runs). About {points:,} test points on each side would be enough."
         )
     yield Sentence("levels", text, ("alpha-hat-accuracy", "cells-1", "summary"))
 
@@ -312,9 +313,10 @@ def _enough(tables: Tables) -> Iterator[Sentence]:
         text += "Each repeat has enough runs for that."
     elif alone:
         text += "Its repeats have too few runs for that."
+    elif enough:
+        text += f"{enough} of {cells.height:,} cells have enough runs for that in their repeats."
     else:
-        share = f"{enough or 'none'} of {cells.height:,}"
-        text += f"Repeats have enough runs for that in {share} cells."
+        text += "No cell has enough runs for that yet."
     yield Sentence("enough", text, ("summary",))
 
 

@@ -142,8 +142,8 @@ def of_columns(names: Sequence[str]) -> list[str]:
     if not any(name == "ece" or name.startswith("ece_") for name in names):
         return []
     return [
-        "Do not choose by ece: it grows when test points are few, and is small for a run that "
-        "tells nothing. Choose by log_likelihood or brier."
+        "Do not choose runs by ece: it depends on the size of the test set and on the bins, and "
+        "can be small for an uninformative run. Choose by log_likelihood or brier."
     ]
 
 

@@ -119,8 +119,8 @@ def test_what_moves_accuracy_beyond_chance_is_named_and_what_does_not():
     assert "No classifier shows an effect of: perturb continuous still." in text
     assert "changes beyond chance in 2 of 4 comparisons" in found["consistency"]
     still = said(planted(datasets=3, schemes=("none", "still"), repeats=5, runs=20))
-    assert still["effects"].startswith("No effect on accuracy is seen beyond chance")
-    assert "so smaller effects may exist" in still["effects"]
+    assert still["effects"].startswith("No factor is found to change accuracy beyond chance (")
+    assert "so smaller effects could have gone undetected." in still["effects"]
     assert not {"effects", "consistency"} & set(said(planted()))
 
 
@@ -132,13 +132,15 @@ def test_runs_unlike_their_kind_are_counted_and_the_farthest_named():
     assert (
         "mlp 30 of 30; the farthest is run 0 of cell 1 (data-00 × mlp), repeat 0, α̂ = 0.30." in text
     )
-    assert "cannot see" not in text
+    assert "cannot detect" not in text
 
 
 def test_where_the_test_cannot_see_it_says_so_and_how_many_points_would_do():
     blind = said(planted(delta=0.3))["levels"]
-    assert blind.startswith("On data-00 the test cannot see differences below δ = 0.30")
-    assert "about 2,120 test points on each side would do" in blind
+    assert blind.startswith(
+        "With so few test points in data-00, α̂ cannot detect differences below δ = 0.30; a small α̂"
+    )
+    assert "(60 runs). About 2,120 test points on each side would be enough." in blind
     clear = said(planted(delta=0.04))["levels"]
     assert clear.startswith(
         "No run is seen to differ from the others of its repeat by more than 5%"
@@ -160,7 +162,8 @@ def test_how_many_seeds_are_enough_is_the_answer_of_howmany():
     assert f"takes {few.runs} to {many.runs} runs, most in data-00 × mlp, cell 1" in text
     assert f"{many.runs} ({many.low} to {many.high}, 95 %; from 30 runs)" in text
     assert few.runs <= 10 < many.runs
-    assert "Repeats have enough runs for that in 1 of 2 cells." in text
+    assert "1 of 2 cells have enough runs for that in their repeats." in text
+    assert said(planted(sd=0.05))["enough"].endswith("No cell has enough runs for that yet.")
     lone = said(planted(sd=0.002))["enough"]
     assert lone.endswith("Each repeat has enough runs for that.")
     one = said(planted(sd=0.02, classifiers=("mlp",)))["enough"]

@@ -33,4 +33,4 @@ def test_small_and_absent_classes_are_said_by_dataset() -> None:
 def test_no_calibration_error_is_shown_without_its_warning() -> None:
     assert of_columns(["accuracy", "piece"]) == []
     for name in ("ece", "ece_mean_sd"):
-        assert "Do not choose by ece" in of_columns(["accuracy", name])[0]
+        assert "Do not choose runs by ece" in of_columns(["accuracy", name])[0]

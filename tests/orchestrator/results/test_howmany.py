@@ -202,7 +202,7 @@ def test_answers_are_told_with_their_cells(three_cells: Sweep) -> None:
         ({"accuracy": float("nan")}, "^--accuracy = nan: must be above 0 and below 0.5"),
         (
             {"accuracy": 5.0},
-            "^--accuracy = 5.0: must be above 0 and below 0.5\n  such as --accuracy 0.005: the mean",
+            "^--accuracy = 5.0: must be above 0 and below 0.5\n  such as --accuracy 0.005: the",
         ),
         ({"consistency": 0.5}, "^--consistency = 0.5: must be above 0 and below 0.5"),
     ],

@@ -69,7 +69,7 @@ def for_alpha(
         elif delta > close:
             reason = (
                 f"{n_side:,} test points per side are too few, as {passes} would pass unseen (δ = "
-                f"{delta:.3f}); about {points_needed(close, epsilon):,} would do"
+                f"{delta:.3f}); about {points_needed(close, epsilon):,} would be enough"
             )
         else:
             runs, low = size, largest + 1

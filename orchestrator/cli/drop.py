@@ -35,12 +35,13 @@ def drop(
     names = ("cell", "dataset", "classifier")
     differing = [c for c in AXES if c not in names and chosen.cells[c].n_unique() > 1]
     print_frame(chosen.cells.select(*names, *differing), 20, more="")
-    text = f"{counted(len(chosen.cells), 'cell')} with {counted(chosen.runs, 'run')}"
-    text += f", {chosen.finished:,} finished"
+    finished = "all" if chosen.finished == chosen.runs else f"{chosen.finished:,}"
+    text = f"{counted(len(chosen.cells), 'cell')} ({counted(chosen.runs, 'run')}, "
+    text += f"{finished} finished)"
     if dry_run:
         say(f"\n{text}. Nothing was written (--dry-run).")
         return
     if not yes:
-        typer.confirm(f"\nDrop {text} for good?", abort=True)
+        typer.confirm(f"\nPermanently drop {text}?", abort=True)
     sweep.drop(where)
     say(f"Dropped {text}.")

@@ -98,7 +98,9 @@ def unanalysed(paths: SweepPaths, runs: Mapping[str, int]) -> str:
         return str(error)
     except (LookupError, TypeError):
         return f"{paths.analysis} does not say what was analysed"
-    if analysed != finished:
+    if analysed < finished:
+        return f"the results cover {analysed:,} of {finished:,} finished runs"
+    if analysed > finished:
         return f"{paths.analysis} covers {analysed} runs, but {finished} are finished"
     return ""
 

@@ -127,12 +127,12 @@ def _levels(cells: pl.DataFrame, by: str) -> list[Pair]:
     ]
     if not pairs:
         values = cells[by].unique(maintain_order=True).to_list()
-        raise UserError(
-            "no two cells differ in it alone",
-            key="--by",
-            value=by,
-            remedy=f"there are {', '.join(map(str, values))}; another axis, or --a and --b, may do",
-        )
+        problem = f"there is only one {by} ({values[0]})"
+        remedy = "choose another axis with --by, or use --a and --b"
+        if len(values) > 1:
+            problem = "no two cells differ in it alone"
+            remedy = f"its values are {', '.join(map(str, values))}; {remedy}"
+        raise UserError(problem, key="--by", value=by, remedy=remedy)
     return pairs
 
 
@@ -153,6 +153,7 @@ def _matched(a: pl.DataFrame, b: pl.DataFrame, *, one_sweep: bool) -> list[Pair]
     else:
         numbers = [(a["cell"][0], b["cell"][0])]
     cells_a, cells_b = ({cell.cell: cell for cell in AnalysedCell.all_of(side)} for side in (a, b))
+    matched = bool(numbers)
     if one_sweep:
         distinct: dict[frozenset[int], tuple[int, int]] = {}
         for i, j in numbers:
@@ -160,11 +161,16 @@ def _matched(a: pl.DataFrame, b: pl.DataFrame, *, one_sweep: bool) -> list[Pair]
                 distinct.setdefault(frozenset((i, j)), (i, j))
         numbers = list(distinct.values())
     if not numbers:
-        raise UserError(
-            f"no cell of A ({a.height:,}) agrees with a cell of B ({b.height:,}) in all of "
-            f"{', '.join(axis for axis in keys if axis not in apart)}",
-            remedy="choose cells with --a and --b",
-        )
+        common = [axis for axis in keys if axis not in apart]
+        differing = [axis for axis in common if not {*a[axis].to_list()} & {*b[axis].to_list()}]
+        problem = f"no cell of A ({a.height:,}) matches a cell of B ({b.height:,})"
+        if matched:
+            problem = f"{problem} other than itself"
+        elif differing:
+            problem = f"{problem}: they differ in {', '.join(differing)}"
+        else:
+            problem = f"{problem} in all of {', '.join(common)}"
+        raise UserError(problem, remedy="choose cells with --a and --b")
     return [(cells_a[i], cells_b[j]) for i, j in numbers]
 
 

@@ -135,7 +135,7 @@ def save(drawn: Sequence[Plot], file: Path, form: str | None = None) -> list[Pat
     form = form or file.suffix.removeprefix(".").lower()
     if form not in FORMATS:
         remedy = f"end it with one of {', '.join(f'.{one}' for one in FORMATS)}"
-        raise UserError("not a figure format", key="--output", value=str(file), remedy=remedy)
+        raise UserError("unsupported format", key="--output", value=str(file), remedy=remedy)
     if not file.absolute().parent.is_dir():
         raise UserError("its folder is not there", key="--output", value=str(file))
     contents = as_files(drawn, form)
@@ -241,10 +241,10 @@ def _inches(width: str | float | None) -> float | None:
     try:
         millimetres = float(width)
     except ValueError:
-        raise UserError("not a width", key="--width", value=width, remedy=remedy) from None
+        raise UserError("invalid width", key="--width", value=width, remedy=remedy) from None
     if not NARROWEST <= millimetres <= WIDEST:
         remedy = f"from {NARROWEST:g} to {WIDEST:g} mm; {remedy}"
-        raise UserError("not a width for figures", key="--width", value=width, remedy=remedy)
+        raise UserError("invalid width", key="--width", value=width, remedy=remedy)
     return millimetres / _INCH
 
 

@@ -12,8 +12,10 @@ from rich.cells import cell_len
 from rich.console import Console
 from typer.testing import CliRunner
 
+from manyseed import Sweep
 from manyseed.orchestrator.cli import output, progress, show
 from manyseed.orchestrator.cli.commands import app
+from tests.orchestrator.conftest import write
 
 COLUMNS = 80
 ROOT = Path(__file__).parents[3]
@@ -259,3 +261,28 @@ def test_every_command_and_option_of_the_pages_is_there():
             assert "commands" not in vars(command) or not words or words[0][0] == "-", (page, line)
             seen += len(asked)
     assert seen > 100
+
+
+def test_dropping_cells_asks_whether_to_do_so_permanently(tmp_path):
+    text = """
+name    = "two"
+seed    = 1
+repeats = 2
+runs    = 3
+
+[[grid]]
+dataset    = ["cancer"]
+classifier = ["lr-sgd", "xgb"]
+
+[dataset.cancer]
+source = "sklearn:breast_cancer"
+"""
+    sweep = Sweep.plan(write(tmp_path / "two.toml", text), tmp_path / "sweep")
+    asked = ["drop", str(sweep.directory), "--where", "classifier = 'xgb'"]
+    found = CliRunner().invoke(app, asked, input="n\n")
+    assert "Permanently drop 1 cell (6 runs, 0 finished)? [y/N]" in found.output
+    assert found.exit_code == 1
+    dry = CliRunner().invoke(app, [*asked, "--dry-run"]).output
+    assert "1 cell (6 runs, 0 finished). Nothing was written" in dry
+    done = CliRunner().invoke(app, [*asked, "--yes"]).output
+    assert "Dropped 1 cell (6 runs, 0 finished)." in done

@@ -61,6 +61,7 @@ def test_after_an_analysis_of_all_that_is_finished_comes_the_report(paths: Any) 
     assert unanalysed(paths, runs)
     assert verbs(paths, runs, analysing=True) == ["Look again: status"]
     write_json(paths.analysis, {"runs": {"analysed": 61}})
+    assert unanalysed(paths, runs) == "the results cover 61 of 64 finished runs"
     assert verbs(paths, runs) == ["Next: analyze"]
     write_json(paths.analysis, {"runs": {"analysed": 64}})
     assert not unanalysed(paths, runs)

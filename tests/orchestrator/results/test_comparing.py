@@ -15,6 +15,8 @@ from manyseed import Sweep
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing import import_predictions
+from manyseed.orchestrator.results import comparing
+from manyseed.orchestrator.results.analysed import AnalysedSweep
 from manyseed.orchestrator.results.compared import words
 from tests.orchestrator.conftest import inside, train, write
 
@@ -144,9 +146,9 @@ def test_what_is_not_comparable_is_refused(sweeps: dict[str, Sweep], tmp_path: P
         ({"metric": "delta"}, "resolution"),
         ({"metric": "acuracy"}, "accuracy"),
         ({"by": "klassifier"}, "classifier"),
-        ({"by": "dataset"}, "no two cells differ in it alone"),
+        ({"by": "dataset"}, r'^--by = "dataset": there is only one dataset \('),
         ({"a": "cell = 0"}, "give --b, too"),
-        ({"a": "cell = 0", "b": "cell = 0"}, r"no cell of A \(1\)"),
+        ({"a": "cell = 0", "b": "cell = 0"}, r"no cell of A \(1\) matches a cell of B \(1\) other"),
         ({"where": "cell = 99"}, "no cell meets"),
         ({"confidence": 1.0}, "below 1"),
     ):
@@ -161,6 +163,28 @@ def test_what_is_not_comparable_is_refused(sweeps: dict[str, Sweep], tmp_path: P
     with pytest.raises(UserError, match="no results yet"):
         one.compare(other)
     assert inside("compare", one.directory, "--a", "cell = 0")[0] == 2
+
+
+def test_cells_without_a_match_are_told_by_the_axes_they_differ_in(
+    sweeps: dict[str, Sweep],
+) -> None:
+    whole = "perturb_continuous = 'none' AND classifier ="
+    quarter = "train_fraction = 0.25 AND perturb_continuous = 'none'"
+    crossed = "train_fraction = 1.0 AND perturb_continuous != 'none'"
+    one = sweeps["one"]
+    assert one.compare(a=f"{whole} 'xgb'", b=f"{whole} 'lr-sgd'")
+    with pytest.raises(UserError, match=r"no cell of A \(2\) matches a cell of B \(2\) in all of"):
+        one.compare(
+            a=f"({quarter}) OR ({crossed})",
+            b="(train_fraction = 1.0) != (perturb_continuous != 'none')",
+            where="classifier = 'xgb'",
+        )
+    cells = AnalysedSweep(one.paths).snapshots({})
+    others = cells.with_columns(train_fraction=pl.col("train_fraction") / 10)
+    with pytest.raises(
+        UserError, match=r"A \(8\) matches a cell of B \(8\): they differ in train_fraction\n"
+    ):
+        comparing._matched(cells, others, one_sweep=False)
 
 
 def test_levels_of_other_conventions_are_not_mixed(

@@ -172,7 +172,8 @@ def _undecided(frame: pl.DataFrame, column: str, options: Options) -> list[str]:
     points = points_needed(options.close, options.epsilon)
     return [
         f"{column} is empty where it can't be said whether runs are close: δ is above "
-        f"{options.close:g} (or there is no α̂). About {points:,} test points per side would be enough."
+        f"{options.close:g} (or there is no α̂). About {points:,} test points per side would "
+        "be enough."
     ]
 
 

@@ -19,7 +19,7 @@ from manyseed.orchestrator.disk.parquet import (
     read_parquet,
     scan_parquet,
 )
-from manyseed.orchestrator.errors import DamagedFile, UserError
+from manyseed.orchestrator.errors import DamagedFile, UserError, nearest
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.record import Analysis, remedy
 
@@ -79,6 +79,10 @@ INPUT_COLUMNS: Mapping[str, pl.DataType] = {
 }
 
 
+class UnknownTable(UserError, KeyError):
+    """A name of which there is no table; a KeyError, as of any mapping."""
+
+
 class Results(Mapping[str, pl.DataFrame]):
     """The result tables of a sweep by name, each read from disk on every access.
 
@@ -95,6 +99,8 @@ class Results(Mapping[str, pl.DataFrame]):
 
     Raises
     ------
+    UnknownTable
+        On access to a table that there is not.
     DamagedFile
         On access to a table that is damaged, or of another analysis.
     """
@@ -122,9 +128,13 @@ class Results(Mapping[str, pl.DataFrame]):
     def __len__(self) -> int:
         return len(self._files)
 
+    def __repr__(self) -> str:
+        of = "" if self.plan is None else f" of {self.plan.directory}"
+        return f"<results{of}: {', '.join(self)}>"
+
     def scan(self, table: str) -> pl.LazyFrame:
         """Return a table lazily: only the needed columns and rows are read."""
-        file, remedy = self._files[table], self._remedy
+        file, remedy = self._file(table), self._remedy
         if table in (ENSEMBLES, DRAWS) and self.plan and not file.exists():
             remedy = f"draw them again: manyseed howmany {self.plan.directory}"
         try:
@@ -141,6 +151,16 @@ class Results(Mapping[str, pl.DataFrame]):
         with self.damage_named(table):
             return _with_later_axes(frame)
 
+    def _file(self, table: str) -> Path:
+        if table in self._files:
+            return self._files[table]
+        from manyseed.orchestrator.results.query import FURTHER  # imports this module
+
+        if table in FURTHER:
+            raise UnknownTable("is absent", key="table", value=table, remedy=FURTHER[table])
+        remedy = nearest(table, self)
+        raise UnknownTable("unknown table", key="table", value=table, remedy=remedy)
+
     def _require_whole(self) -> None:
         from manyseed.analysis.metrics.registry import METRICS
 
@@ -156,7 +176,7 @@ class Results(Mapping[str, pl.DataFrame]):
 
     def metadata(self, table: str) -> dict[str, str]:
         """Return the metadata of a table's file: `columns` and `conventions`, as JSON."""
-        return read_metadata(self._files[table], self._remedy)
+        return read_metadata(self._file(table), self._remedy)
 
     def _require_current(self, ensembles: Path) -> None:
         """Raise DamagedFile for ensembles of other predictions than those analysed."""
@@ -171,7 +191,7 @@ class Results(Mapping[str, pl.DataFrame]):
 
     def damage_named(self, table: str) -> AbstractContextManager[None]:
         """Turn polars's errors from decoding a table into `DamagedFile`."""
-        return damage_named(self._files[table], self._remedy)
+        return damage_named(self._file(table), self._remedy)
 
     def of_analysis(self, pair_columns: Sequence[str], *, whole: bool = False) -> Tables:
         """Return the tables that `analysis` knows, with only some columns of the many pairs.

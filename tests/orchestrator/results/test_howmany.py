@@ -62,8 +62,8 @@ def test_ensembles_are_answered_for_kept_and_drawn(imported: Sweep, tmp_path: Pa
     assert (close.runs, close.made) == (None, RUNS)
     assert "100 test points per side are too few" in close.words
     assert (
-        "(δ = 0.237); about 2,120 would be enough; from 12 runs of one × imported (cell 0), repeat 0"
-        in (close.words)
+        "(δ = 0.237); about 2,120 would be enough; from 12 runs of one × imported (cell 0), "
+        "repeat 0" in close.words
     )
     table = query(imported.results, "ensembles", sort="size")
     assert imported.results["ensembles"].columns == table_columns(imported)

@@ -226,6 +226,23 @@ def test_tables_are_those_that_the_record_names(analysed: Sweep, tmp_path: Path)
     assert f"manyseed analyze {sweep.directory}" in str(caught.value)
 
 
+def test_a_table_that_there_is_not_is_one_message_and_all_are_shown(analysed: Sweep) -> None:
+    results = analysed.results
+    with pytest.raises(KeyError) as caught:
+        results["cell"]
+    told = str(caught.value)
+    assert told.startswith('table = "cell": unknown table\n  did you mean "cells"? Valid: runs, ')
+    assert isinstance(caught.value, UserError)
+    with pytest.raises(KeyError, match=r"is absent\n  compute it with: manyseed howmany DIR"):
+        results["ensembles"]
+    with pytest.raises(KeyError):
+        results.scan("cell")
+    assert results.get("cell") is None
+    names = ", ".join(results)
+    assert repr(results) == f"<results of {analysed.directory}: {names}>"
+    assert "cells" in names
+
+
 def test_what_was_not_kept_is_said(analysed: Sweep, tmp_path: Path) -> None:
     sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
     value = json.loads(sweep.paths.analysis.read_text())

@@ -31,6 +31,8 @@ TARGETS = ("target", "label", "labels", "class", "y", "species", "diagnosis", "o
 TARGET = "target"
 
 _TABULAR, _ON_IMAGES = ("lr-sgd", "xgb", "mlp"), ("cnn",)
+_ALWAYS = ("lr-sgd",)
+"""Can be trained in every installation."""
 _SHOWN = 6
 _WIDTH = 27
 
@@ -224,6 +226,8 @@ def _lines(data: _Data, model: str | None, table: Mapping[str, Any]) -> Iterator
     given = "mine" if table else model
     suitable = _ON_IMAGES if info.image else _TABULAR
     models = [given] if given else [each for each in suitable if not classifiers.lacking(each)]
+    models = models or [*_ALWAYS]
+    absent = [] if given else [each for each in suitable if each not in models]
     yield "# manyseed plan THIS-FILE --dry-run   shows what it asks for and what that costs"
     yield "# manyseed run THIS-FILE              trains, analyses and reports"
     yield _line("name", name or "sweep")
@@ -235,6 +239,10 @@ def _lines(data: _Data, model: str | None, table: Mapping[str, Any]) -> Iterator
     yield "\n[[grid]]                   # every combination of these lists"
     yield _line("dataset", ["data"])
     yield _line("classifier", models)
+    if absent:
+        packages = dict.fromkeys(name for each in absent for name in classifiers.lacking(each))
+        yield f"# {', '.join(absent)} cannot be trained here: {', '.join(packages)} not installed"
+        yield "# pip install 'manyseed[cpu]', or 'manyseed[gpu]' on a machine with GPUs"
     yield _line("vary", ["init+batch"], 'or one alone: "init", "batch", or "train" for a bootstrap')
     if info.n_continuous and not info.image:
         what = f"on {info.n_continuous} continuous features"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import polars as pl
 import pytest
 from PIL import Image
 
+from manyseed.jobs.classifiers import registry
 from manyseed.orchestrator.plans.planning import plan_change
 from tests.orchestrator.conftest import inside
 
@@ -59,6 +61,21 @@ def test_a_table_is_looked_at(here: Path) -> None:
     assert summary["runs"] == 2 * 10 * 4 * len(table["grid"][0]["classifier"])
     assert not any("look like" in note for note in summary["notes"])
     assert inside("init", "measured.csv")[0] == 2  # it is there
+
+
+@pytest.mark.parametrize("data", ["sklearn:digits", "measured.csv"])
+def test_classifiers_are_those_that_can_be_trained_here(
+    data: str, here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacks(name: str) -> object:
+        return None if name in ("torch", "xgboost") else find_spec(name)
+
+    monkeypatch.setattr(registry, "find_spec", lacks)
+    text, table = written(data)
+    assert table["grid"][0]["classifier"] == ["lr-sgd"]
+    assert "cannot be trained here: " in text and "torch not installed" in text
+    assert "pip install 'manyseed[cpu]', or 'manyseed[gpu]'" in text
+    assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] > 0
 
 
 @pytest.mark.parametrize(

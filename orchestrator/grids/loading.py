@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.grids.schema_errors import key_text, user_error
+from manyseed.orchestrator.grids.schema_errors import first_error, key_text, user_error
 from manyseed.orchestrator.grids.settings import with_settings
 from manyseed.orchestrator.grids.sweepfile import LARGEST, SweepFile
 
@@ -82,4 +82,4 @@ def parse_sweep_file(text: str, path: Path) -> SweepFile:
     try:
         return SweepFile.model_validate(table)
     except ValidationError as error:
-        raise user_error(error.errors()[0], SweepFile, path) from None
+        raise user_error(first_error(error.errors(), SweepFile), SweepFile, path) from None

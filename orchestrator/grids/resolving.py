@@ -6,6 +6,7 @@ dataset and the classifier.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -144,6 +145,11 @@ class Resolver:
         source = table.source or name
         key = f"dataset.{toml_key(name)}"
         if table.source is None and not is_source(name):
+            near = difflib.get_close_matches("source", table.options(), n=1)
+            if near:
+                where = f"{key}.{toml_key(near[0])}"
+                value = table.options()[near[0]]
+                raise self._error("unknown key", where, value=value, remedy='did you mean "source"?')
             remedy = f'add source = "…"; {near_dataset(name, self._sweep)}'
             raise self._error("this key is missing", f"{key}.source", remedy=remedy)
         try:

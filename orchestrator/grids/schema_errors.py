@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,6 +30,20 @@ _WORDS = {
     "string_too_long": "must have at most {max_length} letters",
 }
 """Messages for some types of pydantic's errors; other types keep pydantic's own."""
+
+
+def first_error(details: Sequence[ErrorDetails], model: type[BaseModel]) -> ErrorDetails:
+    """Return the error to report: the first, or the misspelt key if that is a missing one."""
+    first = details[0]
+    if first["type"] == "missing":
+        *table, missing = first["loc"]
+        options = _model_at(model, table).model_fields
+        for other in details:
+            if other["type"] == "extra_forbidden" and [*other["loc"][:-1]] == table:
+                near = difflib.get_close_matches(str(other["loc"][-1]), options, n=1, cutoff=0.5)
+                if near == [missing]:
+                    return other
+    return first
 
 
 def user_error(detail: ErrorDetails, model: type[BaseModel], path: Path) -> UserError:

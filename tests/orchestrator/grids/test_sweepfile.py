@@ -46,6 +46,22 @@ TABLE = "width,colour,same,class\n0,,1,a\n" + "".join(
 MISTAKES = {
     "no TOML": ("name = ", ["not valid TOML", "Invalid value"]),
     "no grid": (HEAD, ["grid: this key is missing", "[[grid]]"]),
+    "a required key misspelt": (
+        HEAD + '[[grid]]\ndataset = ["sklearn:digits"]\nclasifier = ["lr-sgd"]\n',
+        ["grid[0].clasifier: unknown key", 'did you mean "classifier"'],
+    ),
+    "grid misspelt": (
+        HEAD + GRID.replace("[[grid]]", "[[grids]]"),
+        ["grids: unknown key", 'did you mean "grid"'],
+    ),
+    "an unknown key beside a missing one": (
+        HEAD + '[[grid]]\ndataset = ["sklearn:digits"]\nrepeat = 2\n',
+        ["grid[0].classifier: this key is missing"],
+    ),
+    "source misspelt": (
+        HEAD + GRID + '[dataset.d]\nsorce = "sklearn:wine"\n',
+        ['dataset.d.sorce = "sklearn:wine": unknown key', 'did you mean "source"'],
+    ),
     "no name": ("seed = 1\n" + GRID, ["name: this key is missing", "add name = …"]),
     "bad name": ('name = "a b"\nseed = 1\n' + GRID, ['name = "a b"', "letters, digits"]),
     "name of another type": ("name = 3\nseed = 1\n" + GRID, ["name = 3: must be text in quotes"]),

@@ -58,6 +58,7 @@ def run(
     from manyseed.orchestrator.plans.data import fetch_datasets
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
     from manyseed.orchestrator.submissions.profiles import AUTO, choose
+    from manyseed.orchestrator.submissions.requirements import require_packages
     from manyseed.orchestrator.submissions.submission import last_intent
     from manyseed.orchestrator.sweep import Sweep
     from manyseed.orchestrator.tasks.intent import LOCAL
@@ -66,10 +67,15 @@ def run(
     directory = out or Path(read_sweep_file(sweep_file, settings).name)
     again = ["run", sweep_file, "--out", directory]
     again += [word for setting in settings for word in ("--set", setting)]
-    plan_change(sweep_file, directory, settings)  # reports errors in the file before any others
+    # reports errors in the file before any others
+    asked = plan_change(sweep_file, directory, settings)
     name = LOCAL if cluster == AUTO and workers else cluster
     profile = choose(name, last=last_intent(SweepPaths(directory)))
     where = LOCAL if profile is None else str(profile.path)
+    if profile is None:
+        require_packages(
+            asked.after, asked.after.cells.join(asked.added, on="cell", how="semi").sort("cell")
+        )
     change = plan_sweep(sweep_file, directory, settings)
     fetch_datasets(change.expansion.datasets)
     sweep = Sweep(directory)

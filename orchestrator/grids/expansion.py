@@ -117,13 +117,16 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
     cells = tables.described(distinct)
     _require_deep(cells, path)
     tuned = cells.filter(pl.col("hparams") == "tuned")
+    pairs = cells.select("dataset", "classifier").unique(maintain_order=True)
+    models = {
+        (classifier, dataset): resolver.pair(dataset, classifier).classifier
+        for dataset, classifier in pairs.iter_rows()
+    }
+    notes.not_trainable(dict.fromkeys(str(each.canonical["name"]) for each in models.values()))
     return Expansion(
         cells,
         {name: resolver.datasets[name] for name in resolver.datasets if name in used["dataset"]},
-        {
-            (classifier, dataset): resolver.pair(dataset, classifier).classifier
-            for dataset, classifier in cells.select("dataset", "classifier").unique().iter_rows()
-        },
+        models,
         asked,
         tuple(removed),
         notes.lines(),

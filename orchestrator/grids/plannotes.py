@@ -11,6 +11,7 @@ from manyseed.jobs.datasets import ColumnInfo, DatasetInfo
 from manyseed.jobs.datasets.split import n_points
 from manyseed.jobs.images.schemes import CROP_FLIP
 from manyseed.orchestrator.errors import toml_value
+from manyseed.orchestrator.grids.remedies import not_trainable
 
 _SHOWN = 5
 _FEW_STEPS = 5
@@ -143,6 +144,11 @@ class Notes:
     def unused(self, tables: Iterable[str]) -> None:
         """Note tables of the file that no grid uses."""
         self._others += [f"[{table}] is used by no grid" for table in tables]
+
+    def not_trainable(self, kinds: Iterable[str]) -> None:
+        """Note kinds of classifiers that need packages not installed here; nodes may have them."""
+        if (line := not_trainable(kinds)) is not None:
+            self._others.append(line)
 
     def own(self, notes: Mapping[str, Iterable[str]]) -> None:
         """Note the findings about users' own code, by the names of its tables."""

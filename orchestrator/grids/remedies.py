@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from manyseed.analysis.counts import some
-from manyseed.jobs import datasets
+from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.hparams import Hparam
 from manyseed.orchestrator.errors import toml_key, toml_value
 from manyseed.orchestrator.grids.sweepfile import SweepFile
@@ -44,6 +44,15 @@ def rules_without(pairs: list[tuple[str, str]], asked: Iterable[tuple[str, str]]
         listed = [dataset for dataset, classifier in pairs if classifier == name]
         rules.append({"classifier": name} | ({"dataset": listed} if name in possible else {}))
     return ", ".join(map(toml_value, rules))
+
+
+def not_trainable(kinds: Iterable[str]) -> str | None:
+    """Return which kinds of classifiers need packages that are not installed here; None if none."""
+    missing = {kind: packages for kind in kinds if (packages := classifiers.lacking(kind))}
+    if not missing:
+        return None
+    lacking = ", ".join(dict.fromkeys(name for names in missing.values() for name in names))
+    return f"{', '.join(missing)} cannot be trained here: {lacking} not installed"
 
 
 def is_source(name: str) -> bool:

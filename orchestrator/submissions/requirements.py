@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from manyseed.jobs import classifiers
 from manyseed.orchestrator.devices import gpus
 from manyseed.orchestrator.errors import UnavailableError, UserError
+from manyseed.orchestrator.grids.remedies import not_trainable
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.data import require_fetched
@@ -20,16 +20,13 @@ from manyseed.orchestrator.survey import Survey
 from manyseed.slurm.profile import Profile
 
 
-def require_packages(state: Survey, cells: pl.DataFrame) -> None:
+def require_packages(plan: Plan, cells: pl.DataFrame) -> None:
     """Refuse cells whose fits need packages not installed here; nodes report that themselves."""
     first_cells = cells.unique("classifier", keep="first", maintain_order=True)["cell"]
-    kinds = dict.fromkeys(str(state.plan.cell(cell).classifier["name"]) for cell in first_cells)
-    missing = {kind: packages for kind in kinds if (packages := classifiers.lacking(kind))}
-    if missing:
-        lacking = ", ".join(dict.fromkeys(name for names in missing.values() for name in names))
+    kinds = dict.fromkeys(str(plan.cell(cell).classifier["name"]) for cell in first_cells)
+    if (reason := not_trainable(kinds)) is not None:
         raise UnavailableError(
-            f"{', '.join(missing)} cannot be trained here: {lacking} not installed\n"
-            "  pip install 'manyseed[cpu]', or 'manyseed[gpu]' on a machine with GPUs"
+            f"{reason}\n  pip install 'manyseed[cpu]', or 'manyseed[gpu]' on a machine with GPUs"
         )
 
 

@@ -135,7 +135,7 @@ def submit(
             require_recipe(paths, state, devices, gpu=gpu, is_here=is_here)
             code.require_same(state.with_state("done", "copy")["cell"].unique())
         if is_here:
-            require_packages(state, cells)
+            require_packages(state.plan, cells)
         require_data(paths, state, rows)
         groups = Groups.read(paths)
         require_space(paths, state, groups, rows)

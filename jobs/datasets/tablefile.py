@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,7 +74,7 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
     if imagefolder.SIZE in given:
         reason = "is for a folder of images; images in a file have their size"
         raise Refused(imagefolder.SIZE, given[imagefolder.SIZE], reason)
-    target, lists = _parameters(path, given)
+    target, lists = _parameters(name, path, given)
     own = {**parts.read(given), **together.read(given)}
     files = [_opened("source", name, path, target, own)]
     if (other := own.pop(parts.TEST_FILE, None)) is not None:
@@ -139,14 +140,16 @@ def _is_folder(path: Path) -> bool:
     return path.is_dir() and path.suffix != ".zarr"
 
 
-def _parameters(path: Path, given: Mapping[str, Any]) -> tuple[str, dict[str, list[str]]]:
+def _parameters(
+    name: str, path: Path, given: Mapping[str, Any]
+) -> tuple[str, dict[str, list[str]]]:
     """Return the target, and the lists of columns for the description.
 
     Empty lists are left out, except ``categorical``, the oldest key: identities stay the same.
     """
     if path.suffix not in FORMATS:
-        if not path.suffix and not path.exists():
-            raise refused(path, "cannot be read: No such file or directory")
+        if not path.suffix:
+            _require_there("source", name, path)
         raise Refused("source", path.suffix, "unknown kind of file", FORMATS)
     target = given.get("target")
     if not isinstance(target, str):
@@ -167,6 +170,7 @@ def _parameters(path: Path, given: Mapping[str, Any]) -> tuple[str, dict[str, li
 
 def _opened(key: str, name: str, path: Path, target: str, own: Mapping[str, Any]) -> _Loaded:
     """Read the file that a key names; a table is not parsed yet."""
+    _require_there(key, name, path)
     if path.suffix in arrayfile.FORMATS:
         digest, arrays = arrayfile.read(path, target, _aside(own))
         return _Loaded(path, digest, arrays=arrays)
@@ -176,6 +180,16 @@ def _opened(key: str, name: str, path: Path, target: str, own: Mapping[str, Any]
         value = f"file:{name}" if key == "source" else name
         raise Refused(key, value, f"cannot be read: {error.strerror}") from error
     return _Loaded(path, hashlib.sha256(content).hexdigest(), content)
+
+
+def _require_there(key: str, name: str, path: Path) -> None:
+    """Refuse a file that does not exist, and say where it was looked for."""
+    if os.path.exists(path) or os.path.islink(path):
+        return
+    reason = "does not exist"
+    if str(path) != name:
+        reason += f": there is no {path}; paths start at the working folder"
+    raise Refused(key, f"file:{name}" if key == "source" else name, reason)
 
 
 def _aside(own: Mapping[str, Any]) -> dict[str, str]:

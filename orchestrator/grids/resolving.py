@@ -7,6 +7,7 @@ dataset and the classifier.
 from __future__ import annotations
 
 import difflib
+import os.path
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.datasets.function import KEPT
 from manyseed.jobs.datasets.function import KIND as FUNCTION
 from manyseed.jobs.datasets.function import OPTION as DATA
+from manyseed.jobs.datasets.parts import TEST_FILE
 from manyseed.jobs.ensembling import methods
 from manyseed.jobs.hparams.grid import is_written, read, written
 from manyseed.jobs.hparams.search import SPACE_VERSION
@@ -44,6 +46,7 @@ from manyseed.orchestrator.grids.remedies import (
 )
 from manyseed.orchestrator.grids.sweepfile import DatasetTable, SweepFile
 
+SOURCE = "source"
 _FORMS = " or ".join(f'{form} = "…"' for form in classifiers.FORMS)
 
 
@@ -339,6 +342,17 @@ class Resolver:
         for name in self._sweep.dataset:
             self.datasets[name] = self._dataset(name, f"dataset.{toml_key(name)}")
 
+    def _beside(self, key: str, value: Any) -> str | None:
+        """Return the path that was meant if a file is beside the sweep file, as TOML."""
+        if key not in (SOURCE, TEST_FILE) or not isinstance(value, str):
+            return None
+        start = "file:" if key == SOURCE else ""
+        file = Path(value.removeprefix(start))
+        meant = self._path.parent / file
+        if not value.startswith(start) or os.path.exists(file) or not os.path.exists(meant):
+            return None
+        return toml_value(f"{start}{meant}")
+
     def _refused(self, error: Refused, table: str, given: Mapping[str, Any]) -> UserError:
         """Return the user error for a refused option of a table with these options."""
         parts = error.option.split(".", 1)
@@ -351,6 +365,8 @@ class Resolver:
         remedies = [*needed(f"[{table}]", error.needs)]
         if isinstance(error, NoHparam):
             remedies.append("give each value a classifier of its own")
+        if (beside := self._beside(error.option, value)) is not None:
+            remedies.append(f"that file is beside the sweep file: {error.option} = {beside}")
         if value is None and error.value is not None:
             remedies.append("this is its default: give another value")
         written = {} if value is None else {"value": value}

@@ -206,7 +206,7 @@ MISTAKES = {
     ),
     "a file that is not there": (
         HEAD + GRID + '[dataset.d]\nsource = "file:no.csv"\ntarget = "y"\n',
-        ['dataset.d.source = "file:no.csv"', "No such file"],
+        ['dataset.d.source = "file:no.csv"', "does not exist"],
     ),
     "a file without a target": (
         HEAD + GRID + '[dataset.d]\nsource = "file:table.csv"\n',

@@ -485,7 +485,7 @@ def test_a_file_that_has_changed_since_it_was_planned_is_refused(tmp_path, monke
     with pytest.raises(UserError, match=r"dataset\.d\.source.*has changed since it was planned"):
         require_fetched(planned, file)
     table.unlink()
-    with pytest.raises(UserError, match=r"dataset\.d\.source.*No such file"):
+    with pytest.raises(UserError, match=r"dataset\.d\.source.*does not exist"):
         require_fetched(planned, file)
     table.write_text(text)
     fetch_datasets(infos)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from manyseed.jobs.checks import Refused, UnknownOption
@@ -70,6 +71,8 @@ def describe(source: str, parameters: Mapping[str, Any]) -> DataShape:
         For an unknown source or parameter, or a wrong value of one.
     """
     kind_name, colon, name = _BARE.get(source, source).partition(":")
+    if not colon and (Path(source).suffix in tablefile.FORMATS or Path(source).is_file()):
+        raise Refused("source", source, f'unknown source; a file is written as "file:{source}"')
     if not colon or kind_name not in SOURCES:
         raise Refused("source", source, "unknown source", (*names(), *_BARE))
     kind = SOURCES[kind_name]

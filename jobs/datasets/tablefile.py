@@ -35,6 +35,9 @@ PARAMETERS = ("target", *_LISTS, *_OWN, *imagefolder.PARAMETERS)
 TABLES = (".csv", ".tsv", ".parquet")
 FORMATS = (*TABLES, *arrayfile.FORMATS)
 
+SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
+NO_SPREADSHEET = "is a spreadsheet; save it as CSV in the program that made it"
+
 Columns = dict[str, DataColumn | None]
 """By name, in the file's order; None for those that are not features."""
 
@@ -150,6 +153,8 @@ def _parameters(
     if path.suffix not in FORMATS:
         if not path.suffix:
             _require_there("source", name, path)
+        if path.suffix.lower() in SPREADSHEETS:
+            raise Refused("source", f"file:{name}", NO_SPREADSHEET)
         raise Refused("source", path.suffix, "unknown kind of file", FORMATS)
     target = given.get("target")
     if not isinstance(target, str):

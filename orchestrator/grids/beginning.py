@@ -19,7 +19,7 @@ from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import DatasetInfo, csvfile
 from manyseed.jobs.datasets.function import KEPT, OPTION
 from manyseed.jobs.datasets.sources import SOURCES
-from manyseed.jobs.datasets.tablefile import FORMATS
+from manyseed.jobs.datasets.tablefile import FORMATS, NO_SPREADSHEET, SPREADSHEETS
 from manyseed.jobs.own import modules
 from manyseed.jobs.own.table import is_entry
 from manyseed.orchestrator.errors import UserError, first_line, nearest, refused, toml_value
@@ -78,6 +78,8 @@ def _data(data: str, target: str | None) -> _Data:
         except Refused as error:
             remedy = "a folder of images must hold a folder for each class"
             raise refused(error, key="DATA", value=data, remedy=remedy) from None
+    if path.suffix.lower() in SPREADSHEETS:
+        raise UserError(NO_SPREADSHEET, key="DATA", value=data)
     if path.is_file() and path.suffix not in FORMATS:
         remedy = f"known formats: {', '.join(FORMATS)}"
         raise UserError("unknown kind of file", key="DATA", value=data, remedy=remedy)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from manyseed.analysis.counts import some
 from manyseed.jobs import classifiers, datasets
+from manyseed.jobs.datasets.tablefile import FORMATS
 from manyseed.jobs.hparams import Hparam
 from manyseed.orchestrator.errors import toml_key, toml_value
 from manyseed.orchestrator.grids.sweepfile import SweepFile
@@ -62,6 +64,9 @@ def is_source(name: str) -> bool:
 
 def near_dataset(name: str, sweep: SweepFile) -> str:
     """Return a remedy for an unknown dataset, with the most similar known name."""
+    if Path(name).suffix in FORMATS or Path(name).is_file():
+        stem = toml_key(Path(name).stem)
+        return f'for a file, add a table [dataset.{stem}] with source = "file:{name}" and target'
     known = (*datasets.names(), *datasets.bare_names(), *(set(sweep.dataset) - {name}))
     full_names = {each.partition(":")[2]: each for each in datasets.names()}
     full_names |= {each: each for each in known}

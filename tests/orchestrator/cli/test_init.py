@@ -217,7 +217,7 @@ def test_what_cannot_be_seen_is_said(words: list[str], said: str) -> None:
     assert not Path("sweep.toml").exists()
 
 
-@pytest.mark.parametrize("name", ["table.xlsx", "notes.txt"])
+@pytest.mark.parametrize("name", ["table.feather", "notes.txt"])
 def test_a_file_of_another_kind_is_called_so(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("x,y\n1,0\n")
     code, told = inside("init", tmp_path / name, "--out", tmp_path / "sweep.toml")

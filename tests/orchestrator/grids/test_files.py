@@ -8,6 +8,7 @@ import pytest
 
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.plans.planning import plan_change
+from tests.orchestrator.conftest import inside
 
 HEAD = 'name = "x"\nseed = 1\n[[grid]]\ndataset = ["d"]\nclassifier = ["lr-sgd"]\n'
 ROWS = "a,y\n" + "".join(f"{i},{'pq'[i % 2]}\n" for i in range(40))
@@ -47,3 +48,21 @@ def test_a_file_beside_the_sweep_file(here: Path) -> None:
     message = said('source = "file:d.csv"\ntest_file = "t.csv"')
     assert 'dataset.d.test_file = "t.csv": does not exist' in message
     assert 'that file is beside the sweep file: test_file = "sweeps/t.csv"' in message
+
+
+def test_a_path_that_is_not_written_as_a_source(here: Path) -> None:
+    (here / "d.csv").write_text(ROWS)
+    message = said('source = "d.csv"')
+    assert message.endswith('source = "d.csv": unknown source; a file is written as "file:d.csv"')
+    Path("sweep.toml").write_text(HEAD.replace('"d"', '"d.csv"'))
+    with pytest.raises(UserError, match=r"unknown dataset\n.*\[dataset.d\].*\"file:d.csv\""):
+        plan_change(Path("sweep.toml"), Path("out"))
+
+
+def test_a_spreadsheet(here: Path) -> None:
+    message = said('source = "file:prices.xlsx"')
+    assert 'dataset.d.source = "file:prices.xlsx": is a spreadsheet; save it as CSV' in message
+    (here / "prices.xlsx").write_bytes(b"PK")
+    code, printed = inside("init", "prices.xlsx")
+    assert code == 2
+    assert 'DATA = "prices.xlsx": is a spreadsheet; save it as CSV' in " ".join(printed.split())

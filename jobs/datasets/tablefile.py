@@ -38,6 +38,11 @@ FORMATS = (*TABLES, *arrayfile.FORMATS)
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 NO_SPREADSHEET = "is a spreadsheet; save it as CSV in the program that made it"
 
+_SEPARATED = {
+    ".csv": "columns must be separated by commas, semicolons or tabs",
+    ".tsv": "columns must be separated by tabs",
+}
+
 Columns = dict[str, DataColumn | None]
 """By name, in the file's order; None for those that are not features."""
 
@@ -228,6 +233,9 @@ def _samples(
             n_first = _length(columns)
             columns = _joined(columns, _read_table(other, target, sets, {*aside.values()}), other)
     if target not in columns:
+        if len(columns) == 1 and (separated := _SEPARATED.get(files[0].path.suffix)):
+            reason = f"unknown column; the only one is {next(iter(columns))!r}, as {separated}"
+            raise Refused("target", target, reason)
         raise Refused("target", target, "unknown column", columns)
     for key, names in lists.items():
         for name in names:
@@ -242,6 +250,9 @@ def _samples(
     features = {name: column for name, column in columns.items() if column and name != target}
     target_column = columns[target]
     assert target_column is not None  # the target is never ignored
+    if not features and target_column.values.size:
+        reason = f"has no features: {_without_features(files[0].path, target, columns)}"
+        raise refused(files[0].path, reason)
     samples = to_samples(f"file:{files[0].path}", list(features.values()), target_column)
     samples = _split(samples, own, beside, n_first)
     infos = tuple(
@@ -250,6 +261,15 @@ def _samples(
         if name != target
     )
     return samples, infos
+
+
+def _without_features(path: Path, target: str, columns: Columns) -> str:
+    """Say why no column but the target is left."""
+    others = [name for name in columns if name != target]
+    if others:
+        return "every column but the target is ignored, or names groups or the test set"
+    separated = _SEPARATED.get(path.suffix)
+    return f"its only column is {target!r}" + (f"; {separated}" if separated else "")
 
 
 def _length(columns: Columns) -> int:

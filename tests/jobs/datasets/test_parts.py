@@ -202,7 +202,7 @@ def test_second_files_of_another_form_are_refused(tmp_path: Path) -> None:
         ({"test_file": path, "test": 0.5}, "test_file says what the test set is"),
         ({"test_file": 3}, "the path of a file"),
         ({"test_file": f"{path}.npz"}, "another kind of file"),
-        ({"test_file": f"{path[:-9]}none.csv"}, "cannot be read"),
+        ({"test_file": f"{path[:-9]}none.csv"}, "does not exist"),
     ):
         with pytest.raises(Refused, match=said):
             resolve(source, target="kind", **given)

@@ -127,7 +127,22 @@ GOOD = "x,z,y\n1,0,a\n2,0,b\n3,1,a\n4,1,b\n"
         (GOOD, {"target": "y", "catgorical": []}, r"catgorical = \[\]: unknown; .*categorical"),
         ("x,y\n", {"target": "y"}, "is empty: 0 samples with 1 features"),
         ("", {"target": "y"}, r"cannot be read as \.csv"),
-        ("y\na\nb\n", {"target": "y"}, "is empty: 2 samples with 0 features"),
+        ("y\na\nb\n", {"target": "y"}, "has no features: its only column is 'y'; columns must be"),
+        (
+            "x|y\n1|a\n2|b\n",
+            {"target": "x|y"},
+            r"its only column is 'x\|y'; columns must be separated by commas, semicolons or tabs",
+        ),
+        (
+            "x|y\n1|a\n2|b\n",
+            {"target": "y"},
+            r"unknown column; the only one is 'x\|y', as columns must be separated by commas",
+        ),
+        (
+            "x,z,y\n1,2,a\n2,2,b\n",
+            {"target": "y", "ignore": ["x", "z"]},
+            "has no features: every column but the target is ignored",
+        ),
         ("x,y\n1,a\n2,a\n", {"target": "y"}, "target = 'y': has a single class, 'a'"),
         (
             "x,y\n1,a\n2,\n3,NaN\n4,b\n",

@@ -166,9 +166,13 @@ def _train_fraction(value: float | int, n_train: int) -> float | int:
     """Return 1.0 for all points, else a share as a float or a number of points as an int."""
     if not isinstance(value, bool) and value in (1, n_train):
         return 1.0
-    if isinstance(value, int):
-        return integer("train_fraction", value, least=2, most=n_train)
-    share = number("train_fraction", value, above=0, most=1, what="a share")
+    form = f"a share above 0 and at most 1, or a whole number of points from 2 to {n_train}"
+    try:
+        if isinstance(value, int):
+            return integer("train_fraction", value, least=2, most=n_train)
+        share = number("train_fraction", value, above=0, most=1)
+    except Refused:
+        raise Refused("train_fraction", value, allowed=form) from None
     if n_points(share, n_train) < 2:
         points = f"is {n_points(share, n_train)} of {n_train} training points"
         raise Refused("train_fraction", value, f"{points}; a fit needs at least 2")

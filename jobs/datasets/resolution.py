@@ -200,10 +200,16 @@ def _test(
                 "0.25 or a number of points",
             )
         return OFFICIAL, sum(official)
-    if isinstance(test, int):
-        points = integer("test", test, least=2, most=n_samples - 2)
-        return points, points
-    share = number("test", test, above=0, below=1, what="a share")
+    form = f"a share above 0 and below 1, or a whole number of points from 2 to {n_samples - 2}"
+    if official is not None:
+        form += f', or "{OFFICIAL}"'
+    try:
+        if isinstance(test, int):
+            points = integer("test", test, least=2, most=n_samples - 2)
+            return points, points
+        share = number("test", test, above=0, below=1)
+    except Refused:
+        raise Refused("test", test, allowed=form) from None
     n_test = n_points(share, n_samples)
     if not 2 <= n_test <= n_samples - 2:
         raise Refused(

@@ -320,6 +320,8 @@ def _with_levels(option: str, name: str, given: Mapping[str, Any]) -> dict[str, 
 def _with_range(option: str, name: str, given: Mapping[str, Any]) -> dict[str, Json]:
     low, high = given["low"], given["high"]
     is_log = _flag(f"{option}.log", given.get("log", False))
+    if {type(low), type(high)} <= {int, float} and high <= low:
+        raise Refused(f"{option}.low", low, allowed=f"below high = {high}")
     if type(low) is int and type(high) is int and not is_log:
         integer(f"{option}.high", high, least=low + 1, most=low + 1_000_000)
         return {"name": name, "low": low, "high": high, "default": given["default"]}

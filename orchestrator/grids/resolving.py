@@ -356,6 +356,9 @@ class Resolver:
     def _refused(self, error: Refused, table: str, given: Mapping[str, Any]) -> UserError:
         """Return the user error for a refused option of a table with these options."""
         parts = error.option.split(".", 1)
+        inner = given.get(parts[0])
+        if isinstance(inner, Mapping) and parts[-1] not in inner:
+            parts = error.option.split(".")  # such as space.lr.low, rather than a quoted name
         key = ".".join([table, *map(toml_key, parts)])
         if isinstance(error, UnknownOption):
             return unknown_key(error, file=self._path, key=key)

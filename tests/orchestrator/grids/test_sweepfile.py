@@ -62,6 +62,35 @@ MISTAKES = {
         HEAD + GRID + '[dataset.d]\nsorce = "sklearn:wine"\n',
         ['dataset.d.sorce = "sklearn:wine": unknown key', 'did you mean "source"'],
     ),
+    "a range from high to low": (
+        HEAD
+        + GRID.replace("lr-sgd", "mine")
+        + '[classifier.mine]\nestimator = "sklearn.tree:DecisionTreeClassifier"\n'
+        "space = { max_depth = { low = 30, high = 1, default = 5 } }\n",
+        ["classifier.mine.space.max_depth.low = 30: must be below high = 1"],
+    ),
+    "neither a share nor a number of points": (
+        HEAD + GRID + "train_fraction = [1.5]\n",
+        [
+            "grid[0].train_fraction = 1.5: must be a share above 0 and at most 1, or a whole "
+            "number of points from 2 to 1348"
+        ],
+    ),
+    "train_fraction of zero": (
+        HEAD + GRID + "train_fraction = [0]\n",
+        ["grid[0].train_fraction = 0: must be a share above 0 and at most 1, or a whole number"],
+    ),
+    "test neither a share nor a number of points": (
+        HEAD + GRID + '[dataset."sklearn:digits"]\ntest = 2.5\n',
+        [
+            'dataset."sklearn:digits".test = 2.5: must be a share above 0 and below 1, or a whole '
+            "number of points from 2 to 1795"
+        ],
+    ),
+    "test as text": (
+        HEAD + GRID + '[dataset."sklearn:digits"]\ntest = "0.2"\n',
+        ['dataset."sklearn:digits".test = "0.2": must be a share above 0 and below 1, or a whole'],
+    ),
     "no name": ("seed = 1\n" + GRID, ["name: this key is missing", "add name = …"]),
     "bad name": ('name = "a b"\nseed = 1\n' + GRID, ['name = "a b"', "letters, digits"]),
     "name of another type": ("name = 3\nseed = 1\n" + GRID, ["name = 3: must be text in quotes"]),

@@ -71,7 +71,7 @@ def describe(source: str, parameters: Mapping[str, Any]) -> DataShape:
         For an unknown source or parameter, or a wrong value of one.
     """
     kind_name, colon, name = _BARE.get(source, source).partition(":")
-    if not colon and (Path(source).suffix in tablefile.FORMATS or Path(source).is_file()):
+    if not colon and Path(source).suffix in tablefile.FORMATS:
         raise Refused("source", source, f'unknown source; a file is written as "file:{source}"')
     if not colon or kind_name not in SOURCES:
         raise Refused("source", source, "unknown source", (*names(), *_BARE))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -194,12 +193,15 @@ def _opened(key: str, name: str, path: Path, target: str, own: Mapping[str, Any]
 
 def _require_there(key: str, name: str, path: Path) -> None:
     """Refuse a file that does not exist, and say where it was looked for."""
-    if os.path.exists(path) or os.path.islink(path):
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        reason = "does not exist"
+        if str(path) != name:
+            reason += f": there is no {path}; paths start at the working folder"
+        raise Refused(key, f"file:{name}" if key == "source" else name, reason) from None
+    except (OSError, ValueError):  # reading it will say why
         return
-    reason = "does not exist"
-    if str(path) != name:
-        reason += f": there is no {path}; paths start at the working folder"
-    raise Refused(key, f"file:{name}" if key == "source" else name, reason)
 
 
 def _aside(own: Mapping[str, Any]) -> dict[str, str]:

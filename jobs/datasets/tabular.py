@@ -77,6 +77,8 @@ def classes_of(target: DataColumn) -> tuple[tuple[str, ...], NDArray[np.int64]]:
     """
     n = target.values.size
     names, y = encode(target.values)
+    if not names:
+        raise Refused("target", target.name, f"is empty: all {n:,} values are missing")
     if missing := int((y < 0).sum()):
         reason = f"{missing} of {n} values are missing; leave these rows out"
         raise Refused("target", target.name, reason)
@@ -87,9 +89,9 @@ def classes_of(target: DataColumn) -> tuple[tuple[str, ...], NDArray[np.int64]]:
         raise Refused(
             "target",
             target.name,
-            f"has {len(names)} classes in {n} samples; a class needs two samples or more on "
-            f"average, and there may be {MAX_CLASSES}. Is it a number to predict rather than a "
-            "class?",
+            f"has {len(names)} classes in {n} samples; there must be at least two samples "
+            f"per class on average, and at most {MAX_CLASSES:,} classes. Is it a number to "
+            "predict rather than a class?",
         )
     return names, y
 

@@ -69,7 +69,7 @@ def _checked(hparam: Hparam, values: object) -> list[Value]:
             reason = "cannot be told from another value, or from two, once it is written out"
             raise Refused(option, value, reason)
         if any(checked == other and type(checked) is type(other) for other in distinct):
-            raise Refused(option, value, "stands twice in the list")
+            raise Refused(option, value, "is listed twice")
         distinct.append(checked)
     return distinct
 

@@ -130,12 +130,13 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
             ignored = sorted({*ignored, *suspicious})
             info = datasets.resolve(source, target=target, ignore=ignored, **options)
     except Refused as error:
-        remedy = f"name the column of classes: --target, one of {', '.join(columns[:_SHOWN])}"
+        others = [name for name in columns if name != target]
+        remedy = f"name the column of classes: --target, one of {some(others, _SHOWN)}"
         raise refused(
             error,
             file=None if given else path,
             key=error.option,
-            remedy=remedy if error.option == TARGET else None,
+            remedy=remedy if error.option == TARGET and others else None,
         ) from None
     remarked: dict[str, tuple[Any, str]] = {}
     if target != given.get(TARGET):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,6 +26,16 @@ def _whole_numbers(
             yield from _whole_numbers(inner, (*location, key))
     elif isinstance(value, int):
         yield location, value
+
+
+def _given_twice(text: str, message: str) -> str | None:
+    """Return the line of a key or table that is given twice; None for other mistakes."""
+    found = re.match(r"Cannot (?:overwrite|declare|mutate).*\(at line (\d+),", message)
+    if found is None:
+        return None
+    number = int(found[1])
+    line = text.split("\n")[number - 1].strip()
+    return f"line {number} gives again what is given before it: {line}"
 
 
 def read_sweep_file(path: Path, settings: Sequence[str] = ()) -> SweepFile:
@@ -70,7 +81,8 @@ def parse_sweep_file(text: str, path: Path) -> SweepFile:
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also for integers with thousands of digits
-        raise UserError(f"not valid TOML: {error}", file=path) from None
+        remedy = _given_twice(text, str(error))
+        raise UserError(f"not valid TOML: {error}", file=path, remedy=remedy) from None
     for location, number in _whole_numbers(table):
         if not -LARGEST <= number <= LARGEST:
             raise UserError(

@@ -113,7 +113,7 @@ class Notes:
             labels = f" ({column.n_labels:,})" if column.kind == "categorical" else ""
             kinds[column.kind].append(f"{column.name or _NAMELESS}{labels}")
         listed = [f"{len(c)} {kind}: {some(c, _SHOWN)}" for kind, c in kinds.items() if c]
-        self._others.append(f"{name}: its columns are taken as " + "; ".join(listed))
+        self._others.append(f"{name}: columns are interpreted as " + "; ".join(listed))
         for column in columns:
             if column.looks:
                 shown = toml_value(column.name)

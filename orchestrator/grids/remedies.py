@@ -64,7 +64,7 @@ def is_source(name: str) -> bool:
 
 def near_dataset(name: str, sweep: SweepFile) -> str:
     """Return a remedy for an unknown dataset, with the most similar known name."""
-    if Path(name).suffix in FORMATS or Path(name).is_file():
+    if Path(name).suffix in FORMATS:
         stem = toml_key(Path(name).stem)
         return f'for a file, add a table [dataset.{stem}] with source = "file:{name}" and target'
     known = (*datasets.names(), *datasets.bare_names(), *(set(sweep.dataset) - {name}))

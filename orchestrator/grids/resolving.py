@@ -7,7 +7,6 @@ dataset and the classifier.
 from __future__ import annotations
 
 import difflib
-import os.path
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -107,6 +106,14 @@ class Pair:
         return True
 
 
+def _exists(file: Path) -> bool:
+    try:
+        file.stat()
+    except (OSError, ValueError):  # also for names that no file can have
+        return False
+    return True
+
+
 class Resolver:
     """Asks `jobs` about a sweep file, and turns its refusals into user errors."""
 
@@ -152,7 +159,9 @@ class Resolver:
             if near:
                 where = f"{key}.{toml_key(near[0])}"
                 value = table.options()[near[0]]
-                raise self._error("unknown key", where, value=value, remedy='did you mean "source"?')
+                raise self._error(
+                    "unknown key", where, value=value, remedy='did you mean "source"?'
+                )
             remedy = f'add source = "…"; {near_dataset(name, self._sweep)}'
             raise self._error("this key is missing", f"{key}.source", remedy=remedy)
         try:
@@ -349,7 +358,7 @@ class Resolver:
         start = "file:" if key == SOURCE else ""
         file = Path(value.removeprefix(start))
         meant = self._path.parent / file
-        if not value.startswith(start) or os.path.exists(file) or not os.path.exists(meant):
+        if not value.startswith(start) or _exists(file) or not _exists(meant):
             return None
         return toml_value(f"{start}{meant}")
 

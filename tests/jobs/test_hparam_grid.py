@@ -95,7 +95,7 @@ def test_what_no_configuration_can_be_is_refused(text, message):
         ([1e-3], "grid", "must be a table with a list"),
         ({"lr": 1e-3}, "grid.lr", "must be a list of values"),
         ({"lr": []}, "grid.lr", "must be a list of values"),
-        ({"lr": [1e-3, 0.0010]}, "grid.lr", "stands twice"),
+        ({"lr": [1e-3, 0.0010]}, "grid.lr", "is listed twice"),
         ({"lr": [1]}, "grid.lr", "must be a number at least"),
         ({"lr": ["1e-3"]}, "grid.lr", "must be a number at least"),
         ({"width1": [64.0]}, "grid.width1", "must be a whole number"),

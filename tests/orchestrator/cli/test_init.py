@@ -73,7 +73,8 @@ def test_classifiers_are_those_that_can_be_trained_here(
     monkeypatch.setattr(registry, "find_spec", lacks)
     text, table = written(data)
     assert table["grid"][0]["classifier"] == ["lr-sgd"]
-    assert "cannot be trained here: " in text and "torch not installed" in text
+    assert "cannot be trained here: " in text
+    assert "torch not installed" in text
     assert "pip install 'manyseed[cpu]', or 'manyseed[gpu]'" in text
     assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] > 0
 
@@ -225,6 +226,24 @@ def test_a_file_of_another_kind_is_called_so(tmp_path: Path, name: str) -> None:
     assert "unknown kind of file" in told
     assert ".csv, .tsv, .parquet" in told
     assert not (tmp_path / "sweep.toml").exists()
+
+
+def test_columns_that_may_be_the_target_are_named(tmp_path: Path) -> None:
+    names = [*"abcdefgh", "income"]
+    rows = [",".join(str(i % 3) for _ in names[:-1]) for i in range(12)]
+    for value, reason in (("", "is empty: all 12 values are missing"), ("x", "6 of 12 values")):
+        lines = [
+            ",".join(names),
+            *(f"{row},{value if i % 2 else ''}" for i, row in enumerate(rows)),
+        ]
+        (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+        words = (tmp_path / "t.csv", "--target", "income", "--out", tmp_path / "sweep.toml")
+        code, told = inside("init", *words)
+        assert code == 2
+        assert reason in " ".join(told.split())
+        assert "one of a, b, c, d, e, f" in " ".join(told.split())
+        assert "2 more" in told
+        assert told.count("income") == 1
 
 
 def test_another_target_is_named_where_that_would_help(tmp_path: Path) -> None:

@@ -203,7 +203,7 @@ def test_structural_hparams_are_in_grids_and_neither_moved_nor_searched():
         (
             {"mlp": {"grid": {"lr": [0.1, 1e-1]}}},
             ["default"],
-            "classifier.mlp.grid.lr = [0.1, 0.1]: 0.1 stands twice in the list",
+            "classifier.mlp.grid.lr = [0.1, 0.1]: 0.1 is listed twice",
         ),
         (
             {"mlp": {"grid": 3}},

@@ -91,6 +91,14 @@ MISTAKES = {
         HEAD + GRID + '[dataset."sklearn:digits"]\ntest = "0.2"\n',
         ['dataset."sklearn:digits".test = "0.2": must be a share above 0 and below 1, or a whole'],
     ),
+    "a key twice": (
+        HEAD + "runs = 2\nruns = 3\n" + GRID,
+        ["not valid TOML: Cannot overwrite a value", "line 4 gives again", ": runs = 3"],
+    ),
+    "a table twice": (
+        HEAD + GRID + "[keep]\n[keep]\n",
+        ["not valid TOML: Cannot declare", "line 7 gives again", ": [keep]"],
+    ),
     "no name": ("seed = 1\n" + GRID, ["name: this key is missing", "add name = …"]),
     "bad name": ('name = "a b"\nseed = 1\n' + GRID, ['name = "a b"', "letters, digits"]),
     "name of another type": ("name = 3\nseed = 1\n" + GRID, ["name = 3: must be text in quotes"]),

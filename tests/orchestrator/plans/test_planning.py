@@ -504,7 +504,7 @@ def test_a_plan_shows_columns_as_it_takes_them(tmp_path):
     file.write_text(text)
     notes = plan_sweep(file, tmp_path / "first").summary()["notes"]
     assert (
-        "d: its columns are taken as 3 continuous: patient, size, ward; "
+        "d: columns are interpreted as 3 continuous: patient, size, ward; "
         "2 categorical: admitted (9), site (3)"
     ) in notes
     assert [note for note in notes if "ignore =" in note] == [

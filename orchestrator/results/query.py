@@ -24,15 +24,11 @@ from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.results.shown import NUMBERED, everything, main_columns, rows_of
 from manyseed.orchestrator.results.tables import (
     CMI,
-    CURVES,
     DEE,
-    DRAWS,
     EFFECTS,
-    ENSEMBLES,
+    FURTHER,
     MARGINS,
     OF_EFFECT,
-    RESPONSE_CURVES,
-    RESPONSES,
     TABLES,
     TACE,
     UNCERTAINTY,
@@ -42,24 +38,6 @@ from manyseed.orchestrator.results.tables import (
 
 SWEEP = "sweep"
 """The column that says which of several sweeps a row comes from."""
-
-FURTHER = {
-    ENSEMBLES: "compute it with: manyseed howmany DIR",
-    DRAWS: "compute it with: manyseed howmany DIR",
-    MARGINS: "it is computed together with α̂, by: manyseed analyze DIR",
-    CURVES: "curves are kept if the sweep file says keep.curves = true",
-    EFFECTS: "compute it with: manyseed analyze DIR",
-    VARIANCE: "compute it with: manyseed analyze DIR",
-    **dict.fromkeys(
-        (RESPONSES, RESPONSE_CURVES, CMI),
-        "it is computed if the sweep file has a table [response]",
-    ),
-    **dict.fromkeys(
-        (UNCERTAINTY, DEE, TACE),
-        "it is computed if the sweep file says analysis.calibration = true",
-    ),
-}
-"""Tables that may be absent, and how to get them."""
 
 ALL_TABLES = (*TABLES, *FURTHER)
 

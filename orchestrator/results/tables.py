@@ -79,6 +79,25 @@ INPUT_COLUMNS: Mapping[str, pl.DataType] = {
 }
 
 
+FURTHER = {
+    ENSEMBLES: "compute it with: manyseed howmany DIR",
+    DRAWS: "compute it with: manyseed howmany DIR",
+    MARGINS: "it is computed together with α̂, by: manyseed analyze DIR",
+    CURVES: "curves are kept if the sweep file says keep.curves = true",
+    EFFECTS: "compute it with: manyseed analyze DIR",
+    VARIANCE: "compute it with: manyseed analyze DIR",
+    **dict.fromkeys(
+        (RESPONSES, RESPONSE_CURVES, CMI),
+        "it is computed if the sweep file has a table [response]",
+    ),
+    **dict.fromkeys(
+        (UNCERTAINTY, DEE, TACE),
+        "it is computed if the sweep file says analysis.calibration = true",
+    ),
+}
+"""Tables that may be absent, and how to get them."""
+
+
 class UnknownTable(UserError, KeyError):
     """A name of which there is no table; a KeyError, as of any mapping."""
 
@@ -154,8 +173,6 @@ class Results(Mapping[str, pl.DataFrame]):
     def _file(self, table: str) -> Path:
         if table in self._files:
             return self._files[table]
-        from manyseed.orchestrator.results.query import FURTHER  # imports this module
-
         if table in FURTHER:
             raise UnknownTable("is absent", key="table", value=table, remedy=FURTHER[table])
         remedy = nearest(table, self)

@@ -9,9 +9,9 @@ import polars as pl
 
 from manyseed.orchestrator.errors import UserError, first_line, nearest
 from manyseed.orchestrator.filtering import quotes
-from manyseed.orchestrator.results.query import ALL_TABLES, FURTHER, named_rows, require_table
+from manyseed.orchestrator.results.query import ALL_TABLES, named_rows, require_table
 from manyseed.orchestrator.results.statements import NoStatement, names_in
-from manyseed.orchestrator.results.tables import Results
+from manyseed.orchestrator.results.tables import FURTHER, Results
 
 _SHOWN = 200  # characters shown of a refused statement
 _OPTION = "--sql"

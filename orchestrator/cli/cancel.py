@@ -47,4 +47,4 @@ def cancel(
         say(f"{stopped}, {counted(waiting, 'waiting task')} cancelled.")
         if running and not now:
             say_next("End these fits, too", "cancel", directory, "--now")
-        say_next("Go on with", "resume", directory)
+        say_next("Continue with", "resume", directory)

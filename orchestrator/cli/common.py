@@ -110,7 +110,7 @@ OtherRecipe = Annotated[
     bool,
     typer.Option(
         "--other-recipe",
-        help="Go on with other versions or another CPU than before; results mark these repeats.",
+        help="Continue with other versions or another CPU than before; results mark these repeats.",
     ),
 ]
 OwnMetrics = Annotated[

@@ -26,4 +26,4 @@ def pause(directory: Directory) -> None:
     else:
         stopped = f"{counted(running, 'task')} asked to stop after the fits in flight"
         say(f"{stopped}, {counted(waiting, 'task')} held.")
-        say_next("Go on with", "resume", directory)
+        say_next("Continue with", "resume", directory)

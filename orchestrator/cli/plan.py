@@ -145,8 +145,8 @@ def _table(summary: dict[str, Any]) -> tuple[list[str], list[list[object]], list
     return [*_DATA, *_COUNTS, *times, "store"], rows, ["all", "", "", "", *costs(summary)]
 
 
-def _sentences(change: Change) -> Iterator[str]:
-    """Yield the sentences below the table."""
+def notes(change: Change) -> Iterator[str]:
+    """Yield what a user might not expect of a plan: a sentence each."""
     summary = change.summary()
     for removed in summary["runs_excluded"]:
         yield f"{removed['key']} = {removed['rule']} removes {counted(removed['runs'], 'run')}."
@@ -165,6 +165,12 @@ def _sentences(change: Change) -> Iterator[str]:
         )
     if summary["cells_dropped"]:
         yield f"Left out, as dropped before: {counted(summary['cells_dropped'], 'cell')}."
+
+
+def _sentences(change: Change) -> Iterator[str]:
+    """Yield the sentences below the table."""
+    yield from notes(change)
+    summary = change.summary()
     held = summary["runs"] - summary["runs_added"]
     yield (
         f"Asked for {summary['runs_asked']:,} runs, {change.expansion.runs:,} of them distinct, in "

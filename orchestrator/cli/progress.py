@@ -69,7 +69,7 @@ def resumable(
             yield lambda done, total: progress.update(task, completed=done, total=total)
         except KeyboardInterrupt:
             progress.stop()
-            say_next("Go on with", *command)
+            say_next("Continue with", *command)
             raise typer.Exit(INTERRUPTED) from None
 
 

@@ -21,6 +21,7 @@ from manyseed.orchestrator.cli.common import (
     Workers,
 )
 from manyseed.orchestrator.cli.output import counted, duration, say, say_next, size
+from manyseed.orchestrator.cli.plan import notes
 from manyseed.orchestrator.cli.progress import show
 from manyseed.orchestrator.cli.status import raise_if_broken
 from manyseed.orchestrator.cli.submit import say_gpu
@@ -67,6 +68,10 @@ def run(
     directory = out or Path(read_sweep_file(sweep_file, settings).name)
     again = ["run", sweep_file, "--out", directory]
     again += [word for setting in settings for word in ("--set", setting)]
+    again += ["--cluster", cluster] if cluster != AUTO else []
+    again += ["--workers", workers] if workers else []
+    again += ["--other-recipe"] if other_recipe else []
+    again += [word for each in metric or [] for word in ("--metric", each)]
     # reports errors in the file before any others
     asked = plan_change(sweep_file, directory, settings)
     name = LOCAL if cluster == AUTO and workers else cluster
@@ -82,6 +87,8 @@ def run(
     plan = change.summary()
     counts = [counted(plan[f"{noun}s"], noun) for noun in ("run", "cell", "group")]
     say(f"{change.sweep.name}: {counts[0]} in {counts[1]} of {counts[2]} → {directory}")
+    for sentence in () if change.is_empty else notes(change):
+        say(sentence)
     search(sweep, where if profile is None else AUTO, workers)
     submission = sweep.submit(cluster=where, workers=workers, other_recipe=other_recipe, tell=say)
     running = sweep.running()
@@ -98,10 +105,10 @@ def run(
                 raise typer.Exit(INTERRUPTED) from None
             say(
                 "\nStopping after the fits in flight. "
-                "Press Ctrl-C again to end them; they will be trained again."
+                "Press Ctrl-C again to end them, too; they will be trained again."
             )
             _stop(sweep)
-            say_next("Go on with", *again)
+            say_next("Continue with", *again)
             raise typer.Exit(INTERRUPTED) from None
         raise_if_broken(sweep, last.reason, last.details)
     page = analyze_and_report(sweep, metric, None if profile is None else where)
@@ -115,7 +122,7 @@ def run(
         raise typer.Exit(1)
     if runs["missing"]:
         say(f"\n{counted(runs['missing'], 'run')} missing.")
-        say_next("Go on with", "resume", directory)
+        say_next("Continue with", "resume", directory)
         raise typer.Exit(NOT_FINISHED)
     say_next("Next", "query", directory, "--by", "classifier")
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import tempfile
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from manyseed.orchestrator.grids import objects
+from manyseed.orchestrator.plans.change import Change
 from manyseed.orchestrator.plans.data import fetch_datasets
 from manyseed.orchestrator.plans.planning import plan_sweep
 
@@ -52,5 +56,21 @@ def plan_objects(
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "sweep.toml"
         file.write_text(text)
-        fetch_datasets(plan_sweep(file, target).expansion.datasets)
+        change = plan_sweep(file, target)
+        fetch_datasets(change.expansion.datasets)
+    if not change.cells.filter(pl.col("identical") & (pl.col("runs") > 1)).is_empty():
+        warnings.warn(_identical(change), stacklevel=3)  # the caller of Sweep.of
     return target
+
+
+def _identical(change: Change) -> str:
+    """Return what a user should know where the runs of a repeat cannot differ."""
+    runs = change.summary()["runs_identical"]
+    found = ". ".join(change.expansion.notes)
+    return (
+        f"{runs:,} of {change.expansion.runs:,} runs are identical to the first run of their "
+        "repeat, as nothing that varies reaches the estimator: they are stored as copies, and the "
+        f"spread between them is 0{f' ({found})' if found else ''}. If it takes a seed, name the "
+        'parameter: options={"seeds": {"random_state": "batch"}}; or vary the data: '
+        'perturb_continuous=["relative:0.5"]'
+    )

@@ -78,7 +78,9 @@ def _training(paths: SweepPaths, submitted: bool, cells: pl.DataFrame) -> Step:
             return "Next", ("tune", directory)
     except ManyseedError:
         pass  # submitting reports what is wrong
-    return ("Go on with", ("resume", directory)) if submitted else ("Next", ("submit", directory))
+    return (
+        ("Continue with", ("resume", directory)) if submitted else ("Next", ("submit", directory))
+    )
 
 
 def _has_data(cells: pl.DataFrame) -> bool:

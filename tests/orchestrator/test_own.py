@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
 
 from manyseed import Sweep
 from manyseed.jobs.streams import seed31
@@ -506,3 +507,34 @@ def test_a_plan_says_where_seeds_never_matter(tmp_path: Path) -> None:
     change = plan_change(write(tmp_path / "alike.toml", text), tmp_path / "sweep")
     assert not any(same in note for note in change.summary()["notes"])
     assert change.summary()["runs_identical"] == 3 * 2
+
+
+UNSEEDED = """
+name = "bayes"
+seed = 1
+repeats = 1
+runs = 3
+[[grid]]
+dataset = ["sklearn:wine"]
+classifier = ["bayes"]
+[classifier.bayes]
+estimator = "sklearn.naive_bayes:GaussianNB"
+"""
+
+
+def test_a_new_run_says_what_its_plan_says(tmp_path: Path) -> None:
+    file = write(tmp_path / "bayes.toml", UNSEEDED)
+    asked = ("run", file, "--out", tmp_path / "sweep", "--workers", 1)
+    for is_new in (True, False):
+        code, printed = inside(*asked)
+        assert code == 0, printed
+        said = " ".join(printed.split())
+        assert ("bayes: seeds: none." in said) == is_new
+        assert ("Identical to the first run of their repeat" in said) == is_new
+
+
+def test_an_estimator_whose_runs_cannot_differ_is_named_in_a_warning(tmp_path: Path) -> None:
+    X, y = np.eye(30)[:, :3], np.arange(30) % 2
+    with pytest.warns(UserWarning, match=r"2 of 3 runs are identical.*seeds: none") as told:
+        Sweep.of(GaussianNB(), X, y, runs=3, directory=tmp_path / "of", train=False)
+    assert told[0].filename == __file__

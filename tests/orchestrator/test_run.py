@@ -189,6 +189,7 @@ def test_interrupting_a_run_loses_nothing_and_the_same_command_goes_on(tmp_path:
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=240)
     assert process.returncode == 130, output
+    assert f"Continue with: manyseed run {sweep_file} --out {directory} --workers 2" in output
     sweep = Sweep(directory)
     assert not sweep.is_running
     before = sweep.status()["runs"]

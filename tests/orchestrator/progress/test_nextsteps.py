@@ -41,13 +41,13 @@ def verbs(paths: Any, runs: dict[str, int], *tasks: str, **given: Any) -> list[s
 def test_training_is_watched_or_goes_on(paths: Any) -> None:
     some = {"done": 10, "missing": 5}
     assert verbs(paths, some, "running", "finished") == ["Watch: status"]
-    assert verbs(paths, some, "finished", "killed") == ["Go on with: resume"]
-    assert verbs(paths, some, "held") == ["Go on with: resume"]
-    assert verbs(paths, some) == ["Go on with: resume"]  # what was submitted is tidied away
+    assert verbs(paths, some, "finished", "killed") == ["Continue with: resume"]
+    assert verbs(paths, some, "held") == ["Continue with: resume"]
+    assert verbs(paths, some) == ["Continue with: resume"]  # what was submitted is tidied away
     assert verbs(paths, {"done": 0, "copy": 0, "missing": 5}) == ["Next: submit"]
     failed = some | {"failed": 2}
     assert verbs(paths, failed, "running") == ["Tracebacks: logs", "Watch: status"]
-    assert verbs(paths, failed, "finished") == ["Tracebacks: logs", "Go on with: resume"]
+    assert verbs(paths, failed, "finished") == ["Tracebacks: logs", "Continue with: resume"]
 
 
 def test_runs_that_failed_are_retried_or_left_out(paths: Any) -> None:

@@ -43,10 +43,11 @@ def fit(
     encode = encoder(settings["encode"], data)
     X, X_test = encode(data.X), encode(data.X_test)
     started = perf_counter()
-    model = build(settings["name"], {**settings.get("params", {}), **hparams})
+    params = {**settings.get("params", {}), **hparams}
+    model = build(settings["name"], params)
     given = {f"{prefix}{name}": _ALONE[name] for prefix, name in _free(model, _ALONE)}
     if given := given | seeds_of(settings["seeds"], generators):
-        model.set_params(**given)
+        model = given_seeds(model, settings["name"], params, given)
     # most estimators need labels 0 … k-1, without gaps for absent classes
     present, y = np.unique(data.y, return_inverse=True)
     with threadpool_limits(limits=1):  # the last bits depend on threads
@@ -79,6 +80,14 @@ def seeds_of(seeds: Mapping[str, str], generators: Generators) -> dict[str, int]
     return {name: seed31(getattr(generators, seeds[name])) for name in sorted(seeds)}
 
 
+def given_seeds(model: Any, entry: str, params: Mapping[str, Any], seeds: Mapping[str, Any]) -> Any:
+    """Return an estimator with seeds; one without ``set_params`` is built again, with `params`."""
+    if not hasattr(model, "set_params"):
+        return build(entry, {**params, **seeds})
+    model.set_params(**seeds)
+    return model
+
+
 def takes_seeds(model: Any) -> tuple[list[str], list[str]]:
     """Return the parameters of an estimator, and of those within it, that take a seed.
 
@@ -98,6 +107,21 @@ def takes_seeds(model: Any) -> tuple[list[str], list[str]]:
             listed.add(prefix)
             seeds.add(f"{prefix}{name}")
     return sorted(seeds - given), sorted(given)
+
+
+def called_with_seeds(entry: str, params: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """Return the same for an entry point called with `params`, if the result takes none itself."""
+    try:
+        named = inspect.signature(load(entry)).parameters
+    except (TypeError, ValueError):
+        return [], []
+    known = {
+        name: built(params[name]) if name in params else parameter.default
+        for name, parameter in named.items()
+        if name in SEEDS and parameter.kind is not parameter.POSITIONAL_ONLY
+    }
+    free = sorted(name for name, value in known.items() if value is None)
+    return free, sorted({*known} - {*free})
 
 
 def _is_settable(model: Any) -> bool:

@@ -40,6 +40,16 @@ _WITHOUT: Mapping[str, str] = {
 }
 
 
+_SEEDED: Mapping[str, str] = {
+    "estimator": 'name the parameter that takes its seed, such as seeds = { seed = "batch" }; '
+    "and take all random numbers from that seed",
+    "train": "take all random numbers from arguments named init, batch or dropout",
+    "module": "take all random numbers from PyTorch's global generator",
+    "command": "give it {seed} as an argument, and take all random numbers from that seed",
+}
+"""What to do about code that draws from elsewhere."""
+
+
 class _Wrong(Exception):
     def __init__(self, reason: str, option: str = "") -> None:
         super().__init__(reason)
@@ -108,6 +118,7 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
         raise _Wrong(
             "two fits with the same seeds differ: it draws random numbers that do not come from "
             f"its {'streams' if own.form in ('train', 'module') else 'seeds'} ({draws or 'none'})"
+            f"\n  {_SEEDED[own.form]}"
         )
     other, _ = predict(2)
     if draws and np.array_equal(first.scores, other.scores):
@@ -146,9 +157,13 @@ def _asked(own: Own, offered: Sequence[str]) -> list[str]:
 
 
 def _of_estimator(own: Own, hparams: Mapping[str, Any]) -> Findings:
+    params = {**own.params, **hparams}
     try:
-        model = estimator.build(own.entry, {**own.params, **hparams})
-        free, given = estimator.takes_seeds(model)
+        model = estimator.build(own.entry, params)
+        if hasattr(model, "set_params"):
+            free, given = estimator.takes_seeds(model)
+        else:
+            free, given = estimator.called_with_seeds(own.entry, params)
         scores = own.scores or estimator.says(model)
     except Exception as error:
         raise _Wrong(f"cannot be built: {_described(error)}") from error
@@ -157,7 +172,7 @@ def _of_estimator(own: Own, hparams: Mapping[str, Any]) -> Findings:
     seeds = dict(own.seeds) if own.seeds is not None else dict.fromkeys(free, "batch")
     if seeds:
         try:
-            model.set_params(**dict.fromkeys(seeds, 1))
+            estimator.given_seeds(model, own.entry, params, dict.fromkeys(seeds, 1))
         except Exception as error:
             reason = f"cannot be given {', '.join(seeds)}: {_described(error)}"
             raise _Wrong(reason, "seeds") from error

@@ -533,6 +533,54 @@ def test_a_new_run_says_what_its_plan_says(tmp_path: Path) -> None:
         assert ("Identical to the first run of their repeat" in said) == is_new
 
 
+PLAIN = """
+import numpy as np
+
+class Mine:
+    def __init__(self, alpha=1.0, NAME=None):
+        self.alpha, self.rng = alpha, np.random.default_rng(NAME)
+    def fit(self, X, y):
+        self.k = int(y.max()) + 1
+    def predict(self, X):
+        return self.rng.permutation(np.arange(len(X)) % self.k)
+
+def build(NAME=None):
+    return Mine(NAME=NAME)
+"""
+
+
+@pytest.mark.parametrize(
+    ("entry", "name", "option"),
+    [
+        ("Mine", "random_state", ""),
+        ("build", "seed", ""),
+        ("Mine", "other", '\nseeds = { other = "batch" }\nparams = { alpha = 2.0 }'),
+    ],
+)
+def test_a_class_without_set_params_is_seeded_when_it_is_built(
+    tmp_path: Path, entry: str, name: str, option: str
+) -> None:
+    (tmp_path / "plain.py").write_text(PLAIN.replace("NAME", name))
+    estimator = f'"plain:{entry}"{option}'
+    file = write(
+        tmp_path / "plain.toml", UNSEEDED.replace('"sklearn.naive_bayes:GaussianNB"', estimator)
+    )
+    sweep = train(file, tmp_path / "sweep")
+    findings = next(iter(json.loads(sweep.paths.own.read_text())["pins"].values()))["findings"]
+    assert findings["seeds"] == {name: "batch"}
+    assert sweep.status()["runs"]["done"] == 3
+    labels = sweep.runs("sklearn:wine", "bayes")["label"].to_numpy()
+    assert not np.array_equal(labels[0], labels[1])
+    assert sweep.rerun("0:0:1")["equal"]
+
+
+def test_a_class_whose_draws_have_no_seed_is_told_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text(PLAIN.replace("NAME", "other"))
+    text = UNSEEDED.replace("sklearn.naive_bayes:GaussianNB", "plain:Mine")
+    with pytest.raises(UserError, match=r'seeds \(none\)\n  .*seeds = \{ seed = "batch" \}'):
+        plan_change(write(tmp_path / "plain.toml", text), tmp_path / "sweep")
+
+
 def test_an_estimator_whose_runs_cannot_differ_is_named_in_a_warning(tmp_path: Path) -> None:
     X, y = np.eye(30)[:, :3], np.arange(30) % 2
     with pytest.warns(UserWarning, match=r"2 of 3 runs are identical.*seeds: none") as told:

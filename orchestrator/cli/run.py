@@ -59,7 +59,7 @@ def run(
     from manyseed.orchestrator.plans.data import fetch_datasets
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
     from manyseed.orchestrator.submissions.profiles import AUTO, choose
-    from manyseed.orchestrator.submissions.requirements import require_packages
+    from manyseed.orchestrator.submissions.requirements import require_code, require_packages
     from manyseed.orchestrator.submissions.submission import last_intent
     from manyseed.orchestrator.sweep import Sweep
     from manyseed.orchestrator.tasks.intent import LOCAL
@@ -74,6 +74,8 @@ def run(
     again += [word for each in metric or [] for word in ("--metric", each)]
     # reports errors in the file before any others
     asked = plan_change(sweep_file, directory, settings)
+    if not other_recipe:
+        require_code(SweepPaths(directory), asked)
     name = LOCAL if cluster == AUTO and workers else cluster
     profile = choose(name, last=last_intent(SweepPaths(directory)))
     where = LOCAL if profile is None else str(profile.path)

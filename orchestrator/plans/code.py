@@ -128,8 +128,9 @@ class CodeHere:
             f"the code of {key} is not that of the finished runs: {what}",
             file=self._paths.directory,
             key=f"classifier.{name}",
-            remedy="restore it; or, if the new code means something else, give the table another "
-            "version = …, which makes new runs, and plan again; or mix both knowingly with "
+            remedy="restore it; or, if the new code means something else, plan into another "
+            f"directory with --out, or add a second table beside classifier.{name}, with another "
+            "name and version = …, and name it in the grid; or mix both knowingly with "
             "--other-recipe: results mark the repeats",
         )
 

@@ -9,6 +9,8 @@ from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.grids.remedies import not_trainable
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
+from manyseed.orchestrator.plans.change import Change
+from manyseed.orchestrator.plans.code import CodeHere
 from manyseed.orchestrator.plans.data import require_fetched
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.keptmodels import counted
@@ -16,7 +18,7 @@ from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
 from manyseed.orchestrator.plans.room import GroupRoom, require_room
 from manyseed.orchestrator.submissions import cluster
 from manyseed.orchestrator.submissions.recipes import require_same
-from manyseed.orchestrator.survey import Survey
+from manyseed.orchestrator.survey import Survey, survey
 from manyseed.slurm.profile import Profile
 
 
@@ -36,6 +38,27 @@ def require_data(paths: SweepPaths, state: Survey, rows: pl.DataFrame) -> None:
     first_cells = cells.unique("dataset", keep="first", maintain_order=True)
     names = first_cells.select("dataset", "cell").iter_rows()
     require_fetched({name: state.plan.cell(n).dataset for name, n in names}, paths.sweep_file)
+
+
+def require_code(paths: SweepPaths, change: Change) -> None:
+    """Refuse to enlarge cells whose own code has changed since runs of them finished.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    change : Change
+        To a plan, before it is written.
+
+    Raises
+    ------
+    UserError
+    """
+    if change.before.cells.is_empty():
+        return
+    state = survey(paths)
+    growing = pl.concat([state.with_state("missing")["cell"], change.added["cell"]]).unique()
+    cells = change.before.cells.filter(pl.col("cell").is_in(growing.implode()))
+    CodeHere(paths, cells).require_same(state.with_state("done", "copy")["cell"].unique())
 
 
 def require_space(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.DataFrame) -> None:

@@ -223,6 +223,27 @@ def test_a_new_version_is_another_classifier(project: Path, tmp_path: Path) -> N
     assert plan_change(write(project, SWEEP), sweep.directory).is_empty
 
 
+def test_changed_code_is_refused_before_the_plan_grows_and_a_second_table_trains_it(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "plain.py").write_text(PLAIN.replace("NAME", "seed"))
+    text = UNSEEDED.replace("sklearn.naive_bayes:GaussianNB", "plain:Mine")
+    file, folder = write(tmp_path / "plain.toml", text), tmp_path / "sweep"
+    asked = ("run", file, "--out", folder, "--workers", 1)
+    assert inside(*asked)[0] == 0
+    (tmp_path / "plain.py").write_text(PLAIN.replace("NAME", "seed") + "# edited\n")
+    write(file, text.replace("runs = 3", "runs = 4"))
+    code, printed = inside(*asked)
+    assert code == 2, printed
+    assert "add a second table beside classifier.bayes" in " ".join(printed.split())
+    assert Sweep(folder).status()["runs"]["runs"] == 3
+    second = '[classifier.bayes2]\nestimator = "plain:Mine"\nversion = 2\n'
+    write(file, text.replace('["bayes"]', '["bayes", "bayes2"]') + second)
+    code, printed = inside(*asked)
+    assert code == 0, printed
+    assert Sweep(folder).status()["runs"]["done"] == 6
+
+
 def test_a_plan_says_what_a_probe_found(project: Path, tmp_path: Path) -> None:
     notes = plan_change(project, tmp_path / "sweep").summary()["notes"]
     assert "noisy: seeds: random_state from batch" in notes

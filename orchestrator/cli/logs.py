@@ -56,7 +56,7 @@ def logs(
         if not printed and not as_json:
             say("Nothing was printed.")
         return
-    groups = texts.failures(paths)
+    groups = texts.failures(paths, fold=not as_json)
     for text in lost_failures(submissions(paths)):
         say(text, to=errors)
     if as_json:

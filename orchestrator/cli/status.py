@@ -20,6 +20,7 @@ from manyseed.orchestrator.cli.output import (
 )
 from manyseed.orchestrator.cli.progress import show
 from manyseed.orchestrator.errors import NOT_FINISHED, UnavailableError
+from manyseed.orchestrator.progress.logs import failures, is_of_copy
 from manyseed.orchestrator.tasks.attempts import UNREADABLE
 
 if TYPE_CHECKING:
@@ -109,12 +110,21 @@ def _print(sweep: Sweep, state: Status) -> None:
         say(f"\n{problem}", to=errors)
     if state["duplicates"]:
         say(f"\nRuns trained more than once: {state['duplicates']:,}.")
-    for failure in state["failures"]:
-        say(f"\n{failure['count']:,} failed: {failure['error']}")
+    for count, error in _failures(sweep, state):
+        say(f"\n{count:,} failed: {error}")
     console.print()
     if state["report"]:
         console.print(f"Report: {state['report']}", soft_wrap=True)
     say_steps(state)
+
+
+def _failures(sweep: Sweep, state: Status) -> list[tuple[int, str]]:
+    """Return the most frequent errors with their counts; copies count with their cause."""
+    shown = [(failure["count"], failure["error"]) for failure in state["failures"]]
+    if any(is_of_copy(error) for _, error in shown):
+        folded = failures(sweep.paths, fold=True)[: len(shown)]
+        return [(group.count, group.error) for group in folded]
+    return shown
 
 
 def _tasks(state: Status, name: str) -> str:

@@ -16,7 +16,7 @@ from manyseed.orchestrator.runs.address import find_run
 from manyseed.orchestrator.submissions.lost import lost_failures, lost_files
 from manyseed.orchestrator.submissions.submission import Submission, submissions
 from manyseed.orchestrator.survey import survey
-from manyseed.orchestrator.tasks.attempts import Failure, read_failures
+from manyseed.orchestrator.tasks.attempts import COPY_OF_FAILED, Failure, read_failures
 from manyseed.orchestrator.tasks.submissionpaths import FAILURES, LOG, SubmissionPaths
 from manyseed.slurm.local import LocalJob
 
@@ -33,11 +33,31 @@ class FailureGroup:
     traceback: str
 
 
-def failures(paths: SweepPaths, shown: int = 5) -> list[FailureGroup]:
-    """Return the errors of all failed runs, the most frequent first."""
+def is_of_copy(error: str) -> bool:
+    """Return whether a run failed only because the run that it would be a copy of did."""
+    return error.endswith(COPY_OF_FAILED)
+
+
+def failures(paths: SweepPaths, shown: int = 5, *, fold: bool = False) -> list[FailureGroup]:
+    """Return the errors of all failed runs, the most frequent first.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    shown : int
+        The most addresses of each error.
+    fold : bool
+        Whether to count copies of failed runs with the errors of these.
+    """
+    failed = [*survey(paths).failures.values()]
+    errors = {(one.cell, one.repeat, one.run): one.error for one in failed}
     by_error: dict[str, list[Failure]] = {}
-    for failure in survey(paths).failures.values():
-        by_error.setdefault(failure.error, []).append(failure)
+    # what was trained comes first, since its traceback is shown
+    for failure in sorted(failed, key=lambda one: is_of_copy(one.error)) if fold else failed:
+        error = failure.error
+        if fold and is_of_copy(error):
+            error = errors.get((failure.cell, failure.repeat, 0), error)
+        by_error.setdefault(error, []).append(failure)
     groups = [
         FailureGroup(
             error,

@@ -25,6 +25,9 @@ from manyseed.orchestrator.tasks.submissionpaths import FAILURES, PROGRESS, Subm
 UNREADABLE = "unreadable"
 """The state of an attempt whose file cannot be read; other sources show what became of it."""
 
+COPY_OF_FAILED = "the run that this one is a copy of failed"
+"""The error of a run that would be a copy."""
+
 _REMEDY = "remove it: the runs that failed there count as missing then"
 
 _Count = Annotated[int, Ge(0), Le(2**40)]

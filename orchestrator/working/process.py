@@ -32,7 +32,7 @@ from manyseed.orchestrator.store.journals.rowbytes import encode_row
 from manyseed.orchestrator.store.layout.groups import Group, open_group
 from manyseed.orchestrator.store.publishing.splits import write_splits
 from manyseed.orchestrator.store.reading.recipes import highest_recipe
-from manyseed.orchestrator.tasks.attempts import Failure
+from manyseed.orchestrator.tasks.attempts import COPY_OF_FAILED, Failure
 from manyseed.orchestrator.tasks.task import Task
 from manyseed.orchestrator.working.checkpoints import checkpoint, checkpoint_seconds
 from manyseed.orchestrator.working.messages import Batch, Fault, Outcome, Ready
@@ -90,7 +90,7 @@ class _Training:
                     self._forget(saved)
                     seconds += prediction.fit_seconds
                 elif any(failure.row == batch.source for failure in failures):
-                    raise RuntimeError("the run that this one is a copy of failed")
+                    raise RuntimeError(COPY_OF_FAILED)
                 else:
                     self._journal.append_copy(batch.group, row, batch.source)
             except MACHINE_ERRORS:

@@ -595,6 +595,32 @@ def test_a_class_without_set_params_is_seeded_when_it_is_built(
     assert sweep.rerun("0:0:1")["equal"]
 
 
+FAILING = """
+import numpy as np
+
+class Mine:
+    def fit(self, X, y):
+        if len(y) > 64:
+            raise ValueError("planted")
+    def predict(self, X):
+        return np.zeros(len(X), int)
+"""
+
+
+def test_copies_of_a_failed_run_are_counted_with_its_error(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text(FAILING)
+    estimator = UNSEEDED.replace("sklearn.naive_bayes:GaussianNB", "plain:Mine")
+    sweep = train(write(tmp_path / "plain.toml", estimator), tmp_path / "sweep")
+    _, printed = inside("logs", sweep.directory, "--failed")
+    assert "3 × ValueError: planted" in printed
+    assert "is a copy of" not in printed
+    _, printed = inside("status", sweep.directory)
+    assert "3 failed: ValueError: planted" in printed
+    assert "is a copy of" not in printed
+    counts = {each["error"]: each["count"] for each in sweep.status()["failures"]}
+    assert sorted(counts.values()) == [1, 2]
+
+
 def test_a_class_whose_draws_have_no_seed_is_told_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text(PLAIN.replace("NAME", "other"))
     text = UNSEEDED.replace("sklearn.naive_bayes:GaussianNB", "plain:Mine")

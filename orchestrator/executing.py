@@ -70,8 +70,11 @@ class Executing:
         orchestrator.errors.StillRunning
             If all missing runs belong to such tasks, and these did not end within minutes.
         """
+        from manyseed.orchestrator.plans.plan import Plan
         from manyseed.orchestrator.submissions.submitting import Request, submit
 
+        if Plan.read(self.paths).is_imported:
+            return None
         name = LOCAL if cluster == profiles.AUTO and workers else cluster
         profile = profiles.choose(name, memory, last_intent(self.paths))
         cores = workers or local.available_cores()

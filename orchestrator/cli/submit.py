@@ -100,13 +100,17 @@ def say_gpu(submission: Submission) -> None:
 
 
 def _say_nothing_to_submit(sweep: Sweep, failed: bool) -> None:
+    from manyseed.orchestrator.plans.plan import Plan
+
     if sweep.is_running:
         say("Nothing to submit: all missing runs are waiting or being trained.")
         say_unreadable(sweep)
         say_next("Watch", "status", sweep.directory, "--watch")
         return
     state = sweep.status()
-    if failed:
+    if Plan.read(sweep.paths).is_imported:
+        say("Nothing to train: the predictions were imported.")
+    elif failed:
         say("Nothing to submit: no run failed.")
     elif n_failed := state["runs"]["failed"]:
         say(f"Nothing to submit: no run is missing; {n_failed:,} failed.")

@@ -126,6 +126,11 @@ class Plan:
     parts: tuple[pl.DataFrame, ...]
     dropped: pl.Series
 
+    @property
+    def is_imported(self) -> bool:
+        """Whether its predictions were made elsewhere: then there is nothing to train."""
+        return bool(self.all_cells.select(IS_IMPORTED.any()).item())
+
     @classmethod
     def empty(cls) -> Plan:
         """Return a plan that holds nothing."""

@@ -8,6 +8,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 from sklearn.datasets import load_wine
 from sklearn.tree import DecisionTreeClassifier
@@ -20,7 +21,7 @@ from manyseed.orchestrator.submissions.taskstate import ELSEWHERE
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.intent import Intent
 from manyseed.slurm.profile import read_profile, user_folder
-from tests.orchestrator.conftest import QUICK, command, write
+from tests.orchestrator.conftest import QUICK, command, inside, write
 
 SQUEUE = """#!/bin/sh
 echo "$(basename $0) conf=$SLURM_CONF" >> {folder}/asked
@@ -73,6 +74,17 @@ def test_nothing_is_trained_on_a_login_node_unless_it_is_named(login: Path) -> N
         sweep.tune()
     assert sorted(login.rglob("*")) == before
     assert sweep.tune(cluster="local") == []
+
+
+def test_a_sweep_of_imported_predictions_asks_for_no_profile(login: Path) -> None:
+    scores, y_true = np.eye(2)[[[0, 1, 1], [0, 0, 1]]], np.array([0, 1, 1])
+    given = {"scores": scores, "y_true": y_true}
+    sweep = Sweep.from_predictions(given, login / "imported")
+    assert sweep.submit() is None
+    for verb in ("submit", "resume"):
+        code, printed = inside(verb, sweep.directory)
+        assert code == 0, printed
+        assert "Nothing to train: the predictions were imported." in printed
 
 
 def test_an_estimator_is_trained_on_a_login_node_where_that_is_said(login: Path) -> None:

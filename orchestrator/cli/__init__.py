@@ -30,7 +30,6 @@ def main() -> None:
 def _guarded() -> int:
     """Run the command with its own handling of signals and streams; return its exit code."""
     from manyseed.orchestrator.cli.process import CLOSED, CommandProcess, StreamClosed
-    from manyseed.orchestrator.errors import INTERRUPTED
 
     process = CommandProcess()
     try:
@@ -40,11 +39,11 @@ def _guarded() -> int:
     except StreamClosed:
         code = CLOSED
     except KeyboardInterrupt:
-        code = INTERRUPTED
+        code = _interrupted()
     except Exception:
         if not process.interrupted:
             raise
-        code = INTERRUPTED  # an interrupted library may raise anything
+        code = _interrupted()  # an interrupted library may raise anything
     process.end()
     return code
 
@@ -61,6 +60,9 @@ def _run() -> int:
         answers.clear()
         app()
     except SystemExit as end:
+        # typer replaces Ctrl-C by an exit; commands with a message of their own exit by themselves
+        if end.__context__ and isinstance(end.__context__.__cause__, KeyboardInterrupt):
+            return _interrupted()
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except ManyseedError as error:
         _say_error(str(error), error.exit_code, error.facts)
@@ -74,6 +76,15 @@ def _run() -> int:
         )
         return UnavailableError.exit_code
     return 0
+
+
+def _interrupted() -> int:
+    """Say what to do after Ctrl-C; return the exit code."""
+    from manyseed.orchestrator.errors import INTERRUPTED
+
+    with suppress(OSError):
+        print("Interrupted. To continue, run the same command again.", file=sys.stderr)
+    return INTERRUPTED
 
 
 def _refuse_shadows() -> None:

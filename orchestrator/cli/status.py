@@ -19,8 +19,7 @@ from manyseed.orchestrator.cli.output import (
     say_steps,
 )
 from manyseed.orchestrator.cli.progress import show
-from manyseed.orchestrator.errors import NOT_FINISHED, UnavailableError
-from manyseed.orchestrator.progress.logs import failures, is_of_copy
+from manyseed.orchestrator.errors import INTERRUPTED, NOT_FINISHED, UnavailableError
 from manyseed.orchestrator.tasks.attempts import UNREADABLE
 
 if TYPE_CHECKING:
@@ -70,7 +69,7 @@ def follow(sweep: Sweep, *, as_json: bool = False) -> None:
         say("\nThe sweep goes on without this terminal.", to=errors)
         say_next("Watch", "status", sweep.directory, "--watch", to=errors)
         say_next("Stop it", "cancel", sweep.directory, to=errors)
-        raise
+        raise typer.Exit(INTERRUPTED) from None
     _report(sweep, as_json=as_json)
 
 
@@ -120,6 +119,8 @@ def _print(sweep: Sweep, state: Status) -> None:
 
 def _failures(sweep: Sweep, state: Status) -> list[tuple[int, str]]:
     """Return the most frequent errors with their counts; copies count with their cause."""
+    from manyseed.orchestrator.progress.logs import failures, is_of_copy
+
     shown = [(failure["count"], failure["error"]) for failure in state["failures"]]
     if any(is_of_copy(error) for _, error in shown):
         folded = failures(sweep.paths, fold=True)[: len(shown)]

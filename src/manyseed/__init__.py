@@ -15,12 +15,33 @@ if TYPE_CHECKING:
 
     Made = TypeVar("Made", bound=Callable[..., Any])
 
+    from manyseed.orchestrator.errors import (
+        DamagedFile,
+        ManyseedError,
+        UnavailableError,
+        UserError,
+    )
     from manyseed.orchestrator.results.compared import Compared
     from manyseed.orchestrator.sweep import Sweep
 
     __version__: str
 
-__all__ = ["Sweep", "__version__", "classifier", "compare"]
+__all__ = [
+    "DamagedFile",
+    "ManyseedError",
+    "Sweep",
+    "UnavailableError",
+    "UserError",
+    "__version__",
+    "classifier",
+    "compare",
+]
+
+_ERRORS = ("DamagedFile", "ManyseedError", "UnavailableError", "UserError")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
 
 def __getattr__(name: str) -> Any:
@@ -29,6 +50,10 @@ def __getattr__(name: str) -> Any:
         from manyseed.orchestrator.sweep import Sweep
 
         return Sweep
+    if name in _ERRORS:
+        from manyseed.orchestrator import errors
+
+        return getattr(errors, name)
     if name == "__version__":
         from importlib.metadata import version
 

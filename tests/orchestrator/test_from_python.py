@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import manyseed
 from manyseed import Sweep
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.plans.plan import Plan
@@ -85,3 +86,12 @@ def test_a_sweep_shows_how_far_it_is_and_what_comes_next(quick: Sweep, tmp_path:
         planned.runs("cancer", "xgb")
     planned.paths.cells.write_bytes(b"")
     assert str(planned.paths.cells) in repr(planned)  # which a notebook must survive
+
+
+def test_errors_are_imported_from_the_package(tmp_path: Path) -> None:
+    assert {*manyseed.__all__} <= {*dir(manyseed)}
+    for name in manyseed.__all__:
+        assert getattr(manyseed, name)
+    assert issubclass(manyseed.UserError, manyseed.ManyseedError)
+    with pytest.raises(manyseed.UserError):
+        manyseed.Sweep.plan(tmp_path / "none.toml")

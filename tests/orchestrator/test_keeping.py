@@ -476,7 +476,7 @@ def test_coordinates_that_are_damaged_are_written_again(
     assert copy.verify() == {"runs_checked": 64, "runs_wrong": 0, "findings": []}
 
 
-@pytest.mark.parametrize("verb", ["verify", "compact"])
+@pytest.mark.parametrize("verb", ["verify", "compact", "analyze"])
 def test_what_is_interrupted_ends_with_130(
     quick: Sweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: str
 ) -> None:
@@ -488,7 +488,9 @@ def test_what_is_interrupted_ends_with_130(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 130
-    assert "Traceback" not in capsys.readouterr().err
+    told = capsys.readouterr()
+    assert told.err == "Interrupted. To continue, run the same command again.\n"
+    assert "Interrupted" not in told.out
 
 
 def test_a_newer_plan_is_refused_with_the_remedy(copy: Sweep) -> None:

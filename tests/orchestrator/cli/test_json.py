@@ -12,6 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import typer
 from rich.console import Console
 
 from manyseed import Sweep
@@ -146,8 +147,9 @@ def test_a_ctrl_c_ends_the_watching_alone(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(status, "show", interrupted)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(typer.Exit) as ended:
         status.follow(sweep, as_json=True)
+    assert ended.value.exit_code == 130
     assert shown == [("one", output.errors)]  # what is printed as JSON is the answer alone
     told = capsys.readouterr()
     assert told.out == ""

@@ -66,6 +66,11 @@ class Survey:
         """Return the runs in any of these states."""
         return self.runs.filter(pl.col("state").is_in([STATES[name] for name in names]))
 
+    @property
+    def finished_cells(self) -> pl.DataFrame:
+        """The cells of the plan that have finished runs."""
+        return self.plan.cells.join(self.with_state("done", "copy"), on="cell", how="semi")
+
     @cached_property
     def by_group(self) -> pl.DataFrame:
         """Counts: columns group, dataset, classifier, runs, done, copy, failed, missing."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,13 +99,13 @@ class CodeHere:
                     message = f"cannot copy the code of {code.root}: {error}"
                     raise UnavailableError(message) from None
 
-    def require_same(self, finished: Iterable[int]) -> None:
+    def require_same(self, finished: pl.DataFrame) -> None:
         """Refuse code that has changed since runs with its version finished.
 
         Parameters
         ----------
-        finished : iterable of int
-            Numbers of the cells that have finished runs.
+        finished : DataFrame
+            All cells of the plan that have finished runs, with the column canonical.
 
         Raises
         ------
@@ -113,9 +113,11 @@ class CodeHere:
             With the lines that differ.
         """
         recorded = [recipe.own or {} for recipe in read_recipes(self._paths.recipes).values()]
-        for key in sorted({self._keys[cell] for cell in finished if cell in self._keys}):
+        classifiers = [json.loads(text)["classifier"] for text in finished["canonical"]]
+        trained = {code_key(canonical) for canonical in classifiers if is_own(canonical)}
+        for key in sorted(trained & self._code.keys()):
             known = [each[key] for each in recorded if key in each]
-            if key in self._code and known and self._code[key].digest not in known:
+            if known and self._code[key].digest not in known:
                 raise self._refusal(key, known[-1])
 
     def _refusal(self, key: str, before: str) -> UserError:

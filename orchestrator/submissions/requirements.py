@@ -41,7 +41,7 @@ def require_data(paths: SweepPaths, state: Survey, rows: pl.DataFrame) -> None:
 
 
 def require_code(paths: SweepPaths, change: Change) -> None:
-    """Refuse to enlarge cells whose own code has changed since runs of them finished.
+    """Refuse to train more with own code that has changed since runs with its version finished.
 
     Parameters
     ----------
@@ -57,8 +57,9 @@ def require_code(paths: SweepPaths, change: Change) -> None:
         return
     state = survey(paths)
     growing = pl.concat([state.with_state("missing")["cell"], change.added["cell"]]).unique()
-    cells = change.before.cells.filter(pl.col("cell").is_in(growing.implode()))
-    CodeHere(paths, cells).require_same(state.with_state("done", "copy")["cell"].unique())
+    grown = change.after.cells.filter(pl.col("cell").is_in(growing.implode()))
+    cells = change.before.cells.join(grown, on="classifier", how="semi")
+    CodeHere(paths, cells).require_same(state.finished_cells)
 
 
 def require_space(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.DataFrame) -> None:

@@ -133,7 +133,7 @@ def submit(
         code = CodeHere(paths, cells)
         if not request.other_recipe:
             require_recipe(paths, state, devices, gpu=gpu, is_here=is_here)
-            code.require_same(state.with_state("done", "copy")["cell"].unique())
+            code.require_same(state.finished_cells)
         if is_here:
             require_packages(state.plan, cells)
         require_data(paths, state, rows)

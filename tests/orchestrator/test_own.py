@@ -211,6 +211,25 @@ def test_changed_code_of_the_same_version_is_refused_with_the_difference(
     assert len(digests) == 3
 
 
+def test_changed_code_is_refused_for_new_cells_of_a_version_whose_cells_are_complete(
+    project: Path, tmp_path: Path
+) -> None:
+    text = SWEEP.replace("runs    = 20", "runs    = 2").replace('["noisy", "tree"]', '["noisy"]')
+    project.write_text(text)
+    sweep = Sweep.plan(project, tmp_path / "sweep")
+    sweep.submit(workers=2)
+    sweep.wait()
+    assert sweep.status()["runs"]["missing"] == 0
+    (tmp_path / "helper.py").write_text(HELPER.replace("2.0", "3.0"))
+    project.write_text(text.replace('["sklearn:wine"]', '["sklearn:wine", "sklearn:iris"]'))
+    code, said = inside("run", project, "--out", sweep.directory, "--cluster", "local")
+    assert (code, "+SIZE = 3.0" in said) == (2, True), said
+    assert sweep.status()["runs"]["missing"] == 0  # the plan did not grow
+    Sweep.plan(project, sweep.directory)
+    with pytest.raises(UserError, match=r"SIZE = 3\.0"):
+        sweep.submit(workers=2)
+
+
 def recipes(sweep: Sweep) -> list[dict[str, Any]]:
     return [json.loads(file.read_text()) for file in sweep.paths.recipes.glob("*.json")]
 

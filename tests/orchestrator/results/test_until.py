@@ -103,7 +103,7 @@ def test_what_the_user_wrote_stays_and_the_same_command_goes_on(grown) -> None:
     assert [one.decision for one in again] == [one.decision for one in found[:-1]]
     assert record.asked == recorded(sweep.paths).asked
     told = []
-    sweep.howmany_until(0.5, most=20, workers=1, where="cell = 0", tell=told.append)
+    sweep.howmany_until(0.4, most=20, workers=1, where="cell = 0", tell=told.append)
     assert told[0].startswith("Another question was asked before (± 0.003 at 95 %")
 
 

@@ -77,7 +77,7 @@ def test_nothing_is_trained_on_a_login_node_unless_it_is_named(login: Path) -> N
 
 
 def test_a_sweep_of_imported_predictions_asks_for_no_profile(login: Path) -> None:
-    scores, y_true = np.eye(2)[[[0, 1, 1], [0, 0, 1]]], np.array([0, 1, 1])
+    scores, y_true = 2 * np.eye(2)[[[0, 1, 1], [0, 0, 1]]], np.array([0, 1, 1])
     given = {"scores": scores, "y_true": y_true}
     sweep = Sweep.from_predictions(given, login / "imported")
     assert sweep.submit() is None

@@ -61,13 +61,15 @@ def feature_hours(cells: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
     """
     rows = []
     known = set()
-    for (dataset, classifier), own in cells.group_by("dataset", "classifier", maintain_order=True):
-        data = expansion.datasets[str(dataset)]
-        model = expansion.classifiers[str(classifier), str(dataset)]
+    pairs = cells.select("dataset", "classifier").unique(maintain_order=True)
+    for dataset, classifier in pairs.iter_rows():
+        data, model = expansion.datasets[dataset], expansion.classifiers[classifier, dataset]
         if model.record.image_seconds is not None:
             each = model.record.image_seconds(model.canonical)
             kept = (data.id, model.canonical["weights"])
-            images = _perturbed_rows(own, data.n_train) + (0 if kept in known else data.n_samples)
+            of_pair = cells.filter(dataset=dataset, classifier=classifier)
+            images = _perturbed_rows(of_pair, data.n_train)
+            images += 0 if kept in known else data.n_samples
             known.add(kept)
             speed = GPU_SPEEDUP if model.device == "gpu" else 1.0
             rows.append((dataset, classifier, images * each / speed / 3600))

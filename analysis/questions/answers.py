@@ -345,8 +345,8 @@ def _sources(variance: pl.DataFrame | None) -> Iterator[Sentence]:
             f"{ends}; n = {row['n_runs']:,} runs)"
         )
     sets = own.filter(pl.col("part") == TEST_SET, pl.col("low") > 0)
-    key = ["cell"]
-    both = sets.join(own.filter(pl.col("part") == ALL, pl.col("low") > 0), on=key, suffix="_all")
+    runs = own.filter(pl.col("part") == ALL, pl.col("low") > 0)
+    both = sets.join(runs, on="cell", suffix="_all")
     apart = both.filter(pl.col("low") > pl.col("high_all"))
     if apart.height:
         row = apart.sort("variance", "cell", descending=[True, False]).row(0, named=True)
@@ -354,12 +354,11 @@ def _sources(variance: pl.DataFrame | None) -> Iterator[Sentence]:
         parts.append(
             f"accuracy varies more between test sets than between seeds in {apart.height:,} of "
             f"{contexts:,} cells (whose two 95 % intervals do not overlap, each cell by itself), "
-            "most in "
-            f"{row['dataset']} × {row['classifier']} (cell {row['cell']}): sd "
+            f"most in {row['dataset']} × {row['classifier']} (cell {row['cell']}): sd "
             f"{row['variance'] ** 0.5:.4f} ({row['low'] ** 0.5:.4f} to {row['high'] ** 0.5:.4f}, "
             f"95 %; n = {counted(row['n_repeats'], 'test set')}) against "
-            f"{row['variance_all'] ** 0.5:.4f} "
-            f"({row['low_all'] ** 0.5:.4f} to {row['high_all'] ** 0.5:.4f}) between runs"
+            f"{row['variance_all'] ** 0.5:.4f} ({row['low_all'] ** 0.5:.4f} to "
+            f"{row['high_all'] ** 0.5:.4f}) between runs"
         )
     if parts:
         text = "; ".join(parts) + "."

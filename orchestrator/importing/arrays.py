@@ -23,7 +23,7 @@ from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import UserError, first_line, nearest
 from manyseed.orchestrator.grids.sweepfile import Keep
 from manyseed.orchestrator.importing.archive import opened, reading_zip
-from manyseed.orchestrator.importing.probabilities import OFF, predicted
+from manyseed.orchestrator.importing.probabilities import are_probabilities, predicted
 from manyseed.orchestrator.importing.source import (
     ATTRIBUTES,
     MAX_CLASSES,
@@ -238,7 +238,7 @@ def read_arrays(
 def _require_no_probabilities(scores: OnDisk, path: Path) -> None:
     """Refuse scores that look like probabilities in every run; most logits do not in the first."""
     if not all(
-        _are_probabilities(scores.rows(np.array([run]))[0]) for run in range(scores.shape[0])
+        are_probabilities(scores.rows(np.array([run]))[0]) for run in range(scores.shape[0])
     ):
         return
     remedy = "--probabilities (in Python, probabilities=True)"
@@ -251,13 +251,6 @@ def _require_no_probabilities(scores: OnDisk, path: Path) -> None:
             "(run, sample, class)"
         )
     raise UserError(problem, file=path, key="scores", remedy=remedy)
-
-
-def _are_probabilities(scores: NDArray[Any]) -> bool:
-    """Return whether a run's scores (sample,) or (sample, class) can be probabilities."""
-    if not 0 <= scores.min() <= scores.max() <= 1:  # or NaN
-        return False
-    return scores.ndim == 1 or bool((abs(scores.sum(axis=1, dtype=np.float64) - 1) <= OFF).all())
 
 
 def _no_probabilities(path: Path, positions: Positions, run: int, point: int, why: str) -> NoReturn:

@@ -167,5 +167,6 @@ def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
         except NoAnswer as error:
             raise Refused(own.form, own.entry, f"cannot be probed: {error}") from None
     if "refused" in answer:
-        raise Refused(answer["option"] or own.form, own.entry, answer["refused"])
+        option = answer["option"] or own.form
+        raise Refused(option, own.entry, answer["refused"], needs=answer["needs"])
     return Findings.from_json(answer)

@@ -16,7 +16,9 @@ from time import perf_counter
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from manyseed.jobs.checks import NOTHING
 from manyseed.jobs.own import command, estimator, modules, network, table, training, words
 from manyseed.jobs.own.calling import CommandError, OwnError, asked, load
 from manyseed.jobs.own.findings import LAST_LINES, PROBE_ROWS, Findings, ProbeRequest
@@ -24,8 +26,8 @@ from manyseed.jobs.own.record import description, fit
 from manyseed.jobs.own.table import Own
 from manyseed.jobs.run import Generators, Prediction, TrainingSet
 from manyseed.jobs.streams import stream
-from manyseed.jobs.training.handling import PLAIN
-from manyseed.jobs.training.prediction import prediction
+from manyseed.jobs.training.handling import PLAIN, Alive
+from manyseed.jobs.training.prediction import are_probabilities, prediction
 
 _TEST_ROWS = 33
 _EPOCHS = 2
@@ -51,9 +53,9 @@ _SEEDED: Mapping[str, str] = {
 
 
 class _Wrong(Exception):
-    def __init__(self, reason: str, option: str = "") -> None:
+    def __init__(self, reason: str, option: str = "", needs: Mapping[str, Any] = NOTHING) -> None:
         super().__init__(reason)
-        self.option = option
+        self.option, self.needs = option, needs
 
 
 def answer(folder: Path) -> dict[str, object]:
@@ -65,7 +67,7 @@ def answer(folder: Path) -> dict[str, object]:
             _import(own, copy if request.is_local else None)
         return asdict(_probed(own, request, copy))
     except _Wrong as error:
-        return {"refused": str(error), "option": error.option}
+        return {"refused": str(error), "option": error.option, "needs": dict(error.needs)}
 
 
 def _import(own: Own, copy: Path | None) -> None:
@@ -95,7 +97,7 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
         scale = own.training["epochs"] / settings["epochs"]
     data, handling = _rows(request), replace(PLAIN, timeout=table.timeout(own.options))
 
-    def predict(seed: int) -> tuple[Prediction, float]:
+    def predict(seed: int) -> tuple[Prediction, Alive | None, float]:
         generators = Generators(
             stream(seed, "init", "probe"),
             stream(seed, "batch", "probe"),
@@ -104,29 +106,57 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
         started = perf_counter()
         try:
             fitted = fit(settings, request.hparams, data, generators, handling)
-            return prediction(fitted.scores, "none", fitted.seconds), perf_counter() - started
+            found = prediction(fitted.scores, "none", fitted.seconds)
+            return found, fitted.alive, perf_counter() - started
         except Exception as error:
             what = f"{len(data.y)} rows of {data.X.shape[1]} features, {data.n_classes} classes"
             raise _Wrong(f"failed in a probe ({what}): {_described(error)}") from error
 
-    first, seconds = predict(1)
+    first, model, seconds = predict(1)
+    notes += _doubts(own, first.scores, model)
     if seconds > _LONG_SECONDS:
         note = f"a probe took {seconds:.0f} s, so no second fit was compared with it"
         return replace(findings, seconds=scale * seconds, notes=(*notes, note))
-    again, seconds = predict(1)
+    again, _, seconds = predict(1)
     if not np.array_equal(first.scores, again.scores):
         raise _Wrong(
             "two fits with the same seeds differ: it draws random numbers that do not come from "
             f"its {'streams' if own.form in ('train', 'module') else 'seeds'} ({draws or 'none'})"
             f"\n  {_SEEDED[own.form]}"
         )
-    other, _ = predict(2)
+    other, _, _ = predict(2)
     if draws and np.array_equal(first.scores, other.scores):
         notes.append(
             f"fits with other seeds were equal in a probe; if {draws} never matters, "
             f"{_WITHOUT[own.form]}: then one run of a repeat is trained"
         )
     return replace(findings, seconds=scale * seconds, notes=tuple(notes))
+
+
+def _doubts(own: Own, scores: NDArray[Any], model: Alive | None) -> list[str]:
+    """Return notes on scores (epoch, sample[, class]) that may not be what the table says.
+
+    Raises
+    ------
+    _Wrong
+        If the table says nothing of them.
+    """
+    if own.form == "module" and model is not None:
+        import torch
+
+        with torch.no_grad():
+            outputs = model.model(model.test).double().cpu().numpy()
+        if not are_probabilities(outputs):
+            return []
+        return ["returns probabilities, but is trained as if they were logits: remove the softmax"]
+    if own.form == "estimator" or scores.ndim > 2 or not are_probabilities(scores[0]):
+        return []
+    doubt = "with two classes, every score of a probe lies in 0 to 1, as do"
+    doubt += " probabilities and labels" if own.form == "command" else " probabilities"
+    if own.scores is None:
+        reason = f'{doubt}; if these are logits, add scores = "logits"'
+        raise _Wrong(reason, needs={"scores": "probabilities"})
+    return [] if own.scores in ("probabilities", "labels") else [f"{doubt}; are they {own.scores}?"]
 
 
 def _of_function(own: Own, _: Mapping[str, Any]) -> Findings:

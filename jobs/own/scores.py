@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.own.calling import OwnError
+from manyseed.jobs.training.prediction import OFF, are_probabilities
 
 FLOOR = float(np.finfo(np.float32).tiny)
 """Smaller probabilities are raised to this: the logarithm of 0 is not a score."""
@@ -52,6 +53,10 @@ def of_probabilities(value: Any, what: str, n: int, present: NDArray[Any], k: in
     if (p < -1e-6).any() or (p > 1 + 1e-6).any():
         worst = float(p.flat[np.nanargmax(np.abs(p - 0.5))])
         raise OwnError(f"{what} returned {worst:g}, which is not a probability")
+    sums = p.sum(axis=1)
+    if (abs(sums - 1) > OFF).any():
+        worst = float(sums[np.nanargmax(abs(sums - 1))])
+        raise OwnError(f"{what} returned probabilities of a row that sum to {worst:g}, not to 1")
     whole = np.zeros((n, k))
     whole[:, present] = p
     logs = np.log(np.maximum(whole, FLOOR))
@@ -109,6 +114,15 @@ def require(values: Floats, what: str, shape: tuple[int, ...]) -> None:
     """Refuse any other shape."""
     if values.shape != shape:
         raise OwnError(f"{what} returned shape {values.shape}; {shape} is needed")
+
+
+def require_logits(values: Floats, what: str) -> None:
+    """Refuse logits (sample, class) if each row could be the probabilities of its classes."""
+    if are_probabilities(values):
+        raise OwnError(
+            f"{what} returned probabilities, not logits: each row lies in 0 to 1 and sums to 1; "
+            'add to its table: scores = "probabilities"'
+        )
 
 
 def _as_kept(scores: Floats, label: NDArray[Any]) -> Floats:

@@ -114,4 +114,6 @@ def in_form(value: Any, how: str, what: str, n: int, k: int) -> scores.Floats:
     if k == 2 and values.shape in ((n,), (n, 1)):
         return values.reshape(n)
     scores.require(values, what, (n, k))
+    if how == "logits":
+        scores.require_logits(values, what)
     return values

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.run import Prediction, Probability
 
+OFF = 1e-3
+"""Largest deviation from 1 of the sum of a row's probabilities."""
+
 
 def prediction(
     scores: NDArray[np.floating[Any]],
@@ -61,6 +64,13 @@ def labels(scores: Any, n_classes: int) -> Any:
     A tie goes to the positive one of two classes, and to the first of more.
     """
     return scores >= 0 if n_classes == 2 else scores.argmax(-1)
+
+
+def are_probabilities(values: NDArray[Any]) -> bool:
+    """Return whether a run's values (sample,) or (sample, class) can be probabilities."""
+    if not 0 <= values.min() <= values.max() <= 1:  # or NaN
+        return False
+    return values.ndim == 1 or bool((abs(values.sum(axis=1, dtype=np.float64) - 1) <= OFF).all())
 
 
 def _confidence(scores: NDArray[np.float32], probability: Probability) -> NDArray[np.float64]:

@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 from scipy.special import log_expit
 
 from manyseed.jobs.run import Probability
+from manyseed.jobs.training.prediction import are_probabilities
 from manyseed.orchestrator.errors import UserError, first_line, nearest
 from manyseed.orchestrator.grids.sweepfile import Keep
 from manyseed.orchestrator.importing.archive import opened, reading_zip
-from manyseed.orchestrator.importing.probabilities import are_probabilities, predicted
+from manyseed.orchestrator.importing.probabilities import predicted
 from manyseed.orchestrator.importing.source import (
     ATTRIBUTES,
     MAX_CLASSES,

@@ -8,11 +8,9 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.training.prediction import gaps, labels
+from manyseed.jobs.training.prediction import OFF, gaps, labels
 from manyseed.orchestrator.importing.source import Predicted
 
-OFF = 1e-3
-"""Largest deviation from 1 of the sum of a test point's probabilities."""
 FLOOR = float(np.finfo(np.float32).tiny)
 """Smaller probabilities are raised to this value, as the logarithm of 0 is not a score."""
 
@@ -65,10 +63,3 @@ def _problem(p: NDArray[np.float64]) -> tuple[int, str] | None:
     if negative[point] or p.ndim == 1:
         return point, f"{each[point].min():g} is not a probability"
     return point, f"the probabilities sum to {sums[point]:.6g}, not to 1"
-
-
-def are_probabilities(scores: NDArray[Any]) -> bool:
-    """Return whether a run's scores (sample,) or (sample, class) can be probabilities."""
-    if not 0 <= scores.min() <= scores.max() <= 1:  # or NaN
-        return False
-    return scores.ndim == 1 or bool((abs(scores.sum(axis=1, dtype=np.float64) - 1) <= OFF).all())

@@ -284,6 +284,7 @@ def test_classes_without_training_rows_are_never_predicted(
     [
         (lambda n: np.full((n, 3), 1 / 3), r"predict_proba returned shape \(60, 3\); \(60, 2\)"),
         (lambda n: np.full((n, 2), 1.5), "1.5, which is not a probability"),
+        (lambda n: np.full((n, 2), 0.4), "probabilities of a row that sum to 0.8, not to 1"),
         (lambda n: [["a", "b"]] * n, "did not return numbers"),
         (lambda _: None, "did not return numbers|shape"),
     ],
@@ -311,7 +312,7 @@ def test_near_ties_of_many_classes_keep_their_winner_in_float32() -> None:
     p[[0, 1, 2], [0, 1, 2]] += 1e-12
     kept = scores.of_probabilities(p, "p", 4, np.arange(3), 3).astype(np.float32)
     assert kept.argmax(axis=1).tolist() == [0, 1, 2, 0]
-    two = scores.of_probabilities(p[:, :2], "p", 4, np.arange(2), 2)
+    two = scores.of_probabilities(p[:, :2] * 1.5, "p", 4, np.arange(2), 2)
     assert (two.astype(np.float32) >= 0).tolist() == [False, True, False, False]
 
 

@@ -151,8 +151,8 @@ def _doubts(own: Own, scores: NDArray[Any], model: Alive | None) -> list[str]:
         return ["returns probabilities, but is trained as if they were logits: remove the softmax"]
     if own.form == "estimator" or scores.ndim > 2 or not are_probabilities(scores[0]):
         return []
-    doubt = "with two classes, every score of a probe lies in 0 to 1, as do"
-    doubt += " probabilities and labels" if own.form == "command" else " probabilities"
+    like = "probabilities and labels" if own.form == "command" else "probabilities"
+    doubt = f"every score of a probe lies in 0 to 1, as {like} of two classes do"
     if own.scores is None:
         reason = f'{doubt}; if these are logits, add scores = "logits"'
         raise _Wrong(reason, needs={"scores": "probabilities"})

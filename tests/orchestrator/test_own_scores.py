@@ -56,7 +56,7 @@ REFUSED = {
     "two columns": ("breast_cancer", OF_EACH, FUNCTION, "fit returned probabilities, not logits"),
     "second class": ("breast_cancer", OF_SECOND, FUNCTION, "every score of a probe lies in 0 to 1"),
     "a column": ("breast_cancer", AS_COLUMN, FUNCTION, "every score of a probe lies in 0 to 1"),
-    "labels": ("breast_cancer", LABELS, COMMAND, "as do probabilities and labels"),
+    "labels": ("breast_cancer", LABELS, COMMAND, "as probabilities and labels of two classes do"),
 }
 
 

@@ -280,7 +280,9 @@ def columns(
         name: None
         if name in lists["ignore"]
         else DataColumn(
-            name, labels(X[:, j]) if name in lists["categorical"] else X[:, j].astype(np.float64)
+            name,
+            labels(X[:, j]) if name in lists["categorical"] else X[:, j].astype(np.float64),
+            is_declared=True,
         )
         for j, name in enumerate(names)
     }

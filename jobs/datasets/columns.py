@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,7 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 Kind = Literal["continuous", "categorical", "ignored"]
-Looks = Literal["", "constant", "id", "date", "distinct"]
+Looks = Literal["", "constant", "id", "date", "numbers", "distinct", "alike"]
+
+NO_FEATURE: tuple[Looks, ...] = ("id", "date", "distinct")
+"""Looks of columns that are hardly features."""
 
 _ID = re.compile(
     r"(^|[_\W])(id|uuid|guid|identifier|index)$|^unnamed: 0$|[a-z]I[Dd]$", re.IGNORECASE
@@ -21,6 +26,17 @@ _DATE = re.compile(
 )
 _FEWEST = 20  # rows; with fewer, whole numbers may all differ by chance
 _SHARE = 0.5  # of the rows; a category with more labels says nothing about the class
+_NUMBERS = 0.9  # of the rows; with as many, a column was meant to hold numbers
+_MARKS = {
+    *("-", "--", "---", ".", "..", "?", "*", "na", "n/a", "n.a.", "n.a", "#na", "#n/a", "<na>"),
+    *("nan", "-nan", "null", "(null)", "nil", "none", "missing", "unknown"),
+    *("#null!", "#div/0!", "#value!", "1.#qnan", "-1.#qnan", "1.#ind", "-1.#ind"),
+}
+"""What other programs write where a value is missing."""
+
+LEAVE_EMPTY = (
+    "leave cells of missing values empty (null in Parquet), or write ?, NA or NaN in a CSV"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,18 +49,22 @@ class ColumnInfo:
     kind : {"continuous", "categorical", "ignored"}
     n_labels : int
         Of a categorical column; else 0.
-    looks : {"", "constant", "id", "date", "distinct"}
+    looks : {"", "constant", "id", "date", "numbers", "distinct", "alike"}
         What a user should check: one value in all rows, or none; a name or number of rows; dates;
-        labels that hardly repeat.
+        labels that are numbers, almost all of them; that hardly repeat; that differ only in
+        surrounding blanks or case.
+    shown : tuple of str
+        The labels that are not numbers, or are alike.
     """
 
     name: str
     kind: Kind
     n_labels: int = 0
     looks: Looks = ""
+    shown: tuple[str, ...] = ()
 
 
-def column_info(name: str, values: NDArray[Any]) -> ColumnInfo:
+def column_info(name: str, values: NDArray[Any], *, is_declared: bool = False) -> ColumnInfo:
     """Describe a feature.
 
     Parameters
@@ -52,6 +72,8 @@ def column_info(name: str, values: NDArray[Any]) -> ColumnInfo:
     name : str
     values : float64 array or object array (sample,)
         Numbers, NaN where missing; or labels as text, None where missing.
+    is_declared : bool
+        Whether labels are meant to be labels.
     """
     looks: Looks
     if values.dtype != np.object_:
@@ -61,6 +83,9 @@ def column_info(name: str, values: NDArray[Any]) -> ColumnInfo:
         return ColumnInfo(name, "continuous", looks=looks)
     labels = [value for value in values.tolist() if value is not None]
     different = {*labels}
+    others = None if is_declared else _beside_numbers(labels)
+    same = alike(different)
+    shown: tuple[str, ...] = ()
     looks = ""
     if _is_constant(len(different), len(labels), values.size):
         looks = "constant"
@@ -68,9 +93,61 @@ def column_info(name: str, values: NDArray[Any]) -> ColumnInfo:
         looks = "date"
     elif _is_id(name, len(different), len(labels)):
         looks = "id"
+    elif others is not None:
+        looks, shown = "numbers", others
     elif len(labels) >= _FEWEST and len(different) > _SHARE * len(labels):
         looks = "distinct"
-    return ColumnInfo(name, "categorical", len(different), looks)
+    elif same:
+        looks, shown = "alike", same[0]
+    return ColumnInfo(name, "categorical", len(different), looks, shown)
+
+
+def set_aside(name: str, values: NDArray[Any] | None) -> ColumnInfo:
+    """Describe a column that is no feature, of which values are only used to group or sort rows."""
+    labels = () if values is None else {each for each in values.tolist() if isinstance(each, str)}
+    same = next(iter(alike(labels)), ())
+    return ColumnInfo(name, "ignored", looks="alike" if same else "", shown=same)
+
+
+def alike(labels: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return the labels that differ only in surrounding blanks or case, by what they share."""
+    same: dict[str, list[str]] = {}
+    for label in sorted(labels):
+        same.setdefault(label.strip().casefold(), []).append(label)
+    return [tuple(each) for each in same.values() if len(each) > 1]
+
+
+def merged(labels: Iterable[str]) -> Mapping[str, list[str]]:
+    """Return classes in which labels that are alike are one, as a dataset's ``classes``."""
+    labels = [*labels]
+    first = {label: each[-1] for each in alike(labels) for label in each}
+    classes: dict[str, list[str]] = {}
+    for label in labels:
+        classes.setdefault(first.get(label, label).strip(), []).append(label)
+    return classes
+
+
+def is_mark(label: str) -> bool:
+    """Return whether a label is what some program writes where a value is missing."""
+    return label.strip().casefold() in _MARKS
+
+
+def is_number(label: str) -> bool:
+    """Return whether a label is a number, perhaps between blanks or with a decimal comma."""
+    try:
+        return math.isfinite(float(label.replace(",", ".", 1))) and "_" not in label
+    except ValueError:
+        return False
+
+
+def _beside_numbers(labels: list[str]) -> tuple[str, ...] | None:
+    """Return the labels of a column of numbers that are none; None if it is not such a column."""
+    numbers = {label for label in {*labels} if is_number(label)}
+    others = [label for label in labels if label not in numbers]
+    is_rare = len(others) <= (1 - _NUMBERS) * len(labels)
+    if not numbers or not (is_rare or all(map(is_mark, {*others}))):
+        return None
+    return tuple(sorted({*others} or {label for label in numbers if "," in label}))
 
 
 def _is_constant(n_different: int, n_known: int, n: int) -> bool:

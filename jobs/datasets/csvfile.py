@@ -6,7 +6,10 @@ import codecs
 import io
 from collections import Counter
 from collections.abc import Collection, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
+
+from manyseed.jobs.datasets.columns import is_number
 
 if TYPE_CHECKING:
     import polars as pl
@@ -15,6 +18,8 @@ MISSING = ("", "?", "NA", "NaN", "nan")
 """Cells that hold no value."""
 
 _DECIMAL = r"^\s*[+-]?\d+(,\d+)?([eE][+-]?\d+)?\s*$"
+_SHOWN = 6  # names in a message
+_SEEN = 1000  # rows that are compared with the first line
 _REMEDY = "save it as UTF-8, or convert it: iconv -f windows-1252 -t utf-8 FILE > NEW"
 
 
@@ -72,9 +77,7 @@ def read(
     import polars as pl
 
     content = _as_utf8(content)
-    first = content.partition(b"\n")[0]
-    known = ",;\t" if suffix == ".csv" else "\t"
-    separator = next((each for each in known if each.encode() in first), known[0])
+    separator = _separator(content, suffix)
     if ignored is not None:
         _require_different_names(content, separator, ignored)
     frame = pl.read_csv(
@@ -95,6 +98,68 @@ def read(
     return frame.with_columns(
         pl.col(decimal).str.strip_chars().str.replace(",", ".", literal=True).cast(pl.Float64)
     )
+
+
+def data_as_header(content: bytes, suffix: str) -> str | None:
+    """Return a file's first line if it is data rather than names of columns.
+
+    It is data if every name looks like its column's values: a number above numbers, or a label that
+    the column has among others; at least two must. Empty names, and names of columns whose values
+    do not repeat, say nothing. Whole numbers in equal steps are names, as pandas numbers columns.
+    None stands for any other file, also for one that cannot be read.
+    """
+    import polars as pl
+
+    if suffix not in (".csv", ".tsv"):
+        return None
+    try:
+        content = _as_utf8(content)
+        separator = _separator(content, suffix)
+        lines = pl.read_csv(
+            io.BytesIO(content.lstrip(b"\r\n")),
+            separator=separator,
+            has_header=False,
+            n_rows=_SEEN + 1,
+            infer_schema=False,
+            null_values=[*MISSING],
+            truncate_ragged_lines=True,
+        )
+    except (pl.exceptions.PolarsError, UnicodeError):
+        return None
+    names = [name for name in lines.row(0) if name is not None] if lines.height > 1 else []
+    numbers = [float(name) for name in names if is_number(name) and "," not in name]
+    steps = {after - before for before, after in pairwise(numbers)}
+    is_range = len(steps) == 1 and min(steps) > 0 and all(map(float.is_integer, numbers))
+    if is_range or numbers == [0]:
+        return None
+    n_alike = 0
+    for column in lines:
+        is_value = _is_value(*column.to_list())
+        if is_value is False:
+            return None
+        n_alike += is_value is True
+    if n_alike < 2:
+        return None
+    return separator.join([*names[:_SHOWN], *("…" for _ in names[_SHOWN : _SHOWN + 1])])
+
+
+def _is_value(name: str | None, *values: str | None) -> bool | None:
+    """Return whether a name is like a column's values; None if that cannot be told."""
+    known = [value for value in values if value is not None]
+    if name is None or not known:
+        return None
+    if is_number(name):
+        return 2 * sum(map(is_number, known)) > len(known)
+    different = {*known}
+    if len(different) == 1 or (len(different) == len(known) and not any(map(is_number, known))):
+        return None
+    return name in different
+
+
+def _separator(content: bytes, suffix: str) -> str:
+    first = content.partition(b"\n")[0]
+    known = ",;\t" if suffix == ".csv" else "\t"
+    return next((each for each in known if each.encode() in first), known[0])
 
 
 def _as_utf8(content: bytes) -> bytes:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from manyseed.jobs.checks import Refused, integer, number
 from manyseed.jobs.datasets import together
 from manyseed.jobs.datasets.classes import Grouping, group
+from manyseed.jobs.datasets.columns import alike, merged
 from manyseed.jobs.datasets.folds import FOLDS
 from manyseed.jobs.datasets.info import OFFICIAL, DatasetInfo
 from manyseed.jobs.datasets.parts import PARAMETERS as OF_FILES
@@ -21,6 +22,7 @@ from manyseed.jobs.datasets.split import n_points
 PREPARATION_VERSION = 1
 """Version of the step from a source's samples to a dataset's; part of the identity."""
 
+_LISTED = 20  # classes in a remedy
 _SPLIT_BY = {"split": "the folders train and test say", FOLDS: "the task's folds say"}
 """What defines the test sets if no key of the table does, for messages."""
 
@@ -72,6 +74,8 @@ def resolve(
             f"classes of {source} cannot be selected or merged: the catalogue knows only how many "
             "there are and how large the largest and the smallest; give its table as file:PATH",
         )
+    if classes is None:
+        _require_no_blanks(shape.class_names, source, parameters)
     grouping = group(shape.class_names, classes, positive)
     counts = _grouped(grouping, shape.class_counts)
     n_samples = shape.n_samples if counts is None else sum(counts)
@@ -126,6 +130,19 @@ def resolve(
         n_test_sets=n_sets,
         largest_test=largest,
     )
+
+
+def _require_no_blanks(names: Sequence[str], source: str, given: Mapping[str, Any]) -> None:
+    """Refuse classes that differ only in blanks around them, unless `classes` lists them."""
+    same = [each for each in alike(names) if any(name != name.strip() for name in each)]
+    if same:
+        option = "target" if "target" in given else "source"
+        shown = " and ".join(map(repr, same[0]))
+        reason = f"has classes that are the same but for blanks or case: {shown}"
+        few = len(names) <= _LISTED
+        needs = {"classes": merged(names)} if few else {}
+        reason += "" if few else "; merge them with classes, which lists all classes"
+        raise Refused(option, given.get("target", source), reason, needs=needs)
 
 
 def _grouped(grouping: Grouping, counts: Sequence[int] | None) -> tuple[int, ...] | None:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import arrayfile, csvfile, folds, imagefolder, parts, together
 from manyseed.jobs.datasets.arrayfile import refused
-from manyseed.jobs.datasets.columns import ColumnInfo, column_info
+from manyseed.jobs.datasets.columns import LEAVE_EMPTY, ColumnInfo, column_info, is_mark, set_aside
 from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples, test_counts
 from manyseed.jobs.datasets.tabular import DataColumn, to_samples
 from manyseed.jobs.run import MachineError
@@ -41,6 +41,8 @@ _SEPARATED = {
     ".csv": "columns must be separated by commas, semicolons or tabs",
     ".tsv": "columns must be separated by tabs",
 }
+
+_NAME_THEM = "write a line with the names of the columns above it"
 
 Columns = dict[str, DataColumn | None]
 """By name, in the file's order; None for those that are not features."""
@@ -90,6 +92,12 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
             reason = f"is another kind of file than the source, {path.suffix}"
             raise Refused(parts.TEST_FILE, other, reason)
         files.append(_opened(parts.TEST_FILE, other, beside, target, own))
+    for file in files:
+        if file.content is None:
+            continue
+        if line := csvfile.data_as_header(file.content, file.path.suffix):
+            reason = f"has no names of columns: its first line is like those below it, {line!r}"
+            raise refused(file.path, f"{reason}; {_NAME_THEM}")
     samples, columns = _samples(files, target, lists, own)
     n_train = samples.n_official_train
     if n_train in (0, len(samples.y)):
@@ -258,7 +266,9 @@ def _samples(
     samples = to_samples(f"file:{files[0].path}", list(features.values()), target_column)
     samples = _split(samples, own, beside, n_first)
     infos = tuple(
-        column_info(name, column.values) if column else ColumnInfo(name, "ignored")
+        column_info(name, column.values, is_declared=column.is_declared)
+        if column
+        else set_aside(name, beside.get(name))
         for name, column in columns.items()
         if name != target
     )
@@ -298,7 +308,7 @@ def _joined(first: Columns, then: Columns, file: _Loaded) -> Columns:
     return {
         name: None
         if one is None or (other := then.get(name)) is None
-        else DataColumn(name, np.concatenate([one.values, other.values]))
+        else replace(one, values=np.concatenate([one.values, other.values]))
         for name, one in first.items()
     }
 
@@ -367,7 +377,8 @@ def _read_table(
         if kind.is_float():
             series = series.fill_nan(None)
         values = series.cast(pl.String if as_text else pl.Float64).to_numpy()
-        columns[series.name] = DataColumn(series.name, values.astype(object) if as_text else values)
+        values = values.astype(object) if as_text else values
+        columns[series.name] = DataColumn(series.name, values, labelled or kind != pl.String)
     return columns
 
 
@@ -375,9 +386,12 @@ def _numbers(series: pl.Series) -> pl.Series:
     """Convert a column that is declared continuous to numbers."""
     import polars as pl
 
-    numbers = series.cast(pl.Float64, strict=False)
+    texts = series.str.strip_chars() if series.dtype == pl.String else series
+    numbers = texts.cast(pl.Float64, strict=False)
     if (wrong := series.filter(numbers.is_null() & series.is_not_null())).len():
         reason = f"holds {str(wrong[0])!r}, which is not a number"
+        if is_mark(str(wrong[0])):
+            reason += f"; {LEAVE_EMPTY}"
         raise Refused("continuous", series.name, reason)
     return numbers
 

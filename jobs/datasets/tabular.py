@@ -22,10 +22,13 @@ class DataColumn:
     ----------
     values : float64 array or object array (sample,)
         Numbers, NaN where missing; of a categorical column labels as text, None where missing.
+    is_declared : bool
+        Whether its kind was given, by the user or by the column's type.
     """
 
     name: str
     values: NDArray[np.float64] | NDArray[np.object_]
+    is_declared: bool = False
 
     @property
     def is_categorical(self) -> bool:

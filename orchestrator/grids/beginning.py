@@ -17,13 +17,15 @@ from manyseed.analysis.counts import some
 from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import DatasetInfo, csvfile
+from manyseed.jobs.datasets.columns import NO_FEATURE
 from manyseed.jobs.datasets.function import KEPT, OPTION
 from manyseed.jobs.datasets.sources import SOURCES
-from manyseed.jobs.datasets.tablefile import FORMATS, NO_SPREADSHEET, SPREADSHEETS
+from manyseed.jobs.datasets.tablefile import FORMATS, NO_SPREADSHEET, SPREADSHEETS, TABLES
 from manyseed.jobs.own import modules
 from manyseed.jobs.own.table import is_entry
 from manyseed.orchestrator.errors import UserError, first_line, nearest, refused, toml_value
 from manyseed.orchestrator.grids.own import OwnCode
+from manyseed.orchestrator.grids.plannotes import data_notes
 
 TARGETS = ("target", "label", "labels", "class", "y", "species", "diagnosis", "outcome")
 """Column names taken for the classes; without any of them, the last column is."""
@@ -117,33 +119,48 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
         names = {name.lower().removesuffix(".npy"): name for name in reversed(columns)}
         known = next((names[name] for name in TARGETS if name in names), None)
         target, remark = known or columns[-1], "its name says so" if known else "the last column"
-    elif target not in columns:
+    elif target not in columns and path.suffix not in TABLES:
         remedy = nearest(target, columns)
-        raise UserError("unknown column", key="--target", value=target, remedy=remedy)
+        raise UserError("unknown array", key="--target", value=target, remedy=remedy)
     ignored = [name for name in unreadable if name != target]
     source = f"file:{path}"
     options = {key: value for key, value in given.items() if key != TARGET}
     try:
-        info = datasets.resolve(source, target=target, ignore=ignored, **options)
-        suspicious = [each.name for each in info.columns if each.looks not in ("", "constant")]
+        info, merged = _resolved(source, {TARGET: target, "ignore": ignored, **options})
+        suspicious = [each.name for each in info.columns if each.looks in NO_FEATURE]
         if suspicious:
             ignored = sorted({*ignored, *suspicious})
-            info = datasets.resolve(source, target=target, ignore=ignored, **options)
+            options = {TARGET: target, "ignore": ignored, **options, **merged}
+            info = datasets.resolve(source, **options)
     except Refused as error:
         others = [name for name in columns if name != target]
+        is_known = target in columns or error.option != TARGET
         remedy = f"name the column of classes: --target, one of {some(others, _SHOWN)}"
         raise refused(
             error,
             file=None if given else path,
-            key=error.option,
-            remedy=remedy if error.option == TARGET and others else None,
+            key=error.option if is_known else "--target",
+            remedy=remedy if error.option == TARGET and is_known and others else None,
         ) from None
     remarked: dict[str, tuple[Any, str]] = {}
     if target != given.get(TARGET):
         remarked[TARGET] = (target, remark)
     if ignored:
         remarked["ignore"] = (ignored, "look like ids or dates, or hardly repeat")
+    remarked |= {key: (value, "the same but for blanks or case") for key, value in merged.items()}
     return _Data(source, remarked, info)
+
+
+def _resolved(
+    source: str, options: Mapping[str, Any]
+) -> tuple[DatasetInfo, Mapping[str, Mapping[str, list[str]]]]:
+    """Return a dataset, and the option that merges classes that are the same but for blanks."""
+    try:
+        return datasets.resolve(source, **options), {}
+    except Refused as error:
+        if error.needs.keys() != {"classes"}:
+            raise
+        return datasets.resolve(source, **options, **error.needs), error.needs
 
 
 def _columns(path: Path) -> tuple[list[str], list[str]]:
@@ -261,6 +278,7 @@ def _lines(data: _Data, model: str | None, table: Mapping[str, Any]) -> Iterator
     ]
     yield f"\n# {info.n_samples:,} rows of {_kind(info)}"
     yield f"# {len(classes)} classes: {some(classes, _SHOWN)}"
+    yield from (f"# {note}" for note in data_notes(info))
     yield "[dataset.data]"
     yield _line(data.key, data.source)
     for key, (value, remark) in data.options.items():

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from manyseed.analysis.counts import some
 from manyseed.jobs.cells import ResolvedCell
 from manyseed.jobs.datasets import ColumnInfo, DatasetInfo
+from manyseed.jobs.datasets.columns import LEAVE_EMPTY, alike, is_mark
 from manyseed.jobs.datasets.split import n_points
 from manyseed.jobs.images.schemes import CROP_FLIP
 from manyseed.orchestrator.errors import toml_value
@@ -22,6 +23,7 @@ _LOOKS = {
     "date": "looks like dates, but is taken as a feature",
     "distinct": "has labels that hardly repeat, but is taken as a category",
 }
+_MERGE = "classes = {…} can merge them"
 _NAMELESS = "the column without a name"
 """As pandas writes an index."""
 _WRITTEN = {
@@ -34,6 +36,52 @@ _LACKING = {
     "perturb_categorical": "categorical features",
     "perturb_hparams": "hparams that it could move",
 }
+
+
+def data_notes(info: DatasetInfo) -> Iterator[str]:
+    """Yield what a user might not expect of a dataset's values: categories, then classes."""
+    for column in info.columns:
+        name, declared = column.name or _NAMELESS, f"categorical = [{toml_value(column.name)}]"
+        shown = some([*map(toml_value, column.shown)], _SHOWN)
+        if column.looks == "numbers" and shown:
+            yield (
+                f"{name} holds numbers besides {shown}, so it is taken as a category; "
+                f"{LEAVE_EMPTY}; if it is a category: {declared}"
+            )
+        elif column.looks == "numbers":
+            yield (
+                f"{name} holds numbers written as text, so it is taken as a category; if they are "
+                f"numbers: continuous = [{toml_value(column.name)}], if not: {declared}"
+            )
+        elif column.looks == "alike":
+            yield f"{name} has labels that are the same but for blanks or case: {shown}"
+    if same := alike(info.class_names):
+        shown = some([*map(toml_value, same[0])], _SHOWN)
+        yield f"classes are the same but for blanks or case: {shown}; {_MERGE}"
+    if marks := [name for name in info.class_names if is_mark(name)]:
+        shown = some([*map(toml_value, marks)], _SHOWN)
+        yield (
+            f"classes that may mark missing values: {shown}; classes = {{…}} without these leaves "
+            "their rows out"
+        )
+    if scarce := _scarce(info):
+        yield (
+            f"classes with too few rows to be in training part and test set: {some(scarce, _SHOWN)}"
+            f"; {_MERGE}, or leave their rows out"
+        )
+
+
+def _scarce(info: DatasetInfo) -> list[str]:
+    """Return the classes, with their rows, that training parts or test sets lack."""
+    is_drawn = info.n_test_sets is None and info.n_test >= len(info.class_names)
+    drawn = info.n_test / info.n_samples if is_drawn else 0.5
+    least = 1 / (2 * min(drawn, 1 - drawn))  # a stratified draw is exact to half a row
+    counts = info.class_counts or ()
+    return [
+        f"{name} ({count:,})"
+        for name, count in zip(info.class_names, counts, strict=False)
+        if count <= least
+    ]
 
 
 class Notes:
@@ -101,6 +149,7 @@ class Notes:
                 )
             if info.columns:
                 self._columns(name, info.columns)
+            self._others += [f"{name}: {note}" for note in data_notes(info)]
             if info.group_sizes:
                 self._others.append(_groups(name, info))
             if info.n_test_sets is not None:
@@ -115,7 +164,7 @@ class Notes:
         listed = [f"{len(c)} {kind}: {some(c, _SHOWN)}" for kind, c in kinds.items() if c]
         self._others.append(f"{name}: columns are interpreted as " + "; ".join(listed))
         for column in columns:
-            if column.looks:
+            if column.looks in _LOOKS:
                 shown = toml_value(column.name)
                 together = f", if rows that share it belong together: group = {shown}"
                 self._others.append(

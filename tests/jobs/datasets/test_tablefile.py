@@ -216,7 +216,7 @@ def test_columns_are_described_and_those_to_look_at_are_found(tmp_path, suffix):
         "note": ("ignored", 0, ""),
         "size": ("continuous", 0, ""),
         "visits": ("continuous", 0, ""),
-        "code": ("categorical", 6, ""),
+        "code": ("categorical", 6, "numbers"),
     }
     assert info.n_features == 7
     assert info.canonical["ignore"] == ["note"]
@@ -266,3 +266,125 @@ def test_columns_of_arrays_are_ignored_by_number(tmp_path):
     info = resolve(f"file:{path}", target="y", ignore=["0"], test=2)
     fetch(info)
     np.testing.assert_array_equal(load(info.canonical).X[:, 0], np.arange(1, 12, 2))
+
+
+def table_of(**columns):
+    rows = zip(*columns.values(), strict=True)
+    return "\n".join([",".join(columns), *(",".join(map(str, row)) for row in rows)]) + "\n"
+
+
+AGES = [f"{20 + i / 7:.2f}" for i in range(38)]
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        (["-", "n/a", *AGES], ("-", "n/a")),
+        (["NULL", "#N/A", *AGES], ("#N/A", "NULL")),
+        (["<5", *AGES, "7"], ("<5",)),
+        (["1", "-"] * 20, ("-",)),
+        ([f" {age}" for age in ["3", *AGES, "7"]], ()),
+    ],
+)
+def test_numbers_that_are_taken_as_labels_are_found(tmp_path, values, shown):
+    text = table_of(age=values, y=["a", "b"] * 20)
+    (column,) = resolve(csv(tmp_path, text), target="y").columns
+    assert (column.kind, column.looks, column.shown) == ("categorical", "numbers", shown)
+    (column,) = resolve(csv(tmp_path, text), target="y", categorical=["age"]).columns
+    assert (column.looks, column.shown) != ("numbers", shown)
+
+
+def test_numbers_that_are_labels_are_not(tmp_path):
+    for values in (["1", "2", "K", "U"] * 10, ["?", "", "NA", "NaN", *AGES[:36]]):
+        text = table_of(age=values, y=["a", "b"] * 20)
+        assert not resolve(csv(tmp_path, text), target="y").columns[0].looks
+    path = tmp_path / "table.parquet"
+    kinds = pl.Series(["1", "2"] * 20, dtype=pl.Categorical)
+    pl.DataFrame({"site": kinds, "y": ["a", "b", "b", "a"] * 10}).write_parquet(path)
+    assert not resolve(f"file:{path}", target="y").columns[0].looks
+
+
+def test_numbers_between_blanks_are_numbers_where_asked_for(tmp_path):
+    source = csv(tmp_path, table_of(x=[" 1", "2 ", "3", " 4"], y=["a", "b"] * 2))
+    info = resolve(source, target="y", continuous=["x"], test=2)
+    fetch(info)
+    assert load(info.canonical).X[:, 0].tolist() == [1, 2, 3, 4]
+    source = csv(tmp_path, table_of(x=["1", "n/a", "3", "4"], y=["a", "b"] * 2))
+    with pytest.raises(Refused, match="'n/a', which is not a number; leave cells of missing"):
+        resolve(source, target="y", continuous=["x"], test=2)
+
+
+def test_labels_that_are_the_same_but_for_blanks_or_case_are_found(tmp_path):
+    text = table_of(
+        site=["a", "a ", "b", "c"] * 10, who=["p1", "P1", "p2", "p3"] * 10, y=["no", "yes"] * 20
+    )
+    site, who = resolve(csv(tmp_path, text), target="y", group="who").columns
+    assert (site.kind, site.looks, site.shown) == ("categorical", "alike", ("a", "a "))
+    assert (who.kind, who.looks, who.shown) == ("ignored", "alike", ("P1", "p1"))
+
+
+def test_classes_that_differ_only_in_blanks_are_refused_unless_they_are_listed(tmp_path):
+    path = tmp_path / "arrays.npz"
+    y = ["yes", " yes", "no", "Yes", "no"] * 4
+    np.savez(path, X=np.zeros((20, 2)), y=np.array(y))
+    source = csv(tmp_path, table_of(x=range(20), y=y))
+    for file in (source, f"file:{path}"):
+        with pytest.raises(Refused, match="target = 'y': has classes that are the same") as error:
+            resolve(file, target="y")
+        assert error.value.needs == {"classes": {"no": ["no"], "yes": [" yes", "Yes", "yes"]}}
+        info = resolve(file, target="y", **error.value.needs)
+        assert dict(zip(info.class_names, info.class_counts, strict=True)) == {"no": 8, "yes": 12}
+    listed = resolve(source, target="y", classes={name: [name] for name in {*y}})
+    assert "classes" not in listed.canonical  # the identity that it always had
+    cased = resolve(csv(tmp_path, table_of(x=range(20), y=["a", "A"] * 10)), target="y")
+    assert cased.class_names == ("A", "a")
+
+
+IRIS = "".join(f"{5 + i % 9 / 10},{3 + i % 7 / 10},{'uvw'[i % 3]}\n" for i in range(30))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        IRIS,
+        IRIS.replace(",", ", "),
+        IRIS.replace(",", ";"),
+        "0,0,0,1\n" + "3,7,9,0\n4,2,8,1\n" * 9,
+        "red,yes\nblue,no\ngreen,no\n" + "red,no\nblue,yes\n" * 9,
+        "".join(f"id{i},{i % 4}.5,{'ab'[i % 2]}\n" for i in range(30)),
+        IRIS.replace("5.2,", "?,").replace("5.0,", ","),
+    ],
+)
+def test_a_table_without_names_of_columns_is_refused(tmp_path, text):
+    source = csv(tmp_path, text)
+    target = text.partition("\n")[0].replace(";", ",").rpartition(",")[2]
+    with pytest.raises(Refused, match=r"table\.csv'?: has no names of columns: .*write a line"):
+        resolve(source, target=target)
+    other = tmp_path / "other.csv"
+    other.write_text("a,b,c\n" + IRIS)
+    with pytest.raises(Refused, match=r"table\.csv'?: has no names of columns"):
+        resolve(f"file:{other}", target="c", test_file=source.removeprefix("file:"))
+
+
+@pytest.mark.parametrize(
+    ("header", "row"),
+    [
+        ("0,1,2", "{i}.5,{i},{c}"),
+        (",0,1", "{i},{i}.5,{c}"),
+        ("1990,1995,y", "{i}.5,{i},{c}"),
+        ("0,y", "{i}.5,{yn}"),
+        ("0,1,y", "{i}.5,{i},{yn}"),
+        ("400,402,404,406", "{i}.5,{i},{i},{c}"),
+        ("Tea,Milk,y", "{tea},{milk},{c}"),
+        ("Tea,Milk,Sugar", "{tea},{milk},{yn}"),
+        ("text,y", "note {i},{yn}"),
+        ("x,y", "{i}.5,{yn}"),
+    ],
+)
+def test_names_of_columns_are_not_taken_for_data(tmp_path, header, row):
+    rows = [
+        row.format(i=i, c=i % 2, yn="yn"[i % 2], tea="Tea" * (i % 3 > 0), milk="Milk" * (i % 4 > 0))
+        for i in range(24)
+    ]
+    source = csv(tmp_path, "\n".join([header, *rows]) + "\n")
+    assert resolve(source, target=header.rpartition(",")[2]).n_samples == 24

@@ -251,3 +251,43 @@ def test_another_target_is_named_where_that_would_help(tmp_path: Path) -> None:
         (tmp_path / "t.csv").write_text(content)
         code, told = inside("init", tmp_path / "t.csv", "--out", tmp_path / "sweep.toml")
         assert (code, "--target, one of" in told) == (2, helps)
+
+
+def test_values_that_are_not_what_they_seem_are_named(here: Path) -> None:
+    rows = [f"{'-' if i == 4 else i / 7},{'ab'[i % 2]}" for i in range(40)]
+    (here / "t.csv").write_text("age,y\n" + "\n".join([*rows, "1,c"]) + "\n")
+    text, table = written("t.csv", "lr-sgd")
+    assert "ignore" not in table["dataset"]["data"]
+    assert '# age holds numbers besides "-", so it is taken as a category; leave' in text
+    assert "# classes with too few rows to be in training part and test set: c (1)" in text
+
+
+def test_classes_that_differ_only_in_blanks_are_merged(here: Path) -> None:
+    rows = [f"{i},{i / 7},{['yes', ' Yes', 'no'][i % 3]}" for i in range(42)]
+    (here / "t.csv").write_text("id,x,y\n" + "\n".join(rows) + "\n")
+    text, table = written("t.csv", "lr-sgd")
+    data = table["dataset"]["data"]
+    assert data["classes"] == {"no": ["no"], "yes": [" Yes", "yes"]}
+    assert data["ignore"] == ["id"]
+    assert "# the same but for blanks or case" in text
+    assert "no (14), yes (28)" in text
+    plan_change(here / "sweep.toml", here / "out")
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("x|y\n1|a\n2|b\n", "unknown column; the only one is 'x|y', as columns must be separated"),
+        ("1.5,a\n2.5,b\n1.7,a\n1.2,b\n", "has no names of columns"),
+        ("x,y,z\n1,2,3\n", "unknown column did you mean"),
+    ],
+)
+def test_an_unknown_target_is_answered_with_what_was_read(
+    here: Path, content: str, said: str
+) -> None:
+    (here / "t.csv").write_text(content)
+    code, told = inside("init", "t.csv", "--target", "yy")
+    assert code == 2
+    assert said in " ".join(told.split())
+    assert ("--target" in told) != ("names" in told)
+    assert not Path("sweep.toml").exists()

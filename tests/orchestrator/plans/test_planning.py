@@ -544,6 +544,44 @@ def test_a_plan_shows_columns_as_it_takes_them(tmp_path):
         plan_sweep(file, tmp_path / "third")
 
 
+def test_a_plan_names_values_that_are_not_what_they_seem(tmp_path):
+    table, file = tmp_path / "table.csv", tmp_path / "s.toml"
+    y = ["yes", "no", "No", "n/a"] * 10 + ["maybe"]
+    rows = (
+        f"{'-' if i == 3 else i / 7},{'x' + ' ' * (i % 2)},{[f' {i}', i][i % 2]},{label}"
+        for i, label in enumerate(y)
+    )
+    table.write_text("age,site,dose,y\n" + "\n".join(rows) + "\n")
+    file.write_text(
+        'name = "x"\nseed = 1\n[[grid]]\ndataset = ["d"]\nclassifier = ["lr-sgd"]\n'
+        f'[dataset.d]\nsource = "file:{table}"\ntarget = "y"\n'
+    )
+    notes = plan_sweep(file, tmp_path / "first").summary()["notes"]
+    assert notes[1:] == [
+        'd: age holds numbers besides "-", so it is taken as a category; leave cells of missing '
+        "values empty (null in Parquet), or write ?, NA or NaN in a CSV; if it is a category: "
+        'categorical = ["age"]',
+        'd: site has labels that are the same but for blanks or case: "x", "x "',
+        "d: dose holds numbers written as text, so it is taken as a category; if they are numbers: "
+        'continuous = ["dose"], if not: categorical = ["dose"]',
+        'd: classes are the same but for blanks or case: "No", "no"; classes = {…} can merge them',
+        'd: classes that may mark missing values: "n/a"; classes = {…} without these leaves their '
+        "rows out",
+        "d: classes with too few rows to be in training part and test set: maybe (1); "
+        "classes = {…} can merge them, or leave their rows out",
+    ]
+    table.write_text(table.read_text().replace("No", "no "))
+    with pytest.raises(UserError, match=r"dataset\.d\.target = \"y\": has classes that are") as e:
+        plan_sweep(file, tmp_path / "second")
+    added = e.value.remedy.removeprefix("add to [dataset.d]: ")
+    assert "no = [" in added
+    assert '"n/a" = ["n/a"]' in added
+    with file.open("a") as opened:
+        opened.write(f"{added}\n")
+    notes = plan_sweep(file, tmp_path / "second").summary()["notes"]
+    assert not any("the same but for" in note for note in notes if "site" not in note)
+
+
 def test_folds_are_repeats_and_a_suite_its_tasks(tmp_path, monkeypatch):
     """Of OpenML what was asked before: no network is needed."""
     monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "data"))

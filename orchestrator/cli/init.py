@@ -22,7 +22,8 @@ def init(
         str | None,
         typer.Argument(
             metavar="[MODEL]",
-            help="Your own code as module:name, a script, or a classifier; by default several.",
+            help="Your own code: module:name, a Python file or a script; or a classifier. "
+            "By default, several classifiers.",
             show_default=False,
         ),
     ] = None,

@@ -1,12 +1,10 @@
 """``manyseed init``: a sweep file for given data and a model, with comments on what was found.
 
-The model's code is not imported: the names of its parameters show what it is. A function that
-returns data is called, as planning does.
+A function that returns data is called, as planning does; the model's code is not imported.
 """
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -26,6 +24,7 @@ from manyseed.jobs.own.table import is_entry
 from manyseed.orchestrator.errors import UserError, first_line, nearest, refused, toml_value
 from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.plannotes import data_notes
+from manyseed.orchestrator.grids.sketched import model_table
 
 TARGETS = ("target", "label", "labels", "class", "y", "species", "diagnosis", "outcome")
 """Column names taken for the classes; without any of them, the last column is."""
@@ -57,7 +56,8 @@ def sweep_file(data: str, model: str | None = None, target: str | None = None) -
     data : str
         A file, a source such as ``"sklearn:wine"``, or a function such as ``"mydata:load"``.
     model : str, optional
-        A classifier, ``"module:name"`` in the working folder or installed, or a script.
+        A classifier, ``"module:name"`` in the working folder or installed, a script, or a Python
+        file that defines a model.
     target : str, optional
         The column of classes, if it is not the one that looks like it.
 
@@ -65,7 +65,7 @@ def sweep_file(data: str, model: str | None = None, target: str | None = None) -
     ------
     UserError
     """
-    table = {} if model is None else _model(model)
+    table = {} if model is None else model_table(model)
     return "".join(f"{line}\n" for line in _lines(_data(data, target), model, table))
 
 
@@ -193,50 +193,6 @@ def _columns(path: Path) -> tuple[list[str], list[str]]:
         if dtype.is_temporal() or dtype.is_nested() or dtype == pl.Binary
     ]
     return frame.columns, unreadable
-
-
-def _model(model: str) -> dict[str, object]:
-    """Return the table of a model; empty for a built-in classifier."""
-    if model in classifiers.names():
-        return {}
-    if re.fullmatch(r"[\w.]+:[\w.]+", model):
-        return {_form(model): model}
-    if Path(model).is_file():
-        program = {".py": "python ", ".R": "Rscript ", ".jl": "julia ", ".sh": "bash "}
-        start = program.get(Path(model).suffix, "./" if "/" not in model else "")
-        files = "--train {train} --test {test} --out {out}"
-        return {"command": f"{start}{model} --seed {{seed}} {files}"}
-    raise UserError(
-        "unknown model",
-        key="MODEL",
-        value=model,
-        remedy=f'a script, "module:name", or a classifier: {nearest(model, classifiers.names())}',
-    )
-
-
-def _form(entry: str) -> str:
-    """Return the form of an entry point, judging by its function's parameters in the source."""
-    module, _, name = entry.partition(":")
-    file = Path(f"{module.replace('.', '/')}.py")
-    try:
-        nodes = ast.parse(file.read_bytes()).body if file.is_file() else []
-    except (OSError, SyntaxError, ValueError) as error:
-        message = f"{file} is not valid Python: {error}"
-        raise UserError(message, key="MODEL", value=entry) from None
-    named = {each.name: each for each in nodes if isinstance(each, ast.FunctionDef | ast.ClassDef)}
-    if file.is_file() and name not in named:
-        remedy = nearest(name, named)
-        raise UserError(f"{file} has no {name}", key="MODEL", value=entry, remedy=remedy)
-    node: ast.stmt | None = named.get(name)
-    if isinstance(node, ast.ClassDef):
-        methods = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
-        if "fit" in methods:
-            return "estimator"
-        node = methods.get("__init__")
-    names = {each.arg for each in node.args.args} if isinstance(node, ast.FunctionDef) else set()
-    if "X_test" in names:
-        return "train"
-    return "module" if "shape" in names else "estimator"
 
 
 def _lines(data: _Data, model: str | None, table: Mapping[str, Any]) -> Iterator[str]:

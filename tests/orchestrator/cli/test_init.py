@@ -291,3 +291,83 @@ def test_an_unknown_target_is_answered_with_what_was_read(
     assert said in " ".join(told.split())
     assert ("--target" in told) != ("names" in told)
     assert not Path("sweep.toml").exists()
+
+
+MODELS = {
+    "factory.py": (
+        "from sklearn.linear_model import LogisticRegression as LR\n"
+        "C = float('1')\n\ndef build():\n    return LR(C=C)\n",
+        {"estimator": "factory:build"},
+    ),
+    "kind.py": (
+        "class Mine:\n    def __init__(self, k=3): ...\n    def fit(self, X, y): ...\n"
+        "    def predict(self, X): ...\n\ndef _one():\n    return 1\n\ndef load():\n    return 1\n",
+        {"estimator": "kind:Mine"},
+    ),
+    "shown.py": (
+        "def fit(X, y, X_test, n_classes): ...\n\nif __name__ == '__main__':\n    print(fit)\n",
+        {"train": "shown:fit"},
+    ),
+    "net.py": (
+        "from torch import nn\n\nclass Net(nn.Module):\n    def __init__(self): ...\n",
+        {"module": "net:Net"},
+    ),
+    "forest.py": (
+        "from sklearn.ensemble import RandomForestClassifier\n\n"
+        "class Forest(RandomForestClassifier):\n    pass\n",
+        {"estimator": "forest:Forest"},
+    ),
+    "both.py": (
+        "import argparse\n\ndef fit(X, y, X_test): ...\n\nif __name__ == '__main__':\n"
+        "    argparse.ArgumentParser()\n",
+        {"command": "python both.py --seed {seed} --train {train} --test {test} --out {out}"},
+    ),
+    "runs.py": (
+        "from common import main\nmain()\n",
+        {"command": "python runs.py --seed {seed} --train {train} --test {test} --out {out}"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ["mytrain.py", "mymodel.py", "mynet.py", *MODELS])
+def test_a_file_that_defines_a_model_is_no_command(here: Path, name: str) -> None:
+    if name in MODELS:
+        content, expected = MODELS[name]
+        (here / name).write_text(content)
+    else:
+        entry = {"mytrain.py": ("train", "fit"), "mymodel.py": ("estimator", "build")}
+        form, function = entry.get(name, ("module", "build"))
+        expected = {form: f"{Path(name).stem}:{function}"}
+    _, table = written("sklearn:digits", name)
+    assert table["classifier"]["mine"] == expected
+    Path("sweep.toml").unlink()
+    _, table = written("sklearn:digits", str(here / name))
+    assert [*table["classifier"]["mine"]] == [*expected]
+
+
+def test_what_it_writes_for_a_file_with_a_factory_plans(here: Path) -> None:
+    (here / "factory.py").write_text(MODELS["factory.py"][0])
+    written("sklearn:wine", "factory.py")
+    plan_change(here / "sweep.toml", here / "out")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("none.py", "X = 1\n\ndef main():\n    print(X)\n", "it needs a class with fit"),
+        ("two.py", "class A:\n def fit(): ...\nclass B(A):\n def fit(): ...\n", "train: two:A"),
+        ("my-model.py", "def build():\n    return 1\n", "cannot be imported"),
+        ("deep/model.py", "def build():\n    return 1\n", "run init in the file's own folder"),
+        ("wrong.py", "def build(:\n", "wrong.py is not valid Python"),
+    ],
+)
+def test_a_file_that_nothing_can_train_is_refused(
+    here: Path, name: str, content: str, said: str
+) -> None:
+    (here / "deep").mkdir()
+    (here / name).write_text(content)
+    code, told = inside("init", "sklearn:wine", name)
+    assert code == 2
+    assert f'MODEL = "{name}"' in told
+    assert said in " ".join(told.split())
+    assert not Path("sweep.toml").exists()

@@ -1,0 +1,188 @@
+"""A model given to ``manyseed init`` → its table, judged by its source: nothing is executed."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from manyseed.jobs import classifiers
+from manyseed.jobs.classifiers.record import Form
+from manyseed.orchestrator.errors import UserError, nearest
+
+_PROGRAMS = {".py": "python ", ".R": "Rscript ", ".jl": "julia ", ".sh": "bash "}
+_ARGUMENTS = {
+    *("argv", "parse_args", "parse_known_args", "argparse", "optparse", "getopt", "absl", "hydra"),
+    *("click", "typer", "fire", "docopt", "tyro", "jsonargparse", "simple_parsing"),
+}
+"""Names that a script uses to read its arguments."""
+_PASSIVE = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_KINDS = (
+    "a class with fit (an estimator), a function with X_test (a training function) or shape (for a "
+    "PyTorch module), one that needs no arguments and returns an estimator"
+)
+
+
+def model_table(model: str) -> dict[str, object]:
+    """Return the table of a model; empty for a built-in classifier.
+
+    Raises
+    ------
+    UserError
+        Where the model is unknown, or a Python file defines none or several and is no script.
+    """
+    if model in classifiers.names():
+        return {}
+    if re.fullmatch(r"[\w.]+:[\w.]+", model):
+        return {_named(model): model}
+    path = Path(model)
+    if not path.is_file():
+        raise UserError(
+            "unknown model",
+            key="MODEL",
+            value=model,
+            remedy='a script, "module:name", or a classifier: '
+            + nearest(model, classifiers.names()),
+        )
+    if path.suffix == ".py" and (found := _defined(path, model)) is not None:
+        form, name = found
+        return {form: f"{_module(path, model)}:{name}"}
+    start = _PROGRAMS.get(path.suffix, "./" if "/" not in model else "")
+    files = "--train {train} --test {test} --out {out}"
+    return {"command": f"{start}{model} --seed {{seed}} {files}"}
+
+
+def _named(entry: str) -> Form:
+    """Return the form of an entry point; an estimator if the source does not say otherwise."""
+    module, _, name = entry.partition(":")
+    file = Path(f"{module.replace('.', '/')}.py")
+    if not file.is_file():
+        return "estimator"
+    named = {
+        each.name: each
+        for each in _statements(file, entry)
+        if isinstance(each, (*_FUNCTIONS, ast.ClassDef))
+    }
+    if name not in named:
+        remedy = nearest(name, named)
+        raise UserError(f"{file} has no {name}", key="MODEL", value=entry, remedy=remedy)
+    return _form(named[name]) or _maybe(named[name]) or "estimator"
+
+
+def _defined(file: Path, model: str) -> tuple[Form, str] | None:
+    """Return the form and name of the model that a file defines; None if the file is a script.
+
+    A file that does something and reads its arguments is a script, and so is one that does
+    something and defines no model.
+    """
+    statements = _statements(file, model)
+    is_script = any(map(_acts, statements))
+    if is_script and not _ARGUMENTS.isdisjoint(_names(statements)):
+        return None
+    public = [
+        each
+        for each in statements
+        if isinstance(each, (*_FUNCTIONS, ast.ClassDef)) and not each.name.startswith("_")
+    ]
+    found = [(form, each.name) for each in public if (form := _form(each)) is not None]
+    if not found and is_script:
+        return None
+    found = found or [(form, each.name) for each in public if (form := _maybe(each)) is not None]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        problem = f"defines {', '.join(name for _, name in found)}"
+        remedy = f"name the one to train: {_module(file, model)}:{found[0][1]}"
+    else:
+        problem = "neither runs as a script nor defines a model"
+        remedy = f"it needs {_KINDS}, or code that reads its arguments"
+    raise UserError(problem, key="MODEL", value=model, remedy=remedy)
+
+
+def _statements(file: Path, model: str) -> list[ast.stmt]:
+    try:
+        return ast.parse(file.read_bytes()).body
+    except (OSError, SyntaxError, ValueError) as error:
+        message = f"{file} is not valid Python: {error}"
+        raise UserError(message, key="MODEL", value=model) from None
+
+
+def _acts(statement: ast.stmt) -> bool:
+    """Return whether a statement of a module does more than to define, import and assign."""
+    if isinstance(statement, ast.Expr):
+        return not isinstance(statement.value, ast.Constant)  # a docstring
+    if isinstance(statement, ast.If | ast.Try):
+        inner = [*statement.body, *statement.orelse]
+        return "__name__" in _names([statement]) or any(map(_acts, inner))
+    return not isinstance(statement, (*_PASSIVE, *_FUNCTIONS, ast.ClassDef))
+
+
+def _names(statements: Sequence[ast.stmt]) -> Iterator[str]:
+    for node in (node for statement in statements for node in ast.walk(statement)):
+        if isinstance(node, ast.Name):
+            yield node.id
+        elif isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.ImportFrom):
+            yield (node.module or "").partition(".")[0]
+            yield from (each.name for each in node.names)
+        elif isinstance(node, ast.Import):
+            yield from (each.name.partition(".")[0] for each in node.names)
+
+
+def _form(node: ast.stmt) -> Form | None:
+    """Return the form of a function or class by its parameters; None if they do not say."""
+    function: ast.stmt | None = node
+    if isinstance(node, ast.ClassDef):
+        methods = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
+        if "fit" in methods:
+            return "estimator"
+        function = methods.get("__init__")
+    names = {each.arg for each in _parameters(function)}
+    if "X_test" in names:
+        return "train"
+    return "module" if "shape" in names else None
+
+
+def _parameters(function: ast.stmt | None) -> list[ast.arg]:
+    if not isinstance(function, ast.FunctionDef):
+        return []
+    arguments = function.args
+    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
+
+
+def _maybe(node: ast.stmt) -> Form | None:
+    """Return the likely form of a class by its bases, or of a function by what it returns."""
+    if isinstance(node, ast.ClassDef):
+        bases = [ast.unparse(each) for each in node.bases]
+        if any(base.endswith("Module") for base in bases):
+            return "module"
+        return "estimator" if any(base.endswith("Classifier") for base in bases) else None
+    if not isinstance(node, ast.FunctionDef):
+        return None
+    given = node.args.defaults + [each for each in node.args.kw_defaults if each is not None]
+    returns = (each for each in ast.walk(node) if isinstance(each, ast.Return))
+    is_called_so = len(_parameters(node)) == len(given)  # without arguments
+    return "estimator" if is_called_so and any(each.value for each in returns) else None
+
+
+def _module(file: Path, model: str) -> str:
+    """Return the name by which a file is imported from the working folder."""
+    parts = (file.parent.resolve() / file.stem).parts
+    here = Path.cwd().resolve().parts
+    names = parts[len(here) :] if parts[: len(here)] == here else ()
+    folders = [Path(*names[:n]) for n in range(1, len(names))]
+    if (
+        names
+        and all(map(str.isidentifier, names))
+        and all((each / "__init__.py").is_file() for each in folders)
+    ):
+        return ".".join(names)
+    raise UserError(
+        "defines a model, but cannot be imported from the working folder",
+        key="MODEL",
+        value=model,
+        remedy="run init in the file's own folder; its name must be one of letters, digits and _",
+    )

@@ -20,7 +20,7 @@ from manyseed.jobs.datasets.function import KEPT, OPTION
 from manyseed.jobs.datasets.sources import SOURCES
 from manyseed.jobs.datasets.tablefile import FORMATS, NO_SPREADSHEET, SPREADSHEETS, TABLES
 from manyseed.jobs.own import modules
-from manyseed.jobs.own.table import is_entry
+from manyseed.jobs.own.table import SCORES, form_of, is_entry
 from manyseed.orchestrator.errors import UserError, first_line, nearest, refused, toml_value
 from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.plannotes import data_notes
@@ -244,6 +244,11 @@ def _lines(data: _Data, model: str | None, table: Mapping[str, Any]) -> Iterator
     if table:
         yield "\n[classifier.mine]"
         yield from (_line(key, value) for key, value in table.items())
+        if (form := form_of(table)) in ("train", "command"):
+            usual, *others = SCORES[form]
+            last = toml_value(others.pop())
+            remark = f"by default; {', '.join(map(toml_value, others))} or {last} say otherwise"
+            yield f"# scores  = {toml_value(usual)}          # {remark}"
         if "command" in table:
             yield "# timeout = 600              # seconds"
             yield '# encode  = "dense"           # rows standardised and one-hot'

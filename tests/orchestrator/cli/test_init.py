@@ -371,3 +371,22 @@ def test_a_file_that_nothing_can_train_is_refused(
     assert f'MODEL = "{name}"' in told
     assert said in " ".join(told.split())
     assert not Path("sweep.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "others"),
+    [
+        ("train.py", '"probabilities", "decisions" or "labels"'),
+        ("mytrain:fit", '"probabilities" or "decisions"'),
+        ("mymodel:build", None),
+        ("mynet:build", None),
+    ],
+)
+def test_what_scores_are_is_said(here: Path, model: str, others: str | None) -> None:
+    text, _ = written("sklearn:digits", model)
+    line = f'\n# scores  = "logits"          # by default; {others} say otherwise\n'
+    assert (line in text) == (others is not None)
+    assert ("# scores" in text) == (others is not None)
+    uncommented = text.replace("# scores", "scores").replace("logits", "probabilities")
+    table = tomllib.loads(uncommented)["classifier"]["mine"]
+    assert table.get("scores") == (others and "probabilities")

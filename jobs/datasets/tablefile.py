@@ -42,7 +42,7 @@ _SEPARATED = {
     ".tsv": "columns must be separated by tabs",
 }
 
-_NAME_THEM = "write a line with the names of the columns above it"
+_NAME_THEM = "write a line with the names above it, or, if it has them, remove its repetitions"
 
 Columns = dict[str, DataColumn | None]
 """By name, in the file's order; None for those that are not features."""

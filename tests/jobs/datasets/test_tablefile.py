@@ -352,6 +352,7 @@ IRIS = "".join(f"{5 + i % 9 / 10},{3 + i % 7 / 10},{'uvw'[i % 3]}\n" for i in ra
         "0,0,0,1\n" + "3,7,9,0\n4,2,8,1\n" * 9,
         "red,yes\nblue,no\ngreen,no\n" + "red,no\nblue,yes\n" * 9,
         "".join(f"id{i},{i % 4}.5,{'ab'[i % 2]}\n" for i in range(30)),
+        "x,y\n1.5,a\n2,b\nx,y\n3.5,a\n4,b\n",
         IRIS.replace("5.2,", "?,").replace("5.0,", ","),
     ],
 )

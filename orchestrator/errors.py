@@ -21,6 +21,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from manyseed.orchestrator.wording import in_python, key_in_python
+
 NOT_FINISHED = 3
 INTERRUPTED = 130
 _UNSET: Any = object()
@@ -28,9 +30,22 @@ _LONGEST = 1000  # characters of a value shown in a message
 
 
 class ManyseedError(Exception):
-    """An error that is printed as one message, without a traceback."""
+    """An error that is printed as one message, without a traceback.
+
+    Attributes
+    ----------
+    from_python : bool
+        Whether a call from Python raised it: then it names arguments, not the command's options.
+    """
 
     exit_code: ClassVar[int] = 1
+    from_python = False
+
+    def __str__(self) -> str:
+        return self._worded(super().__str__()) or ""
+
+    def _worded(self, text: str | None) -> str | None:
+        return in_python(text) if text and self.from_python else text
 
     @property
     def facts(self) -> dict[str, object]:
@@ -68,10 +83,10 @@ class UserError(ManyseedError):
 
     def __str__(self) -> str:
         text = self.what if self.file is None else f"{self.file}: {self.what}"
-        return text if self.remedy is None else f"{text}\n  {self.remedy}"
+        return text if self.remedy is None else f"{text}\n  {self._worded(self.remedy)}"
 
-    def in_file(self, name: str) -> UserError:
-        """Return the same error with another name for its file."""
+    def in_file(self, name: str | None) -> UserError:
+        """Return the same error with another name for its file, or none."""
         return UserError(
             self.message, file=name, key=self.key, value=self.value, remedy=self.remedy
         )
@@ -81,19 +96,24 @@ class UserError(ManyseedError):
         """File, key, value, problem and remedy, as far as known."""
         return {
             "file": None if self.file is None else str(self.file),
-            "key": self.key,
+            "key": self._key,
             "value": None if self.value is _UNSET else self.value,
-            "problem": self.message,
-            "remedy": self.remedy,
+            "problem": self._worded(self.message),
+            "remedy": self._worded(self.remedy),
         }
 
     @property
     def what(self) -> str:
         """Key, value and what is wrong."""
-        if self.key is None:
-            return self.message
+        message = self._worded(self.message) or ""
+        if self._key is None:
+            return message
         shown = "" if self.value is _UNSET else f" = {_short(toml_value(self.value))}"
-        return f"{self.key}{shown}: {self.message}"
+        return f"{self._key}{shown}: {message}"
+
+    @property
+    def _key(self) -> str | None:
+        return key_in_python(self.key) if self.key and self.from_python else self.key
 
 
 class Facts(Protocol):

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from manyseed.orchestrator.calls import from_python
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.drop import choose_cells
 from manyseed.orchestrator.plans.plan import Plan
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.responding.asking import Responded
 
 
+@from_python("Sweep")
 class Executing:
     """The verbs of `Sweep` for work that runs here or on clusters."""
 

@@ -7,6 +7,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from manyseed.orchestrator.calls import from_python, further
+from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
 from manyseed.orchestrator.results.query import Question, ask
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.submissions.submission import Submission
 
 
+@from_python("Sweep")
 class Learning:
     """The verbs of `Sweep` for predictions and results."""
 
@@ -130,6 +133,7 @@ class Learning:
         from manyseed.orchestrator.results.conventions import conventions
         from manyseed.orchestrator.results.here import analyze
 
+        _require_options(options)
         return analyze(
             self.paths,
             options or conventions(self.paths, own=metrics),
@@ -160,6 +164,7 @@ class Learning:
         """
         from manyseed.orchestrator.results.job import submit
 
+        _require_options(options)
         return submit(self.paths, options, cluster=cluster, dask=dask, workers=workers)
 
     def analysis_job(self) -> AnalysisJob | None:
@@ -173,6 +178,7 @@ class Learning:
         """The result tables by name, read on access; ``docs/results.md`` describes each."""
         return read_results(self.paths)
 
+    @further("results.query:Question")
     def query(
         self,
         table: str = "cells",
@@ -195,20 +201,22 @@ class Learning:
             `where`, `columns`, `by`, `sort` and `agg`, as in
             `orchestrator.results.query.Question`.
         """
-        further = [o.paths if isinstance(o, Learning) else open_sweep(Path(o)) for o in others]
-        sweeps = {str(paths.directory): read_results(paths) for paths in (self.paths, *further)}
+        every = [self.paths, *(_paths("others", other) for other in others)]
+        sweeps = {str(paths.directory): read_results(paths) for paths in every}
         if sql is not None:
             from manyseed.orchestrator.results.sql import ask_sql
 
             return ask_sql(sweeps, sql)
         return ask(sweeps, Question(table, **options))
 
+    @further("results.howmany:howmany", but=("paths",))
     def howmany(self, **options: Any) -> list[GroupAnswers]:
         """Return how many runs are needed; see `orchestrator.results.howmany.howmany`."""
         from manyseed.orchestrator.results.howmany import howmany
 
         return howmany(self.paths, **options)
 
+    @further("results.comparing:compare_cells", but=("paths",))
     def compare(self, other: Learning | str | Path | None = None, **options: Any) -> list[Compared]:
         """Compare cells of this sweep, or of this one (A) with another (B).
 
@@ -216,11 +224,10 @@ class Learning:
         """
         from manyseed.orchestrator.results.comparing import compare_cells
 
-        if isinstance(other, str | Path):
-            return compare_cells(self.paths, open_sweep(Path(other)), **options)
-        second = None if other is None else other.paths
+        second = None if other is None else _paths("other", other)
         return compare_cells(self.paths, second, **options)
 
+    @further("results.dee:dee", but=("paths",))
     def dee(self, **options: Any) -> list[DeepAnswers]:
         """Return what averaging runs is worth; see `orchestrator.results.dee.dee`."""
         from manyseed.orchestrator.results.dee import dee
@@ -258,3 +265,21 @@ class Learning:
         from manyseed.orchestrator.results.reporting import report
 
         return report(self.paths, self.name, tell)
+
+
+def _paths(argument: str, sweep: Learning | str | Path) -> SweepPaths:
+    """Return the paths of a sweep that an argument gives by itself or by its directory."""
+    if isinstance(sweep, Learning):
+        return sweep.paths
+    if not isinstance(sweep, str | Path):
+        reason = f"must be a Sweep or its directory, not {type(sweep).__name__}"
+        raise UserError(reason, key=argument)
+    return open_sweep(Path(sweep))
+
+
+def _require_options(options: object) -> None:
+    from manyseed.analysis.options import Options
+
+    if not isinstance(options, Options | None):
+        reason = f"must be manyseed.analysis.options.Options, not {type(options).__name__}"
+        raise UserError(reason, key="options", remedy="such as: Options(ece_bins=10)")

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from manyseed.orchestrator.calls import from_python, further
 from manyseed.orchestrator.executing import Executing
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.learning import Learning
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.store.care.compact import Compaction
 
 
+@from_python("Sweep")
 class Sweep(Executing, Learning):
     """A sweep directory.
 
@@ -109,6 +111,7 @@ class Sweep(Executing, Learning):
         return cls(target)
 
     @classmethod
+    @further("grids.sweepfile:Grid", but=("dataset", "classifier"))
     def of(
         cls,
         estimator: Any,
@@ -188,6 +191,7 @@ class Sweep(Executing, Learning):
         return sweep
 
     @classmethod
+    @further("importing:import_predictions", but=("adding",))
     def import_predictions(
         cls, files: Sequence[str | Path], directory: str | Path, **options: Any
     ) -> Sweep:
@@ -201,6 +205,7 @@ class Sweep(Executing, Learning):
         return cls(directory)
 
     @classmethod
+    @further("importing.memory:import_arrays", but=("adding",))
     def from_predictions(
         cls,
         predictions: Mapping[str, Mapping[str, Any]] | Mapping[str, Any],
@@ -217,7 +222,8 @@ class Sweep(Executing, Learning):
             classifier, by its name.
         directory : path
         **options
-            dataset, classifier, probability and probabilities, as in `import_predictions`.
+            dataset, classifier (of arrays by name), probability and probabilities, as in
+            `import_predictions`.
 
         Examples
         --------
@@ -229,6 +235,7 @@ class Sweep(Executing, Learning):
         import_arrays(predictions, Path(directory), **options)
         return cls(directory)
 
+    @further("importing.memory:import_arrays", but=("directory", "adding"))
     def add_predictions(
         self, predictions: Mapping[str, Mapping[str, Any]] | Mapping[str, Any], **options: Any
     ) -> None:
@@ -358,6 +365,7 @@ class Sweep(Executing, Learning):
 
         return export(self.paths, Path(output))
 
+    @further("results.until:until", but=("paths", "train", "analyze"))
     def howmany_until(
         self,
         half_width: float,

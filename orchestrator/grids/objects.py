@@ -19,15 +19,22 @@ from manyseed.jobs.datasets.frame import to_polars
 from manyseed.jobs.own.estimator import SEEDS
 from manyseed.jobs.whole import place
 from manyseed.orchestrator.errors import UnavailableError, UserError, toml_value
-from manyseed.orchestrator.grids.registered import with_registered
+from manyseed.orchestrator.grids.registered import grids_of, with_registered
 
 TARGET, GROUP = "y", "group"
+_MAPPING = "the mapping"
 
 
-def table_of(estimator: Any) -> dict[str, object]:
+def table_of(estimator: Any, key: str) -> dict[str, object]:
     """Return the table ``[classifier.NAME]`` that describes an estimator.
 
     Its seeds are left out, as each run has its own.
+
+    Parameters
+    ----------
+    estimator : object
+    key : str
+        Where it was given, for messages.
 
     Raises
     ------
@@ -38,12 +45,15 @@ def table_of(estimator: Any) -> dict[str, object]:
         return {"estimator": estimator}
     if isinstance(estimator, type):
         raise UserError(
-            f"{estimator.__name__} is a class", remedy=f"give an estimator: {estimator.__name__}()"
+            f"{estimator.__name__} is a class",
+            key=key,
+            remedy=f"give an estimator: {estimator.__name__}()",
         )
     if not hasattr(estimator, "fit") or not hasattr(estimator, "get_params"):
         kind = type(estimator).__name__
         raise UserError(
             f"{kind} is not an estimator: it lacks fit or get_params",
+            key=key,
             remedy='give a function that returns one by its name: "mymodel:build"',
         )
     return _described(estimator)
@@ -163,14 +173,18 @@ def _frame(X: Any, y: Any) -> Any:
     import polars as pl
 
     frame = to_polars(X)
+    classes = np.asarray(y)
+    if classes.ndim != 1:
+        raise UserError(
+            f"has the shape {classes.shape}; classes ({len(frame):,},) are needed", key="y"
+        )
     if TARGET in frame.columns:
         raise UserError(
             f"X has a column {TARGET!r}", remedy="rename it: that is the name of the classes"
         )
-    if len(np.asarray(y)) != len(frame):
-        raise UserError(f"X has {len(frame):,} rows, y {len(np.asarray(y)):,}")
-    classes = pl.Series(TARGET, [str(label) for label in np.asarray(y).tolist()])
-    return frame.with_columns(classes)
+    if len(classes) != len(frame):
+        raise UserError(f"X has {len(frame):,} rows, y {len(classes):,}")
+    return frame.with_columns(pl.Series(TARGET, [str(label) for label in classes.tolist()]))
 
 
 def _groups(given: Any, rows: int) -> Any:
@@ -230,9 +244,9 @@ def sweep_text(
     """
     lines = [
         f"name = {toml_value(name)}",
-        f"seed = {seed}",
-        f"repeats = {repeats}",
-        f"runs = {runs}",
+        f"seed = {_toml(seed, 'seed')}",
+        f"repeats = {_toml(repeats, 'repeats')}",
+        f"runs = {_toml(runs, 'runs')}",
         "",
         "[[grid]]",
         'dataset = ["data"]',
@@ -242,7 +256,7 @@ def sweep_text(
         "[dataset.data]",
         f"source = {toml_value(f'file:{data}')}",
         f"target = {toml_value(TARGET)}",
-        f"test = {test}",
+        f"test = {_toml(test, 'test')}",
         *([f"group = {toml_value(GROUP)}"] if is_grouped else []),
         "",
         f"[classifier.{toml_value(name)}]",
@@ -266,8 +280,10 @@ def written(sweep: Mapping[str, Any]) -> Iterator[Path]:
     UnavailableError
         If the working folder is not writable.
     """
-    sweep = with_registered(sweep, _entry, _value)
-    text = "".join(f"{line}\n" for line in lines(sweep))
+    try:
+        text = "".join(f"{line}\n" for line in lines(with_registered(sweep, _entry, _value)))
+    except UserError as error:
+        raise error.in_file(_MAPPING) from None
     with ExitStack() as stack:
         try:
             file = stack.enter_context(
@@ -284,7 +300,7 @@ def written(sweep: Mapping[str, Any]) -> Iterator[Path]:
         except UserError as error:
             if error.file is None or Path(error.file).name != Path(file.name).name:
                 raise
-            raise error.in_file("the mapping") from None
+            raise error.in_file(_MAPPING) from None
 
 
 def lines(sweep: Mapping[str, Any]) -> Iterator[str]:
@@ -295,8 +311,7 @@ def lines(sweep: Mapping[str, Any]) -> Iterator[str]:
             yield f"{toml_value(key)} = {_toml(value, key)}"
         elif key != "grid":
             tables[key] = value
-    grids = sweep.get("grid", ())
-    for number, grid in enumerate([grids] if isinstance(grids, Mapping) else grids):
+    for number, grid in enumerate(grids_of(sweep)):
         yield "\n[[grid]]"
         for axis, values in grid.items():
             yield f"{toml_value(axis)} = {_toml(values, f'grid[{number}].{axis}')}"
@@ -309,7 +324,7 @@ def lines(sweep: Mapping[str, Any]) -> Iterator[str]:
         for name, inner in subtables.items():
             yield f"\n[{toml_value(key)}.{toml_value(name)}]"
             if key == "classifier" and "estimator" in inner:
-                inner = {**inner, **table_of(inner["estimator"])}
+                inner = {**inner, **table_of(inner["estimator"], f"{key}.{name}.estimator")}
             for option, value in inner.items():
                 yield f"{toml_value(option)} = {_toml(value, f'{key}.{name}.{option}')}"
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from manyseed.orchestrator.calls import checked
 from manyseed.orchestrator.errors import UserError, nearest
 
 Made = TypeVar("Made", bound=Callable[..., Any])
@@ -24,7 +25,7 @@ class _Registered:
 _BY_NAME: dict[str, _Registered] = {}
 
 
-def classifier(name: str, *, form: str | None = None, **options: Any) -> Callable[[Made], Made]:
+def _classifier(name: str, *, form: str | None = None, **options: Any) -> Callable[[Made], Made]:
     """Register a class or a function as a classifier; see `manyseed.classifier`.
 
     Raises
@@ -51,6 +52,9 @@ def classifier(name: str, *, form: str | None = None, **options: Any) -> Callabl
     return register
 
 
+classifier = checked(_classifier, "manyseed.classifier")
+
+
 def _entry(made: Any) -> str:
     return f"{made.__module__}:{made.__qualname__}"
 
@@ -71,7 +75,10 @@ def with_registered(
     plain : callable
         Takes a value and its key, returns its form in a sweep file.
     """
-    tables = dict(sweep.get("classifier", {}))
+    tables = sweep.get("classifier", {})
+    if not isinstance(tables, Mapping):
+        return {**sweep}
+    tables = dict(tables)
     for name in _named(sweep):
         if (registered := _BY_NAME.get(name)) is None:
             continue
@@ -87,7 +94,23 @@ def with_registered(
 
 
 def _named(sweep: Mapping[str, Any]) -> Iterator[str]:
+    for grid in grids_of(sweep):
+        names = grid.get("classifier", ())
+        if isinstance(names, Iterable):
+            yield from (name for name in names if isinstance(name, str))
+
+
+def grids_of(sweep: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the grids in the content of a sweep file, which may give a single one by itself.
+
+    Raises
+    ------
+    UserError
+        For anything but mappings.
+    """
     grids = sweep.get("grid", ())
-    for grid in [grids] if isinstance(grids, Mapping) else grids:
-        names = grid.get("classifier", ()) if isinstance(grid, Mapping) else ()
-        yield from (name for name in names if isinstance(name, str))
+    listed = [grids] if isinstance(grids, Mapping) else grids
+    if not isinstance(listed, list | tuple) or not all(isinstance(g, Mapping) for g in listed):
+        remedy = 'such as: "grid": [{"dataset": ["sklearn:digits"], "classifier": ["mlp"]}]'
+        raise UserError("must be a list of mappings", key="grid", remedy=remedy)
+    return [*listed]

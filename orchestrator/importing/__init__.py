@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.jobs.run import Probability
-from manyseed.orchestrator.errors import ManyseedError, UserError, first_line, nearest
+from manyseed.orchestrator.errors import ManyseedError, UserError, first_line, nearest, toml_value
 from manyseed.orchestrator.importing.adding import add_runs
 from manyseed.orchestrator.importing.alike import pair_of
 from manyseed.orchestrator.importing.archive import unpack
@@ -38,9 +38,9 @@ def import_predictions(
     *,
     dataset: str | None = None,
     classifier: str | None = None,
-    classifiers: Mapping[str, Sequence[Path]] | None = None,
-    truth: Path | None = None,
-    runs: Path | None = None,
+    classifiers: Mapping[str, Sequence[str | Path]] | None = None,
+    truth: str | Path | None = None,
+    runs: str | Path | None = None,
     probability: str = "softmax",
     probabilities: bool = False,
     adding: bool = False,
@@ -84,6 +84,9 @@ def import_predictions(
     if probability not in PROBABILITIES:
         remedy = nearest(probability, PROBABILITIES)
         raise UserError("unknown", key="--probability", value=probability, remedy=remedy)
+    for key, name in (("--dataset", dataset), ("--classifier", classifier)):
+        if not isinstance(name, str | None):
+            raise UserError(f"must be text, not {type(name).__name__}", key=key)
     if adding:
         dataset, classifier = pair_of(
             directory, dataset, classifier, is_classifier_given=bool(classifiers) and not files
@@ -92,7 +95,9 @@ def import_predictions(
         dataset = dataset or "imported"
     named = [(file, Names(dataset, classifier)) for file in files]
     for name, listed in (classifiers or {}).items():
-        named += [(file, Names(dataset, name)) for file in listed]
+        if isinstance(listed, str | Path):
+            raise UserError("must be a list of files", key=f"classifiers[{toml_value(name)}]")
+        named += [(Path(file), Names(dataset, name)) for file in listed]
     if not named:
         raise UserError("there is no file to import", remedy="name one, or --classifier NAME=FILE")
     files = [file for file, _ in named]
@@ -128,7 +133,9 @@ def import_predictions(
             sources = [read_openml(files, named[0][1], probability)]
         else:
             _allow_open(4 * len(named))
-            more = _further_entries(truth, runs)
+            more = _further_entries(
+                None if truth is None else Path(truth), None if runs is None else Path(runs)
+            )
             scratch = next(folder for folder in directory.absolute().parents if folder.is_dir())
             sources = [
                 read_arrays(file, names, more, probability, probabilities, scratch, stack)

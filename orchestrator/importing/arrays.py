@@ -186,7 +186,7 @@ def read_arrays(
             f"has dtype {array.dtype}; floats are needed",
             file=path,
             key=key,
-            remedy="give predicted classes as labels; save scores as floats: scores.astype(float)",
+            remedy="give predicted classes as labels; give scores as floats: scores.astype(float)",
         )
     n_runs, n_samples = array.shape[:2]
     is_by_point = len(array.shape) == 2 and np.shape(given["y_true"]) == (n_runs,) != (n_samples,)
@@ -196,7 +196,7 @@ def read_arrays(
             f"y_true has {n_runs:,}",
             file=path,
             key=key,
-            remedy="for one run, (sample, class), save scores[None]",
+            remedy="for one run, (sample, class), give scores[None]",
         )
     runs = attributes({k: v for k, v in given.items() if k in ATTRIBUTES}, n_runs, path)
     class_names = _class_names(given, array, key, path)
@@ -242,7 +242,7 @@ def _require_no_probabilities(scores: OnDisk, path: Path) -> None:
         are_probabilities(scores.rows(np.array([run]))[0]) for run in range(scores.shape[0])
     ):
         return
-    remedy = "--probabilities (in Python, probabilities=True)"
+    remedy = "--probabilities"
     if len(scores.shape) == 3:
         problem = "look like probabilities: they lie in 0 to 1 and sum to 1 over the classes"
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 import warnings
 from collections.abc import Mapping
@@ -10,10 +11,19 @@ from typing import Any
 
 import polars as pl
 
+from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids import objects
 from manyseed.orchestrator.plans.change import Change
 from manyseed.orchestrator.plans.data import fetch_datasets
 from manyseed.orchestrator.plans.planning import plan_sweep
+
+_ARGUMENTS = {
+    "dataset.data.source": "X",
+    "dataset.data.target": "y",
+    "dataset.data.group": "groups",
+    "dataset.data.test": "test",
+}
+"""The arguments of `Sweep.of` behind keys of the sweep file that it writes."""
 
 
 def plan_objects(
@@ -46,7 +56,10 @@ def plan_objects(
         The sweep's directory.
     """
     objects.require_guard()
-    table = {**objects.table_of(estimator), **options}
+    if isinstance(estimator, str) and ":" not in estimator:
+        remedy = 'give an estimator, or "module:name"; classifiers of manyseed: Sweep.plan'
+        raise UserError("names no module", key="estimator", value=estimator, remedy=remedy)
+    table = {**objects.table_of(estimator, "estimator"), **options}
     name = table["estimator"].rpartition(":")[2].rpartition(".")[2]
     target = Path(f"sweep-{name}" if directory is None else directory)
     data = objects.keep_data(X, y, groups)
@@ -56,11 +69,34 @@ def plan_objects(
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "sweep.toml"
         file.write_text(text)
-        change = plan_sweep(file, target)
+        try:
+            change = plan_sweep(file, target)
+        except UserError as error:
+            raise _of_arguments(error, file) from None
         fetch_datasets(change.expansion.datasets)
     if not change.cells.filter(pl.col("identical") & (pl.col("runs") > 1)).is_empty():
         warnings.warn(_identical(change), stacklevel=3)  # the caller of Sweep.of
     return target
+
+
+def _of_arguments(error: UserError, file: Path) -> UserError:
+    """Return an error about the temporary sweep file as one about the arguments of `Sweep.of`."""
+    if error.file is None or Path(error.file) != file:
+        return error
+    key = error.key or ""
+    argument = _ARGUMENTS.get(key)
+    if argument is None:
+        argument = re.sub(r"^grid\[0\]\.", "", key)
+        argument = re.sub(r"^classifier\.(\"[^\"]*\"|[^.]*)\.", "options.", argument)
+        argument = "estimator" if argument == "options.estimator" else argument
+    changed = error.in_file(None)
+    changed.key = argument or None
+    changed.message = error.message.replace(f"{file.parent}, ", "").replace(
+        "this file", "this call"
+    )
+    if key in _ARGUMENTS and key != "dataset.data.test":  # the value is a name of the file's own
+        changed = UserError(changed.message, key=argument, remedy=changed.remedy)
+    return changed
 
 
 def _identical(change: Change) -> str:

@@ -19,6 +19,7 @@ from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.schema import Tables
 from manyseed.analysis.tables.snapshots import at_last, of_cells
 from manyseed.analysis.tables.twins import once
+from manyseed.orchestrator.calls import from_python, further
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.errors import UserError, nearest, refused
 from manyseed.orchestrator.filtering import chosen
@@ -146,6 +147,7 @@ def save(drawn: Sequence[Plot], file: Path, form: str | None = None) -> list[Pat
     return files
 
 
+@from_python("Sweep.plot")
 class Plots:
     """The figures of a sweep: ``sweep.plot.accuracy(by="perturb_continuous")``.
 
@@ -157,6 +159,7 @@ class Plots:
     def __init__(self, paths: SweepPaths) -> None:
         self._paths = paths
 
+    @further("results.plotting:plots", but=("paths",))
     def __call__(self, kind: str, *, by: str | Sequence[str] = (), **options: Any) -> Figure:
         """Return the figure of a kind; parameters as in `plots`.
 
@@ -175,6 +178,7 @@ class Plots:
             raise UserError(f"it has {len(drawn)} figures: {titles}", key=kind, remedy=remedy)
         return drawn[0].figure
 
+    @further("results.plotting:plots", but=("paths",))
     def all(self, kind: str, *, by: str | Sequence[str] = (), **options: Any) -> list[Plot]:
         """Return all figures of a kind, with titles and captions."""
         columns = [by] if isinstance(by, str) else list(by)

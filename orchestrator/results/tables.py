@@ -175,7 +175,7 @@ class Results(Mapping[str, pl.DataFrame]):
             return self._files[table]
         if table in FURTHER:
             raise UnknownTable("is absent", key="table", value=table, remedy=FURTHER[table])
-        remedy = nearest(table, self)
+        remedy = nearest(str(table), self)
         raise UnknownTable("unknown table", key="table", value=table, remedy=remedy)
 
     def _require_whole(self) -> None:

@@ -1,0 +1,174 @@
+"""Calls from Python: arguments are checked, and errors name these, not the command's options."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import numbers
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from manyseed.orchestrator.errors import ManyseedError, UserError, nearest, toml_value
+
+Made = TypeVar("Made", bound=type)
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+_PARTS = re.compile(r" \| (?![^\[]*\])")
+_TYPES: Mapping[str, tuple[Any, str]] = {
+    "None": (type(None), ""),
+    "str": (str, "text"),
+    "Path": ((str, os.PathLike), "a path"),
+    "bool": ((bool, np.bool_, int), "true or false"),
+    "int": (numbers.Integral, "a whole number"),
+    "float": (numbers.Real, "a number"),
+    "Sequence": (Iterable, "a list"),
+    "Mapping": (Mapping, "a mapping"),
+    "Callable": (Callable, "a function"),
+}
+"""Checked annotations: what is accepted, and its words. Others are not checked."""
+
+_ELEMENTS: Mapping[str, tuple[Any, str]] = {
+    "Sequence[str]": (str, "text"),
+    "Sequence[str | Path]": (str | os.PathLike, "a path"),
+}
+_COUNTS = ("limit", "workers")
+
+
+def from_python(public: str) -> Callable[[Made], Made]:
+    """Decorate a class: its public methods check their arguments and word errors for Python.
+
+    The command calls the same methods, so an error only notes that it passed one
+    (`ManyseedError.from_python`), which the command undoes.
+
+    Parameters
+    ----------
+    public : str
+        How users call the class, for messages.
+    """
+
+    def decorate(made: Made) -> Made:
+        for name, given in list(vars(made).items()):
+            if name.startswith("_") and name not in ("__init__", "__call__"):
+                continue
+            of = public if name.startswith("_") else f"{public}.{name}"
+            if isinstance(given, classmethod):
+                setattr(made, name, classmethod(checked(given.__func__, of)))
+            elif isinstance(given, property) and given.fget is not None:
+                setattr(made, name, property(checked(given.fget, of)))
+            elif inspect.isfunction(given):
+                setattr(made, name, checked(given, of))
+        return made
+
+    return decorate
+
+
+def further(callee: str, *, but: Iterable[str] = ()) -> Callable[[Function], Function]:
+    """Say where a method's ``**options`` go, so that these can be checked, too.
+
+    Parameters
+    ----------
+    callee : str
+        ``"module:function"`` below `manyseed.orchestrator`, which is imported when it is needed.
+    but : iterable of str
+        Its parameters that are no options.
+    """
+
+    def mark(function: Function) -> Function:
+        function.__dict__["further"] = (callee, frozenset(but))
+        return function
+
+    return mark
+
+
+def checked(function: Function, name: str) -> Function:
+    """Return a public function as `from_python` makes methods; `name` is that of messages."""
+    parameters = dict(inspect.signature(function).parameters)
+
+    @wraps(function)
+    def call(*given: Any, **options: Any) -> Any:
+        try:
+            _check(name, function, parameters, given, options)
+            return function(*given, **options)
+        except ManyseedError as error:
+            error.from_python = True
+            raise
+
+    return cast(Function, call)
+
+
+def _check(
+    name: str,
+    function: Any,
+    parameters: Mapping[str, inspect.Parameter],
+    given: tuple[Any, ...],
+    options: Mapping[str, Any],
+) -> None:
+    """Refuse unknown keywords, and values of a wrong type.
+
+    Raises
+    ------
+    UserError
+    """
+    positional = zip(parameters.values(), given, strict=False)
+    for parameter, value in positional:
+        if parameter.kind is not parameter.VAR_POSITIONAL:
+            _require(parameter, value)
+    known = {**parameters}
+    if options.keys() - known.keys() and "further" in function.__dict__:
+        known = _with_further(known, *function.__dict__["further"])
+    is_open = any(one.kind is one.VAR_KEYWORD for one in known.values())
+    for key, value in options.items():
+        if key in known:
+            _require(known[key], value)
+        elif not is_open:
+            names = [n for n in known if n not in ("self", "cls", "options", "grid")]
+            remedy = nearest(key, names) if names else "it takes none"
+            raise UserError(f"{name}() has no such argument", key=key, remedy=remedy)
+
+
+def _with_further(
+    known: dict[str, inspect.Parameter], callee: str, but: Iterable[str]
+) -> dict[str, inspect.Parameter]:
+    """Return a method's parameters with those that its ``**options`` may name."""
+    module, _, target = callee.partition(":")
+    found = getattr(importlib.import_module(f"manyseed.orchestrator.{module}"), target)
+    own = {name: one for name, one in known.items() if one.kind is not one.VAR_KEYWORD}
+    more = inspect.signature(found).parameters
+    return own | {name: one for name, one in more.items() if name not in own and name not in but}
+
+
+def _require(parameter: inspect.Parameter, value: Any) -> None:
+    """Refuse a value that an annotation does not allow, if this module knows all of its types."""
+    annotation = parameter.annotation
+    if not isinstance(annotation, str) or value is parameter.default:
+        return
+    heads = [part.partition("[")[0] for part in _PARTS.split(annotation)]
+    if not all(head in _TYPES for head in heads):
+        return
+    is_text = isinstance(value, str | bytes)
+    for part, head in zip(_PARTS.split(annotation), heads, strict=True):
+        if isinstance(value, _TYPES[head][0]) and not (head == "Sequence" and is_text):
+            if part in _ELEMENTS:
+                _require_elements(parameter.name, value, *_ELEMENTS[part])
+            if parameter.name in _COUNTS and value < 1:
+                raise UserError("must be at least 1", key=parameter.name, value=value)
+            return
+    words = dict.fromkeys(filter(None, (_TYPES[head][1] for head in heads)))
+    if {"str", "Path"} <= {*heads}:
+        del words["text"]
+    is_plain = isinstance(value, str | int | float)
+    shown = toml_value(value) if is_plain else type(value).__name__
+    remedy = f"write [{toml_value(value)}]" if "Sequence" in heads and is_text else None
+    raise UserError(f"must be {' or '.join(words)}, not {shown}", key=parameter.name, remedy=remedy)
+
+
+def _require_elements(name: str, values: Any, kind: Any, words: str) -> None:
+    for number, value in enumerate(values if isinstance(values, list | tuple) else ()):
+        if not isinstance(value, kind):
+            reason = f"must be {words}, not {type(value).__name__}"
+            raise UserError(reason, key=f"{name}[{number}]")

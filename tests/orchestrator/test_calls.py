@@ -1,0 +1,258 @@
+"""Wrong calls from Python: one error that names the argument, the mistake and Python's remedy."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import manyseed
+from manyseed import Sweep, UserError
+from manyseed.orchestrator.cli import main
+from manyseed.orchestrator.wording import in_python
+
+GRID = {"dataset": ["sklearn:wine"], "classifier": ["lr-sgd"]}
+SWEEP = {"name": "wine", "seed": 1, "repeats": 1, "runs": 2, "grid": [GRID]}
+Y = np.arange(40) % 2
+SCORES = np.random.default_rng(0).normal(size=(3, 40, 2))
+ARRAYS = {"scores": SCORES, "y_true": Y}
+SHARES = np.exp(SCORES) / np.exp(SCORES).sum(-1, keepdims=True)
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def refusal(call: Callable[[], object]) -> str:
+    """Return the message of a call that is refused, and see that it changed nothing."""
+    before = sorted(Path.cwd().rglob("*"))
+    with pytest.raises(UserError) as raised:
+        call()
+    assert sorted(Path.cwd().rglob("*")) == before
+    text = str(raised.value)
+    shell = re.compile(r"(manyseed|sbatch) [^;\n]*")
+    assert "--" not in shell.sub("", text), text
+    assert not re.search(r"/tmp\w*/tmp|\.manyseed-", text), text
+    assert "--" not in shell.sub("", str(raised.value.facts))
+    return text
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"repats": 3}, "the mapping: repats: unknown key"),
+        ({"grid": [GRID, {**GRID, "clasifier": []}]}, r"the mapping: grid\[1\].clasifier: unknown"),
+        ({"grid": "x"}, "the mapping: grid: must be a list of mappings"),
+        ({"grid": 3}, "the mapping: grid: must be a list of mappings"),
+        ({"grid": ["x"]}, "the mapping: grid: must be a list of mappings"),
+        ({"classifier": [3]}, "the mapping: classifier = "),
+        ({"runs": None}, "the mapping: runs: is of type NoneType"),
+        (
+            {"classifier": {"m": {"estimator": LogisticRegression}}},
+            "the mapping: classifier.m.estimator: LogisticRegression is a class",
+        ),
+    ],
+)
+def test_a_wrong_mapping_is_answered_with_its_key(change: dict[str, Any], message: str) -> None:
+    assert re.match(message, refusal(lambda: Sweep.plan({**SWEEP, **change}, "none")))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"perturb_continous": ["none"]}, 'perturb_continous: .*\n  did you mean "perturb_contin'),
+        ({"perturb_continuous": ["foo"]}, 'perturb_continuous = "foo": unknown scheme'),
+        ({"run": 3}, 'run: Sweep.of\\(\\) has no such argument\n  did you mean "runs"'),
+        ({"runs": "x"}, 'runs: must be a whole number, not "x"'),
+        ({"runs": 0}, "runs = 0: must be at least 1"),
+        ({"test": 2.5}, "test = 2.5: must be a share"),
+        ({"test": "x"}, 'test: must be a number, not "x"'),
+        ({"options": {"parms": {}}}, r"options.parms = .*: unknown key"),
+        ({"options": 3}, "options: must be a mapping, not 3"),
+        ({"y": Y * 0}, "y: has a single class"),
+        ({"groups": np.zeros(40)}, "groups: has the same value in all rows"),
+        ({"X": SCORES[0, :0], "y": Y[:0]}, "X: is empty"),
+        ({"estimator": LogisticRegression}, "estimator: LogisticRegression is a class"),
+        ({"estimator": "lr-sgd"}, 'estimator = "lr-sgd": names no module'),
+        ({"estimator": "no.mod:X"}, 'estimator = "no.mod:X": there is no module no, neither '),
+        ({"directory": "taken"}, "taken: exists .*\n  name another with directory=DIR"),
+    ],
+)
+def test_wrong_arguments_of_an_estimators_sweep(options: dict[str, Any], message: str) -> None:
+    Path("taken").touch()
+    good = {"estimator": LogisticRegression(), "X": SCORES[0], "y": Y, "train": False}
+    assert re.match(message, refusal(lambda: Sweep.of(**{"directory": "of", **good, **options})))
+
+
+@pytest.mark.parametrize(
+    ("predictions", "options", "message"),
+    [
+        ({"scores": SCORES}, {}, "predictions: y_true is missing\n  give .* as y_true$"),
+        ({**ARRAYS, "foo": Y}, {}, "predictions: foo: unknown entry"),
+        ({"a": ARRAYS, "b": {**ARRAYS, "foo": Y}}, {}, r'predictions\["b"\]: foo: unknown entry'),
+        ({"a": ARRAYS, "b": 3}, {}, "predictions: has arrays beside mappings"),
+        (
+            {"a": ARRAYS, "b": {**ARRAYS, "y_true": 1 - Y}},
+            {},
+            r'predictions\["b"\]: y_true: its test sets differ from those of predictions\["a"\]',
+        ),
+        ({**ARRAYS, "scores": SHARES}, {}, "predictions: scores: look .*\n  probabilities=True$"),
+        ({**ARRAYS, "scores": SCORES[0]}, {}, "predictions: scores: has shape"),
+        ({**ARRAYS, "scores": [[1.0], [1.0, 2.0]]}, {}, "predictions: scores: is not an array"),
+        (ARRAYS, {"probability": "soft"}, 'probability = "soft": unknown'),
+        (ARRAYS, {"datset": "x"}, 'datset: Sweep.from_predictions.* no .*\n.* mean "dataset"'),
+        (ARRAYS, {"truth": "x"}, r"truth: Sweep.from_predictions\(\) has no such argument"),
+        (ARRAYS, {"dataset": 3}, "dataset: must be text, not 3"),
+        ({"a": ARRAYS}, {"classifier": "b"}, 'classifier = "b": the predictions name'),
+        (None, {}, "predictions: must be a mapping, not NoneType"),
+        (SCORES, {}, "predictions: must be a mapping, not ndarray"),
+    ],
+)
+def test_wrong_predictions_in_memory(
+    predictions: Any, options: dict[str, Any], message: str
+) -> None:
+    assert re.match(
+        message, refusal(lambda: Sweep.from_predictions(predictions, "into", **options))
+    )
+
+
+def test_wrong_additions_to_predictions() -> None:
+    sweep = Sweep.from_predictions(ARRAYS, "into")
+    for predictions, options, message in (
+        ({**ARRAYS, "foo": Y}, {}, "predictions: foo: unknown entry"),
+        (
+            {**ARRAYS, "y_true": 1 - Y},
+            {},
+            "predictions: y_true: .*\n.* with Sweep.from_predictions",
+        ),
+        (ARRAYS, {"dataset": "foo"}, 'into: dataset = "foo": .*\n.* with Sweep.from_predictions'),
+        (ARRAYS, {"directory": "x"}, r"directory: Sweep.add_predictions\(\) has no such argument"),
+    ):
+        text = refusal(lambda p=predictions, o=options: sweep.add_predictions(p, **o))  # type: ignore[misc]
+        assert re.match(message, text)
+
+
+def test_wrong_files_of_predictions() -> None:
+    np.savez("one.npz", **ARRAYS)
+    for files, options, message in (
+        ("one.npz", {}, r'files: must be a list, not "one.npz"\n  write \["one.npz"\]'),
+        ([3], {}, r"files\[0\]: must be a path, not int"),
+        ([], {}, r"there is no file to import\n  name one, or classifiers={NAME: \[FILE\]}"),
+        (["one.npz"], {"truth": "none.npy"}, "none.npy: cannot be read"),
+        ([], {"classifiers": {"a": "one.npz"}}, r'classifiers\["a"\]: must be a list of files'),
+        (["one.npz"], {"adding": True}, r"adding: Sweep.import_predictions\(\) has no such"),
+    ):
+        text = refusal(
+            lambda f=files, o=options: Sweep.import_predictions(f, "into", **o)  # type: ignore[misc]
+        )
+        assert re.match(message, text)
+    sweep = Sweep.import_predictions([], "into", classifiers={"a": ["one.npz"]})
+    assert sweep.survey().counts["done"] == 3
+
+
+@pytest.fixture(scope="module")
+def analysed(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    sweep = Sweep.from_predictions(ARRAYS, tmp_path_factory.mktemp("calls") / "sweep")
+    sweep.analyze()
+    return sweep
+
+
+METHODS = {
+    name: "Sweep.plot" if name == "plot" else f"Sweep.{name}"
+    for name, one in inspect.getmembers(Sweep)
+    if name[0] != "_" and (callable(one) or name == "plot")
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_an_unknown_keyword_is_answered_with_the_public_function(
+    name: str, analysed: Sweep
+) -> None:
+    text = refusal(lambda: getattr(analysed, name)(fliter=1))
+    assert text.startswith(f"fliter: {METHODS[name]}() has no such argument\n"), text
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda s: s.query(filter="x"), r"filter: Sweep.query\(\) has .*\n.*where, columns, by"),
+        (lambda s: s.query(colums=["x"]), 'colums: .*\n  did you mean "columns"'),
+        (lambda s: s.query(table=3), "table: must be text, not 3"),
+        (lambda s: s.query(where=3), "where: must be text, not 3"),
+        (lambda s: s.query(columns="accuracy"), r'columns: must be a list.*\n  write \["accuracy'),
+        (lambda s: s.query(columns=[3]), r"columns\[0\]: must be text, not int"),
+        (lambda s: s.query(by=["clf"]), 'by = "clf": unknown column'),
+        (lambda s: s.query(others=3), "others: must be a list, not 3"),
+        (lambda s: s.query(others=[3]), "others: must be a Sweep or its directory, not int"),
+        (lambda s: s.query("margins", by=["cell"]), r"by = .*\n  ask for rows with where=, or"),
+        (lambda s: s.howmany(accuracy=2), "accuracy = 2: .*\n  such as accuracy=0.005: "),
+        (lambda s: s.howmany(sizes=[0]), r"sizes = \[0\]: .*sizes=\[1, 2, 5\]"),
+        (lambda s: s.howmany_until(2), "half_width = 2: "),
+        (lambda s: s.howmany_until(0.1, train=print), r"train: Sweep.howmany_until\(\) has no"),
+        (lambda s: s.compare(other=3), "other: must be a Sweep or its directory, not int"),
+        (lambda s: s.compare(a="cell = 1"), 'a = "cell = 1": .*\n  give b=, too'),
+        (lambda s: manyseed.compare(s, fliter=1), r"fliter: Sweep.compare\(\) has no such"),
+        (lambda s: s.analyze({"n": 1}), "options: must be .*Options, not dict"),
+        (lambda s: s.analyze(workers=-1), "workers = -1: must be at least 1"),
+        (lambda s: s.analyze(dask="foo"), 'dask = "foo": not a way to compute'),
+        (lambda s: s.plot("accuracy", fliter=1), r"fliter: Sweep.plot\(\) has no such argument"),
+        (lambda s: s.plot.accuracy(fliter=1), r"fliter: Sweep.plot\(\) has no such argument"),
+        (lambda s: s.plot.all("cells", fliter=1), r"fliter: Sweep.plot.all\(\) has no such"),
+        (lambda s: s.plot("accurcy"), 'kind = "accurcy": unknown kind'),
+        (lambda s: s.plot("accuracy", width=[1]), "width: must be text or a number, not list"),
+        (lambda s: s.show("x"), 'address = "x": not of the form'),
+        (lambda s: s.export(3), "output: must be a path, not 3"),
+        (lambda s: s.results[3], "table = 3: unknown table"),
+        (lambda s: Sweep(3), "directory: must be a path, not 3"),
+        (lambda s: Sweep.plan([3]), "sweep_file: must be a path or a mapping, not list"),
+        (lambda s: manyseed.classifier(3), "name: must be text, not 3"),
+    ],
+)
+def test_wrong_calls(call: Callable[[Sweep], object], message: str, analysed: Sweep) -> None:
+    assert re.match(message, refusal(lambda: call(analysed)), re.DOTALL)
+
+
+def test_the_command_names_its_options(
+    analysed: Sweep, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for words, message in (
+        (["query", "--by", "clf"], '--by = "clf": unknown column'),
+        (["howmany", "--accuracy", "2"], "such as --accuracy 0.005"),
+    ):
+        verb, *options = words
+        monkeypatch.setattr("sys.argv", ["manyseed", verb, str(analysed.directory), *options])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        assert ended.value.code == 2
+        assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("text", "python"),
+    [
+        ("give --b, too", "give b=, too"),
+        ("such as: --sizes 1,2,5", "such as: sizes=[1, 2, 5]"),
+        ("such as --accuracy 0.005: the mean", "such as accuracy=0.005: the mean"),
+        ("plan again with --out onto another disk", "plan again with directory= onto another disk"),
+        ("name another with --out DIR", "name another with directory=DIR"),
+        ("mix them with --other-recipe: results", "mix them with other_recipe=True: results"),
+        (
+            "make it with: manyseed plan A.toml --out B",
+            "make it with: manyseed plan A.toml --out B",
+        ),
+        (
+            "manyseed a b --c 1; or here: --cluster local",
+            'manyseed a b --c 1; or here: cluster="local"',
+        ),
+        ("a – b -- c", "a – b -- c"),
+    ],
+)
+def test_the_commands_words_in_python(text: str, python: str) -> None:
+    assert in_python(text) == python

@@ -7,6 +7,7 @@ import inspect
 import numbers
 import os
 import re
+import warnings
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -83,6 +84,14 @@ def further(callee: str, *, but: Iterable[str] = ()) -> Callable[[Function], Fun
         return function
 
     return mark
+
+
+def warn(text: str) -> None:
+    """Warn with the place in the user's program that called manyseed."""
+    frame, level = inspect.currentframe(), 1
+    while frame is not None and f"{frame.f_globals.get('__name__')}.".startswith("manyseed."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, UserWarning, stacklevel=level)
 
 
 def checked(function: Function, name: str) -> Function:

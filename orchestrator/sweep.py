@@ -97,6 +97,7 @@ class Sweep(Executing, Learning):
         from manyseed.orchestrator.grids.objects import require_guard, written
         from manyseed.orchestrator.plans.data import prepare_read
         from manyseed.orchestrator.plans.planning import plan_sweep
+        from manyseed.orchestrator.plans.remarks import warn_of
 
         if isinstance(sweep_file, Mapping):
             require_guard()
@@ -107,7 +108,9 @@ class Sweep(Executing, Learning):
                 else Path(sweep_file)
             )
             target = Path(read_sweep_file(file).name if directory is None else directory)
-            prepare_read(plan_sweep(file, target).expansion.datasets)
+            change = plan_sweep(file, target)
+            prepare_read(change.expansion.datasets)
+        warn_of(change)
         return cls(target)
 
     @classmethod
@@ -222,8 +225,7 @@ class Sweep(Executing, Learning):
             classifier, by its name.
         directory : path
         **options
-            dataset, classifier (of arrays by name), probability and probabilities, as in
-            `import_predictions`.
+            dataset, classifier, probability and probabilities, as in `import_predictions`.
 
         Examples
         --------

@@ -145,31 +145,11 @@ def _table(summary: dict[str, Any]) -> tuple[list[str], list[list[object]], list
     return [*_DATA, *_COUNTS, *times, "store"], rows, ["all", "", "", "", *costs(summary)]
 
 
-def notes(change: Change) -> Iterator[str]:
-    """Yield what a user might not expect of a plan: a sentence each."""
-    summary = change.summary()
-    for removed in summary["runs_excluded"]:
-        yield f"{removed['key']} = {removed['rule']} removes {counted(removed['runs'], 'run')}."
-    for note in summary["notes"]:
-        yield f"{note}."
-    if summary["searches"]:
-        yield (
-            f"Tuned hparams need {counted(summary['searches'], 'search')} of "
-            f"{counted(change.sweep.tune.draws, 'draw')} each."
-        )
-    if summary["runs_identical"]:
-        yield (
-            "Identical to the first run of their repeat, as nothing that varies reaches the "
-            f"classifier: {counted(summary['runs_identical'], 'run')}, stored as copies, "
-            "not trained."
-        )
-    if summary["cells_dropped"]:
-        yield f"Left out, as dropped before: {counted(summary['cells_dropped'], 'cell')}."
-
-
 def _sentences(change: Change) -> Iterator[str]:
     """Yield the sentences below the table."""
-    yield from notes(change)
+    from manyseed.orchestrator.plans.remarks import remarks
+
+    yield from remarks(change)
     summary = change.summary()
     held = summary["runs"] - summary["runs_added"]
     yield (

@@ -21,7 +21,6 @@ from manyseed.orchestrator.cli.common import (
     Workers,
 )
 from manyseed.orchestrator.cli.output import counted, duration, say, say_next, size
-from manyseed.orchestrator.cli.plan import notes
 from manyseed.orchestrator.cli.progress import show
 from manyseed.orchestrator.cli.status import raise_if_broken
 from manyseed.orchestrator.cli.submit import say_gpu
@@ -58,6 +57,7 @@ def run(
     from manyseed.orchestrator.paths import SweepPaths
     from manyseed.orchestrator.plans.data import fetch_datasets
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
+    from manyseed.orchestrator.plans.remarks import remarks
     from manyseed.orchestrator.submissions.profiles import AUTO, choose
     from manyseed.orchestrator.submissions.requirements import require_code, require_packages
     from manyseed.orchestrator.submissions.submission import last_intent
@@ -89,7 +89,7 @@ def run(
     plan = change.summary()
     counts = [counted(plan[f"{noun}s"], noun) for noun in ("run", "cell", "group")]
     say(f"{change.sweep.name}: {counts[0]} in {counts[1]} of {counts[2]} → {directory}")
-    for sentence in () if change.is_empty else notes(change):
+    for sentence in () if change.is_empty else remarks(change):
         say(sentence)
     search(sweep, where if profile is None else AUTO, workers)
     submission = sweep.submit(cluster=where, workers=workers, other_recipe=other_recipe, tell=say)

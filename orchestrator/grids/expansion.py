@@ -51,8 +51,8 @@ class Expansion:
         Number of runs before duplicate cells are merged, after exclusions.
     removed : tuple of (key, rule, runs)
         The number of runs that each exclusion removed.
-    notes : tuple of str
-        Remarks on what the user might not expect.
+    notes, unexpected : tuple of str
+        Remarks on the plan, and those of them that a user may want to act on.
     searches : int
         Number of hparam searches that the cells need, one for each dataset and classifier.
     """
@@ -63,6 +63,7 @@ class Expansion:
     asked: int
     removed: tuple[tuple[str, str, int], ...]
     notes: tuple[str, ...]
+    unexpected: tuple[str, ...]
     searches: int
 
     @property
@@ -130,6 +131,7 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
         asked,
         tuple(removed),
         notes.lines(),
+        notes.unexpected(),
         tuned.select("dataset", "classifier").n_unique() if len(tuned) else 0,
     )
 

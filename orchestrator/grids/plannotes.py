@@ -24,6 +24,8 @@ _LOOKS = {
     "distinct": "has labels that hardly repeat, but is taken as a category",
 }
 _MERGE = "classes = {…} can merge them"
+_FOUND = ("seeds: ", "draws from ", "a probe took ")
+"""How notes on users' own code begin that tell what was found."""
 _NAMELESS = "the column without a name"
 """As pandas writes an index."""
 _WRITTEN = {
@@ -94,6 +96,7 @@ class Notes:
         self._mirrored: dict[str, str] = {}
         self._steps: dict[tuple[str, str], tuple[int, int, int]] = {}
         self._others: list[str] = []
+        self._expected: set[str] = set()  # of others, those that tell what is always so
 
     def add(self, axis: str, value: Any, names: Mapping[str, str], resolved: ResolvedCell) -> None:
         """Note what resolving an axis value for a dataset and a classifier showed.
@@ -151,9 +154,9 @@ class Notes:
                 self._columns(name, info.columns)
             self._others += [f"{name}: {note}" for note in data_notes(info)]
             if info.group_sizes:
-                self._others.append(_groups(name, info))
+                self._tell(_groups(name, info))
             if info.n_test_sets is not None:
-                self._others.append(_official(name, info))
+                self._tell(_official(name, info))
 
     def _columns(self, name: str, columns: Sequence[ColumnInfo]) -> None:
         """Note how a file's columns are used, and which of them a user should check."""
@@ -162,7 +165,7 @@ class Notes:
             labels = f" ({column.n_labels:,})" if column.kind == "categorical" else ""
             kinds[column.kind].append(f"{column.name or _NAMELESS}{labels}")
         listed = [f"{len(c)} {kind}: {some(c, _SHOWN)}" for kind, c in kinds.items() if c]
-        self._others.append(f"{name}: columns are interpreted as " + "; ".join(listed))
+        self._tell(f"{name}: columns are interpreted as " + "; ".join(listed))
         for column in columns:
             if column.looks in _LOOKS:
                 shown = toml_value(column.name)
@@ -177,7 +180,7 @@ class Notes:
         """Note the configurations of hparam grids, and the hparam grids that no grid uses."""
         for name, listed in configurations.items():
             if name in used:
-                self._others.append(f"The hparam grid of {name} is {_axes(listed)}")
+                self._tell(f"The hparam grid of {name} is {_axes(listed)}")
             else:
                 self._others.append(
                     f'{name} has an hparam grid that no [[grid]] asks for: hparams = ["grid"]'
@@ -201,7 +204,19 @@ class Notes:
 
     def own(self, notes: Mapping[str, Iterable[str]]) -> None:
         """Note the findings about users' own code, by the names of its tables."""
-        self._others += [f"{name}: {note}" for name, listed in notes.items() for note in listed]
+        for name, listed in notes.items():
+            for note in listed:
+                self._others.append(f"{name}: {note}")
+                if note.startswith(_FOUND):
+                    self._expected.add(self._others[-1])
+
+    def _tell(self, line: str) -> None:
+        self._others.append(line)
+        self._expected.add(line)
+
+    def unexpected(self) -> tuple[str, ...]:
+        """Return the notes on what a user may want to change; other notes only tell how it is."""
+        return tuple(line for line in self.lines() if line not in self._expected)
 
     def lines(self) -> tuple[str, ...]:
         """Return all notes, as sentences without a full stop."""

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import re
 import tempfile
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids import objects
-from manyseed.orchestrator.plans.change import Change
 from manyseed.orchestrator.plans.data import fetch_datasets
 from manyseed.orchestrator.plans.planning import plan_sweep
+from manyseed.orchestrator.plans.remarks import warn_of_estimator
 
 _ARGUMENTS = {
     "dataset.data.source": "X",
@@ -74,8 +71,7 @@ def plan_objects(
         except UserError as error:
             raise _of_arguments(error, file) from None
         fetch_datasets(change.expansion.datasets)
-    if not change.cells.filter(pl.col("identical") & (pl.col("runs") > 1)).is_empty():
-        warnings.warn(_identical(change), stacklevel=3)  # the caller of Sweep.of
+    warn_of_estimator(change)
     return target
 
 
@@ -97,16 +93,3 @@ def _of_arguments(error: UserError, file: Path) -> UserError:
     if key in _ARGUMENTS and key != "dataset.data.test":  # the value is a name of the file's own
         changed = UserError(changed.message, key=argument, remedy=changed.remedy)
     return changed
-
-
-def _identical(change: Change) -> str:
-    """Return what a user should know where the runs of a repeat cannot differ."""
-    runs = change.summary()["runs_identical"]
-    found = ". ".join(change.expansion.notes)
-    return (
-        f"{runs:,} of {change.expansion.runs:,} runs are identical to the first run of their "
-        "repeat, as nothing that varies reaches the estimator: they are stored as copies, and the "
-        f"spread between them is 0{f' ({found})' if found else ''}. If it takes a seed, name the "
-        'parameter: options={"seeds": {"random_state": "batch"}}; or vary the data: '
-        'perturb_continuous=["relative:0.5"]'
-    )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
@@ -13,6 +12,7 @@ from manyseed.analysis.metrics.registry import select
 from manyseed.analysis.options import DEFAULT_METRICS, Options, is_own
 from manyseed.analysis.refused import NoModule, NotKept, Refused
 from manyseed.jobs.ensembling.methods import NONE, SAME_AS_NONE, SINGLE
+from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import flag, refused, toml_value
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.grids.sweepfile import Grid
@@ -23,12 +23,8 @@ from manyseed.orchestrator.results import own_metrics
 from manyseed.orchestrator.store.layout.groups import find_group
 
 
-def _warn(text: str) -> None:
-    warnings.warn(text, stacklevel=2)
-
-
 def conventions(
-    paths: SweepPaths, *, report: Callable[[str], None] = _warn, **asked: Any
+    paths: SweepPaths, *, report: Callable[[str], None] = warn, **asked: Any
 ) -> Options:
     """Return the options of an analysis.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
 
 import manyseed
 from manyseed import Sweep, UserError
@@ -256,3 +258,40 @@ def test_the_command_names_its_options(
 )
 def test_the_commands_words_in_python(text: str, python: str) -> None:
     assert in_python(text) == python
+
+
+def warned(call: Callable[[], object]) -> list[str]:
+    """Return the warnings of a call, all of which name this file."""
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        call()
+    ours = [one for one in told if one.category is UserWarning]
+    assert {one.filename for one in ours} <= {__file__}
+    return [str(one.message) for one in ours]
+
+
+def test_seeds_without_effect_are_warned_of_once() -> None:
+    def call() -> Sweep:
+        return Sweep.of(LogisticRegression(), SCORES[0], Y, runs=2, directory="of", train=False)
+
+    (text,) = warned(call)
+    assert text.startswith("LogisticRegression: fits with other seeds were equal in a probe; if ")
+    assert warned(call) == []  # nothing is new
+
+
+def test_remarks_on_a_plan_are_warnings() -> None:
+    grid = {**GRID, "perturb_categorical": ["sample:0.5"], "classifier": ["lr-sgd", "svm-sgd"]}
+    grid["exclude"] = [{"classifier": "svm-sgd"}]  # type: ignore[assignment]
+    sweep = {**SWEEP, "grid": [grid]}
+    first, second = warned(lambda: Sweep.plan(sweep, "one"))
+    assert first.startswith("grid[0].exclude[0] = ")
+    assert "is the same as none on sklearn:wine: no categorical features" in second
+    assert warned(lambda: Sweep.plan(sweep, "one")) == []
+
+
+def test_remarks_that_only_tell_how_it_is_are_no_warnings() -> None:
+    tree = DecisionTreeClassifier(splitter="random", max_depth=2)
+    rows = np.random.default_rng(1).normal(size=(200, 5))
+    assert (
+        warned(lambda: Sweep.of(tree, rows, np.arange(200) % 2, directory="of", train=False)) == []
+    )

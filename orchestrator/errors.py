@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from manyseed.jobs.similar import similar
 from manyseed.orchestrator.wording import in_python, key_in_python
 
 NOT_FINISHED = 3
@@ -303,17 +304,24 @@ def first_line(error: BaseException) -> str:
 
 
 def nearest(value: str, options: Iterable[str]) -> str:
-    """Return a remedy: the nearest valid name, if any is near, and all of them.
+    """Return a remedy: the names that are most like a wrong one, if any is, and all of them.
 
     For a quantity, such as accuracy, the column of its means is the nearest.
     """
-    from difflib import get_close_matches  # imported only if there is an error
-
     options = list(options)
-    means = [name for name in options if name == f"{value}_mean"]
-    close = means or get_close_matches(value, options, n=1, cutoff=0.5)
+    if not options:
+        return "there are none"
+    mean = f"{value}_mean"
+    close = meant([mean] if mean in options else similar(value, options))
     listed = ", ".join(options) if len(options) <= 20 else ", ".join(options[:20]) + ", …"
-    return f'did you mean "{close[0]}"? Valid: {listed}' if close else f"valid: {listed}"
+    return f"{close} Valid: {listed}" if close else f"valid: {listed}"
+
+
+def meant(names: Sequence[str]) -> str:
+    """Return the question whether one of these names was meant; empty without names."""
+    *others, last = [toml_value(name) for name in names] or [""]
+    listed = f"{', '.join(others)} or {last}" if others else last
+    return f"did you mean {listed}?" if listed else ""
 
 
 def flag(option: str) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.run import TrainingSet
+from manyseed.jobs.similar import similar
 from manyseed.jobs.training.encode import dense_encoder, pixel_encoder
 
 
@@ -62,6 +63,31 @@ def asked(function: Any, offered: Sequence[str]) -> list[str]:
     return names
 
 
+def called(entry: str, params: Mapping[str, Any]) -> Any:
+    """Return what an entry point returns for these parameters.
+
+    Raises
+    ------
+    OwnError
+        If it has no parameter of some name.
+    """
+    function = load(entry)
+    try:
+        return function(**params)
+    except TypeError:
+        try:
+            known = dict(inspect.signature(function).parameters)
+        except (TypeError, ValueError):  # of some functions in C
+            known = {}
+        is_open = not known or any(one.kind is one.VAR_KEYWORD for one in known.values())
+        for name in () if is_open else params:
+            if name not in known:
+                near = " or ".join(similar(name, known))
+                hint = f"; did you mean {near}?" if near else f"; it has {', '.join(known)}"
+                raise OwnError(f"{function.__qualname__} has no parameter {name}{hint}") from None
+        raise
+
+
 def built(value: Any) -> Any:
     """Return the object that a value of ``params`` stands for.
 
@@ -72,7 +98,7 @@ def built(value: Any) -> Any:
     if isinstance(value, Mapping):
         if "estimator" in value:
             inner = {name: built(each) for name, each in value.get("params", {}).items()}
-            return load(value["estimator"])(**inner)
+            return called(value["estimator"], inner)
         if {*value} == {"import"}:
             return load(value["import"])
         if {*value} == {"none"}:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.own import scores
-from manyseed.jobs.own.calling import OwnError, built, encoder, load
+from manyseed.jobs.own.calling import OwnError, built, called, encoder, load
 from manyseed.jobs.run import Generators, TrainingSet
 from manyseed.jobs.streams import seed31
 from manyseed.jobs.training.handling import Alive, Fitted, Handling
@@ -69,7 +69,7 @@ def fit(
 
 def build(entry: str, params: Mapping[str, Any]) -> Any:
     """Return a new estimator, by calling the entry point with `params`."""
-    model = load(entry)(**{name: built(value) for name, value in params.items()})
+    model = called(entry, {name: built(value) for name, value in params.items()})
     if isinstance(model, type) or not callable(getattr(model, "fit", None)):
         raise OwnError(f"{entry} returned {type(model).__name__}, which has no method fit")
     return model

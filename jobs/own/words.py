@@ -6,7 +6,6 @@ filled in, so a value with blanks stays within its word.
 
 from __future__ import annotations
 
-import difflib
 import re
 import shlex
 from collections.abc import Iterable, Mapping
@@ -16,6 +15,7 @@ from pathlib import PurePosixPath
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.hparams.grid import text_of
 from manyseed.jobs.hparams.kinds import Value
+from manyseed.jobs.similar import similar
 
 NEEDED = ("train", "test", "out")
 """Files: training rows, test rows, and the command's output."""
@@ -74,7 +74,7 @@ def check(option: str, words: Iterable[str], hparams: Iterable[str]) -> None:
     used = placeholders(words)
     for name in used:
         if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
+            near = similar(name, known)
             hint = f"; did you mean {{{near[0]}}}?" if near else "."
             listed = ", ".join(f"{{{each}}}" for each in known)
             reason = f"there is no {{{name}}}{hint} There are {listed}; {{{{ is a brace"

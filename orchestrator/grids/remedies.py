@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,8 @@ from manyseed.analysis.counts import some
 from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.datasets.tablefile import FORMATS
 from manyseed.jobs.hparams import Hparam
-from manyseed.orchestrator.errors import toml_key, toml_value
+from manyseed.jobs.similar import similar
+from manyseed.orchestrator.errors import meant, toml_key, toml_value
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 
 _NAMED = 6
@@ -70,8 +70,8 @@ def near_dataset(name: str, sweep: SweepFile) -> str:
     known = (*datasets.names(), *datasets.bare_names(), *(set(sweep.dataset) - {name}))
     full_names = {each.partition(":")[2]: each for each in datasets.names()}
     full_names |= {each: each for each in known}
-    near = difflib.get_close_matches(name, full_names, n=1)
-    hint = f'did you mean "{full_names[near[0]]}"? ' if near else ""
+    near = meant([*dict.fromkeys(full_names[one] for one in similar(name, full_names))])
+    hint = f"{near} " if near else ""
     return (
         f'{hint}A dataset is a source such as "sklearn:digits" or "openml:vehicle@2", '
         f"a suite's dataset, or a table [dataset.{toml_key(name)}]"

@@ -6,7 +6,6 @@ dataset and the classifier.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from manyseed.jobs.datasets.parts import TEST_FILE
 from manyseed.jobs.ensembling import methods
 from manyseed.jobs.hparams.grid import is_written, read, written
 from manyseed.jobs.hparams.search import SPACE_VERSION
+from manyseed.jobs.similar import similar
 from manyseed.orchestrator.errors import (
     UserError,
     nearest,
@@ -155,8 +155,7 @@ class Resolver:
         source = table.source or name
         key = f"dataset.{toml_key(name)}"
         if table.source is None and not is_source(name):
-            near = difflib.get_close_matches("source", table.options(), n=1)
-            if near:
+            if near := [one for one in table.options() if similar(one, ["source"])]:
                 where = f"{key}.{toml_key(near[0])}"
                 value = table.options()[near[0]]
                 raise self._error(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from manyseed.analysis.refused import Refused
+from manyseed.jobs.similar import similar
 from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value
 
 _TABLES_OF_USERS = ("dataset", "classifier", "ensembling")
@@ -39,10 +39,10 @@ def first_error(details: Sequence[ErrorDetails], model: type[BaseModel]) -> Erro
         *table, missing = first["loc"]
         options = _model_at(model, table).model_fields
         for other in details:
-            if other["type"] == "extra_forbidden" and [*other["loc"][:-1]] == table:
-                near = difflib.get_close_matches(str(other["loc"][-1]), options, n=1, cutoff=0.5)
-                if near == [missing]:
-                    return other
+            *of, key = other["loc"]
+            is_unknown = other["type"] == "extra_forbidden" and of == table
+            if is_unknown and missing in similar(str(key), options):
+                return other
     return first
 
 

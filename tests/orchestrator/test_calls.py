@@ -20,6 +20,8 @@ from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.wording import in_python
 
 GRID = {"dataset": ["sklearn:wine"], "classifier": ["lr-sgd"]}
+OF_MODEL = {"dataset": ["sklearn:wine"], "classifier": ["m"]}
+MODEL = {"estimator": "sklearn.linear_model:LogisticRegression"}
 SWEEP = {"name": "wine", "seed": 1, "repeats": 1, "runs": 2, "grid": [GRID]}
 Y = np.arange(40) % 2
 SCORES = np.random.default_rng(0).normal(size=(3, 40, 2))
@@ -56,6 +58,14 @@ def refusal(call: Callable[[], object]) -> str:
         ({"grid": ["x"]}, "the mapping: grid: must be a list of mappings"),
         ({"classifier": [3]}, "the mapping: classifier = "),
         ({"runs": None}, "the mapping: runs: is of type NoneType"),
+        (
+            {"classifier": {"m": {**MODEL, "params": {"max_itr": 3}}}, "grid": [OF_MODEL]},
+            "the mapping: .*LogisticRegression has no parameter max_itr; did you mean max_iter",
+        ),
+        (
+            {"classifier": {"m": {**MODEL, "params": {"depth": 3}}}, "grid": [OF_MODEL]},
+            "the mapping: .*LogisticRegression has no parameter depth; it has penalty, ",
+        ),
         (
             {"classifier": {"m": {"estimator": LogisticRegression}}},
             "the mapping: classifier.m.estimator: LogisticRegression is a class",
@@ -211,6 +221,8 @@ def test_an_unknown_keyword_is_answered_with_the_public_function(
         (lambda s: s.plot("accuracy", width=[1]), "width: must be text or a number, not list"),
         (lambda s: s.show("x"), 'address = "x": not of the form'),
         (lambda s: s.export(3), "output: must be a path, not 3"),
+        (lambda s: s.compare(metric="acc"), '.* metric = "acc": .*\n  did you mean "accuracy"\\?'),
+        (lambda s: s.plot("acc"), 'kind = "acc": .*\n  did you mean "accuracy'),
         (lambda s: s.results[3], "table = 3: unknown table"),
         (lambda s: Sweep(3), "directory: must be a path, not 3"),
         (lambda s: Sweep.plan([3]), "sweep_file: must be a path or a mapping, not list"),

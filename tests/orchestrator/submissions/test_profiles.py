@@ -70,7 +70,7 @@ def test_nothing_is_trained_on_a_login_node_unless_it_is_named(login: Path) -> N
     assert refused.returncode == 2, refused.stdout
     assert "manyseed cluster init" in refused.stderr
     assert "--cluster local" in refused.stderr
-    with pytest.raises(UserError, match=r"(?s)on one machine.*sbatch .*--cluster local"):
+    with pytest.raises(UserError, match=r'(?s)on one machine.*sbatch .*cluster="local"'):
         sweep.tune()
     assert sorted(login.rglob("*")) == before
     assert sweep.tune(cluster="local") == []

@@ -25,7 +25,7 @@ def init(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="FILE", help="The file.", show_default="in ~/.config"),
+        typer.Option("--out", "-o", metavar="FILE", help="The file.", show_default="in ~/.config"),
     ] = None,
 ) -> None:
     """Ask SLURM about the cluster, and write a profile for you to complete.

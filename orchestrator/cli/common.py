@@ -25,7 +25,9 @@ SweepToml = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option("--out", metavar="DIR", help="The sweep directory.", show_default="./<name>"),
+    typer.Option(
+        "--out", "-o", metavar="DIR", help="The sweep directory.", show_default="./<name>"
+    ),
 ]
 Settings = Annotated[
     list[str] | None,

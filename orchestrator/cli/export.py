@@ -17,6 +17,7 @@ def export(
         Path,
         typer.Option(
             "--output",
+            "-o",
             metavar="FILE",
             help="A new file whose name ends with .zip or .parquet.",
             show_default=False,

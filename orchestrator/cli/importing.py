@@ -21,7 +21,7 @@ def import_(
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", metavar="DIR", help="The new directory.", show_default=False),
+        typer.Option("--out", "-o", metavar="DIR", help="The new directory.", show_default=False),
     ] = None,
     dataset: Annotated[
         str | None, typer.Option(help="The dataset's name.", show_default="the file's")

@@ -46,6 +46,13 @@ def console(monkeypatch, *, terminal):
     return found
 
 
+def test_o_is_where_a_verb_writes_whatever_the_long_name_is():
+    for command in every(app):
+        for option in command.params:
+            names = {*option.opts}
+            assert ("-o" in names) == bool(names & {"--out", "--output"}), (command.name, names)
+
+
 @pytest.mark.parametrize("width", [60, COLUMNS])
 def test_help_is_shown_as_it_is_written(monkeypatch, width):
     monkeypatch.setattr("typer.rich_utils.MAX_WIDTH", width)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 
 _PHRASES = {
-    "--by classifier,metric": 'by=["classifier", "metric"]',
     "--classifier NAME=FILE": "classifiers={NAME: [FILE]}",
     "--cluster local": 'cluster="local"',
     "--dask slurm": 'dask="slurm"',
     "--now": "now=True",
     "--other-recipe": "other_recipe=True",
     "--probabilities": "probabilities=True",
-    "--sizes 1,2,5": "sizes=[1, 2, 5]",
     "--width double": 'width="double"',
     "verify --repair": "verify(repair=True)",
 }
@@ -29,7 +27,8 @@ _OPTION = re.compile(
     "|".join(
         [
             *(re.escape(phrase) for phrase in sorted(_PHRASES, key=len, reverse=True)),
-            r"--([a-z][a-z-]*)(?: (?=(?:[A-Z]+|[\d.]*\d)(?![\w])))?",
+            r"--(?P<listing>[a-z][a-z-]*) (?P<values>\w+(?:,\w+)+)",
+            r"--(?P<option>[a-z][a-z-]*)(?: (?=(?:[A-Z]+|[\d.]*\d)(?!\w)))?",
         ]
     )
 )
@@ -55,4 +54,7 @@ def name_of(option: str) -> str:
 
 
 def _argument(match: re.Match[str]) -> str:
-    return _PHRASES.get(match[0]) or f"{name_of(match[1])}="
+    if match["values"]:
+        values = [v if v.isdecimal() else f'"{v}"' for v in match["values"].split(",")]
+        return f"{name_of(match['listing'])}=[{', '.join(values)}]"
+    return _PHRASES.get(match[0]) or f"{name_of(match['option'])}="

@@ -252,6 +252,7 @@ def test_the_command_names_its_options(
     ("text", "python"),
     [
         ("give --b, too", "give b=, too"),
+        ("--by classifier,metric", 'by=["classifier", "metric"]'),
         ("such as: --sizes 1,2,5", "such as: sizes=[1, 2, 5]"),
         ("such as --accuracy 0.005: the mean", "such as accuracy=0.005: the mean"),
         ("plan again with --out onto another disk", "plan again with directory= onto another disk"),

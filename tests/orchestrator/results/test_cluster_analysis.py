@@ -218,7 +218,7 @@ def test_a_cluster_must_be_there(
     monkeypatch.setattr(schedulers, "available", lambda: True)
     for dask in ("threads", "slurm"):
         submit = sweep.analyze if dask == "slurm" else sweep.submit_analysis
-        with pytest.raises(UserError, match='--cluster = "lub": there is no such cluster profile'):
+        with pytest.raises(UserError, match=r'^cluster = "lub": there is no such cluster profile'):
             submit(OPTIONS, dask=dask, cluster="lub")
         with pytest.raises(UnavailableError, match="no such file"):
             submit(OPTIONS, dask=dask, cluster=silent)

@@ -81,7 +81,7 @@ def test_cells_are_compared_that_differ_in_one_axis(analysed: Sweep) -> None:
 
 
 def test_a_query_of_equivalents_keeps_metrics_apart(analysed: Sweep) -> None:
-    with pytest.raises(UserError, match="metrics are not averaged\n  --by classifier,metric"):
+    with pytest.raises(UserError, match=r'not averaged\n  by=\["classifier", "metric"\]'):
         analysed.query("dee", by=["classifier"])
     found = analysed.query("dee", by=True)
     assert {"axis", "deep_value", "metric", "members"} <= set(found.columns)

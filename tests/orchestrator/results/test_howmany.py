@@ -197,14 +197,14 @@ def test_answers_are_told_with_their_cells(three_cells: Sweep) -> None:
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({"by": ["varry"]}, '^--by = "varry": not an axis of cells\n  did you mean "vary"'),
-        ({"confidence": 1.0}, "^--confidence = 1.0: must be above 0 and below 1"),
-        ({"accuracy": float("nan")}, "^--accuracy = nan: must be above 0 and below 0.5"),
+        ({"by": ["varry"]}, '^by = "varry": not an axis of cells\n  did you mean "vary"'),
+        ({"confidence": 1.0}, "^confidence = 1.0: must be above 0 and below 1"),
+        ({"accuracy": float("nan")}, "^accuracy = nan: must be above 0 and below 0.5"),
         (
             {"accuracy": 5.0},
-            "^--accuracy = 5.0: must be above 0 and below 0.5\n  such as --accuracy 0.005: the",
+            "^accuracy = 5.0: must be above 0 and below 0.5\n  such as accuracy=0.005: the",
         ),
-        ({"consistency": 0.5}, "^--consistency = 0.5: must be above 0 and below 0.5"),
+        ({"consistency": 0.5}, "^consistency = 0.5: must be above 0 and below 0.5"),
     ],
 )
 def test_what_cannot_be_answered_is_refused(

@@ -161,11 +161,11 @@ def _until(sweep: Sweep, error: type[BaseException] | None) -> None:
 def test_what_has_no_meaning_is_refused(tmp_path: Path) -> None:
     sweep = Sweep.plan(write(tmp_path / "grows.toml", SWEEP), tmp_path / "sweep")
     for options, said in (
-        ({"half_width": 0.0}, "--until = 0.0"),
-        ({"half_width": 0.5}, "--until = 0.5: must be above 0 and below 0.5"),
+        ({"half_width": 0.0}, "half_width = 0.0"),
+        ({"half_width": 0.5}, "half_width = 0.5: must be above 0 and below 0.5"),
         ({"half_width": 0.01, "most": 5}, "must be from 10"),
         ({"half_width": 0.01, "block": 0}, "must be from 1"),
-        ({"half_width": 0.01, "confidence": 1.5}, "--confidence"),
+        ({"half_width": 0.01, "confidence": 1.5}, "confidence = 1.5"),
         ({"half_width": 0.01, "where": "cell = 77"}, "no cell meets"),
     ):
         with pytest.raises(UserError, match=said):

@@ -65,7 +65,6 @@ def _run() -> int:
             return _interrupted()
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except ManyseedError as error:
-        error.from_python = False
         _say_error(str(error), error.exit_code, error.facts)
         return error.exit_code
     except OSError as error:  # a disk or a folder that refuses, anywhere

@@ -10,7 +10,7 @@ import typer
 from typer.core import TyperCommand
 
 from manyseed.orchestrator.cli.formats import is_pipe
-from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.errors import ManyseedError, UserError
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -58,7 +58,15 @@ Only = Annotated[
 
 
 class Command(TyperCommand):
-    """A command whose help never truncates names of options, even in a narrow terminal."""
+    """A command whose help never truncates names of options, and whose errors name options."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; its errors speak of options, also those of methods of `Sweep`."""
+        try:
+            return super().invoke(ctx)
+        except ManyseedError as error:
+            error.from_python = False
+            raise
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help with names of options wrapped instead of truncated."""

@@ -17,10 +17,11 @@ from manyseed.analysis.alphahat.trimming import points_needed
 from manyseed.analysis.counts import counted, some
 from manyseed.analysis.options import CONFIDENCE, Options
 from manyseed.analysis.questions import telling
+from manyseed.analysis.questions.accuracies import accuracies, sentences
 from manyseed.analysis.questions.howmany import SKEWED, Answer, for_mean
 from manyseed.analysis.questions.intervals import SEEDS, total
 from manyseed.analysis.questions.spreads import Spreads, spreads
-from manyseed.analysis.questions.standings import Standings, standings
+from manyseed.analysis.questions.standings import in_words, standings
 from manyseed.analysis.questions.variance import ACCURACY, ALL, OWN, TEST_SET
 from manyseed.analysis.tables.means import VARIES
 from manyseed.analysis.tables.schema import Tables
@@ -30,9 +31,6 @@ LEVEL = 0.05
 
 PRECISE = 0.005
 """Half-width of the interval that a mean accuracy should have."""
-
-ENOUGH = 10
-"""Datasets below which the distribution behind critical differences is a rough approximation."""
 
 LISTED = 3
 
@@ -44,8 +42,8 @@ class Sentence:
     Attributes
     ----------
     about : str
-        Which question it answers: missing, spread, effects, consistency, levels, enough, sources,
-        standings, scores (of response curves) or probabilities.
+        Which question it answers: missing, accuracy, spread, effects, consistency, levels, enough,
+        sources, standings, scores (of response curves) or probabilities.
     text : str
     links : tuple of str
         Names of the figures or sections that show it, the best one first.
@@ -88,13 +86,14 @@ def answers(
         return []
     return [
         *_incomplete(tables, planned, finished, failed),
+        *(Sentence("accuracy", text, ("summary",)) for text in sentences(accuracies(tables))),
         *_spread(spreads(tables)),
         *_effects(effects, "accuracy_mean", "effects", "accuracy"),
         *_effects(effects, "ec_local_mean", "consistency", "local error consistency"),
         *_levels(tables, options),
         *_enough(tables),
         *_sources(variance),
-        *_standings(standings(tables.cells)),
+        *(Sentence("standings", *found) for found in in_words(standings(tables.cells))),
         *(Sentence("scores", *found) for found in ([] if cmi is None else telling.sentences(cmi))),
     ]
 
@@ -363,35 +362,6 @@ def _sources(variance: pl.DataFrame | None) -> Iterator[Sentence]:
     if parts:
         text = "; ".join(parts) + "."
         yield Sentence("sources", text[0].upper() + text[1:], ("overview-accuracy-std", "summary"))
-
-
-def _standings(found: Standings | None) -> Iterator[Sentence]:
-    """Say how classifiers rank across datasets, and which differences are beyond chance."""
-    if found is None:
-        return
-    best = found.rows[0]
-    others = ", ".join(f"{row.classifier} {row.rank:.1f}" for row in found.rows[1:])
-    wins = f"{best.wins} {'win' if best.wins == 1 else 'wins'}"
-    first = [row.classifier for row in found.rows if row.rank == best.rank]
-    who = f"{best.classifier} ranks" if len(first) == 1 else f"{' and '.join(first)} both rank"
-    if len(first) > 2:
-        who = f"{', '.join(first)} all rank"
-    text = (
-        f"Across {found.datasets} datasets {who} first by mean accuracy (mean rank "
-        f"{best.rank:.1f} of {len(found.rows)}, {wins}; {others}). "
-    )
-    if found.apart:
-        named = [f"{better} from {worse}" for better, worse in found.apart[:LISTED]]
-        more = len(found.apart) - len(named)
-        text += f"Beyond chance, ranks tell {', '.join(named)}{f' and {more} more' if more else ''}"
-    else:
-        text += "Ranks tell no two classifiers apart beyond chance"
-    text += (
-        f": those less than {found.critical:.2f} apart may differ by chance (Nemenyi, "
-        f"{LEVEL:.0%}; datasets taken as independent draws"
-        + (", and so few that the test is rough)." if found.datasets < ENOUGH else ").")
-    )
-    yield Sentence("standings", text, ("mean-ranks", "summary"))
 
 
 def signed(value: object) -> str:

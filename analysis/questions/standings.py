@@ -10,6 +10,7 @@ valid for many of them.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +19,11 @@ from scipy.stats import rankdata, studentized_range
 
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.blocks import block
+
+ENOUGH = 10
+"""Datasets below which the distribution behind critical differences is a rough approximation."""
+
+LISTED = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +98,32 @@ def critical_difference(classifiers: int, datasets: int) -> float:
     """Return how far apart two of several mean ranks must be to differ beyond chance."""
     q = float(studentized_range.ppf(CONFIDENCE, classifiers, np.inf)) / math.sqrt(2)
     return q * math.sqrt(classifiers * (classifiers + 1) / (6 * datasets))
+
+
+def in_words(found: Standings | None) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Say how classifiers rank and which differ beyond chance, with names of what shows it."""
+    if found is None:
+        return
+    best = found.rows[0]
+    others = ", ".join(f"{row.classifier} {row.rank:.1f}" for row in found.rows[1:])
+    wins = f"{best.wins} {'win' if best.wins == 1 else 'wins'}"
+    first = [row.classifier for row in found.rows if row.rank == best.rank]
+    who = f"{best.classifier} ranks" if len(first) == 1 else f"{' and '.join(first)} both rank"
+    if len(first) > 2:
+        who = f"{', '.join(first)} all rank"
+    text = (
+        f"Across {found.datasets} datasets {who} first by mean accuracy (mean rank "
+        f"{best.rank:.1f} of {len(found.rows)}, {wins}; {others}). "
+    )
+    if found.apart:
+        named = [f"{better} from {worse}" for better, worse in found.apart[:LISTED]]
+        more = len(found.apart) - len(named)
+        text += f"Beyond chance, ranks tell {', '.join(named)}{f' and {more} more' if more else ''}"
+    else:
+        text += "Ranks tell no two classifiers apart beyond chance"
+    text += (
+        f": those less than {found.critical:.2f} apart may differ by chance (Nemenyi, "
+        f"{1 - CONFIDENCE:.0%}; datasets taken as independent draws"
+        + (", and so few that the test is rough)." if found.datasets < ENOUGH else ").")
+    )
+    yield text, ("mean-ranks", "summary")

@@ -9,10 +9,11 @@ from manyseed.orchestrator.cli.output import print_json, say, say_next
 def answers(directory: Directory, as_json: Json = False) -> None:
     """Say what the results show, in the sentences that the report begins with.
 
-    What is missing; which classifier varies most and least; what affects accuracy and error
-    consistency beyond chance; which runs differ from the others of their repeat; how many seeds are
-    enough; where the variance comes from; ranks across datasets. Each answer has an interval and
-    says what it covers; questions without an answer are left out.
+    What is missing; how accurate the classifiers are, and which is better; which one varies most
+    and least; what affects accuracy and error consistency beyond chance; which runs differ from the
+    others of their repeat; how many seeds are enough; where the variance comes from; ranks across
+    datasets. Each answer has an interval and says what it covers; questions without an answer are
+    left out.
 
     Examples:
 

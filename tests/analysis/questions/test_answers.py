@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions.answers import _standings, answers
+from manyseed.analysis.questions.answers import answers
 from manyseed.analysis.questions.blocks import block
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.howmany import for_mean
@@ -17,6 +17,7 @@ from manyseed.analysis.questions.standings import (
     Standing,
     Standings,
     critical_difference,
+    in_words,
     standings,
 )
 from manyseed.analysis.tables.schema import Tables
@@ -226,10 +227,8 @@ def test_classifiers_rank_across_datasets_with_a_critical_difference():
 
 def test_classifiers_of_equal_rank_are_first_together():
     rows = (Standing("a", 1.5, 1), Standing("b", 1.5, 1), Standing("c", 3.0, 0))
-    (sentence,) = _standings(Standings(rows, datasets=2, critical=2.0, apart=()))
-    assert "Across 2 datasets a and b both rank first by mean accuracy (mean rank 1.5 of 3" in (
-        sentence.text
-    )
+    ((text, _),) = in_words(Standings(rows, datasets=2, critical=2.0, apart=()))
+    assert "Across 2 datasets a and b both rank first by mean accuracy (mean rank 1.5 of 3" in text
 
 
 @pytest.mark.parametrize(

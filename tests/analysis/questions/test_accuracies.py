@@ -1,0 +1,179 @@
+"""Accuracies by dataset and their differences: those of a slow computation, true of the planted."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+from manyseed.analysis.options import Options
+from manyseed.analysis.questions.accuracies import accuracies, sentences
+from manyseed.analysis.questions.answers import answers
+from manyseed.analysis.questions.effects import effects
+from tests.analysis.planted import planted
+from tests.analysis.questions.test_answers import of_classifier, without
+
+ORDER = of_classifier(a=0.7, b=0.9, c=0.8)
+
+
+def told(tables):
+    return list(sentences(accuracies(tables)))
+
+
+def by_hand(tables, dataset, classifier):
+    """Mean accuracy on each test set, from the runs, one by one."""
+    sums: dict[int, list[float]] = {}
+    for row in tables.runs.iter_rows(named=True):
+        if (row["dataset"], row["classifier"]) == (dataset, classifier):
+            sums.setdefault(row["repeat_index"], []).append(row["accuracy"])
+    return np.array([sum(values) / len(values) for _, values in sorted(sums.items())])
+
+
+def half(interval):
+    return (interval.high - interval.low) / 2
+
+
+def test_means_and_differences_are_those_of_the_slow_computation():
+    tables = planted(2, ("a", "b", "c"), repeats=5, accuracy=ORDER, between=0.03)
+    for found in accuracies(tables):
+        assert [row.classifier for row in found.rows] == ["b", "c", "a"]
+        assert (found.test_sets, found.runs, found.context, found.more) == (5, (10, 10), (), 0)
+        sets = {name: by_hand(tables, found.dataset, name) for name in "abc"}
+        for row in found.rows:
+            own = sets[row.classifier]
+            test = stats.ttest_1samp(own, 0)
+            assert row.value == pytest.approx(own.mean())
+            assert row.half == pytest.approx(half(test.confidence_interval(0.95)))
+        assert [row.classifier for row in found.differences] == ["c", "a"]
+        for row in found.differences:
+            test = stats.ttest_rel(sets["b"], sets[row.classifier])
+            assert row.value == pytest.approx((sets["b"] - sets[row.classifier]).mean())
+            assert row.half == pytest.approx(half(test.confidence_interval(1 - 0.05 / 3)))
+
+
+def test_the_better_classifier_is_named_with_its_lead():
+    tables = planted(1, ("a", "b"), repeats=5, accuracy=of_classifier(a=0.7, b=0.9))
+    (one,) = accuracies(tables)
+    (text,) = told(tables)
+    (b, a), (lead,) = one.rows, one.differences
+    assert lead.value == pytest.approx(0.2, abs=0.02)
+    assert text == (
+        f"Accuracy on data-00: b {b.value:.4f} ± {b.half:.4f}, a {a.value:.4f} ± {a.half:.4f} "
+        "(means over runs, ± half of the 95 % interval over test sets; n = 5 test sets, 10 runs on "
+        "each). Paired on the same test sets (95 %), b is better than a by "
+        f"{lead.value:.4f} ± {lead.half:.4f}."
+    )
+
+
+def test_classifiers_that_are_alike_are_not_told_apart():
+    (text,) = told(planted(1, ("a", "b"), repeats=5))
+    assert "(95 %), " in text
+    assert "cannot be told apart from" in text
+    assert "is better than" not in text
+    mixed = of_classifier(a=0.7, b=0.9, c=0.9)
+    (text,) = told(planted(1, ("a", "b", "c"), repeats=8, accuracy=mixed))
+    assert "is better than a by 0." in text
+    assert ", but cannot be told apart from " in text
+    assert "95 % for all 3 pairs of classifiers together" in text
+
+
+def test_one_test_set_allows_no_interval():
+    (text,) = told(planted(1, ("a", "b"), repeats=1, accuracy=of_classifier(a=0.7, b=0.9)))
+    assert "±" not in text
+    assert "(means over runs; n = 1 test set, 10 runs on each)" in text
+    assert "One test set allows no interval over test sets, so which is better on others" in text
+    assert "repeats = 5" in text
+    assert "is better than" not in text
+    (alone,) = told(planted(1, ("a",), repeats=1))
+    assert "One test set allows no interval over test sets; more repeats do" in alone
+    (alone,) = told(planted(1, ("a",), repeats=4))
+    assert alone.endswith("n = 4 test sets, 10 runs on each).")
+
+
+@pytest.mark.parametrize(("repeats", "few"), [(2, True), (3, True), (4, False)])
+def test_few_test_sets_are_told_once(repeats, few):
+    texts = told(planted(3, ("a", "b"), repeats=repeats))
+    note = f"{repeats} test sets are too few for useful intervals; more repeats narrow them"
+    assert " ".join(texts).count(note) == few
+    assert "±" in texts[0]
+
+
+def test_only_like_cells_are_compared_the_usual_ones_first():
+    tables = planted(
+        1,
+        ("a", "b"),
+        ("none", "noise"),
+        (0.5, 1.0),
+        accuracy=lambda _, name, scheme, share: (
+            0.9 if (scheme, share) == ("none", 1.0) else 0.1 + (name == "a") / 10
+        ),
+    )
+    (found,) = accuracies(tables)
+    assert found.context == (("train_fraction", "1.0"), ("perturb_continuous", "none"))
+    assert found.rows[1].value == pytest.approx(0.9, abs=0.05)
+    (text,) = told(tables)
+    assert text.startswith("Accuracy on data-00 (train fraction 1.0, perturb continuous none): ")
+    usual = (pl.col("perturb_continuous") == "none") & (pl.col("train_fraction") == 1.0)
+    lacks = without(tables, (pl.col("classifier") == "b") & usual)
+    (found,) = accuracies(lacks)
+    assert len(found.rows) == 2, "the context that most classifiers have"
+    only = without(tables, (pl.col("classifier") == "b") & (pl.col("train_fraction") == 1.0))
+    only = without(only, (pl.col("classifier") == "a") & (pl.col("train_fraction") == 0.5))
+    (found,) = accuracies(only)
+    assert [row.classifier for row in found.rows] == ["a"]
+    assert found.more == 1
+    assert " and 1 more (means over runs" in told(only)[0]
+
+
+def test_only_shared_test_sets_count():
+    tables = planted(1, ("a", "b"), repeats=4)
+    kept = tables.repeats.filter(~((pl.col("classifier") == "b") & (pl.col("repeat_index") == 2)))
+    found = accuracies(type(tables)(tables.runs, tables.pairs, kept, tables.cells))[0]
+    assert found.test_sets == 3
+    for row in found.rows:
+        own = by_hand(tables, "data-00", row.classifier)
+        assert row.value == pytest.approx(own[[0, 1, 3]].mean())
+    apart = (pl.col("classifier") == "b") == (pl.col("repeat_index") < 1)
+    kept = tables.repeats.filter(apart)
+    found = accuracies(type(tables)(tables.runs, tables.pairs, kept, tables.cells))[0]
+    assert [row.classifier for row in found.rows] == ["a"]
+    assert (found.test_sets, found.more) == (3, 1)
+
+
+def test_many_datasets_and_classifiers_stay_short():
+    names = tuple("abcdefgh")
+    tables = planted(9, names, repeats=4, runs=2)
+    texts = told(tables)
+    assert len(texts) == 3
+    assert max(map(len, texts)) < 500
+    assert all(" and 5 more (" in text for text in texts)
+    assert texts[-1].endswith(" The summary has 6 more datasets.")
+    assert sum("half of the 95 % interval" in text for text in texts) == 1
+    found = answers(tables, effects(tables, by=("classifier",)), None, Options())
+    assert [one.about for one in found[:3]] == ["accuracy"] * 3
+    assert [one.text for one in found[:3]] == texts
+
+
+def test_equal_accuracies_are_called_equal():
+    tables = planted(1, ("a", "b"), repeats=4, sd=0.0)
+    (text,) = told(tables)
+    assert "a cannot be told apart from b (equal)." in text
+    apart = planted(1, ("a", "b"), repeats=4, sd=0.0, accuracy=of_classifier(a=0.7, b=0.9))
+    assert "b cannot be told apart from a (0.2000 better on each)." in told(apart)[0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("repeats", [2, 3, 5])
+def test_intervals_hold_what_was_planted(repeats):
+    """300 sweeps: each mean's interval in 95 %, wrong leads at most in 5 %."""
+    truth = {"a": 0.9, "b": 0.9, "c": 0.9}
+    held = wrong = 0
+    for seed in range(300):
+        tables = planted(1, tuple(truth), repeats=repeats, runs=3, between=0.03, seed=seed)
+        (found,) = accuracies(tables)
+        held += sum(abs(row.value - truth[row.classifier]) <= row.half for row in found.rows)
+        wrong += any(row.value > row.half for row in found.differences)
+    # rows of a sweep share test sets, so that 900 are worth 300
+    assert held >= 0.92 * 900
+    assert wrong <= 26, "15 expected; 26 by chance once in 300"

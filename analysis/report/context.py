@@ -17,6 +17,7 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.questions import missing, suspects
 from manyseed.analysis.questions.answers import Sentence, answers
 from manyseed.analysis.questions.effects import effects
+from manyseed.analysis.questions.intervals import TEST_SETS, too_few
 from manyseed.analysis.report.citations import citations
 from manyseed.analysis.report.listed import Listed, filled, listed
 from manyseed.analysis.report.methods import of_methods
@@ -312,6 +313,12 @@ def effect_rows(found: pl.DataFrame) -> Rows:
         key = tuple(row[name] for name in (*named, "axis", "level"))
         by_metric.setdefault(key, {})[row["metric"]] = row
     return tuple({**next(iter(of.values())), "of": of} for of in by_metric.values())
+
+
+def few_test_sets(rows: Rows) -> str:
+    """Say that intervals of some row of `effect_rows` rest on too few test sets; else empty."""
+    of = [effect for row in rows for effect in row["of"].values()]
+    return too_few(min((one["n_test_sets"] for one in of if one["over"] == TEST_SETS), default=0))
 
 
 def summary(cells: pl.DataFrame) -> Rows:

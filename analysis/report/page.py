@@ -13,7 +13,7 @@ from polars import selectors
 
 from manyseed.analysis.figures.style import Plot, heights, places, values
 from manyseed.analysis.questions.answers import signed
-from manyseed.analysis.report.context import Context, Rows
+from manyseed.analysis.report.context import Context, Rows, few_test_sets
 from manyseed.analysis.report.listed import number
 from manyseed.analysis.report.worded import better
 
@@ -39,6 +39,7 @@ def render(context: Context) -> str:
         shown=shown,
         known_effects=known_effects,
         difference=difference,
+        few_test_sets=few_test_sets,
         picture=picture,
         marks=data.marks,
         numbers=data.numbers,

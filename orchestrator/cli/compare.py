@@ -64,6 +64,7 @@ def compare(
 
         manyseed compare quickstart other-sweep --metric ece
     """
+    from manyseed.analysis.questions.intervals import too_few
     from manyseed.orchestrator.results.compared import words
     from manyseed.orchestrator.sweep import Sweep
 
@@ -87,6 +88,10 @@ def compare(
         say(f"B: {_named(one.b, one, of_sweeps=other is not None)}", style="bold")
         for sentence in words(one):
             say(sentence, indent=2)
+    results = [one.result for one in comparisons[:limit] if one.result and one.result.sets]
+    if few := too_few(min((min(one.sets_a, one.sets_b) for one in results), default=0)):
+        say("")
+        say(few, style="dim")
     if len(comparisons) > limit:
         say(f"… {len(comparisons) - limit:,} more; see --limit, --where and --json", style="dim")
     elif len(comparisons) > 1:

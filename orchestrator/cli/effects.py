@@ -19,7 +19,7 @@ def print_effects(sweep: Sweep) -> None:
     """Print differences by classifier with their intervals, if cells can be compared."""
     from manyseed.analysis.questions.effects import effects
     from manyseed.analysis.questions.intervals import SEEDS
-    from manyseed.analysis.report.context import effect_rows
+    from manyseed.analysis.report.context import effect_rows, few_test_sets
     from manyseed.orchestrator.results.effects import compared
     from manyseed.orchestrator.results.tables import EFFECTS
 
@@ -49,6 +49,8 @@ def print_effects(sweep: Sweep) -> None:
         f"Effects: mean difference, all else equal, ± its 95 % interval over {over}. *: p below "
         f"{_SIGNIFICANT:g} when corrected for multiple comparisons ({number:,} of accuracy; Holm)."
     )
+    if few := few_test_sets(rows):
+        say(few)
     say_next("All effects", "query", sweep.directory, "--table", EFFECTS)
 
 

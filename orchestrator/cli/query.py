@@ -186,6 +186,8 @@ def query(
     )
     frame = ask(results, question)
     notes = _notes(list(sweeps.values()), question, frame)
+    if question.is_grouped and form not in (formats.CSV, formats.PARQUET):
+        notes += _few_test_sets(list(sweeps.values()), question, frame)
     of, asked = {"table": question.table}, bool(question.columns)
     _show(frame, form, output, limit, of, notes, _nothing(question), asked=asked)
 
@@ -278,6 +280,15 @@ def _notes(sweeps: list[Sweep], question: Question, frame: pl.DataFrame) -> list
             remarks += explain(frame, Analysis.read(sweep.paths).conventions(sweep.paths))
     remarks += [text for sweep in sweeps for text in _incomplete(sweep, several=len(sweeps) > 1)]
     return [*dict.fromkeys(remarks)]
+
+
+def _few_test_sets(sweeps: list[Sweep], question: Question, frame: pl.DataFrame) -> list[str]:
+    """Say once that intervals rest on too few test sets; for formats that readers see."""
+    from manyseed.orchestrator.results.grouping import few_test_sets
+
+    by = frame.columns if isinstance(question.by, bool) else question.by
+    found = [few_test_sets(sweep.results, frame, by) for sweep in sweeps]
+    return [*dict.fromkeys(filter(None, found))]
 
 
 def _incomplete(sweep: Sweep, *, several: bool) -> list[str]:

@@ -28,6 +28,7 @@ def variance(
 
         manyseed variance quickstart --where "metric = 'accuracy' AND classifier = 'mlp'"
     """
+    from manyseed.analysis.questions.intervals import TEST_SETS, too_few
     from manyseed.orchestrator.sweep import Sweep
 
     groups = Sweep(directory).variance(where)
@@ -46,3 +47,6 @@ def variance(
             say(metric, indent=2)
             for sentence in sentences:
                 say(sentence, indent=4)
+    rows = (row for group in groups for row in group.rows if row["over"] == TEST_SETS)
+    if few := too_few(min((row["n_repeats"] for row in rows), default=0)):
+        say(few, style="dim")

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.questions.intervals import TEST_SETS, USEFUL, too_few
 from manyseed.analysis.tables.keys import REPEAT_KEY
 from manyseed.analysis.tables.means import (
     VARIES,
@@ -265,3 +267,26 @@ def notes(frame: pl.DataFrame, by: Sequence[str]) -> Iterator[str]:
         return
     if not frame.filter(pl.col("delta_lo") < pl.col("delta_hi"), ~two).is_empty():
         yield "α̂ is not averaged over δ (delta_lo to delta_hi): group by delta or dataset, too."
+
+
+def few_test_sets(tables: Results, frame: pl.DataFrame, by: Sequence[str]) -> str:
+    """Say that intervals of some group rest on too few test sets; empty if none does.
+
+    As datasets are strata, one test set of each is not counted.
+    """
+    if "over" not in frame.columns or TEST_SETS not in frame["over"]:
+        return ""
+    cells = last(tables["cells"])
+    known = [name for name in by if name in (*AXES, "cell")]
+    shown = frame.filter(pl.col("over") == TEST_SETS).select(known)
+    if known:
+        cells = cells.join(shown, on=known, how="semi", nulls_equal=True)
+    sets = pl.col("n_repeats").max().alias("sets")
+    groups = (
+        cells.group_by(list(dict.fromkeys([*known, "dataset"])))
+        .agg(sets)
+        .group_by(known or pl.lit(0))
+        .agg(pl.col("sets").max(), free=(pl.col("sets").cast(pl.Int64) - 1).sum())
+        .filter(pl.col("sets") > 1, pl.col("free") < USEFUL - 1)
+    )
+    return too_few(int(groups["sets"].min())) if groups.height else ""  # type: ignore[arg-type]

@@ -13,6 +13,7 @@ from scipy import stats
 import manyseed
 from manyseed import Sweep
 from manyseed.analysis.options import Options
+from manyseed.orchestrator.cli.effects import print_effects
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.results import comparing
@@ -234,3 +235,43 @@ def test_the_command_is_read_at_80_columns_and_as_json(
     assert len(rows) == 4
     assert {"a", "b", "metric", "result", "streams", "shared_test_sets", "words"} <= set(rows[0])
     assert pl.DataFrame(rows[0]["result"]["seeds"]).height == 2
+
+
+@pytest.mark.parametrize(("name", "sets"), [("one", 2), ("more", 3)])
+def test_intervals_over_few_test_sets_are_called_of_little_use_once(
+    sweeps: dict[str, Sweep], name: str, sets: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    note = f"{sets} test sets are too few for useful intervals; more repeats narrow them"
+    for verb, *more in (
+        ("compare",),
+        ("variance",),
+        ("answers",),
+        ("query", "--by", "classifier"),
+        ("query", "--by"),
+        ("query", "-t", "runs", "--by", "classifier", "--agg", "mean", "-c", "accuracy"),
+    ):
+        code, said = inside(verb, sweeps[name].directory, *more)
+        assert code == 0
+        assert said.count(note) == 1, (verb, more)
+    for verb, *more in (
+        ("query", "-t", "runs"),
+        ("query", "-t", "runs", "--by", "classifier", "--agg", "max", "-c", "accuracy"),
+    ):
+        assert note not in inside(verb, sweeps[name].directory, *more)[1]
+    capsys.readouterr()
+    print_effects(sweeps[name])  # below the summary of an analysis
+    assert " ".join(capsys.readouterr().out.split()).count(note) == 1
+
+
+def test_groups_that_span_datasets_have_more_test_sets(tmp_path: Path) -> None:
+    text = SWEEP.format(name="s", seed=1, repeats=2, runs=2, dataset="a").replace(
+        '["a"]', '["a", "b", "c"]'
+    )
+    others = (("b", "iris"), ("c", "wine"))
+    more = "".join(f'[dataset.{name}]\nsource = "sklearn:{data}"\n' for name, data in others)
+    text = text.replace('["lr-sgd", "xgb"]', '["lr-sgd"]').replace(', "relative:0.5"', "")
+    sweep = train(write(tmp_path / "s.toml", text + more), tmp_path / "s")
+    sweep.analyze(OPTIONS)
+    note = "too few for useful intervals"
+    assert note not in inside("query", sweep.directory, "--by", "classifier")[1]
+    assert note in inside("query", sweep.directory, "--by", "dataset")[1]

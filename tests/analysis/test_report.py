@@ -380,3 +380,10 @@ def test_effects_from_few_test_sets_are_called_of_little_use_once(repeats, few):
     note = f"{repeats} test sets are too few for useful intervals; more repeats narrow them"
     legend = render(content(tables)).partition('<section id="effects">')[2].partition("</p>")[0]
     assert legend.count(note) == few
+
+
+def test_words_of_effects_by_dataset_are_aligned_as_words():
+    page = render(content(planted(2, schemes=("none", "noise"), runs=3)))
+    rows = page.partition('aria-label="Effects by dataset"')[2].partition("</tbody>")[0]
+    classifiers = re.findall(r'<td class="?t"?>(lr-sgd|mlp)</td>', rows)
+    assert len(classifiers) == 4

@@ -29,10 +29,6 @@ answers: list[dict[str, object]] = []
 
 _UNLIMITED = 10_000
 """The width without a terminal, so that tables in files and pipes are complete."""
-_WHOLE = 16
-"""Names of up to so many letters are never broken."""
-_PART = 8
-"""So many letters of a name stay together even if a whole table has to fit."""
 # output is data: [/] is a name like any other, and CELL:REPEAT:RUN is not an emoji
 console = Console(
     highlight=False,
@@ -99,7 +95,7 @@ def print_table(
     kept = _filled(lines, len(columns))
     columns = [columns[n] for n in kept]
     lines = [[line[n] for n in kept] for line in lines]
-    table, n = _fitted(columns, lines, narrow=True)
+    table, n = _fitted(columns, lines)
     if total is not None and len(lines) > 1:
         table.rows[-2].end_section = True
         table.rows[-1].style = "bold"
@@ -116,48 +112,54 @@ def _filled(rows: Sequence[Sequence[object]], n_columns: int) -> list[int]:
     return [n for n in range(n_columns) if any(shown(row[n]) not in ("", "–") for row in rows)]
 
 
-def _fitted(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], *, narrow: bool = False
-) -> tuple[Table, int]:
+def _fitted(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> tuple[Table, int]:
     """Return a table of as many of the first columns as fit, and their number.
 
-    If it may be `narrow`, names are broken before a column is left out.
+    Cells are broken between words; numbers, and names of up to two thirds of the width, are whole.
     """
+    cells = [[shown(value) for value in row] for row in rows]
+    contents = [max((cell_len(row[n]) for row in cells), default=0) for n in range(len(columns))]
+    numeric = [bool(rows) and all(_is_number(row[n]) for row in rows) for n in range(len(columns))]
+    words = [
+        contents[n] if numeric[n] else min(_longest_word(cells, n), console.width * 2 // 3)
+        for n in range(len(columns))
+    ]
     for n in range(len(columns), 0, -1):
-        table = _table(columns[:n], [row[:n] for row in rows])
-        if narrow:
-            _break_names(table)
-        if n == 1 or _least_width(table) <= console.width:
+        heads = _heads(columns[:n], contents)
+        widths = [max(_longest(head), words[at]) for at, head in enumerate(heads)]
+        if n == 1 or sum(widths) + n <= console.width:
             break
+    room = max(console.width - sum(widths) - n, 0)
+    for at in sorted(range(n), key=lambda at: contents[at]):
+        more = min(max(contents[at] - widths[at], 0), room)
+        widths[at] += more
+        room -= more
+    table = Table(box=None, padding=(0, 1, 0, 0))
+    for at, head in enumerate(heads):
+        table.add_column(
+            head,
+            justify="right" if numeric[at] else "left",
+            width=widths[at],
+            header_style="dim",
+            overflow="fold",
+        )
+    for row in cells:
+        table.add_row(*(_indented(text) for text in row[:n]))
     return table, n
 
 
-def _break_names(table: Table) -> None:
-    """Allow names to be broken as far as the width requires."""
-    for column in table.columns:
-        lacking = max(_least_width(table) - console.width, 0)
-        if not column.no_wrap and column.min_width:
-            least = max(_longest(str(column.header)), min(column.min_width, _PART))
-            column.min_width = max(column.min_width - lacking, least)
+def _longest_word(cells: Sequence[Sequence[str]], column: int) -> int:
+    """Return the width of a column's longest word, with its indent."""
+    texts = (row[column] for row in cells)
+    indents = ((text, len(text) - len(text.lstrip())) for text in texts)
+    return max((indent + cell_len(w) for text, indent in indents for w in text.split()), default=0)
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
-    table = Table(box=None, padding=(0, 1, 0, 0))
-    cells = [[shown(value) for value in row] for row in rows]
-    contents = [max((cell_len(row[n]) for row in cells), default=0) for n in range(len(columns))]
-    for number, heads in enumerate(_heads(columns, contents)):
-        numeric = bool(rows) and all(_is_number(row[number]) for row in rows)
-        table.add_column(
-            heads,
-            justify="right" if numeric else "left",
-            min_width=max(_longest(heads), min(contents[number], _WHOLE)),
-            header_style="dim",
-            overflow="fold",
-            no_wrap=numeric,  # a name may be broken, a number not
-        )
-    for row in cells:
-        table.add_row(*row)
-    return table
+def _indented(text: str) -> str | Padding:
+    """Return a cell whose lines all have the indent of the first."""
+    plain = text.lstrip()
+    indent = len(text) - len(plain)
+    return Padding(plain, (0, 0, 0, indent)) if indent else text
 
 
 def _heads(columns: Sequence[str], contents: Sequence[int]) -> list[str]:
@@ -180,17 +182,6 @@ def _heads(columns: Sequence[str], contents: Sequence[int]) -> list[str]:
 
 def _longest(head: str) -> int:
     return max(map(cell_len, head.split("\n")))
-
-
-def _least_width(table: Table) -> int:
-    """Return the least width of a terminal that holds a table, with names broken."""
-    widths = (
-        max(column.min_width or 0, *(cell_len(str(cell)) for cell in column.cells))
-        if column.no_wrap
-        else column.min_width or 0
-        for column in table.columns
-    )
-    return sum(width + 1 for width in widths)
 
 
 def _nested(rows: Iterable[Sequence[object]]) -> Iterator[Sequence[object]]:
@@ -257,8 +248,11 @@ def duration(seconds: float) -> str:
 
 
 def _is_number(value: object) -> bool:
-    """Return whether a value is a number, or the text of one: ``<0.01``, ``12 kB``."""
-    return isinstance(value, int | float | None) or str(value)[:1] in "–<0123456789"
+    """Return whether a value is a number, or the text of one: ``<0.01``, ``12 kB``, ``+0.5 ± 0.1``.
+
+    ``–`` alone stands for none.
+    """
+    return isinstance(value, int | float | None) or str(value).lstrip("+-")[:1] in "–<0123456789"
 
 
 def shown(value: object) -> str:

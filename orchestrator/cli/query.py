@@ -173,6 +173,8 @@ def query(
         return
     if describe or columns.strip() == "?":
         frame = described(results, table or "cells", grouped=bool(by or agg))
+        if form == formats.TABLE and output is None:  # a narrow terminal leaves out the unit
+            frame = frame.select("column", "meaning", "unit")
         all_rows = limit or len(frame)
         _show(frame, form, output, all_rows, {"table": table or "cells"}, [], "No columns.")
         return

@@ -201,17 +201,49 @@ def test_a_short_name_is_not_cut_for_the_sake_of_more_columns(monkeypatch):
     assert "No room for last" in told.file.getvalue()
 
 
-def test_a_whole_table_fits_a_narrow_terminal_by_names_that_are_cut(monkeypatch):
+def test_a_table_leaves_out_columns_rather_than_break_names(monkeypatch):
     told = Console(file=io.StringIO(), width=60, no_color=True)
     monkeypatch.setattr(output, "console", told)
     columns = ("source", "samples", "features", "categorical", "classes", "fetched")
     rows = [("sklearn:breast_cancer", 569, 30, 0, 2, True), ("openml:car@3", 1728, 6, 6, 4, False)]
     output.print_table(None, columns, rows)
     head, first, second, last = told.file.getvalue().splitlines()
-    assert head.split() == list(columns)
-    assert (first.split()[-1], last.split()[-1]) == ("yes", "no")
-    assert first.split()[0] + second.strip() == "sklearn:breast_cancer"
-    assert len(head) <= 60
+    assert head.split() == list(columns[:-1])
+    assert [line.split()[0] for line in (first, second)] == [row[0] for row in rows]
+    assert last == "No room for fetched"
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 120])
+@pytest.mark.parametrize("nested", [True, False])
+def test_no_cell_is_broken_within_a_number_or_a_name(monkeypatch, width, nested):
+    told = Console(file=io.StringIO(), width=width, no_color=True)
+    monkeypatch.setattr(output, "console", told)
+    words = ["breast-cancer × lr-sgd", "0.5 · relative:0.1 · sig-digit:0", "perturb_hparams"]
+    numbers = ["-0.0085 ± 0.0071*", "0.980 ± 0.007", 123456, 0.123456, "<0.01", "2,000"]
+    heads = [f"head_number_{n}" for n in range(len(words) + len(numbers))]
+    rows = [[*words, *numbers], [*words, *numbers]]
+    output.print_table(None, heads, rows, nested=nested)
+    output.print_rows(heads, rows, len(rows))
+    shown = told.file.getvalue()
+    table = [line for line in shown.splitlines() if "No room" not in line]
+    assert max(map(cell_len, table)) <= width
+    whole = [name for text in words for name in text.split()]
+    whole += [text for number in map(output.shown, numbers) for text in [number, *number.split()]]
+    allowed = {*whole, *(part for head in heads for part in re.split("(?<=_)", head)), *heads}
+    left = {word.strip(",;") for word in shown.split()} - allowed
+    assert left <= {"No", "room", "for", "see", "--columns", "and", "--output"}
+    assert all(line.count("±") == len(re.findall(r"\d ± \d", line)) for line in table)
+
+
+def test_lines_of_a_nested_cell_keep_its_indent(monkeypatch):
+    told = Console(file=io.StringIO(), width=30, no_color=True)
+    monkeypatch.setattr(output, "console", told)
+    output.print_table(None, ("", "cell", "n"), [("d", "0.5 · sig-digit:0", 100000)], nested=True)
+    lines = [line.rstrip() for line in told.file.getvalue().splitlines()]
+    assert "  0.5 · sig-digit:0 100,000" in lines
+    told.width = 25
+    output.print_table(None, ("", "cell", "n"), [("d", "0.5 · sig-digit:0", 100000)], nested=True)
+    assert "  sig-digit:0" in [line.rstrip() for line in told.file.getvalue().splitlines()]
 
 
 @pytest.mark.parametrize("terminal", [True, False])

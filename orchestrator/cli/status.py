@@ -120,12 +120,15 @@ def _print(sweep: Sweep, state: Status) -> None:
 def _failures(sweep: Sweep, state: Status) -> list[tuple[int, str]]:
     """Return the most frequent errors with their counts; copies count with their cause."""
     from manyseed.orchestrator.progress.logs import failures, is_of_copy
+    from manyseed.orchestrator.progress.status import FAILURES_SHOWN
 
     shown = [(failure["count"], failure["error"]) for failure in state["failures"]]
-    if any(is_of_copy(error) for _, error in shown):
-        folded = failures(sweep.paths, fold=True)[: len(shown)]
-        return [(group.count, group.error) for group in folded]
-    return shown
+    # copies, or what they are copies of, may be among the errors that are not shown
+    every = sum(count for count, _ in shown) == state["runs"]["failed"]
+    if every and not any(is_of_copy(error) for _, error in shown):
+        return shown
+    folded = failures(sweep.paths, fold=True)[:FAILURES_SHOWN]
+    return [(group.count, group.error) for group in folded]
 
 
 def _tasks(state: Status, name: str) -> str:

@@ -25,7 +25,7 @@ from manyseed.orchestrator.tasks.intent import LOCAL
 from manyseed.orchestrator.working.node import broken_nodes, is_environment
 from manyseed.slurm.control import compact
 
-_FAILURES_SHOWN = 3
+FAILURES_SHOWN = 3
 _GROUPS_SHOWN = 8
 
 
@@ -154,7 +154,7 @@ def status(paths: SweepPaths) -> Status:
         ],
         "failures": [
             {"error": error, "count": count, "file": files[error]}
-            for error, count in errors.most_common(_FAILURES_SHOWN)
+            for error, count in errors.most_common(FAILURES_SHOWN)
         ],
         "analysis": None if job is None else asdict(job),
         "cluster_silent": silent,
@@ -285,7 +285,7 @@ def _problems(
 
 def _unreadable(tasks: Sequence[Sequence[TaskState]]) -> list[str]:
     attempts = [attempt for states in tasks for task in states for attempt in task.attempts]
-    return [attempt.reason for attempt in attempts if attempt.state == UNREADABLE][:_FAILURES_SHOWN]
+    return [attempt.reason for attempt in attempts if attempt.state == UNREADABLE][:FAILURES_SHOWN]
 
 
 def _broken(tasks: Sequence[TaskState]) -> Iterator[str]:
@@ -302,7 +302,7 @@ def _broken(tasks: Sequence[TaskState]) -> Iterator[str]:
     others = Counter(
         task.last.reason for task in tasks if task.state == "broken" and task.last.node not in nodes
     )
-    for reason, count in others.most_common(_FAILURES_SHOWN):
+    for reason, count in others.most_common(FAILURES_SHOWN):
         yield f"{_tasks(count)} ended: {reason}"
 
 

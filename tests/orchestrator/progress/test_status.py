@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.cli import main
+from manyseed.orchestrator.cli.status import _failures
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError
 from manyseed.orchestrator.progress.logs import logs
 from manyseed.orchestrator.sweep import Sweep
-from manyseed.orchestrator.tasks.attempts import Attempt, Failure, add_failures
+from manyseed.orchestrator.tasks.attempts import COPY_OF_FAILED, Attempt, Failure, add_failures
 from manyseed.slurm import local
 from tests.orchestrator.damage import as_on_a_cluster
 
@@ -157,3 +160,36 @@ def test_lost_failures_are_named_while_runs_are_missing(
     assert [text[: len(told)] for text in said] == [told]
     add_failures(attempt, failures[1:], "")
     assert sweep.status()["problems"] == []
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        # the error of copies is not among the three most frequent ones, and it is of the second
+        ("AAAA BBB CCC bb D", [(5, "B"), (4, "A"), (3, "C")]),
+        # their origin is not
+        ("AAA BBB CCC dddd D", [(5, "D"), (3, "A"), (3, "B")]),
+        ("AAA BB", [(3, "A"), (2, "B")]),
+        ("AAAA BBB CC D", [(4, "A"), (3, "B"), (2, "C")]),
+        ("A aaaa", [(5, "A")]),
+        ("", []),
+    ],
+)
+def test_copies_of_a_failed_run_count_with_its_error_whichever_errors_are_shown(
+    runs: str, expected: list[tuple[int, str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: dict[int, Failure] = {}
+    cells = {error: cell for cell, error in enumerate(sorted(set(runs.upper()) - {" "}))}
+    for letter in sorted(runs.replace(" ", "")):  # what copies are of is run 0 of their repeat
+        cell = cells[letter.upper()]
+        error = f"RuntimeError: {COPY_OF_FAILED}" if letter.islower() else letter
+        run = sum(one.cell == cell for one in found.values())
+        found[len(found)] = Failure(cell, run, cell, 0, run, error, "T")
+    counts = Counter(one.error for one in found.values()).most_common(3)
+    state = {
+        "runs": {"failed": len(found)},
+        "failures": [{"error": error, "count": count, "file": ""} for error, count in counts],
+    }
+    survey = SimpleNamespace(failures=found)
+    monkeypatch.setattr("manyseed.orchestrator.progress.logs.survey", lambda paths: survey)
+    assert _failures(SimpleNamespace(paths=None), state) == expected  # type: ignore[arg-type]

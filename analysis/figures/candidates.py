@@ -17,6 +17,7 @@ from manyseed.analysis.tables.keys import CELL_KEY, REPEAT_KEY
 from manyseed.analysis.tables.schema import Tables
 
 MAX_PANELS = 9  # one cell each
+IN_WORDS = 3  # panels whose runs the caption describes, those that differ most
 TAIL = 0.002  # share of the points at each end where eCDFs are not drawn
 ENDS = ("nearest", "furthest")
 _SHARES = tuple(f"{end}{suffix}" for end in ENDS for suffix in ("", "_loo"))
@@ -52,11 +53,16 @@ def candidates(table: pl.DataFrame, tables: Tables) -> Plot | None:
     figure, axes, left = panel_per_cell(cells, MAX_PANELS, "share of test points below")
     named = titles(cells)
     handles: dict[str, Handle] = {}
-    descriptions = []
+    descriptions = list[tuple[float, str]]()
     for cell, axis in axes.items():
         rows = own.filter(cell=cell).sort("bin")
         handles = _draw(axis, rows)
-        descriptions.append(f"{named[cell]}: {_described(rows, tables.runs)}")
+        text = f"{named[cell]}: {_described(rows, tables.runs)}"
+        descriptions.append((_apart(rows, "furthest"), text))
+    most = sorted(descriptions, key=lambda one: -one[0])[:IN_WORDS]
+    told = "; ".join(text for _, text in most)
+    if len(descriptions) > IN_WORDS:
+        told = f"Those that differ most are {told}"
     legend(figure, handles, "")
     return Plot(
         "candidates",
@@ -64,7 +70,7 @@ def candidates(table: pl.DataFrame, tables: Tables) -> Plot | None:
         "eCDFs of logit gaps in the first repeat of each cell, one panel per cell: the runs "
         "nearest to and furthest from the average logit gaps of all other runs, by the largest "
         "difference between eCDFs. Dashed: these averages. "
-        f"{'; '.join(descriptions)}. n = {counted(2 * len(axes), 'run')}.{not_drawn(left)}",
+        f"{told}. n = {counted(2 * len(axes), 'run')}.{not_drawn(left)}",
         2 * len(axes),
         figure,
         data=with_names(
@@ -103,12 +109,16 @@ def _draw(axis: Axes, own: pl.DataFrame) -> dict[str, Handle]:
     return handles
 
 
+def _apart(own: pl.DataFrame, end: str) -> float:
+    """Return the largest difference between the eCDFs of a run and of its ensemble."""
+    return float((own[end] - own[f"{end}_loo"]).cum_sum().abs().max())  # type: ignore[arg-type]
+
+
 def _described(own: pl.DataFrame, runs: pl.DataFrame) -> str:
     """Say which runs these are, how far they are from the others, and their metrics."""
     key = own.select(name for name in REPEAT_KEY if name in runs.columns).row(0, named=True)
     words = []
     for end in ENDS:
-        apart = float((own[end] - own[f"{end}_loo"]).cum_sum().abs().max())  # type: ignore[arg-type]
         run = runs.filter(run_index=own[f"{end}_run"][0], **key)
         values: Mapping[str, Any] = run.row(0, named=True) if run.height else {}
         known = [
@@ -117,5 +127,5 @@ def _described(own: pl.DataFrame, runs: pl.DataFrame) -> str:
             if values.get(column) is not None
         ]
         address = f"{key['cell']}:{key['repeat_index']}:{own[f'{end}_run'][0]}"
-        words.append(", ".join([f"run {address} differs by {apart:.3f}", *known]))
+        words.append(", ".join([f"run {address} differs by {_apart(own, end):.3f}", *known]))
     return " and ".join(words)

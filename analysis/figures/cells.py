@@ -6,7 +6,6 @@ few as violins and dots.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -30,7 +29,17 @@ from manyseed.analysis.figures.described import (
 from manyseed.analysis.figures.levels import LEVELS, NOTHING, axis_of_levels, mark_resolution
 from manyseed.analysis.figures.quantities import Quantities, Quantity, main
 from manyseed.analysis.figures.shapes import DOTTED, FEWEST, outline, scattered
-from manyseed.analysis.figures.style import CELLS, Band, Mark, Plot, addresses, colour, styled, wide
+from manyseed.analysis.figures.style import (
+    CELLS,
+    Band,
+    Mark,
+    Plot,
+    addresses,
+    colour,
+    styled,
+    wide,
+    wrapped,
+)
 from manyseed.analysis.tables.schema import Tables
 
 Real = NDArray[np.float64]
@@ -237,7 +246,7 @@ class _Shown:
 
         def close() -> None:
             nonlocal y
-            label = textwrap.fill(description[block[0]], LETTERS)
+            label = wrapped(description[block[0]], LETTERS)
             first, last = at[block[0]], at[block[-1]]
             ticks.append((first + last) / 2)
             labels.append(label)
@@ -250,7 +259,7 @@ class _Shown:
             if not by_classifier:
                 at[cell] = y
                 ticks.append(y)
-                labels.append(textwrap.fill(classifier[cell], LETTERS))
+                labels.append(wrapped(classifier[cell], LETTERS))
                 y += 1.6
                 continue
             if block and description[block[0]] != description[cell]:

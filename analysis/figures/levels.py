@@ -53,10 +53,10 @@ def resolution(repeats: pl.DataFrame) -> str:
         return ""
     deltas, sides = known["delta"].unique().sort(), known["n_side"].unique().sort()
     if deltas.len() == 1:
-        return f"δ = {deltas[0]:.3f} with N = {sides[0]} test points on each side."
+        return f"δ = {deltas[0]:.3f} with N = {sides[0]:,} test points on each side."
     return (
-        f"δ = {deltas[0]:.3f} to {deltas[-1]:.3f} with N = {sides[-1]} to {sides[0]} test points "
-        "on each side."
+        f"δ = {deltas[0]:.3f} to {deltas[-1]:.3f} with N = {sides[-1]:,} to {sides[0]:,} test "
+        "points on each side."
     )
 
 

@@ -177,7 +177,7 @@ def _varied(frame: pl.DataFrame, tables: Tables, table: str, name: str) -> tuple
     elif table == "pairs":
         kept, left_out = varying(frame, tables.repeats), "pairs of identical runs"
     elif compares_runs(name):
-        kept, left_out = frame.filter(VARIES), "repeats of identical runs, or of one"
+        kept, left_out = frame.filter(VARIES), "repeats of identical runs or of a single run"
     else:
         kept, left_out = frame, ""
     left = frame.height - kept.height

@@ -93,11 +93,17 @@ def _informative(known: pl.DataFrame) -> tuple[pl.DataFrame, str]:
     kept = some.sort("alpha_hat", "dataset", descending=[True, False]).head(MAX_PANELS)
     shown = known.join(kept.select("dataset"), on="dataset", how="semi", maintain_order="left")
     zero = largest.height - some.height
-    left = f" {zero:,} of {largest.height:,} datasets are not drawn: α̂ is 0 in all their runs."
+    left = f" {zero:,} of {largest.height:,} datasets {_are(zero)} not drawn: α̂ is 0 in all runs."
     more = some.height - kept.height
     return shown, (left if zero else "") + (
-        f" {more:,} further datasets, with smaller α̂, are not drawn." if more else ""
+        f" {counted(more, 'further dataset')}, with smaller α̂, {_are(more)} not drawn."
+        if more
+        else ""
     )
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 @styled

@@ -252,10 +252,18 @@ def panels(titles: Sequence[str], label: str, least: float = PANEL) -> tuple[Fig
         extra.remove()
     letters = int((wide() / beside - BESIDE) / TITLE_CHARACTER)
     for axis, title in zip(axes, titles, strict=False):
-        axis.set_title(textwrap.fill(title, letters))
+        axis.set_title(wrapped(title, letters))
     for axis in axes[: len(titles) : beside]:
         axis.set_ylabel(label)
     return figure, axes[: len(titles)]
+
+
+def wrapped(text: str, letters: int) -> str:
+    """Return a title in lines of so many letters; none begins with a separator or in a name."""
+    for separator in ("·", "×"):
+        text = text.replace(f" {separator} ", f"\N{FIGURE SPACE}{separator} ")
+    lines = textwrap.fill(text, letters, break_on_hyphens=False)
+    return lines.replace("\N{FIGURE SPACE}", " ")
 
 
 def colour(index: int) -> str:

@@ -28,6 +28,7 @@ from manyseed.analysis.figures.style import (
     places,
     thinned,
     values,
+    wrapped,
 )
 from tests.analysis.planted import planted
 from tests.analysis.samples import ENSEMBLES, curves_of, sweep
@@ -219,7 +220,22 @@ def test_levels_that_are_all_zero_are_a_line_not_a_panel():
     one = planted(datasets=3, alpha=lambda dataset, *_: 0.3 * (dataset == "data-01"))
     plot = scatters.alpha_hat_against(*_of(one), "accuracy")
     assert [axis.get_title(loc="left") for axis in plot.figure.axes] == ["data-01"]
-    assert "2 of 3 datasets are not drawn: α̂ is 0 in all their runs." in plot.caption
+    assert "2 of 3 datasets are not drawn: α̂ is 0 in all runs." in plot.caption
+
+
+def test_one_dataset_that_is_not_drawn_is_one():
+    one = planted(datasets=2, alpha=lambda dataset, *_: 0.3 * (dataset == "data-01"))
+    plot = scatters.alpha_hat_against(*_of(one), "accuracy")
+    assert "1 of 2 datasets is not drawn: α̂ is 0 in all runs." in plot.caption
+
+
+def test_titles_do_not_begin_a_line_with_a_separator():
+    for letters in range(15, 60):
+        lines = wrapped("breast-cancer × svm-sgd · 0.5 · sig-digit:0", letters).split("\n")
+        assert not any(line[0] in "·×" for line in lines)
+        assert all(len(line) <= letters for line in lines)
+        assert not any(line.endswith("-") for line in lines)
+        assert "\N{FIGURE SPACE}" not in "".join(lines)
 
 
 def _of(tables):

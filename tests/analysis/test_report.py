@@ -10,6 +10,7 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.figures.kinds import Given, all_figures
+from manyseed.analysis.figures.style import colour
 from manyseed.analysis.options import Options
 from manyseed.analysis.report.citations import citations
 from manyseed.analysis.report.context import (
@@ -387,3 +388,23 @@ def test_words_of_effects_by_dataset_are_aligned_as_words():
     rows = page.partition('aria-label="Effects by dataset"')[2].partition("</tbody>")[0]
     classifiers = re.findall(r'<td class="?t"?>(lr-sgd|mlp)</td>', rows)
     assert len(classifiers) == 4
+
+
+@pytest.mark.parametrize("index", range(5))
+def test_half_transparent_dots_are_seen_on_dark_paper(index):
+    """Contrast of at least 3 (WCAG 2.1, 1.4.11) with the opacity that the page sets in the dark."""
+    page = render(content(planted(runs=3)))
+    dark = page.partition("@media screen and (prefers-color-scheme: dark)")[2]
+    (opacity,) = re.findall(r'"fill-opacity:0.6"] { fill-opacity: ([\d.]+) !important', dark)
+    (paper,) = re.findall(r"--paper: (#16[0-9a-f]{4})", page)
+
+    def channels(name):
+        return np.array([int(name[at : at + 2], 16) / 255 for at in (1, 3, 5)])
+
+    def luminance(rgb):
+        linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+        return linear @ [0.2126, 0.7152, 0.0722]
+
+    alpha = float(opacity)
+    dot = alpha * channels(colour(index)) + (1 - alpha) * channels(paper)
+    assert (luminance(dot) + 0.05) / (luminance(channels(paper)) + 0.05) >= 3

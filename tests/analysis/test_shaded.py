@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import polars as pl
 import pytest
@@ -71,6 +73,28 @@ def test_lines_are_means_and_bands_the_envelope_of_runs():
     assert "infinite" not in plot.caption
     assert margins(table, cells.drop("epoch")).n == 24  # tables of an earlier version
     assert margins(table.with_columns(epoch=pl.lit(7, pl.UInt32)), cells) is None
+
+
+def test_of_many_candidates_the_caption_describes_those_that_differ_most():
+    table, cells, *_ = table_of_margins()
+    of_runs = pl.DataFrame(
+        {"cell": [1], "epoch": [0], "repeat_index": [0], "run_index": [5], "alpha_hat": [0.25]}
+    )
+    further = [pl.col("cell") + 2 * copy for copy in range(3)]
+    table, cells = (pl.concat(one.with_columns(cell) for cell in further) for one in (table, cells))
+    plot = candidates(table, Tables(of_runs, of_runs, of_runs, cells))
+    assert len(plot.figure.axes) == 6
+    assert ". Those that differ most are " in plot.caption
+    told = {int(cell) for cell in re.findall(r"run (\d+):0:\d+ differs", plot.caption)}
+    assert len(told) == 3
+    apart = {}
+    for cell, axis in enumerate(plot.figure.axes):
+        one, other = (line.get_ydata() for line in axis.lines[2:4])
+        apart[cell] = np.abs(one - other).max()
+    assert (
+        min(apart[cell] for cell in told)
+        >= max(apart[cell] for cell in apart if cell not in told) - 1e-9
+    )
 
 
 def test_candidates_are_drawn_as_ecdfs_beside_those_of_their_ensembles():

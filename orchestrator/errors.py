@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -165,6 +166,11 @@ def refused(
     )
 
 
+def command(*words: object) -> str:
+    """Return a command of ``manyseed`` for a shell: words with blanks are quoted."""
+    return f"manyseed {shlex.join(map(str, words))}"
+
+
 def unknown_key(
     facts: Facts, *, file: str | Path, key: str | None = None, remedy: str | None = None
 ) -> UserError:
@@ -267,8 +273,9 @@ class DamagedShard(StoreError):
     def of(cls, path: Path, problem: str) -> DamagedShard:
         """Return the error for a file or folder of a store, with a remedy."""
         store = next((up for up in path.parents if up.suffix == ".zarr"), None)
-        sweep = "" if store is None else f" {store.parent}"
-        error = cls(f"{path} {problem}: run manyseed verify --repair{sweep}, then resume")
+        sweep = [] if store is None else [store.parent]
+        repair = command("verify", "--repair", *sweep)
+        error = cls(f"{path} {problem}: run {repair}, then resume")
         error.path, error.problem = path, problem
         return error
 
@@ -285,11 +292,6 @@ class StillRunning(ManyseedError):
     """The request must wait for something that still runs."""
 
     exit_code = NOT_FINISHED
-
-
-def nothing_finished(sweep: Path) -> UserError:
-    """Return the error for a request that needs a finished run."""
-    return UserError("no run is finished yet", file=sweep, remedy=f"manyseed submit {sweep}")
 
 
 class RunsError(ManyseedError):

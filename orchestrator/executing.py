@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from manyseed.orchestrator.calls import from_python
+from manyseed.orchestrator.errors import command
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.drop import choose_cells
 from manyseed.orchestrator.plans.plan import Plan
@@ -105,7 +106,8 @@ class Executing:
         from manyseed.orchestrator.tuning import tune
 
         if not workers:
-            profiles.require_search_here(cluster, last_intent(self.paths))
+            again = command("tune", self.paths.directory)
+            profiles.require_search_here(cluster, last_intent(self.paths), again)
         report = progress or (lambda done, of: None)
         return tune(self.paths, workers=workers or local.available_cores(), report=report)
 

@@ -11,7 +11,7 @@ import polars as pl
 
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import locked
-from manyseed.orchestrator.errors import DamagedFile, DamagedShard, UserError, nothing_finished
+from manyseed.orchestrator.errors import DamagedFile, DamagedShard, UserError, command
 from manyseed.orchestrator.paths import GIVEN, IMPORTED, JOURNAL, SweepPaths
 from manyseed.orchestrator.plans.drop import Drop
 from manyseed.orchestrator.plans.drop import drop as drop_cells
@@ -30,6 +30,7 @@ from manyseed.orchestrator.store.journals.index import JournalFolder, JournalInd
 from manyseed.orchestrator.store.layout.groups import Group, find_group
 from manyseed.orchestrator.store.reading.recipes import recipes_of
 from manyseed.orchestrator.stored import require_sound
+from manyseed.orchestrator.submissions.hints import nothing_finished
 from manyseed.orchestrator.submissions.submission import running, submissions
 from manyseed.orchestrator.tasks.setback import set_back
 from manyseed.orchestrator.working.checkpoints import remove_stale
@@ -222,7 +223,7 @@ def drop(paths: SweepPaths, where: str) -> Drop:
         raise UserError(
             f"the sweep is being trained: {alive[-1].folder}",
             file=paths.directory,
-            remedy=f"wait for it, or stop it with: manyseed cancel {paths.directory}",
+            remedy=f"wait for it, or stop it with: {command('cancel', paths.directory)}",
         )
     return drop_cells(paths, where)
 
@@ -241,7 +242,7 @@ def export(paths: SweepPaths, output: Path) -> Path:
     if any(paths.journals.glob(f"*{JOURNAL}")):
         publish_finished(paths)
     if not paths.store.exists():
-        raise nothing_finished(paths.directory)
+        raise nothing_finished(paths)
     require_sound(paths)
     if output.suffix == ".zip":
         planned = (file for file in paths.plan.rglob("*") if file.is_file())

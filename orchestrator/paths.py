@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from manyseed.orchestrator.errors import DamagedFile, UserError
+from manyseed.orchestrator.errors import DamagedFile, UserError, command
 
 JOURNAL, TOMBSTONE, LEASE = ".journal", ".tombstone", ".lease"
 """Suffixes of names below ``tasks/journals`` and ``tasks/leases``."""
@@ -290,7 +290,7 @@ def open_sweep(directory: Path) -> SweepPaths:
         raise UserError(
             "there is no such directory",
             file=directory,
-            remedy=f"make it with: manyseed plan SWEEP.toml --out {directory}",
+            remedy=f"make it with: {command('plan', 'SWEEP.toml', '--out', directory)}",
         )
     if not paths.is_sweep and paths.parts():
         raise DamagedFile(paths.cells, "is absent, though parts of the plan exist")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from manyseed.orchestrator.disk.records import read_record, write_json
-from manyseed.orchestrator.errors import DamagedShard, ManyseedError, UserError, nearest
+from manyseed.orchestrator.errors import DamagedShard, ManyseedError, UserError, command, nearest
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import copies, wrong_coordinates
@@ -92,7 +92,7 @@ def open_named_runs(paths: SweepPaths, dataset: str, classifier: str) -> xr.Data
         file=paths.directory,
         key="dataset, classifier",
         value=asked,
-        remedy=f"train them: manyseed submit {paths.directory}"
+        remedy=f"train them: {command('submit', paths.directory)}"
         if is_planned
         else nearest(asked, known),
     )

@@ -31,7 +31,7 @@ from manyseed.orchestrator.cli.output import (
     say_next,
 )
 from manyseed.orchestrator.cli.progress import bar
-from manyseed.orchestrator.errors import RunsError, UnavailableError, UserError, flag
+from manyseed.orchestrator.errors import RunsError, UnavailableError, UserError, command, flag
 from manyseed.orchestrator.submissions.taskstate import ALIVE
 
 if TYPE_CHECKING:
@@ -296,7 +296,7 @@ def raise_if_wrong(sweep: Sweep) -> None:
         more = f" (and {len(problems) - 1:,} more)" if len(problems) > 1 else ""
         raise RunsError(
             f"{problems[0]}{more}; all other results stand\n  check the store: "
-            f"manyseed verify {sweep.directory} --repair, then resume and analyze"
+            f"{command('verify', sweep.directory, '--repair')}, then resume and analyze"
         )
 
 

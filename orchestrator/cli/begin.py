@@ -13,6 +13,7 @@ def begin(folder: Path) -> None:
 
     from manyseed.analysis.counts import some
     from manyseed.orchestrator.cli.output import console, say, say_next
+    from manyseed.orchestrator.submissions.hints import on_cluster
 
     say(
         f"manyseed {version('manyseed')}: train the same classifier thousands of times and learn "
@@ -27,7 +28,7 @@ def begin(folder: Path) -> None:
     if files:
         say(f"Sweep files here: {some(files, _SHOWN)}")
         say_next("  Grid and cost", "plan", files[0], "--dry-run")
-        say_next("  Train and report", "run", files[0])
+        say_next("  Train and report", "run", files[0], *on_cluster())
     console.print()
     say("Get started:")
     say_next("  Write a sweep file", "example", "quickstart")

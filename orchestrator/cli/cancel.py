@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from manyseed.orchestrator.cli.common import Directory, Only
-from manyseed.orchestrator.cli.output import counted, say, say_next
+from manyseed.orchestrator.cli.output import counted, say, say_next, say_training
 from manyseed.orchestrator.cli.status import say_unreadable
 from manyseed.orchestrator.errors import UserError
 
@@ -47,4 +47,4 @@ def cancel(
         say(f"{stopped}, {counted(waiting, 'waiting task')} cancelled.")
         if running and not now:
             say_next("End these fits, too", "cancel", directory, "--now")
-        say_next("Continue with", "resume", directory)
+        say_training("Continue with", sweep.paths, "resume")

@@ -54,7 +54,7 @@ def init(
     place(file, profile_text(cluster).encode())
     console.print(file.read_text(), end="")
     say(f"\nWrote {file}: complete it.")
-    say_next("Next", "cluster", "check", name)
+    say_next("Next", "cluster", "check", out or name)
 
 
 @app.command()

@@ -46,7 +46,20 @@ def doctor(
     if as_json:
         print_json({"checks": [asdict(check) for check in checks]})
     elif not failed:
-        say("")
-        say_next("Nodes of a cluster", "cluster", "check", "PROFILE")
+        _say_cluster()
     if failed:
         raise typer.Exit(UnavailableError.exit_code)
+
+
+def _say_cluster() -> None:
+    """Name the command that checks the nodes of this machine's cluster, if it has one."""
+    from manyseed.orchestrator.submissions.profiles import own_names
+    from manyseed.slurm import available
+
+    if available():
+        names = own_names()
+        say("")
+        if not names:
+            say_next("A profile of the cluster", "cluster", "init")
+        for name in names:
+            say_next("Nodes of a cluster", "cluster", "check", name)

@@ -9,7 +9,13 @@ import typer
 from rich.text import Text
 
 from manyseed.orchestrator.cli.common import Directory, Json
-from manyseed.orchestrator.cli.output import console, errors, print_json, say, say_next
+from manyseed.orchestrator.cli.output import (
+    console,
+    errors,
+    print_json,
+    say,
+    say_training,
+)
 from manyseed.orchestrator.errors import UserError
 
 
@@ -68,6 +74,6 @@ def logs(
         say(f"runs {', '.join(group.runs)}{more}")
         console.print(f"{group.traceback}\n", soft_wrap=True, style="dim")
     if groups:
-        say_next("Retry them", "resume", directory, "--failed")
+        say_training("Retry them", paths, "resume", "--failed")
     else:
         say("No run failed.")

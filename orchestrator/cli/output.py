@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from manyseed.analysis.counts import counted as counted
+from manyseed.orchestrator.errors import command
 from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
@@ -49,8 +49,17 @@ def say(text: str | Text, *, style: str = "", indent: int = 0, to: Console | Non
 
 def say_next(what: str, *arguments: object, to: Console | None = None) -> None:
     """Print the next command on an unwrapped line, so that it can be copied."""
-    command = shlex.join(map(str, arguments))
-    (to or console).print(f"{what}: manyseed {command}", soft_wrap=True)
+    (to or console).print(f"{what}: {command(*arguments)}", soft_wrap=True)
+
+
+def say_training(
+    what: str, paths: SweepPaths, verb: str, *words: object, cluster: str | None = None
+) -> None:
+    """Print the next command, which trains; `cluster` is where the user works, if they said so."""
+    from manyseed.orchestrator.submissions.hints import on_cluster
+
+    where = on_cluster(paths) if cluster is None else ["--cluster", cluster]
+    say_next(what, verb, paths.directory, *words, *where)
 
 
 def say_steps(state: Mapping[str, Any]) -> None:

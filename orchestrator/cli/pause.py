@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from manyseed.orchestrator.cli.common import Directory
-from manyseed.orchestrator.cli.output import counted, say, say_next
+from manyseed.orchestrator.cli.output import counted, say, say_training
 from manyseed.orchestrator.cli.status import say_unreadable
 
 
@@ -26,4 +26,4 @@ def pause(directory: Directory) -> None:
     else:
         stopped = f"{counted(running, 'task')} asked to stop after the fits in flight"
         say(f"{stopped}, {counted(waiting, 'task')} held.")
-        say_next("Continue with", "resume", directory)
+        say_training("Continue with", sweep.paths, "resume")

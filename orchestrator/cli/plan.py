@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +20,7 @@ from manyseed.orchestrator.cli.output import (
     size,
 )
 from manyseed.orchestrator.errors import UserError, refused
+from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.plans.change import Change
@@ -100,21 +101,23 @@ def plan(
     say(f"{directory} already holds it." if change.is_empty else f"Planned into {directory}.")
     if prepared:
         say(f"Prepared {', '.join(prepared)} in {data_home()}.")
-    say_next("Next", *_next(change, sweep_file, directory))
+    paths = SweepPaths(directory)
+    say_next("Next", *_next(change, paths.sweep_file if settings else sweep_file, paths))
 
 
-def _next(change: Change, sweep_file: Path, directory: Path) -> list[object]:
+def _next(change: Change, sweep_file: Path, paths: SweepPaths) -> Sequence[object]:
     """Return the next command for a planned sweep."""
     from manyseed.jobs import datasets
-    from manyseed.orchestrator.paths import SweepPaths
-    from manyseed.orchestrator.plans.tuned import scale_searches, searches
+    from manyseed.orchestrator.plans.tuned import scale_searches, searches, to_tune
+    from manyseed.orchestrator.submissions.hints import on_cluster
 
     infos = change.expansion.datasets.values()
     if not all(datasets.is_fetched(info.canonical) for info in infos):
         return ["datasets", "fetch", sweep_file]
-    paths, cells = SweepPaths(directory), change.after.cells
-    open_searches = searches(paths, cells) or scale_searches(paths, cells)
-    return ["tune" if open_searches else "submit", directory]
+    cells = change.after.cells
+    if searches(paths, cells) or scale_searches(paths, cells):
+        return to_tune(paths)
+    return ["submit", paths.directory, *on_cluster(paths)]
 
 
 def _parsed(walltime: str) -> float:

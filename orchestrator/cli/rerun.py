@@ -14,7 +14,7 @@ from manyseed.orchestrator.cli.common import Directory, Json, require_outside, w
 from manyseed.orchestrator.cli.output import console, counted, print_json, say
 from manyseed.orchestrator.cli.progress import bar
 from manyseed.orchestrator.cli.show import print_values
-from manyseed.orchestrator.errors import RunsError, UserError, flag
+from manyseed.orchestrator.errors import RunsError, UserError, command, flag
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.runs.rerun import Differences
@@ -104,7 +104,8 @@ def rerun(
     if check and value["same_recipe"] and not value["equal"]:
         raise RunsError(
             f"run {run} trained again in its own recipe differs: {value['labels_differ']:,} of "
-            f"{value['labels']:,} labels\n  check what is stored with: manyseed verify {directory}"
+            f"{value['labels']:,} labels\n  check what is stored with: "
+            f"{command('verify', directory)}"
         )
 
 

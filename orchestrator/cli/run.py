@@ -20,7 +20,7 @@ from manyseed.orchestrator.cli.common import (
     SweepToml,
     Workers,
 )
-from manyseed.orchestrator.cli.output import counted, duration, say, say_next, size
+from manyseed.orchestrator.cli.output import counted, duration, say, say_next, say_training, size
 from manyseed.orchestrator.cli.progress import show
 from manyseed.orchestrator.cli.status import raise_if_broken
 from manyseed.orchestrator.cli.submit import say_gpu
@@ -124,7 +124,7 @@ def run(
         raise typer.Exit(1)
     if runs["missing"]:
         say(f"\n{counted(runs['missing'], 'run')} missing.")
-        say_next("Continue with", "resume", directory)
+        say_training("Continue with", sweep.paths, "resume")
         raise typer.Exit(NOT_FINISHED)
     say_next("Next", "query", directory, "--by", "classifier")
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from manyseed.orchestrator.cli.common import Directory, Json, Workers
-from manyseed.orchestrator.cli.output import print_json, print_table, say, say_next
+from manyseed.orchestrator.cli.output import print_json, print_table, say, say_training
 from manyseed.orchestrator.cli.progress import resumable
 
 if TYPE_CHECKING:
@@ -45,7 +45,8 @@ def tune(
     """
     from manyseed.orchestrator.sweep import Sweep
 
-    tuned, scales = search(Sweep(directory), cluster, workers, quiet=as_json)
+    sweep = Sweep(directory)
+    tuned, scales = search(sweep, cluster, workers, quiet=as_json)
     columns = ("dataset", "classifier", "draws", "draw", "accuracy", "hparams")
     rows = [(t.dataset, t.classifier, len(t.draws), t.draw, t.accuracy, t.hparams) for t in tuned]
     scale_columns = ("dataset", "classifier", "ensembling", "networks", "scale", "log_likelihood")
@@ -63,7 +64,8 @@ def tune(
     if scale_rows:
         print_table(None, scale_columns, scale_rows)
     if rows or scale_rows:
-        say_next("Next", "submit", directory)
+        given = None if cluster == "auto" else cluster
+        say_training("Next", sweep.paths, "submit", cluster=given)
     else:
         say('Nothing to search for: no cell has hparams = "tuned" that were not found yet.')
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from manyseed.orchestrator.cli.common import Directory, Json
-from manyseed.orchestrator.cli.output import counted, print_json, say, say_next
+from manyseed.orchestrator.cli.output import counted, print_json, say, say_training
 from manyseed.orchestrator.cli.progress import shards_done
-from manyseed.orchestrator.errors import RunsError
+from manyseed.orchestrator.errors import RunsError, command
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.keeping import Verified
@@ -40,10 +40,12 @@ def verify(
 
         manyseed verify quickstart --repair
     """
+    from manyseed.orchestrator.submissions.hints import training
     from manyseed.orchestrator.sweep import Sweep
 
+    sweep = Sweep(directory)
     with shards_done("verifying", quiet=as_json) as progress:
-        result = Sweep(directory).verify(repair=repair, progress=progress)
+        result = sweep.verify(repair=repair, progress=progress)
     if as_json:
         print_json(result)
     else:
@@ -58,13 +60,13 @@ def verify(
             more = len(result["set_back"]) - len(shown)
             rest = f" and {more:,} more, which --json names" if more else ""
             say(f"Set back: {', '.join(shown)}{rest}.")
-            say_next("Next", "resume", directory)
+            say_training("Next", sweep.paths, "resume")
     if result["findings"] and not repair:
         n_wrong = result["runs_wrong"]
         raise RunsError(
             (f"{n_wrong:,} runs are wrong" if n_wrong else "the store is damaged")
-            + f"\n  repair it with: manyseed verify {directory} --repair; "
-            f"then: manyseed resume {directory}"
+            + f"\n  repair it with: {command('verify', directory, '--repair')}; "
+            f"then: {training(sweep.paths, 'resume')}"
         )
 
 

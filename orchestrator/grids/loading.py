@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.errors import UserError, command
 from manyseed.orchestrator.grids.schema_errors import first_error, key_text, user_error
 from manyseed.orchestrator.grids.settings import with_settings
 from manyseed.orchestrator.grids.sweepfile import LARGEST, SweepFile
@@ -62,7 +62,7 @@ def load_sweep_file(path: Path, settings: Sequence[str] = ()) -> tuple[SweepFile
     except OSError as error:
         remedy = None
         if path.is_dir():
-            remedy = f"give the file; to continue a planned sweep: manyseed resume {path}"
+            remedy = f"give the file; to continue a planned sweep: {command('resume', path)}"
         raise UserError(
             f"cannot read the sweep file: {error.strerror}", file=path, remedy=remedy
         ) from None

@@ -10,7 +10,7 @@ from manyseed.jobs import datasets
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.run import MachineError, NotFetched
-from manyseed.orchestrator.errors import UnavailableError, UserError, refused
+from manyseed.orchestrator.errors import UnavailableError, UserError, command, refused
 from manyseed.orchestrator.paths import SweepPaths
 
 _REPLAN = "plan what it holds now into another directory with --out"
@@ -66,14 +66,14 @@ def require_fetched(canonicals: Mapping[str, Mapping[str, Any]], sweep_file: Pat
         raise UserError(
             f"the data of {', '.join(absent)} is not on this machine",
             file=datasets.data_home(),
-            remedy=f"fetch it with: manyseed datasets fetch {sweep_file}",
+            remedy=f"fetch it with: {command('datasets', 'fetch', sweep_file)}",
         )
 
 
 def remedy(error: BaseException, paths: SweepPaths) -> str:
     """Return the last line of a message about a machine's fault: a command, or nothing."""
     if isinstance(error, NotFetched):
-        return f"\n  fetch the data with: manyseed datasets fetch {paths.sweep_file}"
+        return f"\n  fetch the data with: {command('datasets', 'fetch', paths.sweep_file)}"
     return ""
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.orchestrator.errors import UserError, toml_value
+from manyseed.orchestrator.errors import UserError, command, toml_value
 from manyseed.orchestrator.grids.expansion import expand
 from manyseed.orchestrator.grids.loading import load_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
@@ -55,7 +55,8 @@ def grow(paths: SweepPaths, runs: Mapping[int, int], *, dry_run: bool = False) -
             raise UserError(
                 "asks for runs that are not planned yet",
                 file=paths.sweep_file,
-                remedy=f"plan them first: manyseed plan {paths.sweep_file} --out {paths.directory}",
+                remedy="plan them first: "
+                + command("plan", paths.sweep_file, "--out", paths.directory),
             )
         return change if dry_run else plan_sweep(file, paths.directory)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -14,10 +15,11 @@ from manyseed.jobs.scales import is_searched, scale_search_id, with_scale
 from manyseed.jobs.training.handling import Device
 from manyseed.jobs.tuning import Draw, drawn, is_current, is_tuned, search_id
 from manyseed.orchestrator.disk.records import read_record, write_json
-from manyseed.orchestrator.errors import DamagedFile, UserError
+from manyseed.orchestrator.errors import DamagedFile, UserError, command
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.scales import found_scale
 from manyseed.orchestrator.provenance import Recipe
+from manyseed.slurm import available
 
 if TYPE_CHECKING:
     import polars as pl
@@ -66,7 +68,7 @@ class NotSearched(MachineError):
     """A search was not done yet; `file` will hold its result."""
 
     def __init__(self, file: Path, what: str, directory: Path) -> None:
-        super().__init__(f"{file} is missing: search for {what} with: manyseed tune {directory}")
+        super().__init__(f"{file} is missing: search for {what} with: {command('tune', directory)}")
         self.file = file
 
 
@@ -243,6 +245,12 @@ def forget_code(paths: SweepPaths, code: str) -> None:
         copies.forget(paths.code(code))
 
 
+def to_tune(paths: SweepPaths) -> tuple[object, ...]:
+    """Return the words of the command that searches on this machine."""
+    here = available() and "SLURM_JOB_ID" not in os.environ  # it is refused on a login node
+    return ("tune", paths.directory, *(("--cluster", "local") if here else ()))
+
+
 def require_searched(paths: SweepPaths, cells: pl.DataFrame) -> None:
     """Refuse to train cells whose search for hparams or a scale was not done yet.
 
@@ -257,7 +265,7 @@ def require_searched(paths: SweepPaths, cells: pl.DataFrame) -> None:
             file=paths.sweep_file,
             key="grid.hparams",
             value="tuned",
-            remedy=f"search with: manyseed tune {paths.directory}",
+            remedy=f"search with: {command(*to_tune(paths))}",
         )
     if todo := scale_searches(paths, cells):
         name = todo[0].ensembling
@@ -266,7 +274,7 @@ def require_searched(paths: SweepPaths, cells: pl.DataFrame) -> None:
             file=paths.sweep_file,
             key=f"ensembling.{name}.scale",
             value="tuned",
-            remedy=f"run manyseed tune {paths.directory}, or set scale",
+            remedy=f"run {command(*to_tune(paths))}, or set scale",
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Collection, Iterator, Mapping
 
 import polars as pl
@@ -10,9 +9,10 @@ import polars as pl
 from manyseed.jobs import datasets
 from manyseed.jobs.run import Cell
 from manyseed.orchestrator.disk.records import read_json
-from manyseed.orchestrator.errors import ManyseedError
+from manyseed.orchestrator.errors import ManyseedError, command
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.tuned import scale_searches, searches
+from manyseed.orchestrator.plans.tuned import scale_searches, searches, to_tune
+from manyseed.orchestrator.submissions.hints import on_cluster
 
 Step = tuple[str, tuple[object, ...]]
 """The purpose of a command, and its arguments."""
@@ -49,7 +49,7 @@ def next_steps(
         yield _training(paths, bool(tasks or runs["done"]), cells)
         return
     if runs["failed"]:
-        yield "Retry", ("resume", directory, "--failed")
+        yield "Retry", ("resume", directory, "--failed", *on_cluster(paths))
     if not runs["done"]:
         return
     if analysing:
@@ -65,7 +65,7 @@ def next_steps(
 def in_words(step: Step) -> dict[str, str]:
     """Return a step as JSON values: its purpose ``what``, and its ``command``."""
     what, arguments = step
-    return {"what": what, "command": f"manyseed {shlex.join(map(str, arguments))}"}
+    return {"what": what, "command": command(*arguments)}
 
 
 def _training(paths: SweepPaths, submitted: bool, cells: pl.DataFrame) -> Step:
@@ -75,12 +75,11 @@ def _training(paths: SweepPaths, submitted: bool, cells: pl.DataFrame) -> Step:
         if not submitted and not _has_data(cells):
             return "Next", ("datasets", "fetch", paths.sweep_file)
         if searches(paths, cells) or scale_searches(paths, cells):
-            return "Next", ("tune", directory)
+            return "Next", to_tune(paths)
     except ManyseedError:
         pass  # submitting reports what is wrong
-    return (
-        ("Continue with", ("resume", directory)) if submitted else ("Next", ("submit", directory))
-    )
+    what, verb = ("Continue with", "resume") if submitted else ("Next", "submit")
+    return what, (verb, directory, *on_cluster(paths))
 
 
 def _has_data(cells: pl.DataFrame) -> bool:

@@ -16,6 +16,7 @@ from manyseed.orchestrator.progress.timeleft import seconds_left
 from manyseed.orchestrator.progress.watch import summed
 from manyseed.orchestrator.results.job import look
 from manyseed.orchestrator.store.care import retraining
+from manyseed.orchestrator.submissions.hints import training
 from manyseed.orchestrator.submissions.lost import lost_failures, lost_files
 from manyseed.orchestrator.submissions.submission import Submission, submissions, tasks_of
 from manyseed.orchestrator.submissions.taskstate import ALIVE, TaskState
@@ -254,7 +255,7 @@ def _problems(
         for task in states
     ]
     counts = Counter(task.state for task in current)
-    resume = f"manyseed resume {paths.directory}"
+    resume = training(paths, "resume")
     if counts["out_of_memory"]:
         yield (
             f"{_tasks(counts['out_of_memory'])} killed for memory: ask for more than they had, "

@@ -30,7 +30,6 @@ from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import (
     UnavailableError,
     UserError,
-    nothing_finished,
     refused,
     toml_value,
 )
@@ -51,6 +50,7 @@ from manyseed.orchestrator.store.layout.optional import PARAMETERS
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.reading.reader import read_array, read_rows, statuses
 from manyseed.orchestrator.stored import ComparedShards, stored_groups
+from manyseed.orchestrator.submissions.hints import nothing_finished
 from manyseed.orchestrator.working.spawned import spawned
 
 Report = Callable[[int, int], None]
@@ -148,7 +148,7 @@ def respond(
         asked = _asked(paths, groups, options)
         jobs = [job for group in groups for job in _jobs(paths, plan, cells, group, asked)]
         if not jobs:
-            raise nothing_finished(paths.directory)
+            raise nothing_finished(paths)
         specs = [group.spec for group in groups]
         data = {spec.dataset: plan.first_cell(spec.number).dataset for spec in specs}
         require_fetched(data, paths.sweep_file)

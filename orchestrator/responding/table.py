@@ -15,7 +15,7 @@ from manyseed.jobs.response.asked import DBI, Asked
 from manyseed.orchestrator.disk.parquet import read_metadata, read_parquet, write_parquet
 from manyseed.orchestrator.disk.placing import unavailable
 from manyseed.orchestrator.disk.records import read_records, write_records
-from manyseed.orchestrator.errors import DamagedFile, UserError, toml_value
+from manyseed.orchestrator.errors import DamagedFile, UserError, command, toml_value
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.store.layout.optional import RESPONSE_ARRAYS
 from manyseed.orchestrator.store.layout.schema import GroupSpec
@@ -74,8 +74,8 @@ def answers_of(paths: SweepPaths, spec: GroupSpec) -> Iterator[tuple[Asked, pl.D
 
 
 def _again(paths: SweepPaths, file: Path) -> str:
-    command = f"manyseed respond {paths.directory} --name {file.stem}"
-    return f"remove it, and measure it again with: {command}"
+    again = command("respond", paths.directory, "--name", file.stem)
+    return f"remove it, and measure it again with: {again}"
 
 
 def _asked_in(file: Path) -> dict[str, Asked]:

@@ -21,7 +21,7 @@ from manyseed.analysis.tables.keys import REPEAT
 from manyseed.analysis.tables.schema import Tables, without
 from manyseed.orchestrator import provenance
 from manyseed.orchestrator.disk.parquet import checksum
-from manyseed.orchestrator.errors import DamagedFile, nothing_finished, refused, toml_value
+from manyseed.orchestrator.errors import DamagedFile, refused, toml_value
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
@@ -49,6 +49,7 @@ from manyseed.orchestrator.results.tables import (
 )
 from manyseed.orchestrator.results.writing import write_result
 from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.submissions.hints import nothing_finished
 from manyseed.orchestrator.survey import survey
 
 
@@ -115,7 +116,7 @@ def analyze(
         if few := _too_few(group.predictions, options):
             missing.append(Unavailable(*names, ALPHA_HAT.name, few))
     if not lazy:
-        raise nothing_finished(paths.directory)
+        raise nothing_finished(paths)
     computed = compute(lazy, scheduler=scheduler, workers=workers, progress=progress)
     wanted = pl.concat(inputs)
     unchanged = [(group.predictions, known) for group, known in zip(groups, same, strict=True)]

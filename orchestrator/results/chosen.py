@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from manyseed.orchestrator.conditions import condition
-from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.errors import UserError, command
 from manyseed.orchestrator.filtering import at_one_snapshot, refusing
 from manyseed.orchestrator.results.shown import rows_of
 from manyseed.orchestrator.results.tables import Results
@@ -57,6 +57,6 @@ def chosen_runs(tables: Results, where: str | None = None, best: int | None = No
             "no finished run meets it" if where else "no run is analysed",
             key="--where" if where else "--best",
             value=where or best,
-            remedy=f"see what there is with: manyseed query {directory} --table runs",
+            remedy=f"see what there is with: {command('query', directory, '--table', 'runs')}",
         )
     return rows["address"].to_list()

@@ -10,7 +10,7 @@ from manyseed.analysis.questions.dee import check, compared
 from manyseed.analysis.questions.worth import Gain, Worth, gains, worths
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.snapshots import last
-from manyseed.orchestrator.errors import UserError, refused
+from manyseed.orchestrator.errors import UserError, command, refused
 from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results import caveats
@@ -85,7 +85,7 @@ def dee(
             file=paths.results,
             remedy=reasons or "train runs that vary, such as vary = init+batch"
             if asked
-            else f"measure them with: manyseed analyze {paths.directory} --calibration",
+            else f"measure them with: {command('analyze', paths.directory, '--calibration')}",
         )
     cells = last(results["cells"])
     wanted = chosen(cells, where or None)

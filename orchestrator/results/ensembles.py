@@ -29,6 +29,7 @@ from manyseed.orchestrator.results.published import Published, check_checksums, 
 from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.results.tables import DRAWS, ENSEMBLES, INPUT_COLUMNS
 from manyseed.orchestrator.results.writing import write_result
+from manyseed.orchestrator.submissions.hints import training
 
 _PER_HALF = 1000  # most runs in the reference, and in the pool
 EACH = 500  # most ensembles of a size that are stored one by one
@@ -165,7 +166,7 @@ def _largest(
             paths.store,
             f"holds {stored:,} runs of cell {cell}, repeat {repeat_index}; the result tables have "
             f"{analysed:,}",
-            f"resume the sweep, then analyze it again: manyseed resume {paths.directory}",
+            f"resume the sweep, then analyze it again: {training(paths, 'resume')}",
         )
     predictions = group.predictions
     needed = replace(options, metrics=("alpha_hat", "ensemble"), calibration=False)

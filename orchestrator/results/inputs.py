@@ -18,7 +18,7 @@ from manyseed.analysis.tables.keys import EPOCH, ORDER, REPEAT, REPEAT_KEY
 from manyseed.analysis.tables.schema import Tables, cells, ordered
 from manyseed.analysis.version import code_version
 from manyseed.orchestrator.disk.parquet import checksum, read_parquet, require_intact, write_parquet
-from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.errors import DamagedFile, command
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.results.tables import INPUT_COLUMNS, INPUTS, PARTS
@@ -131,7 +131,7 @@ class Held:
             parts = [getattr(tables, name) for tables in computed]
             if not same.is_empty():
                 file, wanted = self.paths.table(name), parts[0].schema
-                again = f"remove it, then: manyseed analyze {self.paths.directory}"
+                again = f"remove it, then: {command('analyze', self.paths.directory)}"
                 held = read_parquet(file, wanted, list(wanted), again)
                 parts.append(held.join(same, on=KEY, how="semi", maintain_order="left"))
             frames[name] = ordered(pl.concat(parts), ORDER[name])

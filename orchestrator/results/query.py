@@ -34,6 +34,7 @@ from manyseed.orchestrator.results.tables import (
     UNCERTAINTY,
     VARIANCE,
     Results,
+    further,
 )
 
 SWEEP = "sweep"
@@ -187,7 +188,7 @@ def how(paths: SweepPaths | None, table: str) -> str:
 
         if reasons := of_probabilities(Analysis.read(paths)):
             return " ".join(reasons)
-    return FURTHER[table]
+    return further(table, paths)
 
 
 def _alike(frames: Mapping[str, pl.LazyFrame]) -> dict[str, pl.LazyFrame]:

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.disk.records import read_record, write_json
-from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.errors import DamagedFile, command
 from manyseed.orchestrator.paths import SweepPaths
 
 
@@ -75,4 +75,4 @@ class Analysis:
 
 def remedy(paths: SweepPaths) -> str:
     """Return what to do about damaged results."""
-    return f"compute the results again: manyseed analyze {paths.directory}"
+    return f"compute the results again: {command('analyze', paths.directory)}"

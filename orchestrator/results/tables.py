@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -19,7 +20,7 @@ from manyseed.orchestrator.disk.parquet import (
     read_parquet,
     scan_parquet,
 )
-from manyseed.orchestrator.errors import DamagedFile, UserError, nearest
+from manyseed.orchestrator.errors import DamagedFile, UserError, command, nearest
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.record import Analysis, remedy
 
@@ -102,6 +103,13 @@ class UnknownTable(UserError, KeyError):
     """A name of which there is no table; a KeyError, as of any mapping."""
 
 
+def further(table: str, plan: SweepPaths | None) -> str:
+    """Return how to get a table of `FURTHER`; `plan` is the sweep, if known."""
+    if plan is None:
+        return FURTHER[table]
+    return FURTHER[table].replace(" DIR", f" {shlex.quote(str(plan.directory))}")
+
+
 class Results(Mapping[str, pl.DataFrame]):
     """The result tables of a sweep by name, each read from disk on every access.
 
@@ -155,7 +163,7 @@ class Results(Mapping[str, pl.DataFrame]):
         """Return a table lazily: only the needed columns and rows are read."""
         file, remedy = self._file(table), self._remedy
         if table in (ENSEMBLES, DRAWS) and self.plan and not file.exists():
-            remedy = f"draw them again: manyseed howmany {self.plan.directory}"
+            remedy = f"draw them again: {command('howmany', self.plan.directory)}"
         try:
             frame = scan_parquet(file)
             written = self._checksums.get(table)
@@ -174,7 +182,9 @@ class Results(Mapping[str, pl.DataFrame]):
         if table in self._files:
             return self._files[table]
         if table in FURTHER:
-            raise UnknownTable("is absent", key="table", value=table, remedy=FURTHER[table])
+            raise UnknownTable(
+                "is absent", key="table", value=table, remedy=further(table, self.plan)
+            )
         remedy = nearest(str(table), self)
         raise UnknownTable("unknown table", key="table", value=table, remedy=remedy)
 
@@ -264,7 +274,7 @@ def read_results(paths: SweepPaths) -> Results:
         raise UserError(
             "there are no results yet",
             file=paths.results,
-            remedy=f"compute them with: manyseed analyze {paths.directory}",
+            remedy=f"compute them with: {command('analyze', paths.directory)}",
         )
     drawn = (ENSEMBLES, DRAWS)
     names = [name for name in DRAWN_TABLES if name not in drawn]

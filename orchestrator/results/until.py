@@ -15,7 +15,7 @@ import polars as pl
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.sequential import BLOCK, FIRST, Decision, Real, decide
 from manyseed.orchestrator.disk.records import read_record, write_json
-from manyseed.orchestrator.errors import RunsError, StillRunning, UserError
+from manyseed.orchestrator.errors import RunsError, StillRunning, UserError, command
 from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.growing import grow
@@ -23,6 +23,7 @@ from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
 from manyseed.orchestrator.results.averaging import require_confidence, require_half_width
 from manyseed.orchestrator.results.cellgroups import named
 from manyseed.orchestrator.results.tables import read_results
+from manyseed.orchestrator.submissions.hints import training
 from manyseed.orchestrator.survey import survey
 
 MOST = 200
@@ -331,8 +332,8 @@ def _require_no_failed(paths: SweepPaths, cells: pl.DataFrame) -> None:
     if failed:
         raise RunsError(
             f"{failed:,} runs of these cells failed; more runs do not replace them\n"
-            f"  see manyseed logs {paths.directory} --failed; retry them with manyseed resume "
-            f"{paths.directory} --failed"
+            f"  see {command('logs', paths.directory, '--failed')}; retry them with "
+            f"{training(paths, 'resume', '--failed')}"
         )
 
 

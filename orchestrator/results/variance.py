@@ -20,7 +20,7 @@ from manyseed.analysis.questions.variance import (
     TEST_SET,
     TOGETHER,
 )
-from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.errors import UserError, command
 from manyseed.orchestrator.filtering import matching
 from manyseed.orchestrator.results.tables import VARIANCE, Results
 
@@ -103,7 +103,7 @@ def variance(results: Results, where: str | None = None) -> list[VarianceSplit]:
         If an earlier version analysed the sweep, or no component meets the condition.
     """
     if VARIANCE not in results:
-        remedy = "manyseed analyze DIR"
+        remedy = command("analyze", "DIR" if results.plan is None else results.plan.directory)
         raise UserError("there is no table of variances yet", remedy=remedy)
     rows = results[VARIANCE]
     if where:

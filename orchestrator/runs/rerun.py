@@ -23,6 +23,7 @@ from manyseed.orchestrator.errors import (
     RunsError,
     UnavailableError,
     UserError,
+    command,
     first_line,
 )
 from manyseed.orchestrator.paths import SweepPaths
@@ -108,8 +109,8 @@ def published(paths: SweepPaths, planned: PlannedRun, address: str) -> StoredRun
             "this run is not published yet",
             key="RUN",
             value=address,
-            remedy=f"train it with: manyseed resume {paths.directory}; or, if it is finished, "
-            f"publish it with: manyseed compact {paths.directory}",
+            remedy=f"train it with: {command('resume', paths.directory)}; or, if it is finished, "
+            f"publish it with: {command('compact', paths.directory)}",
         )
     if was_made.recipe is not None and was_made.recipe.form == "imported":
         raise UserError("these predictions were made elsewhere", key="RUN", value=address)

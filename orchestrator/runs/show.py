@@ -10,7 +10,7 @@ from manyseed.jobs.saving import READ, endings
 from manyseed.jobs.scales import is_searched
 from manyseed.jobs.trainer import run_hparams, stream_keys
 from manyseed.jobs.tuning import is_tuned
-from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.errors import DamagedFile, command
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.tuned import SCALE, NotSearched, fitted, searched
 from manyseed.orchestrator.provenance import Recipe, read_recipe
@@ -37,7 +37,7 @@ def show(paths: SweepPaths, address: str) -> dict[str, object]:
         cell = fitted(paths, asked)
     except NotSearched as error:
         if was_made.status != "missing":
-            remedy = f"search for it again with: manyseed tune {paths.directory}"
+            remedy = f"search for it again with: {command('tune', paths.directory)}"
             reason = "is not there, though the run was trained"
             raise DamagedFile(error.file, reason, remedy) from None
     open_search = is_tuned(cell) or is_searched(cell)
@@ -69,7 +69,7 @@ def _saved(paths: SweepPaths, planned: PlannedRun) -> dict[str, object]:
     file = f"model{known[0]}"
     return {
         "model": {
-            "save": f"manyseed rerun {paths.directory} {address} --save {file}",
+            "save": command("rerun", paths.directory, address, "--save", file),
             "load": READ[known[0]].replace("FILE", repr(file)),
         }
     }

@@ -7,7 +7,7 @@ import re
 import uuid
 from collections.abc import Iterable, Sequence
 
-from manyseed.orchestrator.errors import UnavailableError, UserError, refused
+from manyseed.orchestrator.errors import UnavailableError, UserError, command, refused
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.submissions.sizing import TaskSize
@@ -112,7 +112,8 @@ def refusal(error: ClusterError | Refused, profile: Profile) -> UserError | Unav
     if isinstance(error, ClusterUnavailable):
         return UnavailableError(str(error))
     if isinstance(error, ClusterError):
-        remedy = f"nothing was submitted; fix the profile (manyseed cluster check {profile.name})"
+        check = command("cluster", "check", profile.path)
+        remedy = f"nothing was submitted; fix the profile ({check})"
         return UserError(f"SLURM refuses: {error}", file=profile.path, remedy=remedy)
     return refused(error, file=profile.path)
 

@@ -9,6 +9,7 @@ submitted with.
 from __future__ import annotations
 
 import os
+import shlex
 import socket
 from contextlib import suppress
 from pathlib import Path
@@ -79,8 +80,10 @@ def read(name: str, key: str = "--cluster") -> Profile:
         raise refused(error, file=file) from None
 
 
-def require_search_here(cluster: str, last: Intent | None) -> None:
+def require_search_here(cluster: str, last: Intent | None, again: str) -> None:
     """Refuse to search for hparams on a possible login node, unless this machine is named.
+
+    `again` is the command that searches.
 
     Raises
     ------
@@ -92,9 +95,29 @@ def require_search_here(cluster: str, last: Intent | None) -> None:
         "hparams are tuned on one machine, and this one submits jobs (it has sbatch)",
         key="--cluster",
         value=cluster,
-        remedy="tune in a job: sbatch --cpus-per-task 32 --wrap 'manyseed tune DIR'; "
+        remedy=f"tune in a job: sbatch --cpus-per-task 32 --wrap {shlex.quote(again)}; "
         "or on this machine all the same: --cluster local",
     )
+
+
+def own_names() -> list[str]:
+    """Return the names of the profiles in the user's own folder, without the test cluster's."""
+    return [name for name in _names() if name != TESTCLUSTER]
+
+
+def needed(last: Intent | None) -> str | None:
+    """Return what `AUTO` must be replaced by on this machine; None if it names a place to train.
+
+    Parameters
+    ----------
+    last : Intent, optional
+        The latest submission.
+    """
+    try:
+        _automatic(last)
+    except UserError:
+        return next(iter(own_names()), LOCAL)
+    return None
 
 
 def _may_train_here(last: Intent | None) -> bool:
@@ -114,7 +137,7 @@ def the_one() -> Profile | None:
     UserError
         If there are several, or it is invalid.
     """
-    names = [name for name in _names() if name != TESTCLUSTER]
+    names = own_names()
     if len(names) > 1:
         raise UserError(
             "there are several cluster profiles",

@@ -13,7 +13,7 @@ import polars as pl
 from manyseed.jobs.whole import appearing
 from manyseed.orchestrator.disk.lease import Lease
 from manyseed.orchestrator.disk.records import locked, write_json
-from manyseed.orchestrator.errors import StillRunning, UnavailableError, refused
+from manyseed.orchestrator.errors import StillRunning, UnavailableError, command, refused
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.code import CodeHere
@@ -27,6 +27,7 @@ from manyseed.orchestrator.provenance import keep_numbers
 from manyseed.orchestrator.store.reading.recipes import highest_recipe
 from manyseed.orchestrator.submissions import cluster, profiles
 from manyseed.orchestrator.submissions.ending import wait_for_ending
+from manyseed.orchestrator.submissions.hints import training
 from manyseed.orchestrator.submissions.lost import lost_failures
 from manyseed.orchestrator.submissions.requirements import (
     gpu_here,
@@ -273,7 +274,7 @@ class _Submitter:
         except ClusterUnavailable as error:
             # it may have received the job all the same: the next submission looks for it
             raise UnavailableError(
-                f"{error}\n  when it answers again: manyseed resume {self.paths.directory}"
+                f"{error}\n  when it answers again: {training(self.paths, 'resume')}"
             ) from None
         except (ClusterError, Refused) as error:
             self._give_up(submission, jobs, profile, error)
@@ -294,7 +295,7 @@ class _Submitter:
         raise UnavailableError(
             f"SLURM took {len(jobs):,} of {submission.intent.tasks:,} tasks, then refused: "
             f"{error}\n  submit the rest when these are done: "
-            f"manyseed resume {self.paths.directory}"
+            f"{training(self.paths, 'resume')}"
         )
 
     def _arguments(self, task: int, workers: int | str) -> list[str]:
@@ -348,8 +349,8 @@ def _still_ending(paths: SweepPaths, n: int) -> StillRunning:
     tasks = "1 task that was" if n == 1 else f"{n:,} tasks that were"
     return StillRunning(
         f"nothing to submit yet: {tasks} asked to stop still finish fits in flight\n"
-        f"  try again later: manyseed resume {paths.directory}; or kill these fits, which are then "
-        f"trained again: manyseed cancel {paths.directory} --now"
+        f"  try again later: {training(paths, 'resume')}; or kill these fits, which are then "
+        f"trained again: {command('cancel', paths.directory, '--now')}"
     )
 
 

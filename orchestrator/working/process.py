@@ -21,7 +21,7 @@ from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.device import gpu_model
 from manyseed.jobs.training.handling import Device, Handling
 from manyseed.orchestrator.disk.lease import LeaseWatch
-from manyseed.orchestrator.errors import StoreError
+from manyseed.orchestrator.errors import StoreError, command
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.data import remedy
 from manyseed.orchestrator.plans.tuned import fitted, searched, use_code
@@ -192,7 +192,7 @@ def _require_code(task: Task, paths: SweepPaths) -> None:
         raise CodeEdited(
             "manyseed's training code was edited since this was submitted "
             f"({task.own_code} → {now})\n  restore it, or train the rest with the present code: "
-            f"manyseed resume {paths.directory} --other-recipe"
+            f"{command('resume', paths.directory, '--other-recipe')}"
         )
 
 

@@ -76,6 +76,12 @@ def inside(*arguments: object) -> tuple[int, str]:
     return 0, told.getvalue()
 
 
+@pytest.fixture
+def without_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the commands of SLURM, which a machine that tests may have."""
+    monkeypatch.setenv("PATH", "/nowhere")
+
+
 def wait_until(condition: Callable[[], bool], what: str, timeout: float = 120) -> None:
     """Wait for a condition, not for a time; say what did not come."""
     end = time.monotonic() + timeout

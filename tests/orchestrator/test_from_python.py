@@ -67,6 +67,7 @@ def test_unknown_runs_are_answered_with_the_nearest(quick: Sweep) -> None:
         quick.runs("cancer", "lr-sdg")
 
 
+@pytest.mark.usefixtures("without_slurm")
 def test_a_sweep_shows_how_far_it_is_and_what_comes_next(quick: Sweep, tmp_path: Path) -> None:
     shown = repr(quick).splitlines()
     assert shown[0] == f"Sweep({str(quick.directory)!r})"

@@ -453,6 +453,7 @@ def test_a_dry_run_tells_what_would_be_refused_and_what_ends_in_no_job(
     assert [path.name for path in tmp_path.iterdir()] == ["s.toml"]
 
 
+@pytest.mark.usefixtures("without_slurm")
 @pytest.mark.parametrize(
     ("dataset", "hparams", "step"),
     [
@@ -473,6 +474,7 @@ def test_a_plan_tells_what_it_waits_for(dataset, hparams, step, tmp_path, monkey
     assert told.splitlines()[-1] == f"Next: manyseed {command}"
 
 
+@pytest.mark.usefixtures("without_slurm")
 def test_a_planned_file_needs_no_fetching(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "data"))
     table, file, directory = tmp_path / "table.csv", tmp_path / "s.toml", tmp_path / "out"

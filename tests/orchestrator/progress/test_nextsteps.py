@@ -29,6 +29,7 @@ def paths(tmp_path: Path) -> Any:
         analysis=tmp_path / "results" / "analysis.json",
         results=tmp_path / "results",
         report=tmp_path / "index.html",
+        submissions=list,
     )
 
 
@@ -84,6 +85,7 @@ def test_a_page_that_is_older_than_a_table_is_written_again(paths: Any) -> None:
     assert not unreported(paths)
 
 
+@pytest.mark.usefixtures("without_slurm")
 def test_a_real_sweep_is_told_what_it_waits_for(quick: Sweep, tmp_path: Path) -> None:
     planned = Sweep.plan(write(tmp_path / "quick.toml", QUICK), tmp_path / "planned")
     code, told = inside("status", planned.directory)

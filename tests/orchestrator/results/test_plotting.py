@@ -124,7 +124,7 @@ def test_the_numbers_of_figures_are_written_as_csv(sweep: Sweep, tmp_path: Path)
         (["accuracy", "--width", "wide"], '--width = "wide": invalid width'),
         (["accuracy", "--width", "5"], "from 40 to 1000 mm"),
         (["cells", "--width", "single"], "cells has no room below 140 mm"),
-        (["ensembles-close"], "compute it with: manyseed howmany DIR"),
+        (["ensembles-close"], "compute it with: manyseed howmany /"),
         (["mean-ranks"], "nothing to draw\n  it compares datasets, and there is only one"),
         (["grids"], "cells have one perturb_hparams"),
         (["epochs-ece"], "it compares epochs, and only one was analysed"),

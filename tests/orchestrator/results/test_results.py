@@ -233,7 +233,7 @@ def test_a_table_that_there_is_not_is_one_message_and_all_are_shown(analysed: Sw
     told = str(caught.value)
     assert told.startswith('table = "cell": unknown table\n  did you mean "cells"? Valid: runs, ')
     assert isinstance(caught.value, UserError)
-    with pytest.raises(KeyError, match=r"is absent\n  compute it with: manyseed howmany DIR"):
+    with pytest.raises(KeyError, match=r"is absent\n  compute it with: manyseed howmany /"):
         results["ensembles"]
     with pytest.raises(KeyError):
         results.scan("cell")

@@ -1,0 +1,132 @@
+"""Printed commands can be typed as they are, also where paths have blanks."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from manyseed.orchestrator.submissions.profiles import user_folder
+from tests.orchestrator.conftest import inside, write
+
+TEXT = """
+name = "sweep"
+seed = 1
+repeats = 1
+runs = 2
+[[grid]]
+dataset = ["sklearn:wine"]
+classifier = ["lr-sgd"]
+"""
+ON_THIS_MACHINE = "--cluster local"
+
+
+@pytest.fixture
+def login(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A machine that submits jobs, in a folder with a sweep file; both names have a blank."""
+    folder = tmp_path / "a folder"
+    for made in (folder, tmp_path / "bin", tmp_path / "config" / "manyseed" / "clusters"):
+        made.mkdir(parents=True)
+    for name in ("sbatch", "squeue", "sacct", "scontrol", "scancel", "sinfo"):
+        write(tmp_path / "bin" / name, "#!/bin/sh\nexit 1\n").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    write(folder / "my sweep.toml", TEXT)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def commands(text: str) -> list[str]:
+    """Return the commands in a text, without their first word."""
+    return [found.strip() for found in re.findall(r"manyseed ([^\n;]*)", text)]
+
+
+def typed(text: str, verb: str) -> tuple[int, str]:
+    """Run the command with this verb that a text names."""
+    (found,) = {one for one in commands(text) if one.startswith(verb)}
+    return inside(*shlex.split(found))
+
+
+def test_a_sweep_is_begun_and_followed_by_the_commands_that_are_printed(login: Path) -> None:
+    assert inside("plan", "my sweep.toml", "--out", "my runs")[0] == 0
+    for verb in ("analyze", "export"):
+        code, said = inside(verb, "my runs", *(("--output", "x.zip") if verb == "export" else ()))
+        assert code == 2
+        assert f"manyseed submit 'my runs' {ON_THIS_MACHINE}" in said
+    code, said = inside("status", "my runs")
+    code, said = typed(said, "submit")
+    assert code == 0, said
+    code, said = typed(said, "status")
+    code, said = typed(said, "analyze")
+    code, said = typed(said, "report")
+    assert code == 0, said
+
+
+def test_plan_names_the_way_to_train(login: Path) -> None:
+    said = inside("plan", "my sweep.toml", "--out", "my runs")[1]
+    assert commands(said) == [f"submit 'my runs' {ON_THIS_MACHINE}"]
+    assert commands(inside("status", "my runs")[1]) == [f"submit 'my runs' {ON_THIS_MACHINE}"]
+    said = inside()[1]
+    assert f"manyseed run 'my sweep.toml' {ON_THIS_MACHINE}\n" in said
+    write(user_folder() / "lab.toml", 'time = "60"\n')
+    assert commands(inside("status", "my runs")[1]) == ["submit 'my runs'"]
+    write(user_folder() / "other.toml", 'time = "60"\n')
+    assert commands(inside("status", "my runs")[1]) == ["submit 'my runs' --cluster lab"]
+
+
+def test_a_machine_without_slurm_needs_no_cluster(
+    login: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(login))
+    said = inside("plan", "my sweep.toml", "--out", "my runs")[1]
+    assert commands(said) == ["submit 'my runs'"]
+    assert "manyseed cluster" not in inside("doctor")[1]
+
+
+def test_searching_is_asked_for_where_it_is_allowed(login: Path) -> None:
+    text = TEXT + 'hparams = ["tuned"]\n[tune]\ndraws = 2\n'
+    write(login / "my sweep.toml", text)
+    said = inside("plan", "my sweep.toml", "--out", "my runs")[1]
+    assert commands(said) == [f"tune 'my runs' {ON_THIS_MACHINE}"]
+    code, refused = inside("tune", "my runs")
+    assert code == 2
+    assert """--wrap 'manyseed tune '"'"'my runs'"'"''""" in refused
+    code, refused = inside("submit", "my runs", "--cluster", "local")
+    assert code == 2
+    assert f"manyseed tune 'my runs' {ON_THIS_MACHINE}" in refused
+    code, said = typed(said, "tune")
+    assert code == 0, said
+    code, said = typed(said, "submit")
+    assert code == 0, said
+
+
+def test_settings_are_part_of_the_file_that_is_named(
+    login: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("manyseed.jobs.datasets.is_fetched", lambda *_: False)
+    monkeypatch.setattr("manyseed.orchestrator.plans.data.prepare_read", lambda _: [])
+    said = inside("plan", "my sweep.toml", "--out", "one")[1]
+    assert commands(said) == ["datasets fetch 'my sweep.toml'"]
+    other = ("--set", 'grid.0.dataset=["sklearn:iris"]')
+    said = inside("plan", "my sweep.toml", "--out", "two", *other)[1]
+    assert commands(said) == ["datasets fetch two/sweep.toml"]
+
+
+def test_doctor_names_the_profiles_that_there_are(login: Path) -> None:
+    assert commands(inside("doctor")[1]) == ["cluster init"]
+    write(user_folder() / "lab.toml", 'time = "60"\n')
+    assert commands(inside("doctor")[1]) == ["cluster check lab"]
+
+
+def test_files_that_are_written_are_named_as_a_shell_reads_them(login: Path) -> None:
+    for verb, name in (("example", "quickstart"), ("init", "sklearn:wine")):
+        code, said = inside(verb, name, "--out", f"my {verb}.toml")
+        assert code == 0, said
+        code, said = typed(said, "plan")
+        assert code == 0, said
+    code, said = inside("status", "no sweep")
+    assert code == 2
+    assert "manyseed plan SWEEP.toml --out 'no sweep'" in said

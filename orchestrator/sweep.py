@@ -77,7 +77,11 @@ class Sweep(Executing, Learning):
 
     @classmethod
     def plan(
-        cls, sweep_file: str | Path | Mapping[str, Any], directory: str | Path | None = None
+        cls,
+        sweep_file: str | Path | Mapping[str, Any],
+        directory: str | Path | None = None,
+        *,
+        other_recipe: bool = False,
     ) -> Sweep:
         """Plan a sweep file, into a new directory or as an addition to the sweep there.
 
@@ -88,16 +92,19 @@ class Sweep(Executing, Learning):
             mapping are looked for in the working folder.
         directory : path, optional
             By default the sweep's name, in the working folder.
+        other_recipe : bool
+            Add runs although code of your own differs from that of finished ones.
 
         Raises
         ------
         UserError
-            For a key or a value that is not allowed, or data that do not exist.
+            For a key or a value that is not allowed, data that do not exist, or changed code.
         """
         from manyseed.orchestrator.grids.objects import require_guard, written
         from manyseed.orchestrator.plans.data import prepare_read
         from manyseed.orchestrator.plans.planning import plan_sweep
         from manyseed.orchestrator.plans.remarks import warn_of
+        from manyseed.orchestrator.submissions.requirements import require_code
 
         if isinstance(sweep_file, Mapping):
             require_guard()
@@ -108,7 +115,8 @@ class Sweep(Executing, Learning):
                 else Path(sweep_file)
             )
             target = Path(read_sweep_file(file).name if directory is None else directory)
-            change = plan_sweep(file, target)
+            require = None if other_recipe else require_code
+            change = plan_sweep(file, target, require=require)
             prepare_read(change.expansion.datasets)
         warn_of(change)
         return cls(target)
@@ -129,6 +137,7 @@ class Sweep(Executing, Learning):
         directory: str | Path | None = None,
         cluster: str = "auto",
         workers: int | None = None,
+        other_recipe: bool = False,
         train: bool = True,
         options: Mapping[str, Any] | None = None,
         **grid: Sequence[Any],
@@ -146,8 +155,7 @@ class Sweep(Executing, Learning):
         y : array (sample,)
             Classes.
         groups : array (sample,), optional
-            Rows that share a value, such as those of one patient, are never split between training
-            part and test set.
+            Rows that share a value, such as a patient, are never split between training and test.
         runs, repeats : int
             Number of fits per test set, and of test sets.
         test : float or int
@@ -156,7 +164,7 @@ class Sweep(Executing, Learning):
             Seed of all streams.
         directory : path, optional
             By default ``sweep-NAME`` in the working folder, after the estimator's class.
-        cluster, workers
+        cluster, workers, other_recipe
             As in `submit`: ``cluster="local"`` trains on this machine, even if it submits jobs.
         train : bool
             Whether to train and analyse; otherwise only plan and prepare the data.
@@ -171,6 +179,7 @@ class Sweep(Executing, Learning):
         >>> sweep.results["cells"]["accuracy_mean", "accuracy_std"]
         """
         from manyseed.orchestrator.plans.inmemory import plan_objects
+        from manyseed.orchestrator.submissions.requirements import require_code
 
         sweep = cls(
             plan_objects(
@@ -181,6 +190,7 @@ class Sweep(Executing, Learning):
                 directory=directory,
                 options=options or {},
                 grid=grid,
+                require=None if other_recipe else require_code,
                 seed=seed,
                 repeats=repeats,
                 runs=runs,
@@ -188,7 +198,7 @@ class Sweep(Executing, Learning):
             )
         )
         if train:
-            sweep.submit(cluster=cluster, workers=workers)
+            sweep.submit(cluster=cluster, workers=workers, other_recipe=other_recipe)
             sweep.wait()
             sweep.analyze()
         return sweep

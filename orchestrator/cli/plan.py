@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manyseed.orchestrator.cli.common import Json, Out, Settings, SweepToml
+from manyseed.orchestrator.cli.common import Json, OtherRecipe, Out, Settings, SweepToml
 from manyseed.orchestrator.cli.output import (
     console,
     counted,
@@ -46,6 +46,7 @@ def plan(
             show_default=False,
         ),
     ] = None,
+    other_recipe: OtherRecipe = False,
     as_json: Json = False,
 ) -> None:
     """Plan a sweep file: check it, show its grid, and write the plan.
@@ -65,11 +66,18 @@ def plan(
     from manyseed.orchestrator.plans.cost import beyond
     from manyseed.orchestrator.plans.data import prepare_read
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep, require_room
+    from manyseed.orchestrator.submissions.requirements import require_code
 
     hours = None if walltime is None else _parsed(walltime)
     settings = settings or []
     directory = out or Path(read_sweep_file(sweep_file, settings).name)
-    change = (plan_change if dry_run else plan_sweep)(sweep_file, directory, settings)
+    require = None if other_recipe else require_code
+    if dry_run:
+        change = plan_change(sweep_file, directory, settings)
+        if require is not None:
+            require(SweepPaths(directory), change)
+    else:
+        change = plan_sweep(sweep_file, directory, settings, require)
     prepared = [] if dry_run else prepare_read(change.expansion.datasets)
     too_long = []
     if hours is not None:
@@ -102,11 +110,14 @@ def plan(
     if prepared:
         say(f"Prepared {', '.join(prepared)} in {data_home()}.")
     paths = SweepPaths(directory)
-    say_next("Next", *_next(change, paths.sweep_file if settings else sweep_file, paths))
+    given = paths.sweep_file if settings else sweep_file
+    say_next("Next", *_next(change, given, paths, ["--other-recipe"] if other_recipe else []))
 
 
-def _next(change: Change, sweep_file: Path, paths: SweepPaths) -> Sequence[object]:
-    """Return the next command for a planned sweep."""
+def _next(
+    change: Change, sweep_file: Path, paths: SweepPaths, further: list[str]
+) -> Sequence[object]:
+    """Return the next command for a planned sweep; `further` is for `submit`."""
     from manyseed.jobs import datasets
     from manyseed.orchestrator.plans.tuned import scale_searches, searches, to_tune
     from manyseed.orchestrator.submissions.hints import on_cluster
@@ -117,7 +128,7 @@ def _next(change: Change, sweep_file: Path, paths: SweepPaths) -> Sequence[objec
     cells = change.after.cells
     if searches(paths, cells) or scale_searches(paths, cells):
         return to_tune(paths)
-    return ["submit", paths.directory, *on_cluster(paths)]
+    return ["submit", paths.directory, *further, *on_cluster(paths)]
 
 
 def _parsed(walltime: str) -> float:

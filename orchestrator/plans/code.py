@@ -37,6 +37,8 @@ class CodeHere:
     ----------
     cells : DataFrame
         Cells of a plan, with the columns cell, classifier and canonical.
+    pins : mapping
+        What a planning that is not written yet knows about code, besides what the plan records.
 
     Raises
     ------
@@ -45,8 +47,11 @@ class CodeHere:
         among the copies.
     """
 
-    def __init__(self, paths: SweepPaths, cells: pl.DataFrame) -> None:
+    def __init__(
+        self, paths: SweepPaths, cells: pl.DataFrame, pins: Mapping[str, Pin] | None = None
+    ) -> None:
         self._paths = paths
+        self._pinned = {**read_pins(paths), **(pins or {})}
         self._code: dict[str, Code] = {}
         self._lost: dict[str, str] = {}
         self._names: dict[str, str] = {}
@@ -164,7 +169,7 @@ class CodeHere:
 
     def _pins(self, entry: str) -> list[Pin]:
         # the latest planning is the most likely to know where it is
-        return [pin for pin in reversed([*read_pins(self._paths).values()]) if pin.entry == entry]
+        return [pin for pin in reversed([*self._pinned.values()]) if pin.entry == entry]
 
 
 def timeout_of(paths: SweepPaths, name: str, classifier: Mapping[str, Any]) -> float:

@@ -20,19 +20,23 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.change import Change
 from manyseed.orchestrator.plans.own import own_code
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
+from manyseed.orchestrator.plans.planning import Check, plan_change, plan_sweep
 
 MARK = "\n# ---- added by manyseed howmany --until: cells that need more runs\n"
 """A line of the sweep file: everything below it is rewritten whenever cells grow."""
 
 
-def grow(paths: SweepPaths, runs: Mapping[int, int], *, dry_run: bool = False) -> Change:
+def grow(
+    paths: SweepPaths, runs: Mapping[int, int], require: Check, *, dry_run: bool = False
+) -> Change:
     """Plan more runs of cells and change nothing else.
 
     Parameters
     ----------
     runs : mapping of int to int
         How many runs each of these cells shall have on each test set.
+    require : callable
+        A further check of the change.
     dry_run : bool
         Whether to return the change without writing it.
 
@@ -58,7 +62,10 @@ def grow(paths: SweepPaths, runs: Mapping[int, int], *, dry_run: bool = False) -
                 remedy="plan them first: "
                 + command("plan", paths.sweep_file, "--out", paths.directory),
             )
-        return change if dry_run else plan_sweep(file, paths.directory)
+        if dry_run:
+            require(paths, change)
+            return change
+        return plan_sweep(file, paths.directory, require=require)
 
 
 def _grids(planned: pl.DataFrame, alone: pl.DataFrame, runs: Mapping[int, int]) -> Iterator[str]:

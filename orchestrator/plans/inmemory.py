@@ -11,7 +11,7 @@ from typing import Any
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids import objects
 from manyseed.orchestrator.plans.data import fetch_datasets
-from manyseed.orchestrator.plans.planning import plan_sweep
+from manyseed.orchestrator.plans.planning import Check, plan_sweep
 from manyseed.orchestrator.plans.remarks import warn_of_estimator
 
 _ARGUMENTS = {
@@ -32,6 +32,7 @@ def plan_objects(
     directory: str | Path | None,
     options: Mapping[str, Any],
     grid: Mapping[str, Any],
+    require: Check | None = None,
     **numbers: Any,
 ) -> Path:
     """Plan an estimator, described as in a sweep file, and prepare its data.
@@ -44,6 +45,8 @@ def plan_objects(
         By default ``sweep-NAME``, after the estimator's class.
     options, grid : mapping
         Further keys of the classifier's table and of the grid.
+    require : callable, optional
+        A further check of the change to the plan.
     **numbers
         seed, repeats, runs and test.
 
@@ -67,7 +70,7 @@ def plan_objects(
         file = Path(folder) / "sweep.toml"
         file.write_text(text)
         try:
-            change = plan_sweep(file, target)
+            change = plan_sweep(file, target, require=require)
         except UserError as error:
             raise _of_arguments(error, file) from None
         fetch_datasets(change.expansion.datasets)

@@ -44,6 +44,9 @@ from manyseed.orchestrator.plans.room import check_room
 from manyseed.orchestrator.plans.snapshots import require_snapshots
 from manyseed.orchestrator.plans.twins import SETTING_APART, Torn, Twin, merge_twins
 
+Check = Callable[[SweepPaths, Change], None]
+"""Refuses a change before it is written."""
+
 MAX_RUNS = 10**8
 """The most runs of a sweep: a table of them fits into memory, and any group's rows into 31 bits."""
 
@@ -88,13 +91,17 @@ def plan_change(sweep_file: Path, directory: Path, settings: Sequence[str] = ())
     return Change(sweep, text, expansion, twins, before, after, added, groups, observed, own.used)
 
 
-def plan_sweep(sweep_file: Path, directory: Path, settings: Sequence[str] = ()) -> Change:
+def plan_sweep(
+    sweep_file: Path, directory: Path, settings: Sequence[str] = (), require: Check | None = None
+) -> Change:
     """Plan `sweep_file` into `directory`; an interrupted planning changes nothing.
 
     Parameters
     ----------
     sweep_file, directory, settings
         As `plan_change`.
+    require : callable, optional
+        A further check.
 
     Raises
     ------
@@ -107,10 +114,10 @@ def plan_sweep(sweep_file: Path, directory: Path, settings: Sequence[str] = ()) 
     try:
         if paths.is_sweep:
             with locked(paths.lock, "planning") as lease:
-                change = _ready(sweep_file, directory, settings)
+                change = _ready(sweep_file, directory, settings, require)
                 _write(paths, change, lease.check)
         else:
-            change = _ready(sweep_file, directory, settings)
+            change = _ready(sweep_file, directory, settings, require)
             with appearing(directory) as new:
                 _write(new, change)
     except OSError as error:
@@ -118,9 +125,11 @@ def plan_sweep(sweep_file: Path, directory: Path, settings: Sequence[str] = ()) 
     return change
 
 
-def _ready(file: Path, directory: Path, settings: Sequence[str]) -> Change:
+def _ready(file: Path, directory: Path, settings: Sequence[str], require: Check | None) -> Change:
     """Return a change that can be written: there is room, and classifiers are prepared."""
     change = plan_change(file, directory, settings)
+    if require is not None:
+        require(SweepPaths(directory), change)
     require_room(change, file, directory)
     for model in change.expansion.classifiers.values():
         try:

@@ -24,6 +24,7 @@ from manyseed.orchestrator.results.averaging import require_confidence, require_
 from manyseed.orchestrator.results.cellgroups import named
 from manyseed.orchestrator.results.tables import read_results
 from manyseed.orchestrator.submissions.hints import training
+from manyseed.orchestrator.submissions.requirements import require_code
 from manyseed.orchestrator.survey import survey
 
 MOST = 200
@@ -167,7 +168,7 @@ def until(
                 return answers
         count = f"{len(wanted):,} cells get" if len(wanted) > 1 else "1 cell gets"
         tell(f"{count} more runs: up to {max(wanted.values()):,} on each test set.")
-        grow(paths, wanted)
+        grow(paths, wanted, require_code)
 
 
 def preview(
@@ -191,7 +192,7 @@ def preview(
     if not wanted:
         answers = look(paths, asked, most, where)
         wanted = needed(answers, asked)
-    return answers, len(grow(paths, wanted, dry_run=True).added) if wanted else 0
+    return answers, len(grow(paths, wanted, require_code, dry_run=True).added) if wanted else 0
 
 
 def _first(cells: pl.DataFrame, asked: Target) -> dict[int, int]:

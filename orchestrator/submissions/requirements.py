@@ -59,7 +59,7 @@ def require_code(paths: SweepPaths, change: Change) -> None:
     growing = pl.concat([state.with_state("missing")["cell"], change.added["cell"]]).unique()
     grown = change.after.cells.filter(pl.col("cell").is_in(growing.implode()))
     cells = change.before.cells.join(grown, on="classifier", how="semi")
-    CodeHere(paths, cells).require_same(state.finished_cells)
+    CodeHere(paths, cells, change.own).require_same(state.finished_cells)
 
 
 def require_space(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.DataFrame) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn.datasets import load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
@@ -224,10 +225,57 @@ def test_changed_code_is_refused_for_new_cells_of_a_version_whose_cells_are_comp
     project.write_text(text.replace('["sklearn:wine"]', '["sklearn:wine", "sklearn:iris"]'))
     code, said = inside("run", project, "--out", sweep.directory, "--cluster", "local")
     assert (code, "+SIZE = 3.0" in said) == (2, True), said
-    assert sweep.status()["runs"]["missing"] == 0  # the plan did not grow
-    Sweep.plan(project, sweep.directory)
+    before = {file: file.read_bytes() for file in sweep.directory.rglob("*") if file.is_file()}
+    for more in ((), ("--dry-run",), ("--json",)):
+        code, said = inside("plan", project, "--out", sweep.directory, *more)
+        assert (code, "SIZE = 3.0" in said) == (2, True), said
+    with pytest.raises(UserError, match=r"SIZE = 3\.0"):
+        Sweep.plan(project, sweep.directory)
+    after = {file: file.read_bytes() for file in sweep.directory.rglob("*") if file.is_file()}
+    assert after == before, "nothing was planned"
+    with pytest.raises(UserError, match=r"SIZE = 3\.0"):
+        sweep.howmany_until(0.01, most=20, workers=1)
+    code, said = inside("plan", project, "--out", sweep.directory, "--other-recipe")
+    assert code == 0, said
+    assert f"Next: manyseed submit {sweep.directory} --other-recipe" in said
+    Sweep.plan(project, sweep.directory, other_recipe=True)
     with pytest.raises(UserError, match=r"SIZE = 3\.0"):
         sweep.submit(workers=2)
+
+
+def test_changed_code_is_refused_by_python_before_the_plan_grows(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    X, y = load_wine(return_X_y=True)
+    asked = {"directory": tmp_path / "of", "workers": 1}
+    sweep = Sweep.of("mymodel:Noisy", X, y, runs=2, **asked)
+    (tmp_path / "helper.py").write_text(HELPER.replace("2.0", "3.0"))
+    with pytest.raises(UserError, match=r"SIZE = 3\.0"):
+        Sweep.of("mymodel:Noisy", X, y, runs=3, **asked)
+    assert sweep.status()["runs"]["missing"] == 0
+    Sweep.of("mymodel:Noisy", X, y, runs=3, other_recipe=True, **asked)
+    assert sweep.status()["runs"]["done"] == 3
+
+
+def test_code_that_was_moved_and_changed_is_refused_where_it_is_planned_from(
+    project: Path, tmp_path: Path
+) -> None:
+    text = SWEEP.replace("runs    = 20", "runs    = 2").replace('["noisy", "tree"]', '["noisy"]')
+    project.write_text(text)
+    sweep = Sweep.plan(project, tmp_path / "sweep")
+    sweep.submit(workers=2)
+    sweep.wait()
+    (moved := tmp_path / "moved").mkdir()
+    for name in ("mymodel.py", "helper.py"):
+        (tmp_path / name).rename(moved / name)
+    (moved / "helper.py").write_text(HELPER.replace("2.0", "3.0"))
+    file = write(moved / "own.toml", text.replace("runs    = 2", "runs    = 3"))
+    with pytest.raises(UserError, match=r"SIZE = 3\.0"):
+        Sweep.plan(file, sweep.directory)
+    assert sweep.status()["runs"]["missing"] == 0
+    (moved / "helper.py").write_text(HELPER)
+    assert Sweep.plan(file, sweep.directory).status()["runs"]["missing"] == 2
 
 
 def recipes(sweep: Sweep) -> list[dict[str, Any]]:

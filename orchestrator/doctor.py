@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from manyseed.jobs.installing import install
 from manyseed.orchestrator import devices
 from manyseed.orchestrator.disk.lease import lease_seconds
 from manyseed.orchestrator.disk.placing import place, place_new
@@ -70,16 +71,17 @@ def examine(folder: Path) -> Iterator[Check]:
 def _libraries() -> Iterator[Check]:
     yield Check("manyseed", f"{version('manyseed')}, Python {platform.python_version()}")
     found = _versions(LIBRARIES)
-    lacking = ", ".join(name for name in LIBRARIES if name not in found)
-    problem = f"{lacking}: not installed; install manyseed again" if lacking else ""
+    lacking = [name for name in LIBRARIES if name not in found]
+    problem = f"{', '.join(lacking)}: not installed: {install(lacking)}" if lacking else ""
     yield Check("libraries", ", ".join(found.values()), problem, needed=True)
     networks, problem = _versions(_NETWORKS), ""
     if len(networks) < len(_NETWORKS):
-        problem = "networks cannot be trained: pip install 'manyseed[cpu]', or [gpu]"
+        absent = [name for name in _NETWORKS if name not in networks]
+        problem = f"networks cannot be trained: {install(absent)}"
     yield Check("PyTorch", ", ".join(networks.values()) or "none", problem)
     builds, problem = _versions(_BUILDS), ""
     if not builds:
-        problem = "xgb cannot be trained: pip install 'manyseed[cpu]', or [gpu]"
+        problem = f"xgb cannot be trained: {install(['xgboost'])}"
     elif len(builds) > 1:
         problem = "two builds overwrite each other: uninstall both, then install one of them"
     yield Check("XGBoost", ", ".join(builds.values()) or "none", problem)

@@ -40,7 +40,10 @@ def fit(
 
     if handling.device == "gpu":
         if not xgboost.build_info().get("USE_CUDA"):
-            raise MachineError("this XGBoost was built without CUDA: install manyseed[gpu]")
+            raise MachineError(
+                "this XGBoost was built without CUDA: pip uninstall xgboost-cpu, then pip install "
+                "xgboost"
+            )
         torch_device("gpu")  # without a GPU, XGBoost would silently train on the CPU
     started = perf_counter()
     binary = data.n_classes == 2

@@ -21,6 +21,7 @@ from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import arrayfile, imagefolder, tablefile
 from manyseed.jobs.datasets.function import digest
 from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples, test_counts
+from manyseed.jobs.installing import install
 from manyseed.jobs.run import MachineError
 
 CONFIG, SPLITS, TARGET = "config", "splits", "target"
@@ -29,7 +30,6 @@ PARAMETERS = (CONFIG, SPLITS, TARGET, *_LISTS, imagefolder.SIZE)
 
 _USUAL = (("train", "test"), ("train", "validation"))
 _SAVED = ("dataset_dict.json", "state.json")
-_INSTALL = 'pip install "manyseed[hf]"'
 
 
 def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
@@ -136,7 +136,7 @@ def _loaded(name: str, config: str | None) -> Mapping[str, Any]:
     except ImportError as error:
         if error.name != "datasets":
             raise _refused(name, f"needs the library datasets, which fails: {error}") from error
-        reason = f"needs the library datasets, which is not installed: {_INSTALL}"
+        reason = f"needs the library datasets, which is not installed: {install(['datasets'])}"
         raise _refused(name, reason) from None
     try:
         with _quiet(datasets):

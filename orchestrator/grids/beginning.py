@@ -19,11 +19,13 @@ from manyseed.jobs.datasets.columns import NO_FEATURE
 from manyseed.jobs.datasets.function import KEPT, OPTION
 from manyseed.jobs.datasets.sources import SOURCES
 from manyseed.jobs.datasets.tablefile import FORMATS, NO_SPREADSHEET, SPREADSHEETS, TABLES
+from manyseed.jobs.installing import install
 from manyseed.jobs.own import modules
 from manyseed.jobs.own.table import SCORES, form_of, is_entry
 from manyseed.orchestrator.errors import UserError, first_line, nearest, refused, toml_value
 from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.plannotes import data_notes
+from manyseed.orchestrator.grids.remedies import lacking_packages, not_trainable
 from manyseed.orchestrator.grids.sketched import model_table
 
 TARGETS = ("target", "label", "labels", "class", "y", "species", "diagnosis", "outcome")
@@ -216,9 +218,8 @@ def _lines(data: _Data, model: str | None, table: Mapping[str, Any]) -> Iterator
     yield _line("dataset", ["data"])
     yield _line("classifier", models)
     if absent:
-        packages = dict.fromkeys(name for each in absent for name in classifiers.lacking(each))
-        yield f"# {', '.join(absent)} cannot be trained here: {', '.join(packages)} not installed"
-        yield "# pip install 'manyseed[cpu]', or 'manyseed[gpu]' on a machine with GPUs"
+        yield f"# {not_trainable(absent)}"
+        yield f"# {install(lacking_packages(absent))}"
     yield _line("vary", ["init+batch"], 'or one alone: "init", "batch", or "train" for a bootstrap')
     if info.n_continuous and not info.image:
         what = f"on {info.n_continuous} continuous features"

@@ -50,11 +50,14 @@ def rules_without(pairs: list[tuple[str, str]], asked: Iterable[tuple[str, str]]
 
 def not_trainable(kinds: Iterable[str]) -> str | None:
     """Return which kinds of classifiers need packages that are not installed here; None if none."""
-    missing = {kind: packages for kind in kinds if (packages := classifiers.lacking(kind))}
-    if not missing:
-        return None
-    lacking = ", ".join(dict.fromkeys(name for names in missing.values() for name in names))
-    return f"{', '.join(missing)} cannot be trained here: {lacking} not installed"
+    kinds = [kind for kind in kinds if classifiers.lacking(kind)]
+    lacking = ", ".join(lacking_packages(kinds))
+    return f"{', '.join(kinds)} cannot be trained here: {lacking} not installed" if kinds else None
+
+
+def lacking_packages(kinds: Iterable[str]) -> list[str]:
+    """Return the packages that kinds of classifiers need and that are not installed here."""
+    return list(dict.fromkeys(name for kind in kinds for name in classifiers.lacking(kind)))
 
 
 def is_source(name: str) -> bool:

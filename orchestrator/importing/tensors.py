@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyseed.jobs.installing import install
 from manyseed.orchestrator.errors import UserError, first_line
 
 FORMATS = (".pt", ".pth")
@@ -33,7 +34,7 @@ def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
         raise UserError(
             "reading it needs PyTorch, which is not installed",
             file=path,
-            remedy="pip install 'manyseed[train]', or save NumPy arrays: numpy.savez",
+            remedy=f"{install(['torch'])}; or save NumPy arrays: numpy.savez",
         ) from None
     try:
         try:

@@ -24,6 +24,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from manyseed.jobs.installing import install
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import UnavailableError
 from manyseed.orchestrator.paths import WORKER_KEYS
@@ -157,7 +158,7 @@ def _security() -> Any:
         return Security.temporary()
     except ImportError:
         raise UnavailableError(
-            "--dask slurm needs the package cryptography: pip install 'manyseed[dask-slurm]'"
+            f"--dask slurm needs the package cryptography: {install(['cryptography'])}"
         ) from None
 
 

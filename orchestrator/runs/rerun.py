@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from manyseed.jobs import whole
 from manyseed.jobs.classifiers.registry import is_own
+from manyseed.jobs.installing import install
 from manyseed.jobs.own.calling import CommandError
 from manyseed.jobs.run import MachineError, Run
 from manyseed.jobs.saving import READ, endings, lacking, saving
@@ -220,7 +221,7 @@ def require_saved(run: Run, file: Path) -> None:
             f"{package} is not installed",
             key="--save",
             value=str(file),
-            remedy=f"pip install {package}",
+            remedy=install([package]),
         )
 
 

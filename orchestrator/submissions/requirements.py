@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from manyseed.jobs.installing import install
 from manyseed.orchestrator.devices import gpus
 from manyseed.orchestrator.errors import UnavailableError, UserError
-from manyseed.orchestrator.grids.remedies import not_trainable
+from manyseed.orchestrator.grids.remedies import lacking_packages, not_trainable
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.change import Change
@@ -27,9 +28,7 @@ def require_packages(plan: Plan, cells: pl.DataFrame) -> None:
     first_cells = cells.unique("classifier", keep="first", maintain_order=True)["cell"]
     kinds = dict.fromkeys(str(plan.cell(cell).classifier["name"]) for cell in first_cells)
     if (reason := not_trainable(kinds)) is not None:
-        raise UnavailableError(
-            f"{reason}\n  pip install 'manyseed[cpu]', or 'manyseed[gpu]' on a machine with GPUs"
-        )
+        raise UnavailableError(f"{reason}\n  {install(lacking_packages(kinds))}")
 
 
 def require_data(paths: SweepPaths, state: Survey, rows: pl.DataFrame) -> None:

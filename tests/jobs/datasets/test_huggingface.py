@@ -280,5 +280,5 @@ def test_without_the_library_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
         resolve("hf:someone/tea")
     assert str(refused.value) == (
         "source = 'hf:someone/tea': needs the library datasets, which is not installed: "
-        'pip install "manyseed[hf]"'
+        "pip install 'datasets>=4'"
     )

@@ -31,7 +31,14 @@ from manyseed.orchestrator.cli.output import (
     say_next,
 )
 from manyseed.orchestrator.cli.progress import bar
-from manyseed.orchestrator.errors import RunsError, UnavailableError, UserError, command, flag
+from manyseed.orchestrator.errors import (
+    INTERRUPTED,
+    RunsError,
+    UnavailableError,
+    UserError,
+    command,
+    flag,
+)
 from manyseed.orchestrator.submissions.taskstate import ALIVE
 
 if TYPE_CHECKING:
@@ -342,7 +349,28 @@ def _submit(
 
 
 def _follow(sweep: Sweep, *, quiet: bool) -> None:
-    """Show the last submitted analysis until it ends; raise its error if it failed."""
+    """Show the last submitted analysis until it ends; raise its error if it failed.
+
+    Ctrl-C ends only the watching.
+    """
+    try:
+        job = _watched(sweep, quiet=quiet)
+    except KeyboardInterrupt:
+        if (left := sweep.analysis_job()) is None:
+            raise
+        said = f"job {left.job} on {left.cluster} continues, without this terminal"
+        say(f"\nOnly the watching has ended: {said}.", to=errors)
+        say_next("Its progress", "status", sweep.directory, to=errors)
+        errors.print(f"Stop it: scancel {left.job}", soft_wrap=True)
+        raise typer.Exit(INTERRUPTED) from None
+    if job.state != "finished":
+        kind = {1: RunsError, 2: UserError}.get(job.exit_code or 0, UnavailableError)
+        reason = job.reason or job.state.replace("_", " ")
+        raise kind(f"job {job.job} ended: {reason}\n  its log: {job.log}")
+
+
+def _watched(sweep: Sweep, *, quiet: bool) -> AnalysisJob:
+    """Show the last submitted analysis until it ends, and return it."""
     with bar(quiet=quiet) as progress:
         task = progress.add_task("analysing", total=None, note="")
         while (job := sweep.analysis_job()) and job.state in ALIVE:
@@ -352,7 +380,4 @@ def _follow(sweep: Sweep, *, quiet: bool) -> None:
             time.sleep(_POLL_SECONDS)
         assert job is not None
         progress.update(task, completed=job.done, total=job.blocks or None, note="")
-    if job.state != "finished":
-        kind = {1: RunsError, 2: UserError}.get(job.exit_code or 0, UnavailableError)
-        reason = job.reason or job.state.replace("_", " ")
-        raise kind(f"job {job.job} ended: {reason}\n  its log: {job.log}")
+    return job

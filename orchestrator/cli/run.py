@@ -42,8 +42,8 @@ def run(
 ) -> None:
     """Plan, train, analyse and report; resume a sweep that exists.
 
-    Ctrl-C stops training on this machine after the fits in flight; jobs on a cluster go on. The
-    same command continues where it stopped.
+    Ctrl-C stops training on this machine after the fits in flight. On a cluster, it only ends the
+    watching: submitted jobs keep running. The same command continues where it stopped.
 
     Examples:
 
@@ -101,9 +101,12 @@ def run(
             last = show(watched)
         except KeyboardInterrupt:
             if watched.cluster != LOCAL:
-                say(f"\nThe jobs on {watched.cluster} go on.")
+                say(
+                    "\nOnly the watching has ended: the submitted jobs continue on "
+                    f"{watched.cluster}, without this terminal."
+                )
                 say_next("Stop them", "cancel", directory)
-                say_next("Follow them", *again)
+                say_next("Follow them, then analyse", *again)
                 raise typer.Exit(INTERRUPTED) from None
             say(
                 "\nStopping after the fits in flight. "

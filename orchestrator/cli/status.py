@@ -21,6 +21,7 @@ from manyseed.orchestrator.cli.output import (
 from manyseed.orchestrator.cli.progress import show
 from manyseed.orchestrator.errors import INTERRUPTED, NOT_FINISHED, UnavailableError
 from manyseed.orchestrator.tasks.attempts import UNREADABLE
+from manyseed.orchestrator.tasks.intent import LOCAL
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.progress.status import Status
@@ -62,11 +63,15 @@ def follow(sweep: Sweep, *, as_json: bool = False) -> None:
 
     Ctrl-C ends only the watching.
     """
+    running = sweep.running()
     try:
-        for submission in sweep.running():
+        for submission in running:
             show(submission, errors if as_json else console)
     except KeyboardInterrupt:
-        say("\nThe sweep goes on without this terminal.", to=errors)
+        names = dict.fromkeys(one.cluster for one in running)
+        places = " and ".join("this machine" if name == LOCAL else name for name in names)
+        left = f"training continues on {places}, without this terminal"
+        say(f"\nOnly the watching has ended: {left}.", to=errors)
         say_next("Watch", "status", sweep.directory, "--watch", to=errors)
         say_next("Stop it", "cancel", sweep.directory, to=errors)
         raise typer.Exit(INTERRUPTED) from None

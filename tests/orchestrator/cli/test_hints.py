@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 import shlex
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import typer
 
+from manyseed.orchestrator.cli import analyze, status
 from manyseed.orchestrator.submissions.profiles import user_folder
 from tests.orchestrator.conftest import inside, write
 
@@ -130,3 +134,35 @@ def test_files_that_are_written_are_named_as_a_shell_reads_them(login: Path) -> 
     code, said = inside("status", "no sweep")
     assert code == 2
     assert "manyseed plan SWEEP.toml --out 'no sweep'" in said
+
+
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_who_stops_watching_an_analysis_is_told_that_its_job_continues(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = SimpleNamespace(job="77", cluster="lab", state="running", reason="", blocks=0, done=0)
+    sweep: Any = SimpleNamespace(analysis_job=lambda: job, directory=Path("my runs"))
+    monkeypatch.setattr(analyze.time, "sleep", interrupt)
+    with pytest.raises(typer.Exit) as ended:
+        analyze._follow(sweep, quiet=False)
+    said = capsys.readouterr().err
+    assert ended.value.exit_code == 130
+    assert "Only the watching has ended: job 77 on lab continues" in said
+    assert "Stop it: scancel 77\n" in said
+    assert "Its progress: manyseed status 'my runs'\n" in said
+
+
+def test_who_stops_watching_is_told_where_training_continues(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = [SimpleNamespace(cluster=name) for name in ("local", "lab", "lab")]
+    sweep: Any = SimpleNamespace(running=lambda: running, directory=Path("my runs"))
+    monkeypatch.setattr(status, "show", interrupt)
+    with pytest.raises(typer.Exit):
+        status.follow(sweep)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "training continues on this machine and lab, without this terminal." in said
+    assert "manyseed cancel 'my runs'" in said

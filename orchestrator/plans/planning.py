@@ -274,16 +274,17 @@ def _check_kept(before: Plan, asked: pl.DataFrame, file: Path) -> None:
         if row[axis] not in ("none", "default", 1.0)
     )
     wanted = f"{row['repeats_now']} × {row['runs_now']}"
-    difference = ""
+    difference = seeds = ""
     if row["repeats_now"] is None:
         wanted, difference = "none", f"\n  {_difference(lost.head(1), asked)}"
+        seeds = _seeds_before(lost.head(1), asked)
     raise UserError(
         f"this file would change {len(lost):,} of the sweep's {len(held):,} cells: it holds "
         f"{row['repeats']} repeats × {row['runs']} runs of {names}; the file asks for "
         f"{wanted}{difference}",
         file=file,
-        remedy="a plan only grows: keep what it holds, take cells out with manyseed drop, or plan "
-        "into another directory with --out",
+        remedy=f"a plan only grows: keep what it holds{seeds}, take cells out with manyseed drop, "
+        "or plan into another directory with --out",
     )
 
 
@@ -294,6 +295,19 @@ def _difference(cell: pl.DataFrame, asked: pl.DataFrame) -> str:
         return "no grid of the file has that combination"
     before, now = (json.loads(frame["canonical"][0]) for frame in (cell, same))
     return "the same combination now differs in " + "; ".join(_changes(before, now))
+
+
+def _seeds_before(cell: pl.DataFrame, asked: pl.DataFrame) -> str:
+    """Say how to keep a cell whose estimator has got seeds since: its code was probed again."""
+    before, *now = (
+        json.loads(text)["classifier"].get("seeds", {})
+        for frame in (cell, asked.join(cell, on=list(AXES), how="semi"))
+        for text in frame["canonical"].head(1)
+    )
+    if not now or before == now[0] or not before.keys() <= now[0].keys():
+        return ""
+    table = f"[classifier.{toml_key(cell['classifier'][0])}]"
+    return f" (seeds = {toml_value(before) if before else '{}'} in {table} keeps these cells)"
 
 
 def _changes(before: Any, now: Any, key: str = "") -> list[str]:

@@ -700,3 +700,18 @@ def test_an_estimator_whose_runs_cannot_differ_is_named_in_a_warning(tmp_path: P
     with pytest.warns(UserWarning, match=r"2 of 3 runs are identical.*seeds: none") as told:
         Sweep.of(GaussianNB(), X, y, runs=3, directory=tmp_path / "of", train=False)
     assert told[0].filename == __file__
+
+
+def test_seeds_that_edited_code_has_got_are_named_with_what_keeps_the_cells(tmp_path: Path) -> None:
+    code = write(tmp_path / "plain.py", PLAIN.replace(", NAME=None", "").replace("(NAME)", "(1)"))
+    text = UNSEEDED.replace("sklearn.naive_bayes:GaussianNB", "plain:Mine")
+    file, folder = write(tmp_path / "plain.toml", text), tmp_path / "sweep"
+    assert inside("plan", file, "--out", folder)[0] == 0
+    write(code, code.read_text().replace("alpha=1.0", "alpha=1.0, seed=None"))
+    for verb in ("plan", "run"):
+        code_of_exit, said = inside(verb, file, "--out", folder)
+        assert code_of_exit == 2, said
+        assert "seeds = {} in [classifier.bayes] keeps these cells" in " ".join(said.split())
+    write(file, text + "seeds = {}\n")
+    code_of_exit, said = inside("plan", file, "--out", folder)
+    assert code_of_exit == 0, said

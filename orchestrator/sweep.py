@@ -106,14 +106,12 @@ class Sweep(Executing, Learning):
         from manyseed.orchestrator.plans.remarks import warn_of
         from manyseed.orchestrator.submissions.requirements import require_code
 
-        if isinstance(sweep_file, Mapping):
-            require_guard()
         with ExitStack() as stack:
-            file = (
-                stack.enter_context(written(sweep_file))
-                if isinstance(sweep_file, Mapping)
-                else Path(sweep_file)
-            )
+            if isinstance(sweep_file, Mapping):
+                require_guard()
+                file = stack.enter_context(written(sweep_file))
+            else:
+                file = Path(sweep_file)
             target = Path(read_sweep_file(file).name if directory is None else directory)
             require = None if other_recipe else require_code
             change = plan_sweep(file, target, require=require)
@@ -175,8 +173,7 @@ class Sweep(Executing, Learning):
 
         Examples
         --------
-        >>> sweep = Sweep.of(RandomForestClassifier(), X, y, runs=100)
-        >>> sweep.results["cells"]["accuracy_mean", "accuracy_std"]
+        >>> Sweep.of(RandomForestClassifier(), X, y, runs=100).results["cells"]["accuracy_mean"]
         """
         from manyseed.orchestrator.plans.inmemory import plan_objects
         from manyseed.orchestrator.submissions.requirements import require_code
@@ -220,10 +217,7 @@ class Sweep(Executing, Learning):
     @classmethod
     @further("importing.memory:import_arrays", but=("adding",))
     def from_predictions(
-        cls,
-        predictions: Mapping[str, Mapping[str, Any]] | Mapping[str, Any],
-        directory: str | Path,
-        **options: Any,
+        cls, predictions: Mapping[str, Any], directory: str | Path, **options: Any
     ) -> Sweep:
         """Make a sweep directory from predictions in memory.
 
@@ -248,9 +242,7 @@ class Sweep(Executing, Learning):
         return cls(directory)
 
     @further("importing.memory:import_arrays", but=("directory", "adding"))
-    def add_predictions(
-        self, predictions: Mapping[str, Mapping[str, Any]] | Mapping[str, Any], **options: Any
-    ) -> None:
+    def add_predictions(self, predictions: Mapping[str, Any], **options: Any) -> None:
         """Add runs to a sweep of imported predictions: all of them, or none.
 
         Parameters
@@ -346,10 +338,7 @@ class Sweep(Executing, Learning):
         return compact(self.paths, progress or (lambda done, of: None))
 
     def verify(
-        self,
-        *,
-        repair: bool = False,
-        progress: Callable[[int, int], None] | None = None,
+        self, *, repair: bool = False, progress: Callable[[int, int], None] | None = None
     ) -> Verified:
         """Check every finished run, in store and journals; with `repair`, repair what is wrong.
 
@@ -365,8 +354,7 @@ class Sweep(Executing, Learning):
         """
         from manyseed.orchestrator.keeping import verify
 
-        report = progress or (lambda done, of: None)
-        return verify(self.paths, repair=repair, progress=report)
+        return verify(self.paths, repair=repair, progress=progress or (lambda done, of: None))
 
     def export(self, output: str | Path) -> Path:
         """Write one portable copy of the finished runs to a new file; return its path.

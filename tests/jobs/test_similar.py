@@ -43,7 +43,7 @@ COLUMNS = "cell cell_id dataset classifier train_fraction coverage accuracy_mean
         ("xgboost", CLASSIFIERS, ["xgb"]),
         ("it-stoped", "it-stopped-in-the-middle images", ["it-stopped-in-the-middle"]),
         ("seperate", "separate desperate", ["separate"]),
-        ("cat", "bat car rat hat", ["bat", "car", "rat"]),
+        ("bat", "bats cats", ["bats"]),
         ("", "a b", []),
         ("a", "", []),
     ],

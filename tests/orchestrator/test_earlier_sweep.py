@@ -47,6 +47,13 @@ def earlier(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def has_its_xgboost() -> bool:
+    """Return whether XGBoost has the version that trained the sweep; others differ in last bits."""
+    with zipfile.ZipFile(DATA / "earlier-sweep.zip") as archive:
+        packages = json.loads(archive.read("plan/recipes/0001.json"))["packages"]
+    return (Recipe.here().packages or {}).get("xgboost-cpu") == packages["xgboost-cpu"]
+
+
 def trained_bit_for_bit(sweep: Sweep) -> list[str]:
     """Return the classifiers whose finished runs this processor trains to the same bits."""
     runs = pl.read_parquet(sweep.directory / "results" / "runs.parquet")
@@ -90,7 +97,8 @@ def test_a_sweep_of_an_earlier_version_is_finished_to_the_same_tables(earlier: P
             assert_frame_equal(
                 after.filter(rows).select(~measured), before.filter(rows).select(~measured)
             )
-    assert {"lr-sgd", "xgb"} <= set(after.filter(here)["classifier"])
+    same = {"lr-sgd", "xgb"} if has_its_xgboost() else {"lr-sgd"}
+    assert same <= set(after.filter(here)["classifier"])
 
 
 @pytest.mark.parametrize("verb", ["query", "compare", "howmany"])

@@ -36,6 +36,8 @@ TARGET = "target"
 _TABULAR, _ON_IMAGES = ("lr-sgd", "xgb", "mlp"), ("cnn",)
 _ALWAYS = ("lr-sgd",)
 """Can be trained in every installation."""
+_REPEATS = 5
+"""Test sets; fewer than four allow no useful intervals over test sets."""
 _SHOWN = 6
 _WIDTH = 27
 
@@ -210,9 +212,8 @@ def _lines(data: _Data, model: str | None, table: Mapping[str, Any]) -> Iterator
     yield "# manyseed run THIS-FILE              trains, analyses and reports"
     yield _line("name", name or "sweep")
     yield _line("seed", 1, "of all random streams: another seed makes another sweep")
-    is_single = info.n_test_sets == 1
-    remark = "test sets: there is only one" if is_single else "test sets"
-    yield _line("repeats", 1 if is_single else 2, remark)
+    remark = "test sets: there is only one" if info.n_test_sets == 1 else "test sets"
+    yield _line("repeats", min(info.n_test_sets or _REPEATS, _REPEATS), remark)
     yield _line("runs", 10, "fits that share a test set")
     yield "\n[[grid]]                   # every combination of these lists"
     yield _line("dataset", ["data"])
@@ -240,7 +241,7 @@ def _lines(data: _Data, model: str | None, table: Mapping[str, Any]) -> Iterator
     yield _line(data.key, data.source)
     for key, (value, remark) in data.options.items():
         yield _line(key, value, remark)
-    if not is_single:
+    if info.n_test_sets != 1:
         yield _line("test", 0.25, "share of the rows, drawn for each repeat, stratified")
     if table:
         yield "\n[classifier.mine]"

@@ -58,7 +58,7 @@ def test_a_table_is_looked_at(here: Path) -> None:
     assert "ill (30), well (30)" in text
     assert table["grid"][0]["perturb_categorical"] == ["none", "label:0.1"]
     summary = plan_change(here / "sweep.toml", here / "out").summary()
-    assert summary["runs"] == 2 * 10 * 4 * len(table["grid"][0]["classifier"])
+    assert summary["runs"] == 5 * 10 * 4 * len(table["grid"][0]["classifier"])
     assert not any("look like" in note for note in summary["notes"])
     assert inside("init", "measured.csv")[0] == 2  # it is there
 
@@ -107,7 +107,7 @@ def test_what_it_writes_for_a_script_plans(here: Path) -> None:
         "np.save(given['--out'], np.random.default_rng(int(given['--seed'])).normal(size=(n, 3)))\n"
     )
     written("sklearn:wine", "quick.py")
-    assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 40
+    assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 100
 
 
 DATA = """
@@ -133,9 +133,9 @@ def fails():
 @pytest.mark.parametrize(
     ("name", "options", "splits"),
     [
-        ("arrays", {"test": 0.25}, 2),
+        ("arrays", {"test": 0.25}, 5),
         ("parts", {}, 1),
-        ("table", {"target": "grade", "ignore": ["row_id"], "test": 0.25}, 2),
+        ("table", {"target": "grade", "ignore": ["row_id"], "test": 0.25}, 5),
     ],
 )
 def test_a_function_that_returns_data(
@@ -182,7 +182,7 @@ def test_a_classifier_and_images(here: Path) -> None:
     Path("sweep.toml").unlink()
     _, table = written("sklearn:digits", "mlp")
     assert "classifier" not in table
-    assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 2 * 10
+    assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 5 * 10
 
 
 def test_arrays_and_folders_of_images(here: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -113,6 +114,9 @@ def run(
                 "Press Ctrl-C again to end them, too; they will be trained again."
             )
             _stop(sweep)
+            if places := ", ".join(dict.fromkeys(one.cluster for one in sweep.running())):
+                say(f"The jobs on {places} continue, without this terminal.")
+                say_next("Stop them", "cancel", directory)
             say_next("Continue with", *again)
             raise typer.Exit(INTERRUPTED) from None
         raise_if_broken(sweep, last.reason, last.details)
@@ -133,14 +137,23 @@ def run(
 
 
 def _stop(sweep: Sweep) -> None:
-    """Stop after the fits in flight. Ctrl-C ends these; another Ctrl-C stops waiting for them."""
+    """Stop here after the fits in flight. Ctrl-C ends these; another Ctrl-C stops waiting."""
+    from manyseed.orchestrator.submissions import stopping
+    from manyseed.orchestrator.submissions.submission import running
+    from manyseed.orchestrator.tasks.intent import LOCAL
+
+    here = [one for one in sweep.submissions() if one.cluster == LOCAL]
+
+    def stop(*, now: bool) -> None:
+        stopping.cancel(here, now=now)
+        while running(here):
+            time.sleep(0.1)
+
     try:
-        sweep.cancel()
-        sweep.wait()
+        stop(now=False)
     except KeyboardInterrupt:
         with suppress(KeyboardInterrupt):
-            sweep.cancel(now=True)
-            sweep.wait()
+            stop(now=True)
 
 
 def _print_estimate(sweep: Sweep) -> None:

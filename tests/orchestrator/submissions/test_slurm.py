@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
@@ -20,7 +21,7 @@ from manyseed.orchestrator.tasks import intent
 from manyseed.orchestrator.tasks.task import Task
 from tests.cluster import Slurm, wait_until
 from tests.orchestrator.conftest import MANYSEED, QUICK, assert_equal, command, stored, write
-from tests.orchestrator.test_run import SINGLE_CLASS
+from tests.orchestrator.test_run import SINGLE_CLASS, SLOWER
 
 PROFILE = """
 slurm-conf    = "{conf}"
@@ -355,6 +356,34 @@ def test_cancel_pause_and_throttle_reach_the_queue(
     assert counts["lr-sgd"] == 0
     sweep.submit(cluster=profile)
     finish(sweep, quick)
+
+
+@pytest.mark.slow
+def test_ctrl_c_in_a_run_here_leaves_the_jobs_on_the_cluster(
+    tmp_path: Path, profile: str, slurm: Slurm, small_tasks: None
+) -> None:
+    file, directory = write(tmp_path / "slower.toml", SLOWER), tmp_path / "sweep"
+    sweep = Sweep.plan(file, directory)
+    partition = ["scontrol", "update", "PartitionName=cpu"]
+    slurm.cluster.command([*partition, "State=DOWN"])  # what is submitted waits
+    try:
+        away = sweep.submit(cluster=profile, limit=4)
+        assert away is not None
+        run = [MANYSEED, "run", file, "--out", directory, "--cluster", "local", "--workers", "1"]
+        here = subprocess.Popen(run, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        journals = sweep.paths.tasks / "journals"
+        wait_until(lambda: any(f.stat().st_size for f in journals.glob("*.journal")), "runs here")
+        here.send_signal(signal.SIGINT)
+        output, _ = here.communicate(timeout=240)
+        assert here.returncode == 130, output
+        assert "The jobs on lab continue, without this terminal." in output
+        assert [one.cluster for one in sweep.running()] == ["lab"]
+        assert sweep.status()["runs"]["missing"] > 4, "the interruption came too late"
+    finally:
+        slurm.cluster.command([*partition, "State=UP"])
+    sweep.wait()
+    assert sweep.status()["runs"]["done"] >= 4
+    assert sweep.status()["tasks"]["finished"] == away.intent.tasks
 
 
 @pytest.mark.slow

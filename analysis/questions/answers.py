@@ -154,9 +154,11 @@ def _spread(found: Spreads | None) -> Iterator[Sentence]:
 
 def _effects(effects: pl.DataFrame, metric: str, about: str, name: str) -> Iterator[Sentence]:
     """Say what changes a metric beyond chance, largest effects first, and what does not."""
-    tested = effects.filter(pl.col("metric") == metric, pl.col("p_holm").is_not_null())
+    known = effects.filter(pl.col("metric") == metric, pl.col("difference").is_not_null())
+    tested = known.drop_nulls("p_holm")
     if tested.is_empty():
         return
+    without = _without_interval(known.filter(pl.col("p_holm").is_null()))
     moved = tested.filter(pl.col("p_holm") < LEVEL)
     corrected = f"{tested.height:,} comparisons, Holm, {LEVEL:.0%} for all together"
     largest_half = float(((tested["high"] - tested["low"]) / 2).max())  # type: ignore[arg-type]
@@ -167,7 +169,7 @@ def _effects(effects: pl.DataFrame, metric: str, about: str, name: str) -> Itera
             f"No factor is found to change {name} beyond chance "
             f"({'1 comparison' if single else corrected}); {'its' if single else 'each'} effect is "
             f"known to ± {largest_half:.4f}{'' if single else ' or better'}, so smaller effects "
-            "could have gone undetected.",
+            f"could have gone undetected.{without}",
             ("effects",),
         )
         return
@@ -182,20 +184,32 @@ def _effects(effects: pl.DataFrame, metric: str, about: str, name: str) -> Itera
     yield Sentence(
         about,
         f"{name[0].upper()}{name[1:]} changes beyond chance in {count} ({holm}), most with "
-        f"{'; '.join(largest)}.{_unmoved(tested, moved)}",
+        f"{'; '.join(largest)}.{_unmoved(tested, moved)}{without}",
         ("effects",),
     )
 
 
 def _effect(row: Mapping[str, Any]) -> str:
-    on = ", on one test set" if row["over"] == SEEDS else ""
+    on = ", over seeds" if row["over"] == SEEDS else ""
     low, high = (signed(row[end]) for end in ("low", "high"))
-    pairs = f"n = {counted(row['n_pairs'], 'pair')} of repeats"
+    sets = counted(row["n_test_sets"], "test set")
+    pairs = f"n = {counted(row['n_pairs'], 'pair')} of repeats on {sets}"
     axis = str(row["axis"]).replace("_", " ")
     return (
         f"{axis} {row['level']} in {row['classifier']}: {signed(row['difference'])} "
         f"({low} to {high}, 95 %{on}; {pairs})"
     )
+
+
+def _without_interval(rows: pl.DataFrame) -> str:
+    """Name the differences that are known, but have no interval to judge them by."""
+    if rows.is_empty():
+        return ""
+    named = [
+        f"{row['axis']} {row['level']} in {row['classifier']}".replace("_", " ")
+        for row in rows.sort("axis", "level", "classifier").iter_rows(named=True)
+    ]
+    return f" Without an interval, so not judged: {some(named, LISTED)}."
 
 
 def _unmoved(tested: pl.DataFrame, moved: pl.DataFrame) -> str:

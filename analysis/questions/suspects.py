@@ -74,7 +74,7 @@ def _note(part: pl.DataFrame, options: Options) -> str:
     if n_infeasible:
         where = "one repeat" if n_infeasible == 1 else f"{n_infeasible:,} repeats"
         words.append(
-            f"in {where} there are resamples that no trimming makes acceptable, each of which "
+            f"in {where}, the test rejects some resamples at every trimming level; each of these "
             f"counts as α̂ = {worst(options):g}."
         )
     if named and trimmed:
@@ -82,7 +82,7 @@ def _note(part: pl.DataFrame, options: Options) -> str:
         words.append(f"{left} out of references, because others fail against them: {_some(named)}.")
     elif named:
         words.append(
-            f"The likely cause: {_some(named)}; without these, none is infeasible. With "
+            f"The likely cause: {_some(named)}; without these, no resample is rejected at every level. With "
             "alpha_reference = others-trimmed all runs are compared with the rest."
         )
     if options.alpha_reference not in SORTED:
@@ -92,7 +92,7 @@ def _note(part: pl.DataFrame, options: Options) -> str:
         )
     elif n_unexplained := part.filter(pl.col("suspects").list.len() == 0).height:
         where = "There" if n_unexplained == n else f"In {n_unexplained:,} of these repeats"
-        words.append(f"{where} no majority of the runs agrees, so none is named.")
+        words.append(f"{where}, no majority of the runs agrees, so no run is named as the cause.")
     return " ".join(words)
 
 

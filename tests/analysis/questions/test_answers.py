@@ -116,13 +116,24 @@ def test_what_moves_accuracy_beyond_chance_is_named_and_what_does_not():
     text = found["effects"]
     assert "Accuracy changes beyond chance in 1 of 4 comparisons (Holm, 5% for all" in text
     assert "most with perturb continuous strong in mlp: −0.05" in text or "mlp: −0.04" in text
-    assert "n = 15 pairs of repeats" in text
+    assert "n = 15 pairs of repeats on 15 test sets" in text
+    assert "Without an interval" not in text
     assert "No classifier shows an effect of: perturb continuous still." in text
     assert "changes beyond chance in 2 of 4 comparisons" in found["consistency"]
     still = said(planted(datasets=3, schemes=("none", "still"), repeats=5, runs=20))
     assert still["effects"].startswith("No factor is found to change accuracy beyond chance (")
     assert "so smaller effects could have gone undetected." in still["effects"]
     assert not {"effects", "consistency"} & set(said(planted()))
+
+
+def test_differences_without_an_interval_are_named():
+    tables = planted(datasets=3, schemes=("none", "equal", "still"), repeats=5, runs=20)
+    by_classifier = effects(tables, by=("classifier",))
+    equal = (pl.col("level") == "equal") & (pl.col("classifier") == "mlp")
+    blank = [pl.when(~equal).then(pl.col(name)).alias(name) for name in ("low", "high", "p_holm")]
+    found = answers(tables, by_classifier.with_columns(blank), None, OPTIONS)
+    (text,) = [one.text for one in found if one.about == "effects"]
+    assert text.endswith(" Without an interval, so not judged: perturb continuous equal in mlp.")
 
 
 def test_runs_unlike_their_kind_are_counted_and_the_farthest_named():

@@ -33,9 +33,9 @@ def said(infeasible, suspected, **options):
 def test_the_likely_cause_is_named_with_its_place():
     (note,) = said([0.0, 1.0, None], [[], [2], []])
     assert note == (
-        "cancer × mlp: in one repeat there are resamples that no trimming makes acceptable, each "
-        "of which counts as α̂ = 1. The likely cause: run 2 (cell 5, repeat 1); without these, none "
-        "is infeasible. With alpha_reference = others-trimmed all runs are compared with the rest."
+        "cancer × mlp: in one repeat, the test rejects some resamples at every trimming level; "
+        "each of these counts as α̂ = 1. The likely cause: run 2 (cell 5, repeat 1); without these, "
+        "no resample is rejected at every level. With alpha_reference = others-trimmed all runs are compared with the rest."
     )
 
 
@@ -49,16 +49,17 @@ def test_who_is_left_out_is_told_even_where_all_pass():
 
 def test_many_are_counted_and_paper_counts_half():
     (note,) = said([0.2] * 7, [[1]] * 7, alpha_mode="paper")
-    assert "in 7 repeats there are resamples" in note
+    assert "in 7 repeats, the test rejects some resamples" in note
     assert "counts as α̂ = 0.5. " in note
     assert "run 1 (cell 5, repeat 4) and 2 more; without" in note
 
 
 def test_where_no_majority_agrees_nobody_is_named():
-    assert said([1.0], [[]])[0].endswith("There no majority of the runs agrees, so none is named.")
+    told = "There, no majority of the runs agrees, so no run is named as the cause."
+    assert said([1.0], [[]])[0].endswith(told)
     (note,) = said([1.0, 1.0], [[2], []])
     assert "run 2 (cell 5, repeat 0); without" in note
-    assert note.endswith("In 1 of these repeats no majority of the runs agrees, so none is named.")
+    assert note.endswith(f"In 1 of these repeats{told.removeprefix('There')}")
 
 
 def test_an_average_points_to_another_reference():

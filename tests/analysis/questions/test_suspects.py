@@ -35,7 +35,8 @@ def test_the_likely_cause_is_named_with_its_place():
     assert note == (
         "cancer × mlp: in one repeat, the test rejects some resamples at every trimming level; "
         "each of these counts as α̂ = 1. The likely cause: run 2 (cell 5, repeat 1); without these, "
-        "no resample is rejected at every level. With alpha_reference = others-trimmed all runs are compared with the rest."
+        "no resample is rejected at every level. With alpha_reference = others-trimmed all runs "
+        "are compared with the rest."
     )
 
 

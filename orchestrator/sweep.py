@@ -104,7 +104,7 @@ class Sweep(Executing, Learning):
         from manyseed.orchestrator.plans.data import prepare_read
         from manyseed.orchestrator.plans.planning import plan_sweep
         from manyseed.orchestrator.plans.remarks import warn_of
-        from manyseed.orchestrator.submissions.requirements import require_code
+        from manyseed.orchestrator.submissions.requirements import warn_of_code
 
         with ExitStack() as stack:
             if isinstance(sweep_file, Mapping):
@@ -113,7 +113,7 @@ class Sweep(Executing, Learning):
             else:
                 file = Path(sweep_file)
             target = Path(read_sweep_file(file).name if directory is None else directory)
-            require = None if other_recipe else require_code
+            require = None if other_recipe else warn_of_code
             change = plan_sweep(file, target, require=require)
             prepare_read(change.expansion.datasets)
         warn_of(change)
@@ -176,7 +176,7 @@ class Sweep(Executing, Learning):
         >>> Sweep.of(RandomForestClassifier(), X, y, runs=100).results["cells"]["accuracy_mean"]
         """
         from manyseed.orchestrator.plans.inmemory import plan_objects
-        from manyseed.orchestrator.submissions.requirements import require_code
+        from manyseed.orchestrator.submissions.requirements import warn_of_code
 
         sweep = cls(
             plan_objects(
@@ -187,7 +187,7 @@ class Sweep(Executing, Learning):
                 directory=directory,
                 options=options or {},
                 grid=grid,
-                require=None if other_recipe else require_code,
+                require=None if other_recipe else warn_of_code,
                 seed=seed,
                 repeats=repeats,
                 runs=runs,

@@ -20,7 +20,8 @@ from manyseed.analysis.questions.effects import REFERENCES
 from manyseed.analysis.questions.intervals import Real, t_interval, too_few
 from manyseed.analysis.tables.schema import Tables
 
-LISTED = 3
+LISTED = 3  # datasets
+SHOWN = 5  # classifiers
 
 _AT_ONE = "One test set allows no interval over test sets"
 
@@ -151,8 +152,8 @@ def sentences(found: Sequence[Accuracies]) -> Iterator[str]:
     told = False
     for number, one in enumerate(found[:LISTED]):
         context = ", ".join(f"{axis} {level}".replace("_", " ") for axis, level in one.context)
-        levels = ", ".join(f"{row.classifier} {_size(row)}" for row in one.rows[:LISTED])
-        more = len(one.rows) - LISTED + one.more if len(one.rows) > LISTED else one.more
+        levels = ", ".join(f"{row.classifier} {_size(row)}" for row in one.rows[:SHOWN])
+        more = len(one.rows) - SHOWN + one.more if len(one.rows) > SHOWN else one.more
         text = (
             f"Accuracy on {one.dataset}{f' ({context})' if context else ''}: {levels}"
             f"{f' and {more:,} more' if more else ''} ({_sample(one, explain=number == 0)})."
@@ -188,7 +189,7 @@ def _better(one: Accuracies) -> str:
         )
     if not one.differences:
         return ""
-    best, shown = one.rows[0].classifier, one.differences[: LISTED - 1]
+    best, shown = one.rows[0].classifier, one.differences[: SHOWN - 1]
     above = [row for row in shown if row.half is not None and row.value > row.half]
     alike = [row for row in shown if row not in above]
     pairs = len(one.rows) * (len(one.rows) - 1) // 2

@@ -42,8 +42,8 @@ class Sentence:
     Attributes
     ----------
     about : str
-        Which question it answers: missing, accuracy, spread, effects, consistency, levels, enough,
-        sources, standings, scores (of response curves) or probabilities.
+        Which question it answers: recipes, missing, accuracy, spread, effects, consistency, levels,
+        enough, sources, standings, scores (of response curves) or probabilities.
     text : str
     links : tuple of str
         Names of the figures or sections that show it, the best one first.
@@ -213,17 +213,23 @@ def _without_interval(rows: pl.DataFrame) -> str:
 
 
 def _unmoved(tested: pl.DataFrame, moved: pl.DataFrame) -> str:
-    """Name the levels that change the metric for no classifier."""
+    """Name the levels without an effect beyond chance in any classifier, the largest with each."""
     key = ["axis", "level"]
-    levels = tested.select(key).unique().sort(key)
-    still = levels.join(moved.select(key).unique(), on=key, how="anti").sort(key)
+    still = (
+        tested.join(moved.select(key).unique(), on=key, how="anti")
+        .sort(pl.col("difference").abs(), "classifier", descending=[True, False])
+        .unique(key, keep="first", maintain_order=True)
+        .sort(key)
+    )
     if still.is_empty():
         return ""
-    named = [f"{axis} {level}".replace("_", " ") for axis, level in still.head(LISTED).iter_rows()]
-    more = still.height - len(named)
-    return f" No classifier shows an effect of: {', '.join(named)}" + (
-        f" and {more:,} more." if more else "."
-    )
+    named = [
+        f"{row['axis']} {row['level']}".replace("_", " ")
+        + f" (largest {signed(row['difference'])} ± {(row['high'] - row['low']) / 2:.4f}, in "
+        f"{row['classifier']})"
+        for row in still.iter_rows(named=True)
+    ]
+    return f" No effect is established of: {some(named, LISTED)}."
 
 
 def _levels(tables: Tables, options: Options) -> Iterator[Sentence]:

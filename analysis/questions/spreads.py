@@ -79,6 +79,7 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     """
     repeats = tables.repeats.filter(VARIES, pl.col("n_distinct") >= FEWEST)
     cells = tables.cells.join(repeats.select("cell"), on="cell", how="semi", maintain_order="left")
+    cells = cells.filter(perturb_hparams="none")  # elsewhere runs differ by more than seeds
     shared = block(cells) if cells.height else None
     if shared is None:
         return None

@@ -265,7 +265,7 @@ def print_summary(sweep: Sweep) -> None:
     if (sentence := amounts(read_analysis(sweep.paths)[1])) is not None:
         say(sentence)
     notes = caveats(sweep)
-    kinds = ("not_computed", "undefined", "small_classes", "infeasible", "outdated")
+    kinds = ("mixed", "not_computed", "undefined", "small_classes", "infeasible", "outdated")
     for note in (note for kind in kinds for note in notes[kind]):
         say(note, style="yellow")
 
@@ -276,6 +276,7 @@ def caveats(sweep: Sweep) -> dict[str, list[str]]:
     from manyseed.analysis.tables.snapshots import last
     from manyseed.orchestrator.results.analysing import read_analysis
     from manyseed.orchestrator.results.caveats import (
+        mixed,
         not_computed,
         outdated,
         problems,
@@ -289,6 +290,7 @@ def caveats(sweep: Sweep) -> dict[str, list[str]]:
         infeasible = suspects.notes(last(repeats.lazy()), last(results.scan("runs")), options)
     return {
         "infeasible": infeasible,
+        "mixed": mixed(repeats),
         "not_computed": not_computed(record),
         "outdated": outdated(record, results.get("ensembles")),
         "undefined": undefined(repeats),

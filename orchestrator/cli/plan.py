@@ -66,7 +66,7 @@ def plan(
     from manyseed.orchestrator.plans.cost import beyond
     from manyseed.orchestrator.plans.data import prepare_read
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep, require_room
-    from manyseed.orchestrator.submissions.requirements import require_code
+    from manyseed.orchestrator.submissions.requirements import of_earlier_code, require_code
 
     hours = None if walltime is None else _parsed(walltime)
     settings = settings or []
@@ -99,7 +99,8 @@ def plan(
     columns, rows, total = _table(change.summary())
     print_table(change.sweep.name, columns, rows, total=total, nested=True)
     console.print()
-    for sentence in [*_sentences(change), *_beyond(too_long)]:
+    earlier = [] if other_recipe else of_earlier_code(SweepPaths(directory), change)
+    for sentence in [*_sentences(change), *_beyond(too_long), *earlier]:
         say(sentence)
     if no_room is not None:
         say(f"It could not be planned into {directory}: {no_room.message}\n  {no_room.remedy}")

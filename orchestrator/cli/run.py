@@ -60,7 +60,11 @@ def run(
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
     from manyseed.orchestrator.plans.remarks import remarks
     from manyseed.orchestrator.submissions.profiles import AUTO, choose
-    from manyseed.orchestrator.submissions.requirements import require_code, require_packages
+    from manyseed.orchestrator.submissions.requirements import (
+        of_earlier_code,
+        require_code,
+        require_packages,
+    )
     from manyseed.orchestrator.submissions.submission import last_intent
     from manyseed.orchestrator.sweep import Sweep
     from manyseed.orchestrator.tasks.intent import LOCAL
@@ -92,6 +96,8 @@ def run(
     say(f"{change.sweep.name}: {counts[0]} in {counts[1]} of {counts[2]} → {directory}")
     for sentence in () if change.is_empty else remarks(change):
         say(sentence)
+    for sentence in () if other_recipe else of_earlier_code(sweep.paths, asked):
+        say(sentence, style="yellow")
     search(sweep, where if profile is None else AUTO, workers)
     submission = sweep.submit(cluster=where, workers=workers, other_recipe=other_recipe, tell=say)
     running = sweep.running()

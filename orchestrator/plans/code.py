@@ -117,13 +117,22 @@ class CodeHere:
         UserError
             With the lines that differ.
         """
+        for key, before in self._changed(finished):
+            raise self._refusal(key, before)
+
+    def changed(self, finished: pl.DataFrame) -> list[str]:
+        """Return the names of the classifiers that `require_same` would refuse."""
+        return [self._names[key] for key, _ in self._changed(finished)]
+
+    def _changed(self, finished: pl.DataFrame) -> Iterator[tuple[str, str]]:
+        """Yield keys of code that has changed, and the digest with which it was trained last."""
         recorded = [recipe.own or {} for recipe in read_recipes(self._paths.recipes).values()]
         classifiers = [json.loads(text)["classifier"] for text in finished["canonical"]]
         trained = {code_key(canonical) for canonical in classifiers if is_own(canonical)}
         for key in sorted(trained & self._code.keys()):
             known = [each[key] for each in recorded if key in each]
             if known and self._code[key].digest not in known:
-                raise self._refusal(key, known[-1])
+                yield key, known[-1]
 
     def _refusal(self, key: str, before: str) -> UserError:
         code, name = self._code[key], self._names[key]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from manyseed.analysis.counts import some
+from manyseed.analysis.counts import counted, some
 from manyseed.analysis.options import CALIBRATION, Options
 from manyseed.analysis.tables.snapshots import last, several
 from manyseed.orchestrator.results.coverage import planned
@@ -97,6 +97,24 @@ def undefined(repeats: pl.DataFrame) -> list[str]:
         "scores that are not numbers. Such a run has no α̂ and no probabilities, and is in no "
         "reference and no ensemble."
         for dataset, classifier, *epoch, runs in by_group.iter_rows()
+    ]
+
+
+def mixed(repeats: pl.DataFrame) -> list[str]:
+    """Say in which repeats runs were made in several ways, one sentence for each group."""
+    if "mixed_recipes" not in repeats.columns:  # of an earlier version
+        return []
+    by_group = (
+        last(repeats)
+        .group_by("dataset", "classifier", maintain_order=True)
+        .agg(pl.col("mixed_recipes").sum(), pl.len())
+        .filter(pl.col("mixed_recipes") > 0)
+    )
+    return [
+        f"{dataset} × {classifier}: in {n:,} of {counted(of, 'repeat')}, runs were made in several "
+        "ways (code of your own, library versions or kinds of processors), so they may differ by "
+        "more than chance. manyseed show says how a run was made."
+        for dataset, classifier, n, of in by_group.iter_rows()
     ]
 
 

@@ -59,6 +59,7 @@ def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = No
             (
                 *filter(None, [caveats.amounts(record)]),
                 *caveats.problems(tables.repeats),
+                *caveats.mixed(tables.repeats),
                 *caveats.undefined(tables.repeats),
                 *caveats.small_classes(tables.repeats),
                 *caveats.not_computed(record),
@@ -91,7 +92,8 @@ def answers(paths: SweepPaths) -> list[Sentence]:
     by_classifier = effects(pairs, by=("classifier",))
     counts = _counts(paths, record)
     found = answered(once(tables), by_classifier, variance, options, counts, results.get(CMI))
-    return [*found, *unanswered(record)]
+    mixed = [Sentence("recipes", text, ("provenance",)) for text in caveats.mixed(tables.repeats)]
+    return [*mixed, *found, *unanswered(record)]
 
 
 def unanswered(record: Analysis) -> list[Sentence]:

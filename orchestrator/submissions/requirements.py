@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from manyseed.jobs.installing import install
+from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.devices import gpus
 from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.grids.remedies import lacking_packages, not_trainable
@@ -59,6 +60,29 @@ def require_code(paths: SweepPaths, change: Change) -> None:
     grown = change.after.cells.filter(pl.col("cell").is_in(growing.implode()))
     cells = change.before.cells.join(grown, on="classifier", how="semi")
     CodeHere(paths, cells, change.own).require_same(state.finished_cells)
+
+
+def of_earlier_code(paths: SweepPaths, change: Change) -> list[str]:
+    """Say which classifiers of a sweep file have results of code that has changed since.
+
+    Parameters are those of `require_code`, which refuses to train them.
+    """
+    if change.before.cells.is_empty():
+        return []
+    asked = change.cells.drop_nulls("runs")
+    cells = change.before.cells.join(asked, on="classifier", how="semi")
+    return [
+        f"The code of {name} has changed since its runs were trained: the results are those of the "
+        "earlier code. To train the new code, give it another version (manyseed docs own)."
+        for name in CodeHere(paths, cells, change.own).changed(survey(paths).finished_cells)
+    ]
+
+
+def warn_of_code(paths: SweepPaths, change: Change) -> None:
+    """As `require_code`, and warn the caller from Python of results of earlier code."""
+    require_code(paths, change)
+    for text in of_earlier_code(paths, change):
+        warn(text)
 
 
 def require_space(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.DataFrame) -> None:

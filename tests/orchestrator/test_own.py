@@ -199,9 +199,9 @@ def test_changed_code_of_the_same_version_is_refused_with_the_difference(
     assert "-FAILS = True" in str(refused.value)
     assert "+FAILS = False" in str(refused.value)
     assert "helper.py" in str(refused.value)
-    assert "--other-recipe" in str(refused.value)
+    assert "other_recipe=True" in str(refused.value)
     code, said = inside("resume", sweep.directory, "--failed", "--workers", 2)
-    assert code == 2, said
+    assert (code, "--other-recipe" in said) == (2, True), said
     # code that did not change goes on
     sweep.submit(workers=2, only="classifier = 'tree'")
     sweep.wait()
@@ -222,6 +222,12 @@ def test_changed_code_is_refused_for_new_cells_of_a_version_whose_cells_are_comp
     sweep.wait()
     assert sweep.status()["runs"]["missing"] == 0
     (tmp_path / "helper.py").write_text(HELPER.replace("2.0", "3.0"))
+    told = "The code of noisy has changed since its runs were trained"
+    for verb, *more in (("plan",), ("run", "--cluster", "local")):  # nothing is missing
+        code, said = inside(verb, project, "--out", sweep.directory, *more)
+        assert (code, told in " ".join(said.split())) == (0, True), said
+    with pytest.warns(UserWarning, match=told):
+        Sweep.plan(project, sweep.directory)
     project.write_text(text.replace('["sklearn:wine"]', '["sklearn:wine", "sklearn:iris"]'))
     code, said = inside("run", project, "--out", sweep.directory, "--cluster", "local")
     assert (code, "+SIZE = 3.0" in said) == (2, True), said
@@ -254,8 +260,14 @@ def test_changed_code_is_refused_by_python_before_the_plan_grows(
     with pytest.raises(UserError, match=r"SIZE = 3\.0"):
         Sweep.of("mymodel:Noisy", X, y, runs=3, **asked)
     assert sweep.status()["runs"]["missing"] == 0
+    assert not any("in several ways" in text for text in sweep.answers())
     Sweep.of("mymodel:Noisy", X, y, runs=3, other_recipe=True, **asked)
     assert sweep.status()["runs"]["done"] == 3
+    told = "data × Noisy: in 1 of 1 repeat, runs were made in several ways (code of your own,"
+    assert sweep.answers()[0].startswith(told)
+    code, said = inside("analyze", sweep.directory)
+    assert (code, told in " ".join(said.split())) == (0, True), said
+    assert told in sweep.report().read_text()
 
 
 def test_code_that_was_moved_and_changed_is_refused_where_it_is_planned_from(

@@ -67,6 +67,20 @@ def test_the_classifier_that_varies_most_is_named_with_its_interval():
         assert row.low < planted_sd < row.high
 
 
+def test_cells_with_perturbed_hparams_say_nothing_of_seeds():
+    spread = of_classifier(a=0.01, b=0.02)
+    tables = planted(classifiers=("a", "b"), schemes=("none", "strong"), sd=spread)
+    usual = pl.col("perturb_continuous") == "none"
+    perturbed = pl.when(usual).then(pl.lit("none")).otherwise(pl.lit("relative:0.5"))
+    cells, repeats = (
+        getattr(tables, name).with_columns(perturb_hparams=perturbed)
+        for name in ("cells", "repeats")
+    )
+    found = spreads(Tables(tables.runs, tables.pairs, repeats, cells))
+    assert found == spreads(without(tables, ~usual))
+    assert spreads(Tables(tables.runs, tables.pairs, repeats, cells.filter(~usual))) is None
+
+
 def test_skewed_accuracies_are_told():
     """Of 2 datasets and 3 schemes of 60 runs each, around exponential ones."""
     size = {"datasets": 2, "schemes": ("none", "x", "y"), "repeats": 3, "runs": 20}
@@ -118,7 +132,7 @@ def test_what_moves_accuracy_beyond_chance_is_named_and_what_does_not():
     assert "most with perturb continuous strong in mlp: −0.05" in text or "mlp: −0.04" in text
     assert "n = 15 pairs of repeats on 15 test sets" in text
     assert "Without an interval" not in text
-    assert "No classifier shows an effect of: perturb continuous still." in text
+    assert " No effect is established of: perturb continuous still (largest " in text
     assert "changes beyond chance in 2 of 4 comparisons" in found["consistency"]
     still = said(planted(datasets=3, schemes=("none", "still"), repeats=5, runs=20))
     assert still["effects"].startswith("No factor is found to change accuracy beyond chance (")

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.questions.intervals import TEST_SETS, USEFUL, too_few
 from manyseed.analysis.tables.keys import REPEAT_KEY
 from manyseed.analysis.tables.means import (
     VARIES,
@@ -274,6 +273,8 @@ def few_test_sets(tables: Results, frame: pl.DataFrame, by: Sequence[str]) -> st
 
     As datasets are strata, one test set of each is not counted.
     """
+    from manyseed.analysis.questions.intervals import TEST_SETS, USEFUL, too_few  # imports scipy
+
     if "over" not in frame.columns or TEST_SETS not in frame["over"]:
         return ""
     cells = last(tables["cells"])

@@ -16,6 +16,7 @@ from manyseed.orchestrator.plans.planning import plan_sweep
 from manyseed.orchestrator.results.query import query
 from manyseed.orchestrator.store.layout.groups import list_groups
 from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.submissions.requirements import require_code
 from tests.orchestrator.conftest import stored, train, write
 
 FILE = """
@@ -92,7 +93,7 @@ def test_a_cell_that_keeps_its_name_of_a_smaller_grid_can_have_more_runs(tmp_pat
     paths = SweepPaths(tmp_path / "sweep")
     plan = Plan.read(paths)
     assert plan.cells["hparams"][0] == "alpha=0.001"
-    assert len(grow(paths, {0: 5, 5: 4}).added) == 2 * (2 + 1)
+    assert len(grow(paths, {0: 5, 5: 4}, require_code).added) == 2 * (2 + 1)
     extents = Plan.read(paths).extents.sort("cell")["runs"].to_list()
     assert extents == [5, 3, 3, 3, 3, 4, 3, 3]
     chosen = choose_cells(plan, "hparam_penalty = 'l1' AND hparam_alpha >= 0.01", "--where")

@@ -48,7 +48,7 @@ def parameters(model: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("model", ESTIMATORS, ids=lambda model: type(model).__name__)
 def test_an_estimator_is_built_again_from_its_table(model: Any) -> None:
-    table = objects.table_of(model)
+    table = objects.table_of(model, "estimator")
     kind = {"seed": 1, "repeats": 1, "runs": 1, "test": 0.25}
     text = objects.sweep_text("x", table, Path("d.npz"), grid={}, **kind)
     read = tomllib.loads(text)["classifier"]["x"]
@@ -71,16 +71,16 @@ def test_what_no_other_process_can_make_is_refused() -> None:
         (make_pipeline(FunctionTransformer(lambda X: X)), "inside a function|<lambda>"),
     ):
         with pytest.raises(UserError, match=said):
-            objects.table_of(wrong)
+            objects.table_of(wrong, "estimator")
 
 
 def test_what_a_notebook_defines_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     made = type("Mine", (LogisticRegression,), {"__module__": "__main__"})
     monkeypatch.delattr("__main__.__file__", raising=False)
     with pytest.raises(UserError, match="%%writefile"):
-        objects.table_of(made())
+        objects.table_of(made(), "estimator")
     monkeypatch.setattr("__main__.__file__", "/x/train.py", raising=False)
-    assert objects.table_of(made())["estimator"] == "train:Mine"
+    assert objects.table_of(made(), "estimator")["estimator"] == "train:Mine"
 
 
 def test_the_same_data_is_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.plans.growing import MARK, grow
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.results.until import means, preview, recorded
+from manyseed.orchestrator.submissions.requirements import require_code
 from tests.orchestrator.conftest import inside, stored, write
 
 SWEEP = """
@@ -135,10 +136,10 @@ def test_a_dry_run_changes_nothing(grown, tmp_path: Path) -> None:
 def test_an_interrupted_one_goes_on(tmp_path: Path) -> None:
     """Planned and not trained: the same runs are the next, none is planned twice."""
     sweep = Sweep.plan(write(tmp_path / "grows.toml", SWEEP), tmp_path / "sweep")
-    grow(sweep.paths, {0: 10, 2: 12})
+    grow(sweep.paths, {0: 10, 2: 12}, require_code)
     planned = dict(Plan.read(sweep.paths).extents.select("cell", "runs").rows())
     assert planned == {0: 10, 1: 4, 2: 12, 3: 4, 4: 4}
-    grow(sweep.paths, {1: 10})
+    grow(sweep.paths, {1: 10}, require_code)
     assert dict(Plan.read(sweep.paths).extents.select("cell", "runs").rows())[2] == 12
     with pytest.raises(KeyboardInterrupt):
         _until(sweep, KeyboardInterrupt)
@@ -175,7 +176,7 @@ def test_what_has_no_meaning_is_refused(tmp_path: Path) -> None:
     assert inside("howmany", sweep.directory, "--dry-run")[0] == 2
     sweep.paths.sweep_file.write_text(SWEEP.replace("repeats = 2", "repeats = 3"))
     with pytest.raises(UserError, match="asks for runs that are not planned yet"):
-        grow(sweep.paths, {0: 10})
+        grow(sweep.paths, {0: 10}, require_code)
     y_true = np.tile([0, 1], 20)
     np.savez(tmp_path / "a.npz", scores=np.full((3, 40), 2.0), y_true=y_true)
     import_predictions([tmp_path / "a.npz"], tmp_path / "imported")

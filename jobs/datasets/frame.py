@@ -1,13 +1,18 @@
-"""Convert other libraries' frames to polars."""
+"""Convert other libraries' frames to polars, and arrays and series to NumPy."""
 
 from __future__ import annotations
 
+import datetime
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     import polars as pl
+
+_PLAIN = (str, Real, np.bool_, datetime.date)
 
 
 def is_frame(value: Any) -> bool:
@@ -39,6 +44,43 @@ def to_polars(frame: Any) -> pl.DataFrame:
         return pl.DataFrame(
             [_column(name, frame.iloc[:, place]) for place, name in enumerate(names)]
         )
+
+
+def to_numpy(values: Any) -> NDArray[Any]:
+    """Convert an array, a list or a series to NumPy; objects that are text or numbers to these.
+
+    The array is one of objects if a value is missing, or is neither text nor a number.
+    """
+    try:
+        array = np.asarray(values)
+    except ValueError:  # lists of different lengths
+        return np.empty(0, dtype=object)
+    if array.dtype.kind == "U" and isinstance(values, list | tuple):
+        given = np.asarray(values, dtype=object)  # beside text, NaN has become "nan"
+        return given if missing(given) else array
+    if array.dtype.kind not in "OT":
+        return array
+    array = array.astype(object)
+    each = array.ravel().tolist()
+    if missing(array) or not all(isinstance(value, _PLAIN) for value in each):
+        return array
+    is_text = any(isinstance(value, str | datetime.date) for value in each)
+    return array.astype(str) if is_text else np.array(each).reshape(array.shape)
+
+
+def missing(values: NDArray[Any]) -> int:
+    """Return how many values are missing: None, NaN, NaT or pandas' NA."""
+    if values.dtype.kind not in "OfMm":
+        return 0
+    if values.dtype.kind != "O":
+        return int(np.count_nonzero(values != values))
+    each = values.ravel().tolist()
+    return sum(
+        value is None
+        or type(value).__name__ == "NAType"
+        or (isinstance(value, _PLAIN) and value != value)
+        for value in each
+    )
 
 
 def _column(name: str, series: Any) -> pl.Series:

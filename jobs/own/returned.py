@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.datasets.frame import is_frame, to_polars
+from manyseed.jobs.datasets.frame import is_frame, missing, to_numpy, to_polars
 from manyseed.jobs.own import modules
 from manyseed.jobs.own.calling import built, load
 
@@ -100,15 +100,21 @@ def _of_arrays(data: Mapping[str, Any], tests: list[Any]) -> dict[str, Any]:
 
 
 def _array(name: str, values: Any) -> NDArray[Any]:
-    array = np.asarray(values)
-    if array.dtype.kind == "O" and all(isinstance(value, str) for value in array.ravel()):
-        array = array.astype(str)
+    array = to_numpy(values)
+    if array.dtype.kind == "O" or name.partition("_")[0] == TARGET:
+        _require_all(name, array)
     if array.dtype.kind not in "biufUS":
         raise _NoData(
             f"returned {name} of {array.dtype}, not numbers or text; for values of several kinds "
             "return a frame of polars or pandas"
         )
     return array
+
+
+def _require_all(name: str, array: NDArray[Any]) -> None:
+    if count := missing(array):
+        reason = f"returned {name} with {count:,} of {array.size:,} values missing"
+        raise _NoData(f"{reason}; leave these rows out")
 
 
 def _of_frames(data: Mapping[str, Any], tests: list[Any]) -> Any:
@@ -127,6 +133,7 @@ def _of_frames(data: Mapping[str, Any], tests: list[Any]) -> Any:
             raise _NoData(f"returned X with a column {TARGET!r} or {PART!r}: rename it")
         if classes.shape != (len(frame),):
             raise _NoData(f"returned {len(frame)} rows of X and y {classes.shape}")
+        _require_all(TARGET if part == "train" else f"{TARGET}_{_TEST}", to_numpy(y))
         added = {TARGET: [str(label) for label in classes.tolist()]}
         if tests[0] is not None:
             added[PART] = [part] * len(frame)

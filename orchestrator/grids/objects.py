@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from manyseed.jobs.datasets.cache import given_copy
-from manyseed.jobs.datasets.frame import to_polars
+from manyseed.jobs.datasets.frame import missing, to_numpy, to_polars
 from manyseed.jobs.own.estimator import SEEDS
 from manyseed.jobs.whole import place
 from manyseed.orchestrator.errors import UnavailableError, UserError, toml_value
@@ -134,8 +134,8 @@ def keep_data(X: Any, y: Any, groups: Any = None) -> Path:
     ----------
     X : array (sample, feature) of numbers, or a polars or pandas data frame
         Columns of a data frame that are not numeric are categorical.
-    y : array (sample,)
-        Classes: text or integers.
+    y : array, list or series (sample,)
+        Classes: text or numbers, none missing.
     groups : array (sample,), optional
         Text or numbers that are equal for rows that belong together.
 
@@ -153,13 +153,14 @@ def keep_data(X: Any, y: Any, groups: Any = None) -> Path:
         frame.write_parquet(buffer)
     else:
         suffix = ".npz"
-        rows, classes = np.asarray(X), np.asarray(y)
-        if rows.ndim != 2 or classes.shape != rows.shape[:1] or rows.dtype.kind not in "biuf":
+        rows = to_numpy(X)
+        if rows.ndim != 2 or rows.dtype.kind not in "biuf":
             raise UserError(
-                f"X is {rows.dtype} {rows.shape}, y {classes.shape}; numbers (sample, feature) and "
-                "classes (sample,) are needed",
+                f"is {rows.dtype} {rows.shape}; numbers (sample, feature) are needed",
+                key="X",
                 remedy="for columns that are not numeric, give a polars or pandas data frame",
             )
+        classes = _classes(y, len(rows))
         more = {} if groups is None else {GROUP: _groups(groups, len(rows))}
         np.savez(buffer, X=rows, y=classes, **more)
     content = buffer.getvalue()
@@ -173,25 +174,41 @@ def _frame(X: Any, y: Any) -> Any:
     import polars as pl
 
     frame = to_polars(X)
-    classes = np.asarray(y)
-    if classes.ndim != 1:
-        raise UserError(
-            f"has the shape {classes.shape}; classes ({len(frame):,},) are needed", key="y"
-        )
     if TARGET in frame.columns:
         raise UserError(
             f"X has a column {TARGET!r}", remedy="rename it: that is the name of the classes"
         )
-    if len(classes) != len(frame):
-        raise UserError(f"X has {len(frame):,} rows, y {len(classes):,}")
-    return frame.with_columns(pl.Series(TARGET, [str(label) for label in classes.tolist()]))
+    _classes(y, len(frame))
+    return frame.with_columns(pl.Series(TARGET, [str(label) for label in np.asarray(y).tolist()]))
+
+
+def _classes(given: Any, rows: int) -> Any:
+    """Return the class of each row, as an array (sample,) of text or numbers."""
+    classes = to_numpy(given)
+    if count := missing(classes):
+        raise UserError(
+            f"{count:,} of {classes.size:,} values are missing",
+            key="y",
+            remedy="leave these rows out of X and y",
+        )
+    if classes.dtype.kind not in "biufUSM":
+        raise UserError(f"is {classes.dtype}; text or numbers ({rows:,},) are needed", key="y")
+    if classes.shape != (rows,):
+        raise UserError(f"has the shape {classes.shape}; classes ({rows:,},) are needed", key="y")
+    return classes
 
 
 def _groups(given: Any, rows: int) -> Any:
     """Return the group of each row, as an array (sample,) of text or numbers."""
-    groups = np.asarray(given)
-    if groups.dtype.kind == "O":
-        groups = groups.astype(str)
+    groups = to_numpy(given)
+    if groups.dtype.kind == "O" and (count := missing(groups)):
+        raise UserError(
+            f"is missing in {count:,} rows",
+            key="groups",
+            remedy="leave these out, or give each a group of its own",
+        )
+    if groups.shape == (rows,) and np.asarray(given).dtype.kind == "O":
+        groups = np.asarray(given).astype(str)
     if groups.shape != (rows,) or groups.dtype.kind not in "iufUS":
         raise UserError(
             f"is {groups.dtype} {groups.shape}; text or numbers ({rows:,},) are needed",

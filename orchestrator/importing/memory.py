@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from manyseed.jobs.datasets.frame import missing, to_numpy
 from manyseed.orchestrator.errors import UserError, toml_value
 from manyseed.orchestrator.importing import import_predictions
 
@@ -93,10 +94,14 @@ def _without_files(error: UserError, named: Mapping[str, str]) -> UserError:
 
 def _plain(of: str, key: str, given: Any) -> Any:
     """Return a contiguous NumPy array, whatever library `given` comes from."""
-    try:
-        array = np.ascontiguousarray(given)
-    except ValueError:  # lists of different lengths
-        array = np.empty(0, dtype=object)
+    array = np.ascontiguousarray(to_numpy(given))
+    if array.dtype.kind == "O" and (count := missing(array)):
+        raise UserError(
+            f"{count:,} of {array.size:,} values are missing",
+            file=of,
+            key=key,
+            remedy="leave these out",
+        )
     if array.dtype.kind == "O":
         raise UserError("is not an array of numbers or text", file=of, key=key)
     return array

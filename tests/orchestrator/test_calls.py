@@ -118,6 +118,17 @@ def test_wrong_arguments_of_an_estimators_sweep(options: dict[str, Any], message
         ({**ARRAYS, "scores": SHARES}, {}, "predictions: scores: look .*\n  probabilities=True$"),
         ({**ARRAYS, "scores": SCORES[0]}, {}, "predictions: scores: has shape"),
         ({**ARRAYS, "scores": [[1.0], [1.0, 2.0]]}, {}, "predictions: scores: is not an array"),
+        (
+            {"labels": [["a", None]] * 3, "y_true": ["a", "b"]},
+            {},
+            r"predictions: labels: 3 of 6 values are missing\n  leave these out",
+        ),
+        (
+            {"labels": [["a", "b"]] * 3, "y_true": ["a", np.nan]},
+            {},
+            "predictions: y_true: 1 of 2 values are missing",
+        ),
+        ({**ARRAYS, "y_true": [{}] * 40}, {}, "predictions: y_true: is not an array"),
         (ARRAYS, {"probability": "soft"}, 'probability = "soft": unknown'),
         (ARRAYS, {"datset": "x"}, 'datset: Sweep.from_predictions.* no .*\n.* mean "dataset"'),
         (ARRAYS, {"truth": "x"}, r"truth: Sweep.from_predictions\(\) has no such argument"),
@@ -133,6 +144,24 @@ def test_wrong_predictions_in_memory(
     assert re.match(
         message, refusal(lambda: Sweep.from_predictions(predictions, "into", **options))
     )
+
+
+@pytest.mark.parametrize("kind", ["object", "string", "category"])
+def test_labels_are_text_of_any_kind(kind: str) -> None:
+    pandas = pytest.importorskip("pandas")
+    names = ["no", "yes"] * 20
+    for number, (true, labels) in enumerate(
+        (
+            (pandas.Series(names, dtype=kind), pandas.DataFrame([names] * 3, dtype=kind)),
+            (np.array(names, dtype=object), np.array([names] * 3, dtype=object)),
+        )
+    ):
+        given = {"labels": labels, "y_true": true}
+        sweep = Sweep.from_predictions(given, f"of-{number}")
+        sweep.add_predictions({**given, "run": np.arange(3, 6)})
+        assert sweep.survey().counts["done"] == 6
+        classes = pandas.Series(["no", "yes"], dtype=kind)
+        Sweep.from_predictions({**ARRAYS, "class_names": classes}, f"named-{number}")
 
 
 def test_wrong_additions_to_predictions() -> None:

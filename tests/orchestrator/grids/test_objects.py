@@ -99,6 +99,60 @@ def test_the_same_data_is_the_same_file(tmp_path: Path, monkeypatch: pytest.Monk
         objects.keep_data(frame.rename({"size": "y"}), y)
 
 
+@pytest.mark.parametrize("rows", [np.eye(6, 2), np.eye(6, 2).tolist(), np.eye(6, 2).astype(object)])
+def test_classes_are_text_of_any_kind(
+    rows: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path))
+    text = ["a", "b", "a", "b", "a", "b"]
+    expected = objects.keep_data(np.eye(6, 2), np.array(text))
+    for classes in (
+        text,
+        np.array(text, dtype=object),
+        pandas.Series(text, index=range(6, 0, -1)),
+        pandas.Series(text, dtype="string"),
+        pandas.Series(text, dtype="category"),
+        pl.Series(text),
+        pl.Series(text, dtype=pl.Categorical),
+    ):
+        assert objects.keep_data(rows, classes) == expected
+    for whole in (np.array([1, 2] * 3, dtype=object), pandas.Series([1, 2] * 3, dtype="Int64")):
+        assert objects.keep_data(rows, whole) == objects.keep_data(rows, np.array([1, 2] * 3))
+
+
+@pytest.mark.parametrize("rows", [np.eye(6, 2), pl.DataFrame(np.eye(6, 2))])
+def test_rows_without_a_class_are_refused(
+    rows: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path))
+    text = ["a", "b", "a", "b", "a"]
+    for classes in (
+        [*text, None],
+        [*text, np.nan],
+        [0, 1, 0, 1, 0, np.nan],
+        np.array([*text, None], dtype=object),
+        pandas.Series([*text, None], dtype="string"),
+        pandas.Series([*text, None], dtype="category"),
+        pandas.Series([0, 1, 0, 1, 0, None], dtype="Int64"),
+        pl.Series([*text, None]),
+        np.array(["2020-01-01"] * 5 + ["NaT"], dtype="datetime64[D]"),
+    ):
+        with pytest.raises(
+            UserError, match=r"^y: 1 of 6 values are missing\n  leave these rows out"
+        ):
+            objects.keep_data(rows, classes)
+    for wrong in ([{}] * 6, [[1], [1, 2]] * 3, np.full(6, 1j)):
+        with pytest.raises(UserError, match=r"^y: is .*; text or numbers \(6,\) are needed"):
+            objects.keep_data(rows, wrong)
+    with pytest.raises(UserError, match="^groups: is missing in 1 rows"):
+        objects.keep_data(rows, np.arange(6), [*text, None])
+    with pytest.raises(UserError, match="^X: is .*; numbers"):
+        objects.keep_data([[1, 2], [1]], np.arange(2))
+    assert not [*tmp_path.rglob("*.npz"), *tmp_path.rglob("*.parquet")]
+
+
 def test_groups_are_an_array_or_a_column_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,10 @@ _ELEMENTS: Mapping[str, tuple[Any, str]] = {
     "Sequence[str]": (str, "text"),
     "Sequence[str | Path]": (str | os.PathLike, "a path"),
 }
+_UNNAMED = ("self", "cls", "options", "grid")
+"""Parameters that callers do not name."""
+
+_BY_PLACE = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _COUNTS = ("limit", "workers")
 
 
@@ -96,12 +100,12 @@ def warn(text: str) -> None:
 
 def checked(function: Function, name: str) -> Function:
     """Return a public function as `from_python` makes methods; `name` is that of messages."""
-    parameters = dict(inspect.signature(function).parameters)
+    signature = inspect.signature(function)
 
     @wraps(function)
     def call(*given: Any, **options: Any) -> Any:
         try:
-            _check(name, function, parameters, given, options)
+            _check(name, function, signature, given, options)
             return function(*given, **options)
         except ManyseedError as error:
             error.from_python = True
@@ -113,21 +117,21 @@ def checked(function: Function, name: str) -> Function:
 def _check(
     name: str,
     function: Any,
-    parameters: Mapping[str, inspect.Parameter],
+    signature: inspect.Signature,
     given: tuple[Any, ...],
     options: Mapping[str, Any],
 ) -> None:
-    """Refuse unknown keywords, and values of a wrong type.
+    """Refuse unknown keywords, values of a wrong type, and too few or too many arguments.
 
     Raises
     ------
     UserError
     """
-    positional = zip(parameters.values(), given, strict=False)
+    positional = zip(signature.parameters.values(), given, strict=False)
     for parameter, value in positional:
         if parameter.kind is not parameter.VAR_POSITIONAL:
             _require(parameter, value)
-    known = {**parameters}
+    known = {**signature.parameters}
     if options.keys() - known.keys() and "further" in function.__dict__:
         known = _with_further(known, *function.__dict__["further"])
     is_open = any(one.kind is one.VAR_KEYWORD for one in known.values())
@@ -135,9 +139,45 @@ def _check(
         if key in known:
             _require(known[key], value)
         elif not is_open:
-            names = [n for n in known if n not in ("self", "cls", "options", "grid")]
+            names = [n for n in known if n not in _UNNAMED]
             remedy = nearest(key, names) if names else "it takes none"
             raise UserError(f"{name}() has no such argument", key=key, remedy=remedy)
+    try:
+        signature.bind(*given, **options)
+    except TypeError:
+        raise _unbound(name, function, signature, given, options) from None
+
+
+def _unbound(
+    name: str,
+    function: Any,
+    signature: inspect.Signature,
+    given: tuple[Any, ...],
+    options: Mapping[str, Any],
+) -> UserError:
+    """Return the error for too few or too many arguments, or one that is given twice."""
+    by_place = [one for one in signature.parameters.values() if one.kind is _BY_PLACE]
+    is_method = bool(by_place) and by_place[0].name in _UNNAMED
+    if len(given) > len(by_place):
+        most = len(by_place) - is_method
+        takes = f"{most or 'no'} argument{'s' * (most > 1)}"
+        known = {**signature.parameters}
+        if "further" in function.__dict__:
+            known = _with_further(known, *function.__dict__["further"])
+        names = [n for n in [*known][len(by_place) :] if n not in _UNNAMED]
+        remedy = f"give the others by name: {', '.join(names)}" if names else None
+        reason = f"{name}() takes {takes} without a name, not {len(given) - is_method}"
+        return UserError(reason, remedy=remedy)
+    for one in by_place[: len(given)]:
+        if one.name in options:
+            return UserError(f"{name}() is given it twice", key=one.name)
+    rest = [*signature.parameters.values()][is_method:]
+    is_open = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    needed = [one.name for one in rest if one.default is one.empty and one.kind not in is_open]
+    had = {*options, *(one.name for one in by_place[: len(given)])}
+    *most_of, last = [one for one in needed if one not in had]
+    words = f"{', '.join(most_of)} and {last}" if most_of else last
+    return UserError(f"{name}() needs {words}", remedy=f"call it as {name}({', '.join(needed)})")
 
 
 def _with_further(

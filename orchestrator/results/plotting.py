@@ -19,7 +19,7 @@ from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.schema import Tables
 from manyseed.analysis.tables.snapshots import at_last, of_cells
 from manyseed.analysis.tables.twins import once
-from manyseed.orchestrator.calls import from_python, further
+from manyseed.orchestrator.calls import checked, from_python, further
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.errors import UserError, nearest, refused
 from manyseed.orchestrator.filtering import chosen
@@ -200,7 +200,7 @@ class Plots:
             return self(name, by=by, **options)
 
         draw.__name__, draw.__doc__ = name, f"Return the figure {name}: `by`, `where`, `width`."
-        return draw
+        return checked(draw, f"Sweep.plot.{name}")
 
 
 def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) -> Given:

@@ -255,6 +255,26 @@ def test_an_unknown_keyword_is_answered_with_the_public_function(
         (lambda s: s.results[3], "table = 3: unknown table"),
         (lambda s: Sweep(3), "directory: must be a path, not 3"),
         (lambda s: Sweep.plan([3]), "sweep_file: must be a path or a mapping, not list"),
+        (lambda s: s.plot(), r"Sweep.plot\(\) needs kind\n  call it as Sweep.plot\(kind\)"),
+        (lambda s: s.plot.all(), r"Sweep.plot.all\(\) needs kind\n"),
+        (
+            lambda s: s.runs(),
+            r"Sweep.runs\(\) needs dataset and classifier\n.*dataset, classifier\)",
+        ),
+        (lambda s: s.runs("digits"), r"Sweep.runs\(\) needs classifier\n.*\(dataset, classifier\)"),
+        (lambda s: Sweep(), r"Sweep\(\) needs directory\n  call it as Sweep\(directory\)"),
+        (lambda s: Sweep.of(), r"Sweep.of\(\) needs estimator, X and y\n"),
+        (
+            lambda s: s.plot("accuracy", "fig.png"),
+            r"Sweep.plot\(\) takes 1 argument without a name, not 2\n  .*: by, where, width",
+        ),
+        (
+            lambda s: s.plot.accuracy("fig.png"),
+            r"Sweep.plot.accuracy\(\) takes no argument without",
+        ),
+        (lambda s: s.status(3), r"Sweep.status\(\) takes no argument without a name, not 1$"),
+        (lambda s: Sweep("a", "b"), r"Sweep\(\) takes 1 argument without a name, not 2$"),
+        (lambda s: s.show("x", address="x"), r"address: Sweep.show\(\) is given it twice"),
         (lambda s: manyseed.classifier(3), "name: must be text, not 3"),
     ],
 )

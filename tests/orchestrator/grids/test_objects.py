@@ -146,9 +146,9 @@ def test_rows_without_a_class_are_refused(
     for wrong in ([{}] * 6, [[1], [1, 2]] * 3, np.full(6, 1j)):
         with pytest.raises(UserError, match=r"^y: is .*; text or numbers \(6,\) are needed"):
             objects.keep_data(rows, wrong)
-    with pytest.raises(UserError, match="^groups: is missing in 1 rows"):
+    with pytest.raises(UserError, match=r"^groups: is missing in 1 rows"):
         objects.keep_data(rows, np.arange(6), [*text, None])
-    with pytest.raises(UserError, match="^X: is .*; numbers"):
+    with pytest.raises(UserError, match=r"^X: is .*; numbers"):
         objects.keep_data([[1, 2], [1]], np.arange(2))
     assert not [*tmp_path.rglob("*.npz"), *tmp_path.rglob("*.parquet")]
 

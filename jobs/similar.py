@@ -43,6 +43,12 @@ def similar(name: str, known: Iterable[str]) -> list[str]:
     return found[:MOST]
 
 
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a question to append to a message about a wrong name; empty if nothing is near."""
+    near = " or ".join(similar(name, known))
+    return f"; did you mean {near}?" if near else ""
+
+
 def _folded(name: str) -> str:
     return name.casefold().replace("-", "_").strip()
 

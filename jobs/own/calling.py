@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.run import TrainingSet
-from manyseed.jobs.similar import similar
+from manyseed.jobs.similar import did_you_mean
 from manyseed.jobs.training.encode import dense_encoder, pixel_encoder
 
 
@@ -37,7 +37,8 @@ def load(entry: str) -> Any:
         try:
             named = getattr(named, name)
         except AttributeError:
-            raise ImportError(f"{module_name} has no {names}") from None
+            near = did_you_mean(name, (one for one in dir(named) if not one.startswith("_")))
+            raise ImportError(f"{module_name} has no {names}{near}") from None
     return named
 
 
@@ -57,7 +58,8 @@ def asked(function: Any, offered: Sequence[str]) -> list[str]:
         if is_named and name in offered:
             names.append(name)
         elif is_named and parameter.default is parameter.empty:
-            raise OwnError(f"it asks for {name}; there are {', '.join(offered)}")
+            hint = did_you_mean(name, offered) or f"; there are {', '.join(offered)}"
+            raise OwnError(f"it asks for {name}{hint}")
         elif parameter.kind is parameter.POSITIONAL_ONLY:
             raise OwnError(f"{name} cannot be given by its name")
     return names
@@ -82,8 +84,7 @@ def called(entry: str, params: Mapping[str, Any]) -> Any:
         is_open = not known or any(one.kind is one.VAR_KEYWORD for one in known.values())
         for name in () if is_open else params:
             if name not in known:
-                near = " or ".join(similar(name, known))
-                hint = f"; did you mean {near}?" if near else f"; it has {', '.join(known)}"
+                hint = did_you_mean(name, known) or f"; it has {', '.join(known)}"
                 raise OwnError(f"{function.__qualname__} has no parameter {name}{hint}") from None
         raise
 

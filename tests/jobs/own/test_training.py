@@ -10,7 +10,7 @@ import pytest
 
 from manyseed.jobs import classifiers
 from manyseed.jobs.own import record, table, training
-from manyseed.jobs.own.calling import OwnError, asked
+from manyseed.jobs.own.calling import OwnError, asked, load
 from manyseed.jobs.own.findings import Findings
 from manyseed.jobs.run import Prediction
 from manyseed.jobs.training.checkpoint import Checkpoint
@@ -116,9 +116,16 @@ def test_probabilities_of_two_classes_and_of_more() -> None:
     assert np.isnan(found.confidence).all()
 
 
+def misspelt(X: Any, y: Any, hparam: Any) -> Any: ...
+
+
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("wrong", "it asks for nonsense; there are X, y"), ("only_by_place", "by its name")],
+    [
+        ("wrong", "it asks for nonsense; there are X, y"),
+        ("misspelt", r"^it asks for hparam; did you mean hparams\?$"),
+        ("only_by_place", "by its name"),
+    ],
 )
 def test_a_signature_that_cannot_be_met_is_named(name: str, said: str) -> None:
     with pytest.raises(OwnError, match=said):
@@ -145,3 +152,19 @@ def test_an_interrupted_run_goes_on_from_its_own_folder_alone(tmp_path: Path) ->
         fit(canonical, data, checkpoint=other)
     other.remove()
     assert not (tmp_path / "0-1").exists()
+
+
+@pytest.mark.parametrize(
+    ("entry", "said"),
+    [
+        (
+            "sklearn.ensemble:RandomForestClasifier",
+            r"^sklearn.ensemble has no RandomForestClasifier; did you mean RandomForestClassifier\?$",
+        ),
+        ("json:JSONDecoder.deocde", r"^json has no JSONDecoder.deocde; did you mean decode\?$"),
+        ("json:Nothing", "^json has no Nothing$"),
+    ],
+)
+def test_a_misspelt_name_is_answered_with_the_nearest(entry: str, said: str) -> None:
+    with pytest.raises(ImportError, match=said):
+        load(entry)

@@ -74,6 +74,10 @@ def called(entry: str, params: Mapping[str, Any]) -> Any:
         If it has no parameter of some name.
     """
     function = load(entry)
+    if not callable(function):
+        kind = type(function).__name__
+        reason = f"it is an object, {kind}, not a function or class"
+        raise OwnError(f"{reason}; write a function that returns it")
     try:
         return function(**params)
     except TypeError:

@@ -17,6 +17,7 @@ _ARGUMENTS = {
     *("click", "typer", "fire", "docopt", "tyro", "jsonargparse", "simple_parsing"),
 }
 """Names that a script uses to read its arguments."""
+_LONGEST = 80  # characters of a call shown in a message
 _PASSIVE = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _KINDS = (
@@ -60,11 +61,12 @@ def _named(entry: str) -> Form:
     file = Path(f"{module.replace('.', '/')}.py")
     if not file.is_file():
         return "estimator"
+    statements = _statements(file, entry)
     named = {
-        each.name: each
-        for each in _statements(file, entry)
-        if isinstance(each, (*_FUNCTIONS, ast.ClassDef))
+        each.name: each for each in statements if isinstance(each, (*_FUNCTIONS, ast.ClassDef))
     }
+    if name not in named and name in (values := _objects(statements)):
+        raise _is_object(name, values[name], entry)
     if name not in named:
         remedy = nearest(name, named)
         raise UserError(f"{file} has no {name}", key="MODEL", value=entry, remedy=remedy)
@@ -95,10 +97,45 @@ def _defined(file: Path, model: str) -> tuple[Form, str] | None:
     if found:
         problem = f"defines {', '.join(name for _, name in found)}"
         remedy = f"name the one to train: {_module(file, model)}:{found[0][1]}"
+    elif models := {n: each for n, each in _objects(statements).items() if _is_made(each)}:
+        name, value = next(iter(models.items()))
+        raise _is_object(name, value, model)
     else:
         problem = "neither runs as a script nor defines a model"
         remedy = f"it needs {_KINDS}, or code that reads its arguments"
     raise UserError(problem, key="MODEL", value=model, remedy=remedy)
+
+
+def _objects(statements: Sequence[ast.stmt]) -> dict[str, ast.expr]:
+    """Return what a module assigns to public names, where a call makes it."""
+    found = {}
+    for each in statements:
+        if isinstance(each, ast.Assign | ast.AnnAssign) and isinstance(each.value, ast.Call):
+            targets = each.targets if isinstance(each, ast.Assign) else [each.target]
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+            found |= {name: each.value for name in names if not name.startswith("_")}
+    return found
+
+
+def _is_made(value: ast.expr) -> bool:
+    """Return whether a call looks like one of a class, or of scikit-learn's ``make_pipeline``."""
+    name = _called(value).rpartition(".")[2]
+    return name[:1].isupper() or name == "make_pipeline"
+
+
+def _called(value: ast.expr) -> str:
+    return ast.unparse(value.func) if isinstance(value, ast.Call) else ""
+
+
+def _is_object(name: str, value: ast.expr, model: str) -> UserError:
+    text = ast.unparse(value)
+    shown = text if len(text) <= _LONGEST else f"{_called(value)}(…)"
+    return UserError(
+        f"{name} is an object, not a function or class",
+        key="MODEL",
+        value=model,
+        remedy=f"write a function that returns it: def build(): return {shown}",
+    )
 
 
 def _statements(file: Path, model: str) -> list[ast.stmt]:

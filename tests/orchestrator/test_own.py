@@ -337,6 +337,11 @@ MISTAKES = {
     "syntax": ("def f(:", "is not Python"),
     "raises at import": ("1 / 0", "ZeroDivisionError: division by zero (mymodel.py, line 1)"),
     "no such name": ("x = 1", "mymodel has no Noisy"),
+    "refused by manyseed": (
+        "import manyseed\nmanyseed.Sweep.plan({})",
+        "the program begins a sweep whenever it is imported, even by the sweep's own processes; put"
+        " the call below: if",
+    ),
     "object": ("from sklearn.svm import SVC\nNoisy = SVC()", "SVC, not a function or class; write"),
     "wrong signature": ("class Noisy:\n    def __init__(self): pass", "max_iter"),
     "no fit": ("class Noisy:\n    def __init__(self, max_iter): pass", "no method fit"),

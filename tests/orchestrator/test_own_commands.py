@@ -11,12 +11,16 @@ import numpy as np
 import pytest
 
 from manyseed import Sweep
+from manyseed.jobs.own.calling import OwnError
+from manyseed.jobs.run import MachineError
 from manyseed.jobs.streams import seed31
 from manyseed.jobs.trainer import Trainer, generators
 from manyseed.orchestrator.errors import RunsError, UserError
 from manyseed.orchestrator.plans.planning import plan_change
 from manyseed.orchestrator.progress.logs import failures
 from manyseed.orchestrator.runs.address import find_run
+from manyseed.orchestrator.working.messages import Batch
+from manyseed.orchestrator.working.process import _failure
 from tests.encoded import dense
 from tests.orchestrator.conftest import inside, train, wait_until, write
 from tests.orchestrator.test_own import resumed
@@ -190,6 +194,29 @@ MISTAKES = {
 }
 
 
+def test_a_program_that_is_not_there_is_one_message(project: Path, tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    file = write(project, SWEEP.replace("python train.py", "pyton train.py").replace('"net", ', ""))
+    code, printed = inside("plan", file, "--out", tmp_path / "sweep")
+    assert code == 2, printed
+    assert "Error" not in printed
+    assert ": the command cannot be started: pyton: No such file" in " ".join(printed.split())
+
+
+def test_failures_and_faults_have_no_internal_names() -> None:
+    for error, said in (
+        (
+            MachineError("the command cannot be started: pyton"),
+            "the command cannot be started: pyton",
+        ),
+        (OwnError("returned nothing"), "returned nothing"),
+        (ValueError("no"), "ValueError: no"),
+    ):
+        error.add_note("It printed last:\nno")
+        batch = Batch(group=0, shard=0, cell=0, repeat=0, runs=((0, 0),))
+        assert _failure(batch, 0, 0, error).error == said
+
+
 @pytest.mark.parametrize("text", MISTAKES)
 def test_mistakes_in_a_program_are_one_message(project: Path, tmp_path: Path, text: str) -> None:
     (tmp_path / "train.py").write_text(text)
@@ -215,7 +242,7 @@ class Flat(nn.Linear):
 
 def test_mistakes_in_a_factory_are_one_message(project: Path, tmp_path: Path) -> None:
     for text, said in {
-        "def Flat(shpae): ...": "it asks for shpae; there are shape, n_classes, hparams",
+        "def Flat(shpae): ...": "it asks for shpae; did you mean shape?",
         "from torch import nn\ndef Flat(shape): return nn.Linear(shape[0], 7)": (
             "returned shape (32, 7); (32, 3) is needed"
         ),

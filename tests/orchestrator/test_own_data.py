@@ -253,6 +253,11 @@ def test_the_digest_tells_what_rows_are_for(project: Path) -> None:
         (f"X, [None, *{LABELS}[1:]]", "", "returned y with 1 of 60 values missing; leave these"),
         (f"X * np.inf, {LABELS}", "", "what it returned holds infinite numbers"),
         ("X, np.zeros(rows)", "", r"target = .*has a single class, '0'"),
+        (
+            "__import__('manyseed').Sweep.plan({})",
+            "",
+            r"failed: the mapping: .*; add name = … \(mydata.py, line 10\)",
+        ),
         ("1 / 0", "", r"failed: ZeroDivisionError.*\(mydata.py, line 10\)"),
         (PLAIN, "params = { none = 1 }", r"failed: TypeError: .*'none'"),
         (PLAIN, "params = [1]", r"params = .*a table of values"),

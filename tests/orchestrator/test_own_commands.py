@@ -194,15 +194,6 @@ MISTAKES = {
 }
 
 
-def test_a_program_that_is_not_there_is_one_message(project: Path, tmp_path: Path) -> None:
-    (tmp_path / "train.py").touch()
-    file = write(project, SWEEP.replace("python train.py", "pyton train.py").replace('"net", ', ""))
-    code, printed = inside("plan", file, "--out", tmp_path / "sweep")
-    assert code == 2, printed
-    assert "Error" not in printed
-    assert ": the command cannot be started: pyton: No such file" in " ".join(printed.split())
-
-
 def test_failures_and_faults_have_no_internal_names() -> None:
     for error, said in (
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -160,3 +161,18 @@ class Option:
         return number(
             self.name, value, least=self.least, above=self.above, most=self.most, below=self.below
         )
+
+
+def in_words(error: BaseException) -> str:
+    """Return what was raised, without notes: its message, after its class unless that is ours."""
+    if type(error).__module__.startswith("manyseed."):
+        return str(error).strip() or type(error).__name__
+    summary = traceback.TracebackException.from_exception(error)
+    summary.__notes__ = None
+    return "".join(summary.format_exception_only()).strip()
+
+
+def in_a_line(error: BaseException) -> str:
+    """Return `in_words` in one line: all lines of our messages, of others the last."""
+    lines = [line.strip() for line in in_words(error).splitlines()]
+    return "; ".join(lines) if type(error).__module__.startswith("manyseed.") else lines[-1]

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import NOTHING
+from manyseed.jobs.checks import NOTHING, in_a_line
 from manyseed.jobs.own import command, estimator, modules, network, table, training, words
-from manyseed.jobs.own.calling import CommandError, OwnError, asked, load
+from manyseed.jobs.own.calling import OwnError, asked, load
 from manyseed.jobs.own.findings import LAST_LINES, PROBE_ROWS, Findings, ProbeRequest
 from manyseed.jobs.own.record import description, fit
 from manyseed.jobs.own.table import Own
@@ -252,9 +252,7 @@ def _rows(request: ProbeRequest) -> TrainingSet:
 
 def _described(error: BaseException) -> str:
     """Return what was raised, and the line of the user's code that raised it."""
-    text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
-    if isinstance(error, OwnError | CommandError):
-        text = str(error)
+    text = in_a_line(error)
     for note in getattr(error, "__notes__", ()):
         text += "\n  " + "\n  ".join(note.splitlines()[-LAST_LINES:])
     cause: BaseException = error

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyseed.jobs.checks import in_a_line
 from manyseed.jobs.datasets.frame import is_frame, missing, to_numpy, to_polars
 from manyseed.jobs.own import modules
 from manyseed.jobs.own.calling import built, load
@@ -143,7 +144,7 @@ def _of_frames(data: Mapping[str, Any], tests: list[Any]) -> Any:
 
 def _described(error: BaseException, root: str) -> str:
     """Return what was raised, and the line of the user's code that raised it."""
-    text = "".join(traceback.format_exception_only(error)).strip().splitlines()[-1]
+    text = in_a_line(error)
     frames = traceback.extract_tb(error.__traceback__)
     own = [frame for frame in frames if root and Path(frame.filename).is_relative_to(root)]
     if own:

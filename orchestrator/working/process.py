@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from manyseed.jobs.checks import in_words
 from manyseed.jobs.run import Cell, MachineError, Run
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.checkpoint import Checkpoint
@@ -197,15 +198,13 @@ def _require_code(task: Task, paths: SweepPaths) -> None:
 
 
 def _failure(batch: Batch, row: int, run: int, error: Exception) -> Failure:
-    summary = traceback.TracebackException.from_exception(error)
-    summary.__notes__ = None  # a command's output; without it, failures of one cause are one error
     return Failure(
         group=batch.group,
         row=row,
         cell=batch.cell,
         repeat=batch.repeat,
         run=run,
-        error="".join(summary.format_exception_only()).strip(),
+        error=in_words(error),  # without a command's output, failures of one cause are one error
         traceback=traceback.format_exc(),
     )
 
@@ -232,7 +231,7 @@ def main(arguments: list[str]) -> int:
         pipe.send(Fault(str(error), "", is_of_task=True))
         return 4
     except Exception as error:
-        reason = "".join(traceback.format_exception_only(error)).strip() + remedy(error, paths)
+        reason = in_words(error) + remedy(error, paths)
         pipe.send(Fault(reason, traceback.format_exc()))
         return 4
     process.close()

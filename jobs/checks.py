@@ -172,7 +172,7 @@ def in_words(error: BaseException) -> str:
     return "".join(summary.format_exception_only()).strip()
 
 
-def in_a_line(error: BaseException) -> str:
-    """Return `in_words` in one line: all lines of our messages, of others the last."""
+def in_a_line(error: BaseException, line: int = -1) -> str:
+    """Return `in_words` in one line: all lines of our messages, of others the last, or another."""
     lines = [line.strip() for line in in_words(error).splitlines()]
-    return "; ".join(lines) if type(error).__module__.startswith("manyseed.") else lines[-1]
+    return "; ".join(lines) if type(error).__module__.startswith("manyseed.") else lines[line]

@@ -49,6 +49,9 @@ class DatasetInfo:
         Number of official test sets, one a repeat; None where repeats draw theirs.
     largest_test : int
         Samples in the largest of several official test sets, all cut to `n_test`; else 0.
+    missing : tuple of str
+        The kinds of columns, continuous or categorical, in which values are missing; empty for
+        sources whose values the plan does not know.
     """
 
     canonical: Mapping[str, Any]
@@ -68,6 +71,7 @@ class DatasetInfo:
     n_test_asked: int | None = None
     n_test_sets: int | None = None
     largest_test: int = 0
+    missing: tuple[str, ...] = ()
 
     @property
     def binary_problems(self) -> int:

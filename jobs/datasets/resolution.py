@@ -129,6 +129,7 @@ def resolve(
         n_test_asked=asked if sets is None and asked != n_test else None,
         n_test_sets=n_sets,
         largest_test=largest,
+        missing=shape.missing,
     )
 
 

@@ -42,6 +42,8 @@ class DataShape:
         Where rows belong together, the group and the class of each.
     set_counts : int64 array (2, set, class) or None
         With several official test sets, the samples of each class in training parts and test sets.
+    missing : tuple of str
+        The kinds of columns, continuous or categorical, in which values are missing, where known.
     """
 
     provenance: Mapping[str, Any]
@@ -57,6 +59,7 @@ class DataShape:
     columns: tuple[ColumnInfo, ...] = ()
     groups: NDArray[np.int64] | None = None
     set_counts: NDArray[np.int64] | None = None
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +90,15 @@ class Samples:
     n_official_train: int | None = None
     groups: NDArray[np.int64] | None = None
     roles: NDArray[np.uint8] | None = None
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """The kinds of columns, continuous or categorical, in which values are missing."""
+        if self.image is not None:
+            return ()
+        is_missing = np.array([bool(np.isnan(column).any()) for column in self.X.T], dtype=bool)
+        kinds = np.where(self.cardinality > 0, "categorical", "continuous")
+        return tuple(sorted({*kinds[is_missing].tolist()}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,6 +118,7 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
         class_names=samples.class_names,
         class_counts=tuple(np.bincount(samples.y).tolist()),
         image=samples.image,
+        missing=samples.missing,
         test_counts=test_counts(samples.y, n_train, k),
         set_counts=None if samples.roles is None else folds.counts(samples.roles, samples.y, k),
         locations=tuple(str(file.path) for file in files),

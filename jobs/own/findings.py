@@ -76,6 +76,8 @@ class ProbeRequest:
         Numbers of features and classes.
     image : sequence of int, or None
         (height, width, channels) of rows that are images.
+    missing : sequence of str
+        The kinds of columns, continuous or categorical, in which values are missing.
     """
 
     table: Mapping[str, Any]
@@ -86,6 +88,7 @@ class ProbeRequest:
     n_categorical: int
     n_classes: int
     image: Sequence[int] | None
+    missing: Sequence[str]
 
     @classmethod
     def read(cls, folder: Path) -> ProbeRequest:
@@ -129,6 +132,11 @@ def answered(module: str, folder: Path, timeout: float | None = None) -> dict[st
         raise NoAnswer("\n  ".join(lines)) from None
 
 
+def with_missing(own: Own, dataset: DatasetInfo) -> tuple[str, ...]:
+    """Return the kinds of columns in which code gets NaN for missing values."""
+    return dataset.missing if own.encode == "raw" else ()
+
+
 def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
     """Import users' code from a copy, and fit it to a few made-up rows of a dataset's shape.
 
@@ -154,6 +162,7 @@ def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
         n_categorical=dataset.n_categorical,
         n_classes=len(dataset.class_names),
         image=dataset.image,
+        missing=with_missing(own, dataset),
     )
     with tempfile.TemporaryDirectory(prefix="manyseed-probe-") as temporary:
         folder = Path(temporary)

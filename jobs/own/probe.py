@@ -52,6 +52,12 @@ _SEEDED: Mapping[str, str] = {
 """What to do about code that draws from elsewhere."""
 
 
+_IMPUTED = (
+    'let encode = "dense" impute them, which also standardises and one-hot encodes, or impute them '
+    "yourself, such as by sklearn.impute:SimpleImputer in a pipeline"
+)
+
+
 class _Wrong(Exception):
     def __init__(self, reason: str, option: str = "", needs: Mapping[str, Any] = NOTHING) -> None:
         super().__init__(reason)
@@ -95,9 +101,9 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
     if own.training:
         settings["epochs"] = min(own.training["epochs"], _EPOCHS)
         scale = own.training["epochs"] / settings["epochs"]
-    data, handling = _rows(request), replace(PLAIN, timeout=table.timeout(own.options))
+    rows, handling = _rows(request), replace(PLAIN, timeout=table.timeout(own.options))
 
-    def predict(seed: int) -> tuple[Prediction, Alive | None, float]:
+    def predict(seed: int, data: TrainingSet = rows) -> tuple[Prediction, Alive | None, float]:
         generators = Generators(
             stream(seed, "init", "probe"),
             stream(seed, "batch", "probe"),
@@ -110,9 +116,17 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
             return found, fitted.alive, perf_counter() - started
         except Exception as error:
             what = f"{len(data.y)} rows of {data.X.shape[1]} features, {data.n_classes} classes"
-            raise _Wrong(f"failed in a probe ({what}): {_described(error)}") from error
+            shown = _described(error, 0)  # advice may follow
+            raise _Wrong(f"failed in a probe ({what}): {shown}") from error
 
-    first, model, seconds = predict(1)
+    try:
+        first, model, seconds = predict(1)
+    except _Wrong as error:
+        if not request.missing:
+            raise
+        predict(1, _rows(replace(request, missing=())))  # where this fails, too, NaN is not why
+        reason = f"cannot take the data's missing values, which are NaN: {error}\n  {_IMPUTED}"
+        raise _Wrong(reason) from error
     notes += _doubts(own, first.scores, model)
     if seconds > _LONG_SECONDS:
         note = f"a probe took {seconds:.0f} s, so no second fit was compared with it"
@@ -238,6 +252,13 @@ def _rows(request: ProbeRequest) -> TrainingSet:
     if image is not None:
         X = np.clip(np.rint(128 + 40 * X), 0, 255)
     X[:, n_continuous:] = generator.integers(0, 3, size=(len(y), n_categorical))
+    for kind, first, n_columns in (
+        ("continuous", 0, n_continuous),
+        ("categorical", n_continuous, n_categorical),
+    ):
+        if kind in request.missing:
+            row, column = np.ogrid[: len(y), first : first + n_columns]
+            X[:, first : first + n_columns][(row + column) % 7 == 0] = np.nan
     cardinality = np.repeat([0, 3], [n_continuous, n_categorical]).astype(np.int32)
     train, test = slice(0, n), slice(n, None)
     return TrainingSet(
@@ -250,9 +271,9 @@ def _rows(request: ProbeRequest) -> TrainingSet:
     )
 
 
-def _described(error: BaseException) -> str:
-    """Return what was raised, and the line of the user's code that raised it."""
-    text = in_a_line(error)
+def _described(error: BaseException, line: int = -1) -> str:
+    """Return a line of what was raised, and the line of the user's code that raised it."""
+    text = in_a_line(error, line)
     for note in getattr(error, "__notes__", ()):
         text += "\n  " + "\n  ".join(note.splitlines()[-LAST_LINES:])
     cause: BaseException = error

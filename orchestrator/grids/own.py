@@ -153,11 +153,14 @@ class OwnCode:
 
     def _findings(self, own: Own, dataset: DatasetInfo) -> Findings:
         from manyseed.jobs.own import copies
-        from manyseed.jobs.own.findings import Findings, probe
+        from manyseed.jobs.own.findings import Findings, probe, with_missing
 
         if not self._is_probing:
             return Findings(scores="predict")
         key = _key(own, dataset)
+        if (missing := with_missing(own, dataset)) and key not in self._pins:
+            # earlier versions probed without missing values; what they found still holds
+            key = text_identity(canonical_json({"key": key, "missing": list(missing)}))
         if key in self.used:
             return Findings.from_json(self.used[key].findings)
         known = self._pins.get(key)

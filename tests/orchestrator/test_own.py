@@ -332,6 +332,99 @@ def test_a_plan_says_what_a_probe_found(project: Path, tmp_path: Path) -> None:
         plan_change(write(project, text), tmp_path / "sweep")
 
 
+GAPS = """
+name = "gaps"
+seed = 1
+repeats = 1
+runs = 1
+[[grid]]
+dataset = ["gaps"]
+classifier = ["mine"]
+[dataset.gaps]
+source = "file:gaps.csv"
+target = "class"
+[classifier.mine]
+"""
+TRAINS = """
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+
+def train(X, y, X_test, batch):
+    return LogisticRegression().fit(X, y).predict_proba(X_test)
+"""
+COUNTS = """
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+class Counts(HistGradientBoostingClassifier):
+    def fit(self, X, y):
+        import numpy as np
+        assert np.isnan(X[:, -1]).any() == MISSING and not np.isnan(X[:, 0]).any()
+        return super().fit(X, y)
+"""
+
+
+def gaps(folder: Path, classifier: str, places: str = "0") -> Path:
+    """Return a sweep file of a CSV in which values of the columns of a kind are missing."""
+    rows = [
+        [f"{i / 7}", f"{i % 5}.5" if i % 4 or "0" not in places else "", "ab"[i % 2]]
+        + (["x" if i % 4 else ""] if "1" in places else [])
+        for i in range(80)
+    ]
+    header = ["first", "second", "class"] + (["last"] if "1" in places else [])
+    (folder / "gaps.csv").write_text("\n".join(",".join(row) for row in [header, *rows]) + "\n")
+    text = (GAPS + classifier).replace("gaps.csv", str(folder / "gaps.csv"))
+    return write(folder / "gaps.toml", text)
+
+
+@pytest.mark.parametrize(
+    "classifier",
+    ['estimator = "sklearn.linear_model:LogisticRegression"', 'train = "mine:train"'],
+)
+def test_code_that_cannot_take_missing_values_is_refused_with_the_remedies(
+    classifier: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mine.py").write_text(TRAINS)
+    scores = 'scores = "probabilities"\n' if "train" in classifier else ""
+    file = gaps(tmp_path, f"{classifier}\n{scores}")
+    code, said = inside("run", file, "--out", tmp_path / "sweep", "--workers", 1)
+    said = " ".join(said.split())
+    assert code == 2, said
+    assert "contains NaN" in said
+    assert "missing values" in said
+    assert 'encode = "dense"' in said
+    assert "SimpleImputer" in said
+    assert not (tmp_path / "sweep").exists()
+    file = gaps(tmp_path, f'{classifier}\n{scores}encode = "dense"\n')
+    assert inside("run", file, "--out", tmp_path / "sweep", "--workers", 1)[0] == 0
+
+
+def test_a_probe_gives_missing_values_to_columns_of_the_kinds_that_have_them(
+    tmp_path: Path,
+) -> None:
+    mine = tmp_path / "mine.py"
+    file = gaps(tmp_path, 'estimator = "mine:Counts"\n', "1")
+    mine.write_text(COUNTS.replace("MISSING", "True"))
+    plan_change(file, tmp_path / "sweep")
+    mine.write_text(COUNTS.replace("MISSING", "False"))
+    with pytest.raises(UserError, match="missing values"):
+        plan_change(file, tmp_path / "sweep")
+    gaps(tmp_path, 'estimator = "mine:Counts"\n', "")
+    plan_change(file, tmp_path / "sweep")
+
+
+def test_findings_of_a_probe_without_missing_values_stay_valid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = gaps(tmp_path, 'estimator = "sklearn.linear_model:LogisticRegression"\n')
+    with monkeypatch.context() as before:
+        before.setattr("manyseed.jobs.own.findings.with_missing", lambda *_: ())
+        sweep = Sweep.plan(file, tmp_path / "sweep")
+    assert plan_change(file, sweep.directory).is_empty
+    kept = sweep.paths.own.read_bytes()
+    Sweep.plan(write(file, file.read_text().replace("runs = 1", "runs = 2")), sweep.directory)
+    assert sweep.paths.own.read_bytes() == kept
+
+
 MISTAKES = {
     "import error": ("import nowhere_at_all", "No module named 'nowhere_at_all'"),
     "syntax": ("def f(:", "is not Python"),

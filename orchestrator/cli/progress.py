@@ -22,6 +22,8 @@ from manyseed.orchestrator.cli.output import console, counted, duration, say, sa
 from manyseed.orchestrator.errors import INTERRUPTED
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from rich.console import Console
 
     from manyseed.orchestrator.progress import watch
@@ -30,10 +32,24 @@ if TYPE_CHECKING:
 _LINE_SECONDS = 60.0
 
 
+class _Bar(Progress):
+    """A progress bar that an error removes if nothing was done."""
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc_val: BaseException | None,
+        exc_tb: TracebackType | None,
+    ) -> None:
+        if exc_type is not None and not any(task.completed for task in self.tasks):
+            self.live.transient = True
+        super().__exit__(exc_type, exc_val, exc_tb)
+
+
 def bar(to: Console | None = None, *, quiet: bool = False) -> Progress:
     """Return a progress bar in the command's style; a quiet one shows nothing."""
     to = to or console
-    return Progress(
+    return _Bar(
         SpinnerColumn(finished_text="✓"),
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=None if to.is_terminal else 40),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from manyseed.orchestrator.errors import ManyseedError, UserError, command
+from collections import Counter
+
+from manyseed.orchestrator.errors import ManyseedError, RunsError, UserError, command
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.submissions.profiles import needed
 from manyseed.orchestrator.submissions.submission import last_intent
+from manyseed.orchestrator.tasks.attempts import COPY_OF_FAILED
 
 
 def on_cluster(paths: SweepPaths | None = None) -> list[str]:
@@ -26,7 +29,24 @@ def training(paths: SweepPaths, verb: str, *words: object) -> str:
     return command(verb, paths.directory, *words, *on_cluster(paths))
 
 
-def nothing_finished(paths: SweepPaths) -> UserError:
-    """Return the error for a request that needs a finished run."""
+def nothing_finished(paths: SweepPaths) -> UserError | RunsError:
+    """Return the error for a request that needs a finished run; it says why runs failed, if any."""
+    from manyseed.orchestrator.survey import survey  # imports polars
+
+    state = survey(paths)
+    if failed := state.counts["failed"]:
+        errors = [failure.error for failure in state.failures.values()]
+        # a copy of a failed run failed for the same reason
+        causes = Counter(error for error in errors if not error.endswith(COPY_OF_FAILED))
+        error, count = (causes or Counter(errors)).most_common(1)[0]
+        total = state.counts["runs"]
+        what = f"all {total:,} runs failed" if failed == total else f"{failed:,} of {total:,} runs"
+        what = what if failed == total else f"no run is finished, and {what} failed"
+        most = f", {count:,} of them" if len(causes) > 1 else ""
+        return RunsError(
+            f"{paths.directory}: {what}{most}: {error.splitlines()[0]}\n"
+            f"  see the tracebacks: {command('logs', paths.directory, '--failed')}\n"
+            f"  then train them again: {training(paths, 'resume', '--failed')}"
+        )
     remedy = training(paths, "submit")
     return UserError("no run is finished yet", file=paths.directory, remedy=remedy)

@@ -22,7 +22,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.graph.group import GroupAnalysis
 from manyseed.analysis.graph.predictions import Predictions
 from manyseed.analysis.options import Options
-from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
+from manyseed.orchestrator.errors import DamagedFile, RunsError, UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.results import analysing, schedulers
@@ -34,7 +34,7 @@ from manyseed.orchestrator.store.layout.arrays import COPY, DONE, MISSING
 from manyseed.orchestrator.store.layout.groups import open_group
 from manyseed.orchestrator.store.reading.reader import read_array
 from tests.analysis.documented import documented
-from tests.orchestrator.conftest import QUICK, command, write
+from tests.orchestrator.conftest import QUICK, command, inside, write
 
 
 @pytest.fixture(scope="module")
@@ -397,6 +397,40 @@ def test_analysis_without_a_finished_run_is_refused(tmp_path: Path) -> None:
         assert result.returncode == 2
         assert "no run is finished yet" in result.stderr
     assert not sweep.paths.results.exists()
+
+
+def test_where_all_runs_failed_the_error_and_the_next_commands_are_shown(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "broken.py").write_text(
+        "from sklearn.linear_model import LogisticRegression\n"
+        "class Broken(LogisticRegression):\n"
+        "    def fit(self, X, y):\n"
+        "        if len(y) > 64: raise ValueError('planted\\nmore')\n"
+        "        return super().fit(X, y)\n"
+    )
+    text = """
+name = "broken"
+seed = 1
+repeats = 1
+runs = 3
+[[grid]]
+dataset = ["sklearn:wine"]
+classifier = ["mine"]
+[classifier.mine]
+estimator = "broken:Broken"
+encode = "dense"
+"""
+    file, folder = write(tmp_path / "broken.toml", text), tmp_path / "sweep"
+    for asked in (("run", file, "--out", folder, "--workers", 1), ("analyze", folder)):
+        code, said = inside(*asked)
+        assert code == 1, said
+        assert "all 3 runs failed: ValueError: planted" in " ".join(said.split())
+        assert f"manyseed logs {folder} --failed" in said
+        assert f"manyseed resume {folder} --failed" in said
+        assert "analysing" not in said
+    with pytest.raises(RunsError, match="all 3 runs failed: ValueError: planted"):
+        Sweep(folder).analyze()
 
 
 def test_the_page_opens_in_a_browser(analysed: Sweep, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import ManyseedError, command
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.tuned import scale_searches, searches, to_tune
+from manyseed.orchestrator.results.tables import DRAWS, ENSEMBLES
 from manyseed.orchestrator.submissions.hints import on_cluster
 
 Step = tuple[str, tuple[object, ...]]
@@ -111,6 +112,8 @@ def unreported(paths: SweepPaths) -> str:
     try:
         written = paths.report.stat().st_mtime_ns
         for file in (paths.analysis, *sorted(paths.results.glob("*.parquet"))):
+            if file.stem in (ENSEMBLES, DRAWS):
+                continue  # howmany draws them from results that did not change
             if file.stat().st_mtime_ns > written:
                 return f"{file} is newer than {paths.report}"
     except FileNotFoundError as error:

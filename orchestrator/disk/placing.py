@@ -7,6 +7,7 @@ removed a temporary file.
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import os
 import stat
@@ -28,6 +29,17 @@ def unavailable(action: str, path: Path) -> Iterator[None]:
             f"cannot {action} {path}: {error.strerror or error}; nothing that was finished is "
             "lost: make room or give permission, then resume"
         ) from error
+
+
+@contextlib.contextmanager
+def if_writable() -> Iterator[None]:
+    """Let the block write what can be computed again; a read-only folder stays as it is."""
+    try:
+        yield
+    except (OSError, StoreUnavailable) as error:
+        cause = error.__cause__ if isinstance(error, StoreUnavailable) else error
+        if getattr(cause, "errno", None) not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
 
 
 def file_clock(folder: Path) -> float:

@@ -14,6 +14,7 @@ from manyseed.analysis.questions.howmany import Answer
 from manyseed.analysis.questions.howmany import howmany as for_means
 from manyseed.analysis.tables.snapshots import of_cells, several
 from manyseed.analysis.tables.twins import cells_once
+from manyseed.orchestrator.disk.placing import if_writable
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
@@ -160,5 +161,6 @@ def howmany(
             )
         )
     each = [one.each for one in drawn.values()]
-    write(paths, [group.ensembles for group in groups], each, cells, inputs, options)
+    with if_writable():
+        write(paths, [group.ensembles for group in groups], each, cells, inputs, options)
     return groups

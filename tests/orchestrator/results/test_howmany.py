@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 import shutil
 from dataclasses import replace
@@ -18,11 +20,12 @@ from manyseed import Sweep
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.howmany import fewest_runs
+from manyseed.jobs import whole
 from manyseed.orchestrator.cli.analyze import caveats
 from manyseed.orchestrator.cli.commands import app
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.parquet import checksum, write_parquet
-from manyseed.orchestrator.errors import DamagedFile, UserError
+from manyseed.orchestrator.errors import DamagedFile, StoreUnavailable, UserError
 from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.results.query import query
 from manyseed.orchestrator.results.record import Analysis
@@ -30,6 +33,8 @@ from manyseed.orchestrator.store.care.repair import drop
 from manyseed.orchestrator.store.journals.index import JournalFolder
 from manyseed.orchestrator.store.layout.groups import list_groups
 from tests.analysis.documented import documented
+from tests.orchestrator.conftest import inside
+from tests.readonly import read_only
 
 N_TEST, RUNS = 200, 12
 OPTIONS = Options(resamples=10)
@@ -423,3 +428,43 @@ def test_too_few_runs_for_alpha_hat_are_named(
     alone = [text for text in lacking if text.startswith("alpha_hat")]
     assert len(alone) == bool(told)
     assert told in "".join(alone)
+
+
+@pytest.mark.parametrize("code", [errno.EROFS, errno.EACCES, errno.ENOSPC])
+def test_ensembles_that_cannot_be_kept_are_only_returned(
+    imported: Sweep, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    imported.analyze(OPTIONS)
+    expected = imported.howmany(draws=3, workers=1)
+    monkeypatch.setattr(whole, "replacing", refuse)
+    if code == errno.ENOSPC:
+        with pytest.raises(StoreUnavailable, match="No space left"):
+            imported.howmany(draws=3, workers=1)
+    else:
+        found = imported.howmany(draws=3, workers=1)
+        assert [one.answers for one in found] == [one.answers for one in expected]
+
+
+def test_what_only_reads_works_in_a_folder_that_is_read_only(
+    imported: Sweep, tmp_path: Path
+) -> None:
+    imported.analyze(OPTIONS)
+    imported.report()
+    folder = shutil.copytree(imported.directory, tmp_path / "copy")
+    for drawn in (folder / "results").glob("ensemble*"):
+        drawn.unlink()
+    cell = Sweep(folder).results["cells"]["cell_id"][0]
+    asked: list[tuple[object, ...]] = [
+        *(("status", folder), ("answers", folder), ("query", folder), ("howmany", folder)),
+        *(("variance", folder), ("verify", folder), ("show", folder, f"{cell}:0:0")),
+        ("plot", folder, "cells", "-o", tmp_path / "figure.pdf"),
+    ]
+    with read_only(folder):
+        for arguments in asked:
+            code, said = inside(*arguments)
+            assert "Read-only" not in said, arguments
+            assert "ermission" not in said, arguments
+            assert code in (0, 1), f"{arguments}: {said}"

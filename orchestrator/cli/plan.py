@@ -195,7 +195,7 @@ def _sentences(change: Change) -> Iterator[str]:
         yield f"Of these {_UNITS[unit]}, about {_time(responses * scale)} are for response curves."
     yield (
         f"Predictions: about {size(summary['store_bytes'])} in {summary['store_files']:,} files "
-        "and folders."
+        f"and folders{'' if change.before.cells.is_empty() else ', with those planned before'}."
     )
 
 

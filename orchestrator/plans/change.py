@@ -16,14 +16,14 @@ from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.plans.cost import estimate
 from manyseed.orchestrator.plans.estimate import Estimate
 from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.keptmodels import conditions, counted
+from manyseed.orchestrator.plans.keptmodels import counted
 from manyseed.orchestrator.plans.measuring import (
     feature_hours,
     measuring_seconds,
     response_hours,
 )
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
-from manyseed.orchestrator.plans.room import GroupRoom, store_bytes, store_files
+from manyseed.orchestrator.plans.room import GroupRoom, rooms, store_bytes, store_files
 from manyseed.orchestrator.plans.twins import Twin, sentences
 from manyseed.orchestrator.store.layout.schema import GroupSpec, own_name
 
@@ -111,16 +111,16 @@ class Change:
     @cached_property
     def stored(self) -> list[GroupRoom]:
         """The store's groups with the room that the whole plan needs."""
-        added = self.added.group_by("group").agg(pl.col("row").max().cast(pl.Int64) + 1)
-        lengths = self.before.lengths | dict(added.iter_rows())
-        repeats = dict(self.cells.group_by("group").agg(pl.col("repeats").max()).iter_rows())
-        models = {}
-        if conditions(self.groups.specs):
-            models = counted(self.after.cells, self.after.rows, self.groups.specs)
-        return [
-            GroupRoom(spec, lengths[n := spec.number], repeats.get(n, 1), models.get(n))
-            for spec in self.groups.specs
-        ]
+        return self._rooms(self.after)
+
+    @property
+    def stored_before(self) -> list[GroupRoom]:
+        """The same of the plan on disk."""
+        return self._rooms(self.before)
+
+    def _rooms(self, plan: Plan) -> list[GroupRoom]:
+        specs = self.groups.specs
+        return rooms(specs, plan.all_rows, counted(plan.cells, plan.rows, specs))
 
     @cached_property
     def cost(self) -> pl.DataFrame:
@@ -182,7 +182,7 @@ class Change:
             "searches": self.expansion.searches,
             "fits": int(cost["fits"].sum()),
             "groups": len(self.stored),
-            "shards": sum(-(-s.rows // s.spec.shard_length) for s in self.stored),
+            "shards": sum(-(-s.length // s.spec.shard_length) for s in self.stored),
             "core_hours": float(cost["core_hours"].sum()),
             "gpu_hours": float(cost["gpu_hours"].sum()),
             "feature_hours": float(cost["feature_hours"].sum()),

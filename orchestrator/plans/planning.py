@@ -148,11 +148,7 @@ def require_room(change: Change, file: Path, directory: Path) -> None:
     UserError
         With the figures, and how much keeping less would need.
     """
-    lengths = change.before.lengths
-    before = [
-        replace(s, rows=lengths[s.spec.number]) for s in change.stored if s.spec.number in lengths
-    ]
-    check_room(directory, before, change.stored, file)
+    check_room(directory, change.stored_before, change.stored, file)
 
 
 def _write(paths: SweepPaths, change: Change, check: Callable[[], None] | None = None) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 from pathlib import Path
+
+import polars as pl
 
 from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.store.journals.records import HEADER_SIZE
@@ -25,31 +27,64 @@ _CHEAPER = (
 
 @dataclass(frozen=True)
 class GroupRoom:
-    """A group of the store with the rows and repeats that a plan gives it."""
+    """A group of the store with the runs and repeats that a plan gives it."""
 
     spec: GroupSpec
-    rows: int
+    runs: int
     repeats: int
     models: int | None = None
     """How many runs keep their parameters; None for all."""
+    chunks: int | None = None
+    """How many chunks hold the runs; None if the runs follow each other."""
+    length: int = 0
+    """Rows with the padding between parts of the plan."""
 
     @cached_property
     def bytes(self) -> int:
         """Bytes once everything is published."""
-        return stored_bytes(self.spec, self.rows, self.repeats, self.models)
+        return stored_bytes(self.spec, self.runs, self.repeats, self.models, self.chunks)
 
     @cached_property
     def files(self) -> int:
         """Files and folders once everything is published."""
-        return count_files(self.spec, self.rows, self.repeats)
+        return count_files(self.spec, self.length, self.repeats)
 
     def kept(self, **keep: str) -> GroupRoom:
         """Return the same runs, stored with other values of these fields of `GroupSpec`."""
         named = {field.name: getattr(self.spec, field.name) for field in fields(GroupSpec)}
         for name in ("shard_length", "chunk_length", "split_length"):
             del named[name]
-        spec = planned_group(**named | keep, repeats=self.repeats, runs=self.rows)
-        return GroupRoom(spec, self.rows, self.repeats, self.models)
+        spec = planned_group(**named | keep, repeats=self.repeats, runs=self.runs)
+        return GroupRoom(spec, self.runs, self.repeats, self.models)
+
+
+def rooms(
+    specs: Sequence[GroupSpec], rows: pl.DataFrame, models: Mapping[int, int]
+) -> list[GroupRoom]:
+    """Return the groups that hold some rows.
+
+    Parameters
+    ----------
+    specs : sequence of GroupSpec
+        All groups, by number.
+    rows : DataFrame
+        Columns group, repeat and row.
+    models : mapping of int to int
+        How many of these rows keep their parameters, by group; in groups that are left out, all.
+    """
+    # a part of the plan begins with a new shard: the padding before it has rows, but no chunks
+    chunk_lengths = pl.Series([spec.chunk_length for spec in specs], dtype=pl.UInt32)
+    chunk = rows["row"] // chunk_lengths.gather(rows["group"])
+    counts = rows.group_by("group").agg(
+        runs=pl.len(),
+        repeats=pl.col("repeat").max().cast(pl.Int64) + 1,
+        length=pl.col("row").max().cast(pl.Int64) + 1,
+    )
+    chunks = rows.select("group", chunk=chunk).group_by("group").agg(pl.col("chunk").n_unique())
+    return [
+        GroupRoom(specs[n], runs, repeats, models.get(n), used, length)
+        for n, runs, repeats, length, used in counts.join(chunks, on="group").sort("group").rows()
+    ]
 
 
 def store_bytes(groups: Iterable[GroupRoom]) -> int:
@@ -111,7 +146,7 @@ def require_room(directory: Path, missing: list[GroupRoom]) -> None:
     directory : Path
         The sweep.
     missing : list of GroupRoom
-        Each group with the number of rows to train.
+        Each group with the runs to train.
 
     Raises
     ------
@@ -119,12 +154,12 @@ def require_room(directory: Path, missing: list[GroupRoom]) -> None:
         With the figures, and a remedy.
     """
     predictions = store_bytes(missing)
-    journals = sum(group.rows * (group.spec.row_bytes + HEADER_SIZE) for group in missing)
+    journals = sum(group.runs * (group.spec.row_bytes + HEADER_SIZE) for group in missing)
     replaced = max(group.spec.shard_length * group.spec.row_bytes for group in missing)
     needed, free = predictions + journals + replaced, _free(os.statvfs(directory))
     if needed > free:
         raise UnavailableError(
-            f"{directory}: {sum(group.rows for group in missing):,} runs need {_gb(needed)} "
+            f"{directory}: {sum(group.runs for group in missing):,} runs need {_gb(needed)} "
             f"(predictions {_gb(predictions)}, journals until compact {_gb(journals)}); the disk "
             f"has {_gb(free)} free\n  make room, or plan again with --out onto another disk"
             + (f"; {remedy}".rstrip("; ") if (remedy := _remedy(missing, predictions)) else "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 
 from manyseed.jobs.installing import install
@@ -17,7 +19,7 @@ from manyseed.orchestrator.plans.data import require_fetched
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.keptmodels import counted
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
-from manyseed.orchestrator.plans.room import GroupRoom, require_room
+from manyseed.orchestrator.plans.room import require_room, rooms
 from manyseed.orchestrator.submissions import cluster
 from manyseed.orchestrator.submissions.recipes import require_same
 from manyseed.orchestrator.survey import Survey, survey
@@ -95,20 +97,23 @@ def require_space(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.Dat
     groups : Groups
         With their layouts.
     rows : DataFrame
-        The runs to train: columns group, cell, repeat and run, a row per run.
+        The runs to train: columns group, cell, repeat, run and row.
 
     Raises
     ------
     UnavailableError
     """
-    repeats = state.plan.rows.group_by("group").agg(pl.col("repeat").max().cast(pl.Int64) + 1)
-    counts = rows.group_by("group").agg(rows=pl.len()).join(repeats, on="group").sort("group")
-    models = counted(state.plan.cells, rows, groups.specs)
-    missing = [
-        GroupRoom(groups.specs[group], n, last, models.get(group))
-        for group, n, last in counts.iter_rows()
-    ]
-    require_room(paths.directory, missing)
+    specs = groups.specs
+    missing = rooms(specs, rows, counted(state.plan.cells, rows, specs))
+    finished = state.with_state("done", "copy")
+    touched = rooms(specs, pl.concat([finished, rows.select(finished.columns)]), {})
+    held = {room.spec.number: room.chunks or 0 for room in rooms(specs, finished, {})}
+    new = {r.spec.number: (r.chunks or 0) - held.get(r.spec.number, 0) for r in touched}
+    least = {r.spec.number: -(-r.runs // r.spec.chunk_length) for r in missing}
+    require_room(
+        paths.directory,
+        [replace(r, chunks=max(new[n := r.spec.number], least[n])) for r in missing],
+    )
 
 
 def require_recipe(

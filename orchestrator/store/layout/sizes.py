@@ -12,14 +12,19 @@ _INDEX_BYTES = 16  # per inner chunk in a shard's index
 
 
 def stored_bytes(
-    spec: GroupSpec, n_runs: int, repeats: int = 1, n_models: int | None = None
+    spec: GroupSpec,
+    n_runs: int,
+    repeats: int = 1,
+    n_models: int | None = None,
+    n_chunks: int | None = None,
 ) -> int:
     """Estimate bytes on disk: labels at their bits, scores uncompressed, the rest at a quarter.
 
-    `n_models` is the number of runs whose parameters are kept, by default all.
+    `n_models` is the number of runs whose parameters are kept, by default all; `n_chunks` that of
+    the chunks that hold the runs, by default as few as possible.
     """
     total, bits = 0, (spec.n_classes - 1).bit_length()
-    chunks = math.ceil(n_runs / spec.chunk_length)
+    chunks = math.ceil(n_runs / spec.chunk_length) if n_chunks is None else n_chunks
     for array in spec.arrays:
         each = math.prod(spec.shape(array, 1, 1)) * itemsize(array.dtype)
         if array.role == "prediction":
@@ -37,11 +42,11 @@ def stored_bytes(
     return total + 1024 * (len(spec.arrays) + 1)
 
 
-def count_files(spec: GroupSpec, n_runs: int, repeats: int = 1) -> int:
-    """Count files and folders, including the group's folder."""
+def count_files(spec: GroupSpec, n_rows: int, repeats: int = 1) -> int:
+    """Count files and folders, including the group's folder, of runs and the padding between."""
     total = 3  # the group's folder and description, and the checksums of test sets
     for array in spec.arrays:
-        shape = spec.shape(array, spec.padded(n_runs), repeats)
+        shape = spec.shape(array, spec.padded(n_rows), repeats)
         pieces = (math.ceil(n / shard) for n, shard in zip(shape, spec.shards(array), strict=True))
         total += 2 + math.prod(pieces)
     return total

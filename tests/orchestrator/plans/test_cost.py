@@ -23,6 +23,10 @@ from manyseed.orchestrator.plans.cost import GPU_SPEEDUP, OBSERVED, estimate
 from manyseed.orchestrator.plans.estimate import estimate_and_outcome
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
+from manyseed.orchestrator.store.layout.arrays import DONE
+from manyseed.orchestrator.submissions import requirements
+from manyseed.orchestrator.submissions.requirements import require_space
+from manyseed.orchestrator.survey import survey
 
 TEXT = """
 name = "cost"
@@ -391,6 +395,60 @@ def test_only_what_is_new_needs_room(tmp_path, monkeypatch):
     plan_sweep(file, tmp_path / "out")
     monkeypatch.setattr(room.os, "statvfs", lambda _: disk(f_bavail=0, f_favail=0))
     assert plan_sweep(file, tmp_path / "out").is_empty
+
+
+GROWN = """
+name = "grown"
+seed = 1
+repeats = 2
+runs = 40
+[[grid]]
+dataset = ["sklearn:digits"]
+classifier = ["lr-sgd"]
+[keep]
+scores = "all"
+"""
+
+
+def test_padding_between_parts_of_a_plan_needs_no_room(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "s.toml"
+    file.write_text(GROWN)
+    plan_sweep(file, tmp_path / "out")
+    file.write_text(GROWN.replace("runs = 40", "runs = 41"))
+    at_once = plan_change(file, tmp_path / "other").summary()
+    grown = plan_change(file, tmp_path / "out")
+    chunk = grown.groups.specs[0].chunk_length * 449 * 10 * 4
+    assert grown.summary()["shards"] == 2
+    more = grown.summary()["store_bytes"] - at_once["store_bytes"]
+    assert more == pytest.approx(chunk, rel=0.01)
+    monkeypatch.setattr(room.os, "statvfs", lambda _: disk(f_bavail=chunk * 2 // 1000))
+    plan_sweep(file, tmp_path / "out")
+    with pytest.raises(UserError, match="its predictions need"):
+        monkeypatch.setattr(room.os, "statvfs", lambda _: disk(f_bavail=chunk // 2000))
+        file.write_text(GROWN.replace("runs = 40", "runs = 42"))
+        plan_sweep(file, tmp_path / "out")
+    monkeypatch.undo()
+    shown = " ".join(plan_command(monkeypatch, capsys, file, "--out", tmp_path / "out").out.split())
+    assert "files and folders, with those planned before." in shown
+
+
+def test_runs_in_several_parts_of_a_plan_need_a_chunk_of_each(tmp_path, monkeypatch):
+    file = tmp_path / "s.toml"
+    for runs in range(1, 9):
+        file.write_text(GROWN.replace("runs = 40", f"runs = {runs}"))
+        change = plan_sweep(file, tmp_path / "out")
+    chunk = change.groups.specs[0].chunk_length * 449 * 10 * 4
+    needed = []
+    monkeypatch.setattr(requirements, "require_room", lambda _, missing: needed.extend(missing))
+    paths = SweepPaths(tmp_path / "out")
+    state = survey(paths)
+    require_space(paths, state, change.groups, state.with_state("missing"))
+    assert (all_bytes := sum(group.bytes for group in needed)) > 8 * chunk
+    needed.clear()
+    state = survey(paths)
+    state.states[0][0] = DONE  # the first chunk is there
+    require_space(paths, state, change.groups, state.with_state("missing"))
+    assert all_bytes - sum(group.bytes for group in needed) == pytest.approx(chunk, rel=0.01)
 
 
 def test_a_disk_without_room_for_files_is_told(tmp_path, monkeypatch):

@@ -32,8 +32,15 @@ def init(
         typer.Option(metavar="COLUMN", help="The classes.", show_default="the likeliest"),
     ] = None,
     out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="FILE", help="Where to write it.")
-    ] = Path("sweep.toml"),
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            metavar="FILE",
+            help="Where to write it; the sweep takes its name.",
+            show_default="sweep.toml, named after the data",
+        ),
+    ] = None,
 ) -> None:
     """Write a sweep file for your data and model, with comments on what was found in them.
 
@@ -48,9 +55,10 @@ def init(
     from manyseed.orchestrator.disk.placing import place_new, unavailable
     from manyseed.orchestrator.grids.beginning import sweep_file
 
+    text = sweep_file(data, model, target, out.stem if out else None)
+    out = out or Path("sweep.toml")
     if out.exists():
         raise UserError("exists already", file=out, remedy="name another file with --out")
-    text = sweep_file(data, model, target)
     with unavailable("write", out):
         place_new(out, text.encode())
     console.print(f"Wrote {out}.")

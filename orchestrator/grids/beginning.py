@@ -26,7 +26,7 @@ from manyseed.orchestrator.errors import UserError, first_line, nearest, refused
 from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.plannotes import data_notes
 from manyseed.orchestrator.grids.remedies import lacking_packages, not_trainable
-from manyseed.orchestrator.grids.sketched import model_table
+from manyseed.orchestrator.grids.sketched import entry_point, model_table
 
 TARGETS = ("target", "label", "labels", "class", "y", "species", "diagnosis", "outcome")
 """Column names taken for the classes; without any of them, the last column is."""
@@ -52,7 +52,9 @@ class _Data:
     key: str = "source"
 
 
-def sweep_file(data: str, model: str | None = None, target: str | None = None) -> str:
+def sweep_file(
+    data: str, model: str | None = None, target: str | None = None, name: str | None = None
+) -> str:
     """Return the text of a sweep file.
 
     Parameters
@@ -64,13 +66,16 @@ def sweep_file(data: str, model: str | None = None, target: str | None = None) -
         file that defines a model.
     target : str, optional
         The column of classes, if it is not the one that looks like it.
+    name : str, optional
+        What to name the sweep after, by default the data.
 
     Raises
     ------
     UserError
     """
     table = {} if model is None else model_table(model)
-    return "".join(f"{line}\n" for line in _lines(_data(data, target), model, table))
+    described = _data(entry_point(data, "DATA"), target)
+    return "".join(f"{line}\n" for line in _lines(described, model, table, name))
 
 
 def _data(data: str, target: str | None) -> _Data:
@@ -199,10 +204,12 @@ def _columns(path: Path) -> tuple[list[str], list[str]]:
     return frame.columns, unreadable
 
 
-def _lines(data: _Data, model: str | None, table: Mapping[str, Any]) -> Iterator[str]:
+def _lines(
+    data: _Data, model: str | None, table: Mapping[str, Any], name: str | None
+) -> Iterator[str]:
     info = data.info
-    source_name = data.source.split(":", 1)[data.key == "source"]
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", Path(source_name).stem).strip("-._")
+    name = name or Path(data.source.split(":", 1)[data.key == "source"]).stem
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-._")
     given = "mine" if table else model
     suitable = _ON_IMAGES if info.image else _TABULAR
     models = [given] if given else [each for each in suitable if not classifiers.lacking(each)]

@@ -20,6 +20,7 @@ _ARGUMENTS = {
 _LONGEST = 80  # characters of a call shown in a message
 _PASSIVE = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _KINDS = (
     "a class with fit (an estimator), a function with X_test (a training function) or shape (for a "
     "PyTorch module), one that needs no arguments and returns an estimator"
@@ -36,6 +37,7 @@ def model_table(model: str) -> dict[str, object]:
     """
     if model in classifiers.names():
         return {}
+    model = entry_point(model, "MODEL")
     if re.fullmatch(r"[\w.]+:[\w.]+", model):
         return {_named(model): model}
     path = Path(model)
@@ -53,6 +55,16 @@ def model_table(model: str) -> dict[str, object]:
     start = _PROGRAMS.get(path.suffix, "./" if "/" not in model else "")
     files = "--train {train} --test {test} --out {out}"
     return {"command": f"{start}{model} --seed {{seed}} {files}"}
+
+
+def entry_point(text: str, key: str) -> str:
+    """Return FILE.py:name as module:name, and any other text as it is."""
+    file, _, name = text.rpartition(":")
+    if not file.endswith(".py") or not re.fullmatch(r"[\w.]+", name):
+        return text
+    if not Path(file).is_file():
+        raise UserError(f"there is no {file} in {Path.cwd()}", key=key, value=text)
+    return f"{_module(Path(file), text, key)}:{name}"
 
 
 def _named(entry: str) -> Form:
@@ -88,15 +100,16 @@ def _defined(file: Path, model: str) -> tuple[Form, str] | None:
         for each in statements
         if isinstance(each, (*_FUNCTIONS, ast.ClassDef)) and not each.name.startswith("_")
     ]
-    found = [(form, each.name) for each in public if (form := _form(each)) is not None]
+    found = [(form, each) for each in public if (form := _form(each)) is not None]
     if not found and is_script:
         return None
-    found = found or [(form, each.name) for each in public if (form := _maybe(each)) is not None]
+    found = found or [(form, each) for each in public if (form := _maybe(each)) is not None]
     if len(found) == 1:
-        return found[0]
+        return found[0][0], found[0][1].name
     if found:
-        problem = f"defines {', '.join(name for _, name in found)}"
-        remedy = f"name the one to train: {_module(file, model)}:{found[0][1]}"
+        problem = f"defines {', '.join(each.name for _, each in found)}"
+        likeliest = _likeliest([each for _, each in found])
+        remedy = f"name the one to train: {_module(file, model)}:{likeliest}"
     elif models := {n: each for n, each in _objects(statements).items() if _is_made(each)}:
         name, value = next(iter(models.items()))
         raise _is_object(name, value, model)
@@ -136,6 +149,13 @@ def _is_object(name: str, value: ast.expr, model: str) -> UserError:
         value=model,
         remedy=f"write a function that returns it: def build(): return {shown}",
     )
+
+
+def _likeliest(found: Sequence[_Definition]) -> str:
+    """Return the name of the function, or else class, that the others do not use."""
+    candidates = [each for each in found if isinstance(each, _FUNCTIONS)] or found
+    used = {name for each in found for name in _names(each.body) if name != each.name}
+    return next((each.name for each in candidates if each.name not in used), candidates[0].name)
 
 
 def _statements(file: Path, model: str) -> list[ast.stmt]:
@@ -205,7 +225,7 @@ def _maybe(node: ast.stmt) -> Form | None:
     return "estimator" if is_called_so and any(each.value for each in returns) else None
 
 
-def _module(file: Path, model: str) -> str:
+def _module(file: Path, given: str, key: str = "MODEL") -> str:
     """Return the name by which a file is imported from the working folder."""
     parts = (file.parent.resolve() / file.stem).parts
     here = Path.cwd().resolve().parts
@@ -218,8 +238,8 @@ def _module(file: Path, model: str) -> str:
     ):
         return ".".join(names)
     raise UserError(
-        "defines a model, but cannot be imported from the working folder",
-        key="MODEL",
-        value=model,
+        "cannot be imported from the working folder",
+        key=key,
+        value=given,
         remedy="run init in the file's own folder; its name must be one of letters, digits and _",
     )

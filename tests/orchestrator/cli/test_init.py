@@ -87,6 +87,8 @@ def test_classifiers_are_those_that_can_be_trained_here(
         ("mymodel:build", "estimator", "mymodel:build"),
         ("mynet:build", "module", "mynet:build"),
         ("sklearn.svm:SVC", "estimator", "sklearn.svm:SVC"),
+        ("mynet.py:build", "module", "mynet:build"),
+        ("./mytrain.py:fit", "train", "mytrain:fit"),
         (
             "train.py",
             "command",
@@ -172,6 +174,33 @@ def test_a_function_that_returns_none_is_one_message(here: Path, name: str, said
     assert not Path("sweep.toml").exists()
 
 
+def test_a_function_in_a_file_may_be_named_by_the_file(here: Path) -> None:
+    (here / "mydata.py").write_text(
+        "import numpy as np\n\ndef load():\n"
+        "    return np.sin(np.arange(40.0)).reshape(20, 2), np.arange(20) % 2\n"
+    )
+    _, table = written("mydata.py:load")
+    assert table["dataset"]["data"]["function"] == "mydata:load"
+
+
+def test_a_sweep_is_named_after_a_file_that_was_asked_for(here: Path) -> None:
+    assert written("measured.csv")[1]["name"] == "measured"
+    for out, name in {"first.toml": "first", "my second.toml": "my-second"}.items():
+        assert inside("init", "measured.csv", "-o", out)[0] == 0
+        assert tomllib.loads(Path(out).read_text())["name"] == name
+
+
+def test_data_that_cannot_be_read_are_told_before_a_file_that_is_there(here: Path) -> None:
+    written("measured.csv")
+    (here / "empty.csv").touch()
+    for data in ("nowhere.csv", "empty.csv"):
+        code, said = inside("init", data)
+        assert code == 2
+        assert data in said
+        assert "exists already" not in said
+    assert "exists already" in inside("init", "measured.csv")[1]
+
+
 def test_a_classifier_and_images(here: Path) -> None:
     X = np.zeros((20, 4, 4), dtype=np.uint8)
     np.savez(here / "images.npz", X=X, y=np.arange(20) % 2)
@@ -210,6 +239,9 @@ def test_arrays_and_folders_of_images(here: Path) -> None:
         (["measured.csv", "--target", "dose"], "--target"),
         (["measured.csv", "trian.py"], "unknown model"),
         (["measured.csv", "mytrain:fti"], "mytrain.py has no fti"),
+        (["measured.csv", "mytrain.py:fti"], "mytrain.py has no fti"),
+        (["measured.csv", "mytrian.py:fit"], "there is no mytrian.py"),
+        (["mydata.py:load"], "there is no mydata.py"),
     ],
 )
 def test_what_cannot_be_seen_is_said(words: list[str], said: str) -> None:
@@ -357,6 +389,18 @@ def test_what_it_writes_for_a_file_with_a_factory_plans(here: Path) -> None:
     [
         ("none.py", "X = 1\n\ndef main():\n    print(X)\n", "it needs a class with fit"),
         ("two.py", "class A:\n def fit(): ...\nclass B(A):\n def fit(): ...\n", "train: two:A"),
+        (
+            "parts.py",
+            "class Layer:\n def __init__(self, shape): ...\ndef block(shape):\n return Layer(shape)\n"
+            "def build(shape):\n return block(shape)\n",
+            "defines Layer, block, build name the one to train: parts:build",
+        ),
+        (
+            "nets.py",
+            "class Layer:\n def __init__(self, shape): ...\n"
+            "class Net:\n def __init__(self, shape):\n  self.layer = Layer(shape)\n",
+            "train: nets:Net",
+        ),
         ("my-model.py", "def build():\n    return 1\n", "cannot be imported"),
         ("deep/model.py", "def build():\n    return 1\n", "run init in the file's own folder"),
         ("wrong.py", "def build(:\n", "wrong.py is not valid Python"),

@@ -423,9 +423,9 @@ def test_padding_between_parts_of_a_plan_needs_no_room(tmp_path, monkeypatch, ca
     assert more == pytest.approx(chunk, rel=0.01)
     monkeypatch.setattr(room.os, "statvfs", lambda _: disk(f_bavail=chunk * 2 // 1000))
     plan_sweep(file, tmp_path / "out")
+    monkeypatch.setattr(room.os, "statvfs", lambda _: disk(f_bavail=chunk // 2000))
+    file.write_text(GROWN.replace("runs = 40", "runs = 42"))
     with pytest.raises(UserError, match="its predictions need"):
-        monkeypatch.setattr(room.os, "statvfs", lambda _: disk(f_bavail=chunk // 2000))
-        file.write_text(GROWN.replace("runs = 40", "runs = 42"))
         plan_sweep(file, tmp_path / "out")
     monkeypatch.undo()
     shown = " ".join(plan_command(monkeypatch, capsys, file, "--out", tmp_path / "out").out.split())

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from manyseed.jobs.classifiers import registry
+from manyseed.jobs.datasets.function import OPTION
 from manyseed.orchestrator.plans.planning import plan_change
 from tests.orchestrator.conftest import inside
 
@@ -180,7 +181,7 @@ def test_a_function_in_a_file_may_be_named_by_the_file(here: Path) -> None:
         "    return np.sin(np.arange(40.0)).reshape(20, 2), np.arange(20) % 2\n"
     )
     _, table = written("mydata.py:load")
-    assert table["dataset"]["data"]["function"] == "mydata:load"
+    assert table["dataset"]["data"][OPTION] == "mydata:load"
 
 
 def test_a_sweep_is_named_after_a_file_that_was_asked_for(here: Path) -> None:
@@ -391,7 +392,8 @@ def test_what_it_writes_for_a_file_with_a_factory_plans(here: Path) -> None:
         ("two.py", "class A:\n def fit(): ...\nclass B(A):\n def fit(): ...\n", "train: two:A"),
         (
             "parts.py",
-            "class Layer:\n def __init__(self, shape): ...\ndef block(shape):\n return Layer(shape)\n"
+            "class Layer:\n def __init__(self, shape): ...\n"
+            "def block(shape):\n return Layer(shape)\n"
             "def build(shape):\n return block(shape)\n",
             "defines Layer, block, build name the one to train: parts:build",
         ),

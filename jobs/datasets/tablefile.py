@@ -225,8 +225,12 @@ def _samples(
 ) -> tuple[Samples, tuple[ColumnInfo, ...]]:
     """Return the samples of one or two files, and how their columns are taken, in order."""
     sets, aside = {key: set(lists.get(key, ())) for key in _LISTS}, _aside(own)
+    named = [*((key, name) for key, names in lists.items() for name in names), *aside.items()]
+    for key, name in named:
+        if name == target:
+            raise Refused(key, name, "is the target already")
     for key, name in aside.items():
-        if name == target or any(name in names for names in sets.values()):
+        if any(name in names for names in sets.values()):
             raise Refused(key, name, "is already named for something else")
     n_first = None
     if (arrays := files[0].arrays) is not None:
@@ -248,14 +252,10 @@ def _samples(
             reason = f"unknown column; the only one is {next(iter(columns))!r}, as {separated}"
             raise Refused("target", target, reason)
         raise Refused("target", target, "unknown column", columns)
-    for key, names in lists.items():
-        for name in names:
-            if name not in columns or name == target:
-                others = [column for column in columns if column != target]
-                raise Refused(key, name, "unknown column", others)
-    for key, name in aside.items():
+    for key, name in named:
         if name not in columns:
-            raise Refused(key, name, "unknown column", columns)
+            others = [column for column in columns if column != target]
+            raise Refused(key, name, "unknown column", others)
     beside = {name: column.values for name in aside.values() if (column := columns[name])}
     columns |= dict.fromkeys(beside)
     features = {name: column for name, column in columns.items() if column and name != target}

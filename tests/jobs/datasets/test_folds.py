@@ -115,7 +115,7 @@ def test_folds_of_whole_groups_are_taken(home: Path) -> None:
 
 REFUSED: list[tuple[dict[str, Any], list[Any], str]] = [
     ({"folds": "flod"}, [], "unknown column"),
-    ({"folds": "kind"}, [], "is the target, not a feature"),
+    ({"folds": "kind"}, [], "is the target already"),
     ({"folds": "fold", "test": 0.5}, [], "folds say what the test set is"),
     ({"folds": "fold", "last": 3}, [], "folds are the test sets already"),
     ({"folds": "fold"}, [1] * N, "a single fold"),

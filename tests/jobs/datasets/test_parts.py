@@ -97,7 +97,7 @@ def test_classes_that_are_left_out_take_their_test_rows_along(tmp_path: Path) ->
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"split": "prat"}, "unknown column"),
-    ({"split": "kind"}, "is the target, not a feature"),
+    ({"split": "kind"}, "is the target already"),
     ({"split": "part", "ignore": ["part"]}, "is already named for something else"),
     ({"split": "day"}, "each row is train or test"),
     ({"split": "part", "last": 0.5}, "split names the test set already"),

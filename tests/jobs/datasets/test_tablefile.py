@@ -122,7 +122,7 @@ GOOD = "x,z,y\n1,0,a\n2,0,b\n3,1,a\n4,1,b\n"
         (
             GOOD,
             {"target": "y", "categorical": ["y"]},
-            "categorical = 'y': is the target, not a feature$",
+            "categorical = 'y': is the target already$",
         ),
         (GOOD, {"target": "y", "catgorical": []}, r"catgorical = \[\]: unknown; .*categorical"),
         ("x,y\n", {"target": "y"}, "is empty: 0 samples with 1 features"),
@@ -256,7 +256,7 @@ def test_labels_that_are_numbers_are_read_as_such_where_asked_for(tmp_path):
         resolve(source, target="y", continuous=["x"], test=2)
     with pytest.raises(Refused, match="ignore = 'x': is in continuous, too"):
         resolve(source, target="y", continuous=["x"], ignore=["x"], test=2)
-    with pytest.raises(Refused, match="ignore = 'y': is the target, not a feature"):
+    with pytest.raises(Refused, match="ignore = 'y': is the target already"):
         resolve(source, target="y", ignore=["y"], test=2)
 
 

@@ -214,7 +214,7 @@ def test_an_official_split_that_keeps_groups_whole_is_taken(home: Path) -> None:
 MIXED = ["a"] * 30 + ["b"] * 30
 REFUSED: list[tuple[dict[str, Any], dict[str, list[Any]], str]] = [
     ({"group": "patent"}, {}, "unknown column"),
-    ({"group": "kind"}, {}, "is the target, not a feature"),
+    ({"group": "kind"}, {}, "is the target already"),
     ({"group": 3}, {}, "the name of a column"),
     ({"group": "patient", "ignore": ["patient"]}, {}, "is already named for something else"),
     ({"group": "patient"}, {"patient": ["p"] * N}, "a single group"),

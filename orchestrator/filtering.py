@@ -19,6 +19,7 @@ _COMPARED = re.compile(
     re.IGNORECASE,
 )
 """A column, its comparison, and the other side if that is not a text in single quotes."""
+_VALUE = re.compile(r"\w[\w.-]*")
 _CONSTANT = re.compile(r"[\d.+-]|(true|false|null)$", re.IGNORECASE)
 
 
@@ -88,7 +89,10 @@ def refusing(where: str | None, columns: Mapping[str, pl.DataType], option: str)
     try:
         yield
     except UnknownColumn as error:
-        remedy = quotes(where, columns) or nearest(error.name, columns)
+        near = nearest(error.name, columns)
+        if "classifier" in columns and _VALUE.fullmatch(where or "") and near.startswith("valid"):
+            near = f"name its column, such as: classifier = '{where}'"
+        remedy = quotes(where, columns) or near
         raise UserError(
             f"unknown column {error.name}", key=option, value=shown, remedy=remedy
         ) from None

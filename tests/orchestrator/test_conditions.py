@@ -142,6 +142,17 @@ def test_a_text_without_single_quotes_is_told_with_them(where: str, remedy: str)
         matching(TABLE, where)
 
 
+def test_a_value_alone_is_told_with_its_column() -> None:
+    cells = TABLE.rename({"name": "classifier"})
+    for value in ("cnn", "lr-sgd"):
+        with pytest.raises(UserError, match=f"\n  name its column, .*: classifier = '{value}'$"):
+            matching(cells, value, "--a")
+    with pytest.raises(UserError, match='did you mean "classifier"'):
+        matching(cells, "clasifier")
+    with pytest.raises(UserError, match="\n  valid: n, "):
+        matching(TABLE, "cnn")
+
+
 def test_long_conditions_of_many_parts_are_quick() -> None:
     parts = MAX_LENGTH // len("n = 1 OR ") - 1
     assert matching(TABLE, " OR ".join(["n = 1"] * parts)).height == 1

@@ -73,6 +73,7 @@ def import_(
 
         manyseed import run-1.csv run-2.csv run-3.csv --out imported --dataset vehicle
     """
+    from manyseed.orchestrator.errors import UserError
     from manyseed.orchestrator.importing import import_predictions
     from manyseed.orchestrator.importing.probabilities import FLOOR
     from manyseed.orchestrator.sweep import Sweep
@@ -80,10 +81,18 @@ def import_(
     name, of_each = _classifiers(classifier or [])
     files = files or []
     into = files[0] if files and files[0].is_dir() else None
+    unnamed = files[1:] if into else files
+    if of_each and unnamed and name is None:
+        raise UserError(
+            "has no classifier, but other files do",
+            file=unnamed[0],
+            remedy=f"--classifier {[*of_each][-1]}={unnamed[0]}, or --classifier NAME for the "
+            "files without one",
+        )
     directory = _directory(into, out)
     before = Sweep(directory).survey().counts if into else {"done": 0, "copy": 0}
     floored = import_predictions(
-        files[1:] if into else files,
+        unnamed,
         directory,
         dataset=dataset,
         classifier=name,

@@ -22,7 +22,7 @@ from manyseed.orchestrator.importing import rows as importing
 from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.store.layout.groups import list_groups
 from manyseed.orchestrator.store.reading.reader import read_array
-from tests.orchestrator.conftest import assert_equal, command, stored
+from tests.orchestrator.conftest import assert_equal, command, inside, stored
 
 RUNS, SAMPLES = 6, 40
 
@@ -222,6 +222,23 @@ def test_a_file_is_given_once(made: dict[str, Any], tmp_path: Path) -> None:
     assert not (tmp_path / "sweep").exists()
     both = {"a": [file], "b": [file]}  # as one may also add it to another classifier
     Sweep.import_predictions([], tmp_path / "sweep", classifiers=both)
+
+
+def test_files_beside_a_classifier_with_its_file_need_a_name(
+    made: dict[str, Any], tmp_path: Path
+) -> None:
+    a, b, sweep = tmp_path / "a.npz", tmp_path / "b.npz", tmp_path / "sweep"
+    np.savez(a, **made)
+    np.savez(b, **made)
+    given = ("--classifier", f"cnn={a}", b)
+    code, told = inside("import", *given, "--out", sweep)
+    assert code == 2, told
+    told = " ".join(told.split())
+    assert f"{b}: has no classifier" in told
+    assert f"--classifier cnn={b}" in told
+    assert not sweep.exists()
+    assert inside("import", *given, "--classifier", "vit", "--out", sweep)[0] == 0
+    assert inside("import", sweep, *given)[0] == 2
 
 
 def test_scores_and_labels_do_not_go_together(made: dict[str, Any], tmp_path: Path) -> None:

@@ -70,8 +70,7 @@ def _run() -> int:
     except OSError as error:  # a disk or a folder that refuses, anywhere
         place = f"{error.filename}: " if error.filename else ""
         _say_error(
-            f"{place}{error.strerror or error}\n"
-            "  make room or give permission, then run the command again",
+            f"{place}{error.strerror or error}\n  make room or give permission, then try again",
             UnavailableError.exit_code,
         )
         return UnavailableError.exit_code

@@ -27,7 +27,7 @@ def unavailable(action: str, path: Path) -> Iterator[None]:
     except OSError as error:
         raise StoreUnavailable(
             f"cannot {action} {path}: {error.strerror or error}; nothing that was finished is "
-            "lost: make room or give permission, then resume"
+            "lost: make room or give permission, then try again"
         ) from error
 
 

@@ -221,6 +221,18 @@ def test_mistakes_in_a_program_are_one_message(project: Path, tmp_path: Path, te
     assert not left(tmp_path)
 
 
+def test_a_program_that_is_missing_is_named(project: Path, tmp_path: Path) -> None:
+    text = SWEEP.replace('"net", "program"', '"program"').replace(
+        "'''python train", "'''pyton train"
+    )
+    assert "pyton" in text
+    code, printed = inside("plan", write(project, text), "--out", tmp_path / "sweep")
+    assert code == 2, printed
+    assert "the command cannot be started: pyton" in " ".join(printed.split())
+    assert "MachineError" not in printed
+    assert not (tmp_path / "sweep").exists()
+
+
 NOT_FINITE = """
 from torch import nn
 class Flat(nn.Linear):

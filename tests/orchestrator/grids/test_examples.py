@@ -29,7 +29,7 @@ ASKED = {
     "invariance-digits": 3 * 2 * 2 * 3 * 3,
     "pitfalls-cifar10": 4 * 128 + 5 * (4 * 4 + 4 + 4 + 2),
     "pitfalls-digits": 2 * (7 * 5 + 60),
-    "quickstart": (4 * 2 + 3 * 2) * 2 * 3 * 20 + 2 * 20,
+    "quickstart": (4 * 2 + 3 * 2) * 2 * 3 * 30 + 2 * 30,
 }
 
 
@@ -54,7 +54,7 @@ ANALYSED = {
     "invariance-digits": (OTHERS, {40}, None, 3, 2, 3),
     "pitfalls-cifar10": (OTHERS, PITFALLS, None, 5, 4, 10),
     "pitfalls-digits": (OTHERS, {500, 129, 60, 30, 40}, None, 5, 4, 10),
-    "quickstart": (OTHERS, {0, 3, 5}, None, 10, 9, 45),
+    "quickstart": (OTHERS, {0, 3, 5}, None, 6, 5, 15),
 }
 """What α̂ compares with, epochs, the reference's; candidates, references, and pairs of a repeat."""
 

@@ -212,14 +212,22 @@ def test_changed_code_of_the_same_version_is_refused_with_the_difference(
     assert len(digests) == 3
 
 
+TWICE = SWEEP.replace("runs    = 20", "runs    = 2").replace('["noisy", "tree"]', '["noisy"]')
+
+
+def trained_twice(project: Path) -> Sweep:
+    """Train two runs of each cell of the user's own classifier."""
+    project.write_text(TWICE)
+    sweep = Sweep.plan(project, project.parent / "sweep")
+    sweep.submit(workers=2)
+    sweep.wait()
+    return sweep
+
+
 def test_changed_code_is_refused_for_new_cells_of_a_version_whose_cells_are_complete(
     project: Path, tmp_path: Path
 ) -> None:
-    text = SWEEP.replace("runs    = 20", "runs    = 2").replace('["noisy", "tree"]', '["noisy"]')
-    project.write_text(text)
-    sweep = Sweep.plan(project, tmp_path / "sweep")
-    sweep.submit(workers=2)
-    sweep.wait()
+    sweep = trained_twice(project)
     assert sweep.status()["runs"]["missing"] == 0
     (tmp_path / "helper.py").write_text(HELPER.replace("2.0", "3.0"))
     told = "The code of noisy has changed since its runs were trained"
@@ -228,7 +236,7 @@ def test_changed_code_is_refused_for_new_cells_of_a_version_whose_cells_are_comp
         assert (code, told in " ".join(said.split())) == (0, True), said
     with pytest.warns(UserWarning, match=told):
         Sweep.plan(project, sweep.directory)
-    project.write_text(text.replace('["sklearn:wine"]', '["sklearn:wine", "sklearn:iris"]'))
+    project.write_text(TWICE.replace('["sklearn:wine"]', '["sklearn:wine", "sklearn:iris"]'))
     code, said = inside("run", project, "--out", sweep.directory, "--cluster", "local")
     assert (code, "+SIZE = 3.0" in said) == (2, True), said
     before = {file: file.read_bytes() for file in sweep.directory.rglob("*") if file.is_file()}
@@ -273,16 +281,12 @@ def test_changed_code_is_refused_by_python_before_the_plan_grows(
 def test_code_that_was_moved_and_changed_is_refused_where_it_is_planned_from(
     project: Path, tmp_path: Path
 ) -> None:
-    text = SWEEP.replace("runs    = 20", "runs    = 2").replace('["noisy", "tree"]', '["noisy"]')
-    project.write_text(text)
-    sweep = Sweep.plan(project, tmp_path / "sweep")
-    sweep.submit(workers=2)
-    sweep.wait()
+    sweep = trained_twice(project)
     (moved := tmp_path / "moved").mkdir()
     for name in ("mymodel.py", "helper.py"):
         (tmp_path / name).rename(moved / name)
     (moved / "helper.py").write_text(HELPER.replace("2.0", "3.0"))
-    file = write(moved / "own.toml", text.replace("runs    = 2", "runs    = 3"))
+    file = write(moved / "own.toml", TWICE.replace("runs    = 2", "runs    = 3"))
     with pytest.raises(UserError, match=r"SIZE = 3\.0"):
         Sweep.plan(file, sweep.directory)
     assert sweep.status()["runs"]["missing"] == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -71,6 +70,8 @@ class Sweep(Executing, Learning):
 
     def _repr_html_(self) -> str:
         """Return the HTML that a notebook shows."""
+        import html
+
         first, *others = map(html.escape, repr(self).splitlines())
         return f"<pre><b>{first}</b>\n" + "\n".join(others) + "</pre>"
 

@@ -125,6 +125,8 @@ def _print(sweep: Sweep, state: Status) -> None:
 
 def _failures(sweep: Sweep, state: Status) -> list[tuple[int, str]]:
     """Return the most frequent errors with their counts; copies count with their cause."""
+    if not state["failures"]:
+        return []
     from manyseed.orchestrator.progress.logs import failures, is_of_copy
     from manyseed.orchestrator.progress.status import FAILURES_SHOWN
 

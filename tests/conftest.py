@@ -8,6 +8,10 @@ from __future__ import annotations
 import os
 import signal
 import sys
+
+# before any library reads them: training processes have one thread, and tests train in their own
+os.environ.update({f"{one}_NUM_THREADS": "1" for one in ("OMP", "OPENBLAS", "MKL", "NUMEXPR")})
+
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +20,7 @@ from hypothesis import HealthCheck, settings
 
 from manyseed.slurm.testcluster import Settings, TestCluster
 from tests import cluster as clusters
+from tests import here
 from tests.cluster import CORES, MAX_ARRAY_SIZE, Slurm
 
 _ROOT = Path(__file__).parent.parent
@@ -33,9 +38,20 @@ def _one_name() -> Iterator[None]:
     assert not {name.partition(".")[0] for name in sys.modules} & folders
 
 
+@pytest.fixture(autouse=True)
+def _processes(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Start real processes for tests marked ``process``."""
+    if request.node.get_closest_marker("process"):
+        with here.real_processes():
+            yield
+    else:
+        yield
+
+
 def pytest_configure() -> None:
     """Hear Ctrl-C: a shell's background jobs ignore it, and so would all that tests start."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    here.install()
 
 
 @pytest.fixture(scope="session")

@@ -46,7 +46,9 @@ MACHINE_ERRORS = (MachineError, StoreError, ImportError, MemoryError, OSError)
 _QUICK_SECONDS = 1.0
 
 
-class _Training:
+class Training:
+    """The runs of one task that this process trains, and its journal."""
+
     def __init__(self, paths: SweepPaths, task_file: Path, journal: Path) -> None:
         self._task = Task.read(task_file)
         _require_code(self._task, paths)
@@ -217,7 +219,7 @@ def main(arguments: list[str]) -> int:
     paths = SweepPaths(Path(directory))
     try:
         journal = paths.journals / journal_name(attempt, int(index))
-        process = _Training(paths, Path(task_file), journal)
+        process = Training(paths, Path(task_file), journal)
         pipe.send(Ready())
         while True:
             while not pipe.poll(SYNC_SECONDS / 6):

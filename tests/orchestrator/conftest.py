@@ -1,25 +1,23 @@
-"""Small real sweeps, run by the real command in real processes."""
+"""Small real sweeps, run by the real command."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.store.layout.groups import list_groups
 from manyseed.orchestrator.store.reading.reader import read_array
 from manyseed.orchestrator.sweep import Sweep
+from tests.here import call as command
+from tests.here import once
 
 MANYSEED = Path(sys.executable).with_name("manyseed")
 
@@ -43,10 +41,10 @@ source = "sklearn:breast_cancer"
 Arrays = dict[str, dict[str, NDArray[np.generic]]]
 
 
-def command(
+def apart(
     *arguments: object, cwd: Path | None = None, timeout: float = 240
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``manyseed`` as a user does, in a terminal of 80 columns."""
+    """Run ``manyseed`` in a process of its own, in a terminal of 80 columns."""
     return subprocess.run(
         [MANYSEED, *map(str, arguments)],
         cwd=cwd,
@@ -59,21 +57,9 @@ def command(
 
 
 def inside(*arguments: object) -> tuple[int, str]:
-    """Run ``manyseed`` in this process, which is quick; return exit code and all that it printed.
-
-    Raises whatever would be a traceback.
-    """
-    told = io.StringIO()
-    with (
-        mock.patch.object(sys, "argv", ["manyseed", *map(str, arguments)]),
-        contextlib.redirect_stdout(told),
-        contextlib.redirect_stderr(told),
-    ):
-        try:
-            main()
-        except SystemExit as end:
-            return int(end.code or 0), told.getvalue()
-    return 0, told.getvalue()
+    """Run ``manyseed`` in this process; return exit code and all that it printed."""
+    done = command(*arguments)
+    return done.returncode, done.output
 
 
 @pytest.fixture
@@ -130,8 +116,12 @@ def train(sweep_file: Path, directory: Path, workers: int = 2) -> Sweep:
 @pytest.fixture(scope="session")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     """A small sweep that was trained undisturbed; tests only read it."""
-    folder = tmp_path_factory.mktemp("quick")
-    return train(write(folder / "quick.toml", QUICK), folder / "sweep")
+    folder = once(
+        tmp_path_factory,
+        "quick",
+        lambda folder: train(write(folder / "quick.toml", QUICK), folder / "sweep"),
+    )
+    return Sweep(folder / "sweep")
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from manyseed.analysis.options import Options
 from manyseed.orchestrator.store.layout.groups import list_groups
 from manyseed.orchestrator.store.reading.reader import read_array
 from manyseed.orchestrator.sweep import Sweep
@@ -122,6 +124,31 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
         lambda folder: train(write(folder / "quick.toml", QUICK), folder / "sweep"),
     )
     return Sweep(folder / "sweep")
+
+
+@pytest.fixture(scope="session")
+def quick_analysed(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """The same, analysed with five resamples; tests copy it."""
+    return _analysed(quick, tmp_path_factory, "quick-analysed", Options(resamples=5))
+
+
+@pytest.fixture(scope="session")
+def quick_calibrated(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """The same, with all that needs calibration; tests copy it."""
+    options = Options(calibration=True, deep_draws=3, resamples=4)
+    return _analysed(quick, tmp_path_factory, "quick-calibrated", options)
+
+
+def _analysed(sweep: Sweep, factory: pytest.TempPathFactory, name: str, options: Options) -> Sweep:
+    def make(folder: Path) -> None:
+        Sweep(shutil.copytree(sweep.directory, folder / "sweep")).analyze(options, workers=1)
+
+    return Sweep(once(factory, name, make) / "sweep")
+
+
+def own_copy(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """Return a copy of what is made `once`: tests of this process may write in it."""
+    return Path(shutil.copytree(once(factory, name, make), factory.mktemp(name) / "copy"))
 
 
 @pytest.fixture

@@ -22,7 +22,7 @@ from manyseed.orchestrator.results.query import query
 from manyseed.orchestrator.results.reporting import summary_table
 from manyseed.orchestrator.results.tables import Results
 from manyseed.orchestrator.store.layout.arrays import MISSING
-from tests.orchestrator.conftest import inside, train, write
+from tests.orchestrator.conftest import inside, own_copy, train, write
 
 FILE = """
 name    = "spreads"
@@ -50,7 +50,11 @@ COMPARED = ("accuracy_std", "accuracy_range", "ec_local_mean", "churn_mean", "al
 
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    folder = tmp_path_factory.mktemp("spreads")
+    """Cells of which some runs are missing."""
+    return Sweep(own_copy(tmp_path_factory, "spreads", with_missing_runs) / "sweep")
+
+
+def with_missing_runs(folder: Path) -> None:
     made = train(write(folder / "s.toml", FILE), folder / "sweep", workers=1)
     cells = pl.read_parquet(made.paths.cells)
     half = cells.filter(train_fraction=0.5, vary="batch+train", dataset="cancer")["cell"].item()
@@ -62,7 +66,6 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
         rows_of = zarr.open_array(made.paths.store / "cancer" / "xgb" / name, mode="r+")
         rows_of[lost["row"].to_list()] = MISSING
     made.analyze(Options(resamples=10), workers=1)
-    return made
 
 
 class Rows(HTMLParser):

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import importlib
 import io
+import json
 import os
 import shutil
 import signal
@@ -26,6 +28,7 @@ from unittest import mock
 import pytest
 
 from manyseed.jobs.checks import in_words
+from manyseed.jobs.own import command, findings, loading
 from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.data import remedy
@@ -37,6 +40,7 @@ from manyseed.slurm import local
 from manyseed.slurm.processes import Process
 
 _really_submit = local.submit
+_really_answered = findings.answered
 _RealExecutor = spawned.ProcessPoolExecutor
 _are_real = False
 
@@ -53,8 +57,9 @@ def real_processes() -> Iterator[None]:
 
 
 def install() -> None:
-    """Let this process train what it submits to this machine, and make the calls of its pools."""
+    """Let this process train what it submits to this machine, and make the calls of others."""
     local.submit = _submit
+    findings.answered = loading.answered = _answered
     spawned.ProcessPoolExecutor = _executor  # type: ignore[assignment,misc]
 
 
@@ -140,8 +145,37 @@ def _own_modules_removed() -> Iterator[None]:
                 del sys.modules[name]
 
 
+def _answered(module: str, folder: Path, timeout: float | None = None) -> dict[str, Any]:
+    """Import and call users' code as the process of a probe does."""
+    if _are_real:
+        return _really_answered(module, folder, timeout)
+    asked = importlib.import_module(f"manyseed.jobs.own.{module}")
+    printed = io.StringIO()
+    with (
+        _own_modules_removed(),
+        mock.patch.object(sys, "dont_write_bytecode", True),
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(printed),
+    ):
+        try:
+            return dict(json.loads(json.dumps(asked.answer(folder))))
+        except Exception:
+            last = [*printed.getvalue().splitlines(), *traceback.format_exc().splitlines()]
+            lines = ["its process ended:", *last[-findings.LAST_LINES :]]
+            raise findings.NoAnswer("\n  ".join(lines)) from None
+        finally:
+            command.forget(folder / "code")
+
+
 class _CallsHere(Executor):
     """An executor that makes each call at once."""
+
+    def __init__(self) -> None:
+        self._ended = contextlib.ExitStack()
+        self._ended.enter_context(_own_modules_removed())
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        self._ended.close()
 
     def submit(  # type: ignore[override]
         self, call: Callable[..., Any], /, *args: Any, **kwargs: Any
@@ -203,10 +237,12 @@ def call(*arguments: object, cwd: Path | None = None, env: Mapping[str, str] | N
     ):
         state = _state()
         try:
-            main()
+            with _own_modules_removed():  # a command finds users' modules in its working folder
+                main()
         except SystemExit as end:
             code = end.code or 0
-        assert _state() == state, "the command changed the process that called it"
+        changed = {name: (state[name], now) for name, now in _state().items() if now != state[name]}
+        assert not changed, f"the command changed the process that called it: {changed}"
     return Done(int(str(code)), out.getvalue(), err.getvalue(), both.getvalue())
 
 
@@ -217,9 +253,13 @@ def _state() -> dict[str, object]:
         "environment": dict(os.environ),
         "working directory": Path.cwd(),
         "handlers of signals": [signal.getsignal(number) for number in signals],
-        "sys.path": [*sys.path],
         "umask": _umask(),
-        "threads": {one for one in threading.enumerate() if not one.daemon},
+        # libraries keep pools of threads for later
+        "threads": {
+            one
+            for one in threading.enumerate()
+            if not one.daemon and not one.name.startswith("ThreadPoolExecutor-")
+        },
     }
 
 

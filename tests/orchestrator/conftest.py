@@ -115,15 +115,36 @@ def train(sweep_file: Path, directory: Path, workers: int = 2) -> Sweep:
     return sweep
 
 
-@pytest.fixture(scope="session")
-def quick(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    """A small sweep that was trained undisturbed; tests only read it."""
+def shared(
+    factory: pytest.TempPathFactory,
+    name: str,
+    text: str,
+    then: Callable[[Sweep], object] = lambda sweep: None,
+) -> Sweep:
+    """Return a sweep that was trained undisturbed, once per test run; tests only read it.
+
+    Parameters
+    ----------
+    factory : TempPathFactory
+    name : str
+        No other's, in all tests.
+    text : str
+        The sweep file.
+    then : callable
+        Called with the trained sweep.
+    """
     folder = once(
-        tmp_path_factory,
-        "quick",
-        lambda folder: train(write(folder / "quick.toml", QUICK), folder / "sweep"),
+        factory,
+        name,
+        lambda folder: then(train(write(folder / f"{name}.toml", text), folder / "sweep")),
     )
     return Sweep(folder / "sweep")
+
+
+@pytest.fixture(scope="session")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """A small sweep; tests only read it."""
+    return shared(tmp_path_factory, "quick", QUICK)
 
 
 @pytest.fixture(scope="session")

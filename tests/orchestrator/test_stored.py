@@ -30,7 +30,7 @@ from manyseed.orchestrator.store.reading.reader import read_array, read_rows
 from manyseed.orchestrator.store.zarrfiles import encoding
 from manyseed.orchestrator.store.zarrfiles.encoding import Bools
 from manyseed.orchestrator.store.zarrfiles.setsums import checksums_file
-from tests.orchestrator.conftest import assert_equal, command, stored, train, write
+from tests.orchestrator.conftest import assert_equal, command, shared, stored
 
 OPTIONS = Options(resamples=2)
 PATH = "cancer/lr-sgd"
@@ -96,10 +96,9 @@ def test_both_files_of_test_sets_may_be_lost(copy: Sweep) -> None:
 @pytest.fixture(scope="module")
 def other(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     """A sweep that differs in its seed."""
-    folder = tmp_path_factory.mktemp("other")
     text = quick.paths.sweep_file.read_text()
     few = text.replace("seed    = 7", "seed    = 8").replace('"xgb"', "")
-    return train(write(folder / "other.toml", few), folder / "sweep")
+    return shared(tmp_path_factory, "other", few)
 
 
 @pytest.mark.parametrize("name", ["label", "margin", "crc"])
@@ -256,7 +255,6 @@ def test_what_somebody_else_publishes_is_left_out_and_said(
 @pytest.fixture(scope="module")
 def alike(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     """Two datasets of one shape, in an order that is not that of classes, with two test sets."""
-    folder = tmp_path_factory.mktemp("alike")
     text = """
 name    = "alike"
 seed    = 1
@@ -274,7 +272,7 @@ classes  = { few = ["0", "1", "2"], many = ["7", "8", "9"] }
 positive = "many"
 test     = 60
 """
-    return train(write(folder / "alike.toml", text), folder / "sweep", workers=1)
+    return shared(tmp_path_factory, "alike", text)
 
 
 def other_repeats(group: Group, name: str, sweep: Sweep) -> None:

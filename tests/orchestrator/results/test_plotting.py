@@ -262,7 +262,7 @@ def tables_of(page: str) -> list[list[dict[str, str]]]:
 def test_the_study_is_filled_from_a_sweep(tmp_path: Path) -> None:
     sweep = train(write(tmp_path / "study.toml", STUDY), tmp_path / "sweep")
     sweep.analyze()
-    sweep.howmany(where="classifier = 'cnn' AND vary = 'init+batch'")
+    sweep.howmany(where="classifier = 'cnn' AND vary = 'init+batch'", draws=20)
     before = (DOCS / "fashion.md").read_text()
     page = script("make_fashion").filled(before, sweep.directory)
     assert page != before

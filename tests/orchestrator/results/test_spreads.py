@@ -68,6 +68,11 @@ def with_missing_runs(folder: Path) -> None:
     made.analyze(Options(resamples=10), workers=1)
 
 
+@pytest.fixture(scope="module")
+def page(sweep: Sweep) -> str:
+    return sweep.report().read_text()
+
+
 class Rows(HTMLParser):
     """Collects the rows of all tables of a page."""
 
@@ -150,10 +155,10 @@ def test_tables_and_query_say_the_same_of_each_cell(sweep: Sweep) -> None:
             assert name not in source or source[name] == approximately(expected[name]), name
 
 
-def test_summary_and_page_show_the_table_of_cells(sweep: Sweep) -> None:
+def test_summary_and_page_show_the_table_of_cells(sweep: Sweep, page: str) -> None:
     cells = query(sweep.results, "cells", columns=list(sweep.results["cells"].columns))
     summary = summary_table(sweep.results["cells"])
-    page = [row for row in Rows(sweep.report().read_text()).rows if row[:1] != ["Dataset"]]
+    rows = [row for row in Rows(page).rows if row[:1] != ["Dataset"]]
     assert len(summary) == len(cells) == 8
     code, told = inside("analyze", sweep.directory, "--resamples", 10)
     assert code == 0
@@ -177,7 +182,7 @@ def test_summary_and_page_show_the_table_of_cells(sweep: Sweep) -> None:
         assert accuracy in told
         (shown,) = [
             row
-            for row in page
+            for row in rows
             if row[0] == cell["dataset"]
             and row[1].startswith("xgb")
             and row[2:4] == [str(cell["train_fraction"]), cell["vary"]]
@@ -194,9 +199,8 @@ def test_summary_and_page_show_the_table_of_cells(sweep: Sweep) -> None:
         ]  # fmt: skip
 
 
-def test_status_page_and_tables_count_copies_alike(sweep: Sweep) -> None:
+def test_status_page_and_tables_count_copies_alike(sweep: Sweep, page: str) -> None:
     runs = sweep.status()["runs"]
-    page = sweep.report().read_text()
     told = dict(re.findall(r"<dt>(\w+)</dt><dd>([\d,]+)</dd>", page))
     names = {"planned": "runs", "done": "done", "copies": "copy", "missing": "missing"}
     assert {word: int(told[word]) for word in names} == {w: runs[n] for w, n in names.items()}
@@ -296,11 +300,11 @@ def test_effects_are_those_of_repeats_and_grouped_anew(sweep: Sweep) -> None:
         query(tables, "effects", by=["difference"])
 
 
-def test_command_and_page_show_effects_with_their_intervals(sweep: Sweep) -> None:
+def test_command_and_page_show_effects_with_their_intervals(sweep: Sweep, page: str) -> None:
     found = query(tables := sweep.results, "effects", by=["classifier"])
     code, told = inside("analyze", sweep.directory, "--resamples", 10)
     assert code == 0
-    page = " ".join(sweep.report().read_text().split())
+    page = " ".join(page.split())
     for row in found.filter(metric="accuracy_mean").iter_rows(named=True):
         half = (row["high"] - row["low"]) / 2
         name = f"{row['axis']} {row['level']}, not {row['reference']}"

@@ -230,6 +230,7 @@ def call(*arguments: object, cwd: Path | None = None, env: Mapping[str, str] | N
     with (
         mock.patch.dict(os.environ, {"COLUMNS": "80", **(env or {})}),
         mock.patch.object(sys, "argv", ["manyseed", *map(str, arguments)]),
+        mock.patch.object(sys.modules["__main__"], "__package__", None),  # no `python -m pytest`
         mock.patch.object(sys, "stdin", io.StringIO()),
         contextlib.redirect_stdout(out),
         contextlib.redirect_stderr(err),

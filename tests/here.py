@@ -32,6 +32,7 @@ from manyseed.jobs.own import command, findings, loading
 from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.data import remedy
+from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.working import process, spawned, worker
 from manyseed.orchestrator.working.messages import Batch, Fault
 from manyseed.orchestrator.working.neighbours import journal_name
@@ -223,6 +224,7 @@ def call(*arguments: object, cwd: Path | None = None, env: Mapping[str, str] | N
     Raises whatever would be a traceback, and an AssertionError if the command leaves anything of
     this process changed.
     """
+    scheduler_of.cache_clear()  # a process that starts has asked no cluster yet
     both = io.StringIO()
     out, err = _Stream(both), _Stream(both)
     code: object = 0

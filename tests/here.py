@@ -240,7 +240,10 @@ def call(*arguments: object, cwd: Path | None = None, env: Mapping[str, str] | N
             main()
         except SystemExit as end:
             code = end.code or 0
-        changed = {name: (state[name], now) for name, now in _state().items() if now != state[name]}
+        changed = {name: now for name, now in _state().items() if now != state[name]}
+        for name, now in changed.items():
+            if isinstance(now, set):
+                changed[name] = now ^ state[name]  # type: ignore[operator]
         assert not changed, f"the command changed the process that called it: {changed}"
     return Done(int(str(code)), out.getvalue(), err.getvalue(), both.getvalue())
 
@@ -249,7 +252,8 @@ def _state() -> dict[str, object]:
     """Return what a command must leave as it was."""
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
     return {
-        "environment": dict(os.environ),
+        # as items: a message shows those that differ; torch names its folders when it is imported
+        "environment": {one for one in os.environ.items() if not one[0].startswith("TORCH")},
         "working directory": Path.cwd(),
         "handlers of signals": [signal.getsignal(number) for number in signals],
         "sys.path": [*sys.path],

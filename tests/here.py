@@ -252,8 +252,10 @@ def _state() -> dict[str, object]:
     """Return what a command must leave as it was."""
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
     return {
-        # as items: a message shows those that differ; torch names its folders when it is imported
-        "environment": {one for one in os.environ.items() if not one[0].startswith("TORCH")},
+        # as items: a message shows those that differ; libraries set theirs when they are imported
+        "environment": {
+            one for one in os.environ.items() if not one[0].startswith(("TORCH", "KMP_"))
+        },
         "working directory": Path.cwd(),
         "handlers of signals": [signal.getsignal(number) for number in signals],
         "sys.path": [*sys.path],

@@ -83,13 +83,10 @@ def test_run_goes_from_the_sweep_file_to_the_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("workers", [1, 2])
-def test_runs_are_equal_whatever_the_number_of_workers(
-    quick: Sweep, tmp_path: Path, workers: int
-) -> None:
-    """And whichever process trains them: that of the tests has trained the others."""
-    again = train(quick.paths.sweep_file, tmp_path / "again", workers)
-    assert_equal(stored(again), stored(quick))
+def test_runs_are_equal_whatever_the_number_of_workers(quick: Sweep, tmp_path: Path) -> None:
+    """That of the tests has trained the others alone."""
+    two = train(quick.paths.sweep_file, tmp_path / "two", workers=2)
+    assert_equal(stored(two), stored(quick))
 
 
 def test_identical_runs_are_trained_once_and_stored_as_copies(quick: Sweep) -> None:

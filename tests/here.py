@@ -159,7 +159,7 @@ def _answered(module: str, folder: Path, timeout: float | None = None) -> dict[s
     ):
         try:
             return dict(json.loads(json.dumps(asked.answer(folder))))
-        except Exception:
+        except (Exception, SystemExit):
             last = [*printed.getvalue().splitlines(), *traceback.format_exc().splitlines()]
             lines = ["its process ended:", *last[-findings.LAST_LINES :]]
             raise findings.NoAnswer("\n  ".join(lines)) from None

@@ -66,7 +66,7 @@ def install() -> None:
 class _TrainsHere(Pool):
     """A pool of one process: this one."""
 
-    def __init__(self, arguments: list[str], log: Path) -> None:
+    def __init__(self, arguments: list[str], log: Path, **_: object) -> None:
         super().__init__(arguments, log)
         self._training: process.Training | None = None
         self._messages: deque[Message] = deque()

@@ -67,7 +67,7 @@ def install() -> None:
 class _TrainsHere(Pool):
     """A pool of one process: this one."""
 
-    def __init__(self, arguments: list[str], log: Path) -> None:
+    def __init__(self, arguments: list[str], log: Path, **_: object) -> None:
         super().__init__(arguments, log)
         self._training: process.Training | None = None
         self._messages: deque[Message] = deque()
@@ -160,7 +160,7 @@ def _answered(module: str, folder: Path, timeout: float | None = None) -> dict[s
     ):
         try:
             return dict(json.loads(json.dumps(asked.answer(folder))))
-        except Exception:
+        except (Exception, SystemExit):
             last = [*printed.getvalue().splitlines(), *traceback.format_exc().splitlines()]
             lines = ["its process ended:", *last[-findings.LAST_LINES :]]
             raise findings.NoAnswer("\n  ".join(lines)) from None
@@ -244,7 +244,10 @@ def call(*arguments: object, cwd: Path | None = None, env: Mapping[str, str] | N
                 main()
         except SystemExit as end:
             code = end.code or 0
-        changed = {name: (state[name], now) for name, now in _state().items() if now != state[name]}
+        changed = {name: now for name, now in _state().items() if now != state[name]}
+        for name, now in changed.items():
+            if isinstance(now, set):
+                changed[name] = now ^ state[name]  # type: ignore[operator]
         assert not changed, f"the command changed the process that called it: {changed}"
     return Done(int(str(code)), out.getvalue(), err.getvalue(), both.getvalue())
 
@@ -253,7 +256,10 @@ def _state() -> dict[str, object]:
     """Return what a command must leave as it was."""
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2)
     return {
-        "environment": dict(os.environ),
+        # as items: a message shows those that differ; libraries set theirs when they are imported
+        "environment": {
+            one for one in os.environ.items() if not one[0].startswith(("TORCH", "KMP_"))
+        },
         "working directory": Path.cwd(),
         "handlers of signals": [signal.getsignal(number) for number in signals],
         "umask": _umask(),

@@ -19,6 +19,8 @@ from manyseed.orchestrator.working.neighbours import journal_name
 from tests.orchestrator.conftest import assert_equal, stored, train, wait_until, write
 from tests.orchestrator.test_run import training_processes
 
+pytestmark = pytest.mark.process
+
 KILLS, FEWEST = 10, 5
 """Asked for, and needed: on a busy machine much is trained before the test comes to its turn."""
 WORKERS, RUNS = 2, 120

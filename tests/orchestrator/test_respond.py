@@ -101,7 +101,7 @@ def assert_as_in_training(sweep: Sweep, file: Path) -> int:
     return n
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.process)])
 def test_answers_are_those_of_training_bit_for_bit(
     measured: Sweep, tmp_path: Path, workers: int
 ) -> None:

@@ -19,6 +19,7 @@ from manyseed.orchestrator.store.layout.schema import GroupSpec
 from tests.orchestrator.conftest import (
     MANYSEED,
     QUICK,
+    apart,
     assert_equal,
     command,
     stored,
@@ -49,7 +50,7 @@ SLOWER = """
 name    = "slower"
 seed    = 11
 repeats = 2
-runs    = 12
+runs    = 8
 
 [[grid]]
 dataset            = ["points"]
@@ -81,9 +82,11 @@ def test_run_goes_from_the_sweep_file_to_the_report(tmp_path: Path) -> None:
     assert len(list(sweep.paths.submissions())) == 1
 
 
+@pytest.mark.process
 def test_runs_are_equal_whatever_the_number_of_workers(quick: Sweep, tmp_path: Path) -> None:
-    alone = train(quick.paths.sweep_file, tmp_path / "alone", workers=1)
-    assert_equal(stored(alone), stored(quick))
+    """That of the tests has trained the others alone."""
+    two = train(quick.paths.sweep_file, tmp_path / "two", workers=2)
+    assert_equal(stored(two), stored(quick))
 
 
 def test_identical_runs_are_trained_once_and_stored_as_copies(quick: Sweep) -> None:
@@ -114,6 +117,7 @@ def test_plain_xarray_reads_the_store(quick: Sweep) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.process
 def test_plain_xarray_sees_true_rows_while_the_sweep_runs(
     tmp_path: Path, stopped: list[Sweep]
 ) -> None:
@@ -197,11 +201,12 @@ def test_interrupting_a_run_loses_nothing_and_the_same_command_goes_on(tmp_path:
     assert before["missing"] > 0, "the interruption came too late to mean anything"
     result = command(*arguments[1:])
     assert result.returncode == 0, result.stdout + result.stderr
-    assert Sweep(directory).status()["runs"]["done"] == 96
+    assert Sweep(directory).status()["runs"]["done"] == 64
     assert_equal(stored(sweep), stored(train(sweep_file, tmp_path / "undisturbed")))
 
 
 @pytest.mark.slow
+@pytest.mark.process
 def test_there_are_never_more_processes_than_asked(tmp_path: Path, stopped: list[Sweep]) -> None:
     sweep = Sweep.plan(write(tmp_path / "slower.toml", SLOWER), tmp_path / "sweep")
     stopped.append(sweep)
@@ -214,6 +219,7 @@ def test_there_are_never_more_processes_than_asked(tmp_path: Path, stopped: list
 
 
 @pytest.mark.slow
+@pytest.mark.process
 def test_submit_while_it_runs_submits_nothing_twice(tmp_path: Path, stopped: list[Sweep]) -> None:
     sweep = Sweep.plan(write(tmp_path / "slower.toml", SLOWER), tmp_path / "sweep")
     stopped.append(sweep)
@@ -265,7 +271,7 @@ def test_a_folder_with_the_users_own_modules_changes_nothing(users_folder: Path)
         ("plan", "sweep.toml", "--out", "sweep"),
         *((verb, "sweep") for verb in (*verbs, "cancel")),
     ):
-        result = command(*arguments, cwd=users_folder)
+        result = apart(*arguments, cwd=users_folder)
         assert result.returncode == 0, f"{arguments}: {result.stdout}{result.stderr}"
 
 

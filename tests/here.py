@@ -120,11 +120,16 @@ def _submit(
     folder.mkdir(parents=True, exist_ok=True)
     directory, submission, number, _ = arguments
     with (
+        (folder / "0_0_log.out").open("w") as out,
+        (folder / "0_0_log.err").open("w") as err,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
         _own_modules_removed(),
         mock.patch.object(worker, "Pool", _TrainsHere),
         mock.patch.object(worker.signals, "on_stop"),
         contextlib.suppress(Exception),  # it stands in the task's report
     ):
+        print("submitit INFO - Job starts in the process of a test")
         worker.run_task(directory, submission, number, "1")
     ended = replace(Process.current(), started=1)
     return local.LocalJob("0", str(ended))

@@ -11,7 +11,13 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.sweep import Sweep
 
 _NO_ANSWERS = "These results allow no answers: too few runs, or nothing differs."
-_IN_SHORT = (("recipes", "missing"), ("accuracy",), ("effects",), ("spread", "sources"), ("enough",))
+_IN_SHORT = (
+    ("recipes", "missing"),
+    ("accuracy",),
+    ("effects",),
+    ("spread", "sources"),
+    ("enough",),
+)
 """What `in_short` says, in paragraphs: what is wrong, how accurate, what differs, what varies, how
 many seeds."""
 

@@ -53,6 +53,18 @@ class Sentence:
     text: str
     links: tuple[str, ...]
 
+    @property
+    def brief(self) -> str:
+        """The text without what stands in brackets: samples, intervals, corrections."""
+        depth, kept = 0, ""
+        for letter in self.text:
+            if letter == "(":
+                kept = kept if depth else kept.removesuffix(" ")
+                depth += 1
+            kept += "" if depth else letter
+            depth -= letter == ")" and depth > 0
+        return kept
+
 
 def answers(
     tables: Tables,

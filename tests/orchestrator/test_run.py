@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -69,7 +71,7 @@ def test_run_goes_from_the_sweep_file_to_the_report(tmp_path: Path) -> None:
     result = command("run", sweep_file, "--out", tmp_path / "sweep", "--workers", 2)
     assert result.returncode == 0, result.stderr
     assert "64 runs in 8 cells of 2 groups" in result.stdout
-    assert re.search(r"^cancer × xgb *\n +0.5 · none +8 +2 0", result.stdout, re.MULTILINE)
+    fits_a_screen(result.stdout)
     sweep = Sweep(tmp_path / "sweep")
     runs = sweep.results["runs"]
     assert len(runs) == 64
@@ -80,6 +82,32 @@ def test_run_goes_from_the_sweep_file_to_the_report(tmp_path: Path) -> None:
     again = command("run", sweep_file, "--out", tmp_path / "sweep")
     assert again.returncode == 0, again.stderr
     assert len(list(sweep.paths.submissions())) == 1
+    fits_a_screen(again.stdout)
+    # what the screen leaves out is where it says
+    shown = re.search(r"^All answers, .*, and 1 note: manyseed (.*)$", again.stdout, re.MULTILINE)
+    assert shown, again.stdout
+    everything = command(*shlex.split(shown[1])).stdout
+    assert "95 %" in everything
+    assert "With so few test points in cancer" in everything
+    assert everything.count("rejects some resamples at every trimming level") == 1
+
+
+def fits_a_screen(said: str) -> None:
+    """Assert that a run's output answers what a first look wants, in 40 lines of 80 columns."""
+    lines = [line for text in said.splitlines() for line in textwrap.wrap(text, 80) or [""]]
+    assert len(lines) <= 40, said
+    assert all(said.count(text) == 1 for text in said.splitlines() if text), said
+    wanted = (
+        "64 runs in 8 cells of 2 groups",
+        "Accuracy on cancer: lr-sgd 0.",
+        "change accuracy beyond chance",
+        "accuracy varies most between seeds",
+        "Knowing the mean accuracy of each of 7 cells",
+        "Report: ",
+    )
+    for text in wanted:
+        assert text in said, said
+    assert "rejects some resamples" not in said
 
 
 @pytest.mark.process

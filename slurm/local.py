@@ -92,9 +92,10 @@ def _launch(folder: str, function: str, arguments: list[str]) -> None:
     os.close(reader)
     module, _, name = function.partition(":")
     target: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    Path(folder).mkdir(parents=True, exist_ok=True)
+    output = Path(folder) / f"{os.getpid()}_0_log"
+    output.parent.mkdir(parents=True, exist_ok=True)
     # the job must not keep the launcher's pipes open, or the caller would wait for it
-    for stream, file in enumerate([os.devnull, *_outputs(folder, os.getpid())]):
+    for stream, file in enumerate([os.devnull, f"{output}.out", f"{output}.err"]):
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
         os.dup2(descriptor, stream)
         os.close(descriptor)
@@ -103,10 +104,6 @@ def _launch(folder: str, function: str, arguments: list[str]) -> None:
     os.write(writer, b"1")
     os.close(writer)
     target(*arguments)
-
-
-def _outputs(folder: str, job: int) -> list[str]:
-    return [os.path.join(folder, f"{job}_0_log.{kind}") for kind in ("out", "err")]
 
 
 if __name__ == "__main__":

@@ -112,4 +112,5 @@ XGB = Classifier(
     core_seconds=_core_seconds,
     fit=fit,
     packages=("xgboost",),
+    imports=("xgboost",),
 )

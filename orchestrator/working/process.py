@@ -1,7 +1,7 @@
 """One warm training process: takes batches from a pipe, trains them, writes its journal.
 
-Started by `pool`; imports what the fits need only once. An exception inside a fit is that run's
-failure; any other error ends the process with a message and leaves runs missing.
+Started by `pool` or forked by a nursery; imports what the fits need once. An exception inside a fit
+is that run's failure; any other error ends the process with a message and leaves runs missing.
 """
 
 from __future__ import annotations
@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 import sys
 import traceback
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
 
 from manyseed.jobs.checks import in_words
+from manyseed.jobs.classifiers import imports
 from manyseed.jobs.run import Cell, MachineError, Run
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.checkpoint import Checkpoint
@@ -38,6 +41,7 @@ from manyseed.orchestrator.tasks.task import Task
 from manyseed.orchestrator.working.checkpoints import checkpoint, checkpoint_seconds
 from manyseed.orchestrator.working.messages import Batch, Fault, Outcome, Ready
 from manyseed.orchestrator.working.neighbours import journal_name
+from manyseed.orchestrator.working.nursery import NURSERY, leave, serve
 from manyseed.slurm.signals import belong_to_parent
 
 MACHINE_ERRORS = (MachineError, StoreError, ImportError, MemoryError, OSError)
@@ -212,13 +216,29 @@ def _failure(batch: Batch, row: int, run: int, error: Exception) -> Failure:
 
 
 def main(arguments: list[str]) -> int:
-    """Train batches until the pipe sends None or closes."""
-    directory, task_file, attempt, index, descriptor = arguments
-    pipe = Connection(int(descriptor))
+    """Train batches until the pipe sends None or closes; or fork processes that do."""
+    *task, index, descriptor = arguments
+    if index == NURSERY:
+        return serve(int(descriptor), _libraries(Path(task[1])), partial(_train, *task))
     belong_to_parent()
+    return _train(*task, int(index), int(descriptor))
+
+
+def _libraries(task_file: Path) -> list[str]:
+    """Return the modules that the fits of a task import."""
+    with suppress(Exception):  # the training processes tell what is wrong with the task
+        cells = [
+            Cell.from_canonical(cell.canonical) for cell in Task.read(task_file).cells.values()
+        ]
+        return [*dict.fromkeys(name for cell in cells for name in imports(cell.classifier))]
+    return []
+
+
+def _train(directory: str, task_file: str, attempt: str, index: int, descriptor: int) -> int:
+    pipe = Connection(descriptor)
     paths = SweepPaths(Path(directory))
     try:
-        journal = paths.journals / journal_name(attempt, int(index))
+        journal = paths.journals / journal_name(attempt, index)
         process = Training(paths, Path(task_file), journal)
         pipe.send(Ready())
         while True:
@@ -241,4 +261,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

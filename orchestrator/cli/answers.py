@@ -19,7 +19,7 @@ def answers(directory: Directory, as_json: Json = False) -> None:
 
         manyseed answers quickstart
     """
-    from manyseed.orchestrator.results.reporting import answers
+    from manyseed.orchestrator.results.answering import answers
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)

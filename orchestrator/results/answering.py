@@ -6,7 +6,7 @@ recorded beside them: a file of others is not used. How many runs are missing is
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -35,10 +35,11 @@ def answers(paths: SweepPaths) -> list[Sentence]:
     found = _kept(paths, record) or _worked_out(paths, record)
     counts = survey(paths).counts
     sentences = {name: _sentences(found[name]) for name in ("first", "rest")}
-    short = ()
+    short: Iterable[Sentence] = ()
     if found["repeats"] is not None:
         finished = record.runs.get("analysed", counts["done"] + counts["copy"])
-        short = incomplete(*found["repeats"], counts["runs"], finished, counts["failed"])
+        lacking, repeats = found["repeats"]
+        short = incomplete(lacking, repeats, counts["runs"], finished, counts["failed"])
     return [*sentences["first"], *short, *sentences["rest"], *unanswered(record)]
 
 

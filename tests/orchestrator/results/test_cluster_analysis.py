@@ -20,7 +20,7 @@ from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.results import here, job, schedulers, slurm_workers
-from manyseed.orchestrator.results.conventions import to_json
+from manyseed.orchestrator.results.record import to_json
 from manyseed.slurm import signals
 from manyseed.slurm.arrays import STOPPED
 from tests.cluster import Slurm, wait_until

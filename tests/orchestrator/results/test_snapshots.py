@@ -20,9 +20,9 @@ from manyseed.analysis.options import Options
 from manyseed.jobs.datasets import dataset_id
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.results.conventions import conventions, from_json, to_json
+from manyseed.orchestrator.results.conventions import conventions
 from manyseed.orchestrator.results.query import query
-from manyseed.orchestrator.results.record import Analysis
+from manyseed.orchestrator.results.record import Analysis, from_json, to_json
 from manyseed.orchestrator.results.tables import TABLES
 from manyseed.orchestrator.store.layout.groups import open_group
 from manyseed.orchestrator.store.reading.reader import read_array

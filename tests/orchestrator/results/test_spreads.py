@@ -17,7 +17,8 @@ from scipy import stats
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
-from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.disk.records import read_json, write_json
+from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.results.query import query
 from manyseed.orchestrator.results.reporting import summary_table
 from manyseed.orchestrator.results.tables import Results
@@ -369,3 +370,34 @@ def test_ensembles_and_curves_pool_by_their_own_numbers(tmp_path: Path) -> None:
     assert found["accuracy_std"].item() == pytest.approx(((10 * 0.01 + 30 * 0.04) / 40) ** 0.5)
     row = found.row(0, named=True)
     assert (row["alpha_hat"], row["delta"], row["n_side"]) == (pytest.approx(0.2), 0.2, 50)
+
+
+def test_kept_answers_are_those_of_the_tables(sweep: Sweep, tmp_path: Path) -> None:
+    copy = Sweep(shutil.copytree(sweep.directory, tmp_path / "copy"))
+    said = copy.answers()
+    assert any("results are incomplete" in text for text in said)
+    kept = read_json(copy.paths.answers)
+    copy.paths.answers.unlink()
+    assert copy.answers() == said, "worked out"
+    marked = {**kept, "rest": [{**one, "text": "As kept."} for one in kept["rest"]]}
+    write_json(copy.paths.answers, marked)
+    assert copy.answers() == [said[0], *["As kept."] * (len(said) - 1)]
+    for other in ({"wording": "0"}, {"tables": {}}, {"options": {}}):
+        write_json(copy.paths.answers, {**marked, "of": {**kept["of"], **other}})
+        assert copy.answers() == said, "of other code or tables"
+    for damaged in ("{", "[]", "", '{"of": 1}'):
+        copy.paths.answers.write_text(damaged)
+        assert copy.answers() == said
+
+
+def test_answers_kept_from_an_earlier_analysis_are_not_told(sweep: Sweep, tmp_path: Path) -> None:
+    copy = Sweep(shutil.copytree(sweep.directory, tmp_path / "copy"))
+    kept = read_json(copy.paths.answers)
+    copy.analyze(Options(resamples=10, close=0.001), workers=1)
+    said = copy.answers()
+    assert read_json(copy.paths.answers)["of"] != kept["of"]
+    write_json(copy.paths.answers, {**kept, "rest": []})  # as if the last one were not written
+    assert copy.answers() == said
+    shutil.copy(sweep.paths.table("pairs"), copy.paths.table("pairs"))
+    with pytest.raises(DamagedFile, match="of another analysis"):
+        copy.answers()

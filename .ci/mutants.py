@@ -4,9 +4,9 @@
     .venv/bin/python .ci/mutants.py [--list] [--tree DIR] [NUMBER or TEXT …]
 
 Each mutant replaces one piece of one line in a copy of the tree, and runs the tests that should
-notice it; those of kernels compile anew. First, all these tests must pass without a mutant. A
-mutant whose text is not there exactly once, or whose tests are gone, is an error. Numbers, or texts
-in a file's name, select some; `--tree` takes another checkout. Exits with 1 if a mutant survives.
+notice it. First, all these tests must pass without a mutant. A mutant whose text is not there
+exactly once, or whose tests are gone, is an error. Numbers, or texts in a file's name, select some;
+`--tree` takes another checkout. Exits with 1 if a mutant survives.
 """
 
 from __future__ import annotations
@@ -124,12 +124,13 @@ def copy(source: Path, target: Path) -> None:
 def killed(tree: Path, number: int, mutant: Mutant) -> bool:
     """Say whether the tests of a mutant fail; the tree is as before afterwards."""
     file, began = tree / mutant.file, time.monotonic()
-    text = file.read_text()
+    text, stamp = file.read_text(), file.stat()
     try:
         file.write_text(text.replace(mutant.old, mutant.new))
         failed = _tests(tree, mutant.tests.split())
     finally:
         file.write_text(text)
+        os.utime(file, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))  # what is compiled stays valid
     said = "killed" if failed else "SURVIVED"
     print(f"{number:3} {said:9}{time.monotonic() - began:5.0f} s  {mutant.file}", flush=True)
     return failed
@@ -138,11 +139,10 @@ def killed(tree: Path, number: int, mutant: Mutant) -> bool:
 def _tests(tree: Path, tests: list[str]) -> bool:
     """Run tests in a tree; return whether some failed."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-m", "not slow"]
-    with tempfile.TemporaryDirectory(dir=tree.parent) as compiled:
-        # fresh, as what numba keeps may include functions of other modules as they were
-        env = {**os.environ, "PYTHONPATH": str(tree / "src"), "NUMBA_CACHE_DIR": compiled}
-        command += ["--no-header", "-p", "no:cacheprovider", *(f"tests/{test}" for test in tests)]
-        done = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True)
+    command += ["--no-header", "-p", "no:cacheprovider", *(f"tests/{test}" for test in tests)]
+    # what numba compiles is kept for the next mutants; the first run, without any, fills it
+    env = {**os.environ, "PYTHONPATH": str(tree / "src"), "NUMBA_CACHE_DIR": f"{tree}-compiled"}
+    done = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, check=False)
     if done.returncode > 1:
         sys.exit(f"the tests did not run:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
     return done.returncode == 1

@@ -37,8 +37,7 @@ _SHARDS = "orchestrator/store/publishing/test_shards.py"
 _JOURNAL = "orchestrator/store/journals/test_journal.py"
 _ENCODING = "orchestrator/store/zarrfiles/test_encoding.py"
 _LAYOUT, _EXPANSION = "orchestrator/plans/layout.py", "orchestrator/grids/expansion.py"
-_LAID, _PLANNED = "orchestrator/plans/test_layout.py", "orchestrator/plans/test_planning.py"
-_EXPANDED = "orchestrator/grids/test_expansion.py"
+_LAID, _EXPANDED = "orchestrator/plans/test_layout.py", "orchestrator/grids/test_expansion.py"
 _UNCERTAIN = "analysis/uncertainty"
 
 # fmt: off
@@ -69,7 +68,7 @@ MUTANTS = [Mutant(*fields) for fields in (
     # the planner: a shard's boundary, the order of rows, copies, parts of keys, grids that overlap
     (_LAYOUT, "-(-length // shard) * shard", "length // shard * shard", _LAID),
     (_LAYOUT, '.sort("group", "repeat", "cell")', '.sort("group", "cell", "repeat")', _LAID),
-    (_LAYOUT, '(pl.col("run") > 0)', '(pl.col("run") >= 0)', _PLANNED),
+    (_LAYOUT, '(pl.col("run") > 0)', '(pl.col("run") >= 0)', "orchestrator/test_stored.py"),
     ("jobs/identity.py", "value, sort_keys=True", "value, sort_keys=False", "jobs/test_identity.py"),
     ("jobs/streams.py", "[STREAMS_VERSION, seed, name, list(keys)]", "[STREAMS_VERSION, seed, list(keys)]", "jobs/test_streams.py"),
     (_EXPANSION, "n_test_sets or repeats, repeats)", "n_test_sets or repeats, 10**9)", _EXPANDED),

@@ -105,8 +105,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
         tree = Path(folder, "tree")
         copy(given.tree, tree)
-        if _tests(tree, sorted({t for _, mutant in mutants for t in mutant.tests.split()})):
-            sys.exit("the tests fail without any mutant")
+        if told := _tests(tree, sorted({t for _, mutant in mutants for t in mutant.tests.split()})):
+            sys.exit(f"the tests fail without any mutant:\n{told[-3000:]}")
         survivors = [number for number, mutant in mutants if not killed(tree, number, mutant)]
     print(f"{len(mutants) - len(survivors)} of {len(mutants)} killed; survivors: {survivors}")
     return bool(survivors)
@@ -126,7 +126,7 @@ def killed(tree: Path, number: int, mutant: Mutant) -> bool:
     text, stamp = file.read_text(), file.stat()
     try:
         file.write_text(text.replace(mutant.old, mutant.new))
-        failed = _tests(tree, mutant.tests.split())
+        failed = bool(_tests(tree, mutant.tests.split()))
     finally:
         file.write_text(text)
         os.utime(file, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))  # what is compiled stays valid
@@ -135,8 +135,8 @@ def killed(tree: Path, number: int, mutant: Mutant) -> bool:
     return failed
 
 
-def _tests(tree: Path, tests: list[str]) -> bool:
-    """Run tests in a tree; return whether some failed."""
+def _tests(tree: Path, tests: list[str]) -> str:
+    """Run tests in a tree; return what pytest said if some failed, otherwise nothing."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-m", "not slow"]
     command += ["--no-header", "-p", "no:cacheprovider", *(f"tests/{test}" for test in tests)]
     # what numba compiles is kept for the next mutants; the first run, without any, fills it
@@ -144,7 +144,7 @@ def _tests(tree: Path, tests: list[str]) -> bool:
     done = subprocess.run(command, cwd=tree, env=env, capture_output=True, text=True, check=False)
     if done.returncode > 1:
         sys.exit(f"the tests did not run:\n{done.stdout[-3000:]}{done.stderr[-3000:]}")
-    return done.returncode == 1
+    return done.stdout if done.returncode else ""
 
 
 if __name__ == "__main__":

@@ -74,7 +74,7 @@ MUTANTS = [Mutant(*fields) for fields in (
     (_EXPANSION, "n_test_sets or repeats, repeats)", "n_test_sets or repeats, 10**9)", _EXPANDED),
     (_EXPANSION, "whole=(whole[0] & whole[1]).any()", "whole=(whole[0] | whole[1]).any()", _EXPANDED),
     ("orchestrator/grids/grid.py", "matched &= is_hit[codes[axis]]", "matched = is_hit[codes[axis]]", "orchestrator/grids/test_grid.py"),
-    ("orchestrator/plans/plan.py", "_digests(plan.all_cells, number)[-1]", "_digests(plan.all_cells, number)[0]", "orchestrator/plans/test_enlarge.py"),
+    ("orchestrator/plans/plan.py", "_digests(plan.all_cells, number)[-1]", "_digests(plan.all_cells, number)[0]", "orchestrator/plans/test_planning.py"),
 )]
 # fmt: on
 

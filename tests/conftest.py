@@ -12,6 +12,7 @@ import sys
 # before any library reads them: training processes have one thread, and tests train in their own
 os.environ.update({f"{one}_NUM_THREADS": "1" for one in ("OMP", "OPENBLAS", "MKL", "NUMEXPR")})
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +53,21 @@ def pytest_configure() -> None:
     """Hear Ctrl-C: a shell's background jobs ignore it, and so would all that tests start."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     here.install()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Below the slowest tests (``--durations``), say what each folder's tests take in all."""
+    if terminalreporter.config.option.durations is None:
+        return
+    taken: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):  # of setup, test and teardown
+                taken[report.nodeid.partition("::")[0].rpartition("/")[0]] += report.duration
+    terminalreporter.write_sep("=", "seconds by folder, summed over processes")
+    for folder, seconds in taken.most_common():
+        terminalreporter.write_line(f"{seconds:8.2f}s {folder}")
 
 
 @pytest.fixture(scope="session")

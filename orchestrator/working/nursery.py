@@ -66,7 +66,7 @@ class Fork:
         until = None if timeout is None else time.monotonic() + timeout
         while self.returncode is None:
             left = None if until is None else max(0.0, until - time.monotonic())
-            if not wait([self._nursery], left):
+            if not wait([self._nursery.fileno()], left):
                 raise subprocess.TimeoutExpired(NURSERY, timeout or 0.0)
             self._nursery.receive()
         return self.returncode

@@ -82,6 +82,7 @@ class Pool:
         with theirs:
             if self._forks and self._nursery is None:
                 self._nursery = Nursery(partial(self._start, NURSERY, {}))
+            process: subprocess.Popen[bytes] | Fork
             if self._nursery:
                 process = self._nursery.fork(index, theirs.fileno(), env)
             else:
@@ -116,9 +117,11 @@ class Pool:
     def messages(self, timeout: float) -> Iterator[Message]:
         """Yield the workers' messages within `timeout` seconds, including ends of processes."""
         by_pipe: dict[Any, Worker] = {worker.pipe: worker for worker in self.workers}
-        ready = wait([*by_pipe, *([self._nursery] if self._nursery else [])], timeout)
-        if self._nursery in ready:
-            self._nursery.receive()
+        nursery = self._nursery
+        news = [nursery.fileno()] if nursery else []
+        ready = wait([*by_pipe, *news], timeout)
+        if nursery and nursery.fileno() in ready:
+            nursery.receive()
         for pipe in ready:
             if worker := by_pipe.get(pipe):
                 try:
@@ -128,8 +131,8 @@ class Pool:
                     if not self._is_bereaved(worker):
                         self._remove(worker)
                         yield Message(worker, None)
-        if self._nursery and self._nursery.returncode is not None:
-            yield from self._lose(self._nursery.returncode)
+        if nursery and nursery.returncode is not None:
+            yield from self._lose(nursery.returncode)
 
     def _is_bereaved(self, worker: Worker) -> bool:
         """Return whether a worker's nursery ended before it forked the worker."""

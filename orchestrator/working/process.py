@@ -217,11 +217,12 @@ def _failure(batch: Batch, row: int, run: int, error: Exception) -> Failure:
 
 def main(arguments: list[str]) -> int:
     """Train batches until the pipe sends None or closes; or fork processes that do."""
-    *task, index, descriptor = arguments
+    directory, task_file, attempt, index, descriptor = arguments
+    train = partial(_train, SweepPaths(Path(directory)), Path(task_file), attempt)
     if index == NURSERY:
-        return serve(int(descriptor), _libraries(Path(task[1])), partial(_train, *task))
+        return serve(int(descriptor), _libraries(Path(task_file)), train)
     belong_to_parent()
-    return _train(*task, int(index), int(descriptor))
+    return train(int(index), int(descriptor))
 
 
 def _libraries(task_file: Path) -> list[str]:
@@ -234,12 +235,11 @@ def _libraries(task_file: Path) -> list[str]:
     return []
 
 
-def _train(directory: str, task_file: str, attempt: str, index: int, descriptor: int) -> int:
+def _train(paths: SweepPaths, task_file: Path, attempt: str, index: int, descriptor: int) -> int:
     pipe = Connection(descriptor)
-    paths = SweepPaths(Path(directory))
     try:
         journal = paths.journals / journal_name(attempt, index)
-        process = Training(paths, Path(task_file), journal)
+        process = Training(paths, task_file, journal)
         pipe.send(Ready())
         while True:
             while not pipe.poll(SYNC_SECONDS / 6):

@@ -15,7 +15,6 @@ import pytest
 from manyseed import Sweep
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
-from manyseed.orchestrator.working.neighbours import journal_name
 from tests.orchestrator.conftest import assert_equal, stored, train, wait_until, write
 from tests.orchestrator.test_run import training_processes
 
@@ -102,9 +101,10 @@ def at_work(sweep: Sweep) -> list[int]:
     """Return the process ids of those that have finished a run: the others may still import."""
     found = []
     for pid in training_processes(sweep):
-        with contextlib.suppress(OSError, ValueError):  # it has ended, or only just begun
-            *_, attempt, index, _, _ = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-            if (sweep.paths.journals / journal_name(attempt, int(index))).stat().st_size:
+        with contextlib.suppress(OSError):  # it has ended
+            files = [file.readlink() for file in Path(f"/proc/{pid}/fd").iterdir()]
+            journals = [file for file in files if file.parent == sweep.paths.journals.resolve()]
+            if any(journal.stat().st_size for journal in journals):
                 found.append(pid)
     return found
 

@@ -304,14 +304,14 @@ def test_a_folder_with_the_users_own_modules_changes_nothing(users_folder: Path)
 
 
 def training_processes(sweep: Sweep) -> list[int]:
-    """Return the process ids that train for a sweep."""
+    """Return the process ids that train for a sweep: not the nurseries that fork them."""
     found = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit():
             continue
         try:
             line = (entry / "cmdline").read_bytes()
-            state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            state, parent, *_ = (entry / "stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
         ours = (
@@ -319,8 +319,9 @@ def training_processes(sweep: Sweep) -> list[int]:
             and os.fsencode(sweep.directory) in line
         )
         if ours and state not in "ZX":
-            found.append(int(entry.name))
-    return found
+            found.append((int(entry.name), int(parent), b"\0nursery\0" in line))
+    nurseries = {pid for pid, _, is_forked in found if is_forked}
+    return [pid for pid, parent, is_forked in found if not is_forked or parent in nurseries]
 
 
 def test_help_ends_in_examples() -> None:

@@ -43,7 +43,7 @@ from manyseed.orchestrator.submissions.taskstate import ALIVE
 
 if TYPE_CHECKING:
     from manyseed.analysis.options import Options
-    from manyseed.orchestrator.results.job import AnalysisJob
+    from manyseed.orchestrator.results.jobstate import AnalysisJob
     from manyseed.orchestrator.sweep import Sweep
 
 _POLL_SECONDS = 1.0

@@ -15,7 +15,8 @@ import pytest
 from manyseed import Sweep
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
-from tests.orchestrator.conftest import assert_equal, stored, train, wait_until, write
+from manyseed.orchestrator.working.neighbours import journal_name
+from tests.orchestrator.conftest import assert_equal, shared, stored, wait_until, write
 from tests.orchestrator.test_run import training_processes
 
 pytestmark = pytest.mark.process
@@ -45,10 +46,17 @@ test       = 1000
 """120 runs in two shards; an xgb fit takes a tenth of a second or more."""
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """Trained in the tests' own process: it is made before a test asks for others."""
+    return shared(tmp_path_factory, "killed", GRID)
+
+
 @pytest.mark.timeout(900)  # ten starts, however busy the machine is
-def test_kills_and_resumes_equal_an_undisturbed_sweep(tmp_path: Path, stopped: list[Sweep]) -> None:
-    sweep_file = write(tmp_path / "killed.toml", GRID)
-    sweep = Sweep.plan(sweep_file, tmp_path / "sweep")
+def test_kills_and_resumes_equal_an_undisturbed_sweep(
+    undisturbed: Sweep, tmp_path: Path, stopped: list[Sweep]
+) -> None:
+    sweep = Sweep.plan(undisturbed.paths.sweep_file, tmp_path / "sweep")
     stopped.append(sweep)
     moments = random.Random(1)
     kills = partly = 0
@@ -75,7 +83,7 @@ def test_kills_and_resumes_equal_an_undisturbed_sweep(tmp_path: Path, stopped: l
     assert status["duplicates"] == 0
     sweep.compact()
     assert sweep.verify()["runs_wrong"] == 0
-    assert_equal(stored(sweep), stored(train(sweep_file, tmp_path / "undisturbed")))
+    assert_equal(stored(sweep), stored(undisturbed))
 
 
 @pytest.mark.slow

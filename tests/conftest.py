@@ -12,6 +12,10 @@ import sys
 # before any library reads them: training processes have one thread, and tests train in their own
 os.environ.update({f"{one}_NUM_THREADS": "1" for one in ("OMP", "OPENBLAS", "MKL", "NUMEXPR")})
 
+# compiling all tests takes longer than importing them, so it is done once wherever that can be kept;
+# not while tests run: a module that a test writes twice in a second would be read from the first's
+_writes_no_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, False
+
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +56,11 @@ def pytest_configure() -> None:
     """Hear Ctrl-C: a shell's background jobs ignore it, and so would all that tests start."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     here.install()
+
+
+def pytest_collection_finish() -> None:
+    """Write bytecode as before."""
+    sys.dont_write_bytecode = _writes_no_bytecode
 
 
 @pytest.fixture(scope="session")

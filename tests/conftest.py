@@ -12,16 +12,13 @@ import sys
 # before any library reads them: training processes have one thread, and tests train in their own
 os.environ.update({f"{one}_NUM_THREADS": "1" for one in ("OMP", "OPENBLAS", "MKL", "NUMEXPR")})
 
-# compiling all tests takes longer than importing them, so it is done once wherever that can be kept;
-# not while tests run: a module that a test writes twice in a second would be read from the first's
-_writes_no_bytecode, sys.dont_write_bytecode = sys.dont_write_bytecode, False
-
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+import tests
 from manyseed.slurm.testcluster import Settings, TestCluster
 from tests import cluster as clusters
 from tests import here
@@ -60,7 +57,7 @@ def pytest_configure() -> None:
 
 def pytest_collection_finish() -> None:
     """Write bytecode as before."""
-    sys.dont_write_bytecode = _writes_no_bytecode
+    sys.dont_write_bytecode = tests.WRITES_NO_BYTECODE
 
 
 @pytest.fixture(scope="session")

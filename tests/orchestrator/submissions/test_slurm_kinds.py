@@ -164,6 +164,7 @@ def test_twenty_seeds_of_a_kind_are_trained_and_differ(
     assert runs["accuracy"].n_unique() > 1
 
 
+@pytest.mark.process
 def test_killed_and_resumed_they_are_the_same(
     file: Path, undisturbed: Sweep, tmp_path: Path, stopped: list[Sweep]
 ) -> None:

@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+import tests
 from manyseed.slurm.testcluster import Settings, TestCluster
 from tests import cluster as clusters
 from tests import here
@@ -68,6 +69,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.write_sep("=", "seconds by folder, summed over processes")
     for folder, seconds in taken.most_common():
         terminalreporter.write_line(f"{seconds:8.2f}s {folder}")
+
+
+def pytest_collection_finish() -> None:
+    """Write bytecode as before."""
+    sys.dont_write_bytecode = tests.WRITES_NO_BYTECODE
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ LARGER = QUICK.replace("repeats = 2", "repeats = 3").replace("runs    = 4", "run
 
 @pytest.mark.process
 @pytest.mark.slow
+@pytest.mark.process
 def test_enlarging_a_plan_while_workers_write_loses_nothing(tmp_path, stopped):
     file = write(tmp_path / "quick.toml", QUICK)
     sweep = Sweep.plan(file, tmp_path / "sweep")

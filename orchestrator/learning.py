@@ -246,7 +246,7 @@ class Learning:
 
     def answers(self) -> list[str]:
         """Return the sentences that the page begins with: what the tables say."""
-        from manyseed.orchestrator.results.reporting import answers
+        from manyseed.orchestrator.results.answering import answers
 
         return [one.text for one in answers(self.paths)]
 

@@ -58,7 +58,10 @@ def fit(
         **({} if binary else {"num_class": data.n_classes}),
     }
     train = _matrix(data.X, data.cardinality, data.y)
-    booster = xgboost.train(parameters, train, num_boost_round=settings["rounds"])
+    # What xgboost.train does, without looking for callbacks and metrics after each round.
+    booster = xgboost.Booster(parameters, [train])
+    for round_ in range(settings["rounds"]):
+        booster.update(train, round_)
     seconds = perf_counter() - started
 
     def predict(rows: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -74,7 +77,8 @@ def _matrix(
 ) -> xgboost.DMatrix:
     import xgboost
 
-    kinds = ["c" if labels else "q" for labels in cardinality]
+    # XGBoost copies the kinds in each round; without any, all features are continuous.
+    kinds = ["c" if labels else "q" for labels in cardinality] if cardinality.any() else None
     return xgboost.DMatrix(X, label=y, feature_types=kinds, enable_categorical=True, nthread=1)
 
 
@@ -112,4 +116,5 @@ XGB = Classifier(
     core_seconds=_core_seconds,
     fit=fit,
     packages=("xgboost",),
+    imports=("xgboost",),
 )

@@ -24,6 +24,7 @@ from manyseed.jobs.training.checkpoint import (
 from manyseed.jobs.training.curves import Measured, record
 from manyseed.jobs.training.handling import Alive, Fitted
 from manyseed.jobs.training.schedules import Plateau, Rate
+from manyseed.jobs.training.steps import stepping
 from manyseed.jobs.training.testrows import TestRows
 
 if TYPE_CHECKING:
@@ -186,16 +187,19 @@ def _train_epoch(
     steps = n_batches(len(y), plan.batch_size, plan.smallest_batch)
     parameters = [*parts.model.parameters()]
     shuffled = batches(parts.order, len(y), plan.batch_size, plan.smallest_batch)
+    update = stepping(parts.optimizer)
+    updated = [each for group in parts.optimizer.param_groups for each in group["params"]]
     for step, rows in enumerate(shuffled):
         rate = plan.rate(epoch, step, steps)
         for group in parts.optimizer.param_groups:
             group["lr"] = rate
         index = rows.to(y.device)
-        parts.optimizer.zero_grad(set_to_none=True)
+        for weights in updated:
+            weights.grad = None
         logits, labels = parts.model(presented(index)), y[index]
         loss = cross_entropy(logits, labels)
         loss.backward()
-        parts.optimizer.step()
+        update()
         if parts.trajectory is not None:
             parts.trajectory.after_step(parameters, rate, epoch, steps)
         if parts.plateau is not None:

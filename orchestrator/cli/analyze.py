@@ -228,7 +228,7 @@ def _options(sweep: Sweep, **asked: Any) -> Options:
 
 def print_summary(sweep: Sweep) -> None:
     """Print the results cell by cell, and notes about them."""
-    from manyseed.analysis.report.context import varying_axes
+    from manyseed.analysis.report.summary import varying_axes
     from manyseed.analysis.report.worded import repeats_in_words
     from manyseed.analysis.tables.snapshots import last
     from manyseed.analysis.tables.twins import in_words
@@ -264,10 +264,22 @@ def print_summary(sweep: Sweep) -> None:
         say(f"‡ The same fits as another cell, counted once: {same}.")
     if (sentence := amounts(read_analysis(sweep.paths)[1])) is not None:
         say(sentence)
-    notes = caveats(sweep)
-    kinds = ("mixed", "not_computed", "undefined", "small_classes", "infeasible", "outdated")
-    for note in (note for kind in kinds for note in notes[kind]):
+    say_notes(sweep)
+
+
+def say_notes(sweep: Sweep) -> bool:
+    """Print the notes about the results; return whether there are any."""
+    found = notes(sweep)
+    for note in found:
         say(note, style="yellow")
+    return bool(found)
+
+
+def notes(sweep: Sweep) -> list[str]:
+    """Return the notes about the results, apart from problems."""
+    found = caveats(sweep)
+    kinds = ("mixed", "not_computed", "undefined", "small_classes", "infeasible", "outdated")
+    return [note for kind in kinds for note in found[kind]]
 
 
 def caveats(sweep: Sweep) -> dict[str, list[str]]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from manyseed.orchestrator.cli.analyze import analyze_and_report, print_summary, say_report
+from manyseed.orchestrator.cli.analyze import analyze_and_report, say_report
+from manyseed.orchestrator.cli.answers import in_short
 from manyseed.orchestrator.cli.common import (
     Cluster,
     OtherRecipe,
@@ -127,9 +128,9 @@ def run(
             raise typer.Exit(INTERRUPTED) from None
         raise_if_broken(sweep, last.reason, last.details)
     page = analyze_and_report(sweep, metric, None if profile is None else where)
-    print_summary(sweep)
-    _print_estimate(sweep)
+    in_short(sweep)
     say_report(page)
+    _print_estimate(sweep)
     runs = sweep.status()["runs"]
     if runs["failed"]:
         say(f"\n{counted(runs['failed'], 'run')} failed.")
@@ -163,7 +164,7 @@ def _stop(sweep: Sweep) -> None:
 
 
 def _print_estimate(sweep: Sweep) -> None:
-    """Print the actual cost beside the plan's estimate."""
+    """Print the actual cost, beside the plan's estimate where that differs."""
     from manyseed.orchestrator.plans.estimate import estimate_and_outcome
 
     shown: dict[str, tuple[str, Callable[[float], str]]] = {
@@ -176,5 +177,8 @@ def _print_estimate(sweep: Sweep) -> None:
     for key, (estimated, actual) in estimate_and_outcome(sweep.paths).items():
         name, show_figure = shown[key]
         planned = "–" if math.isnan(estimated) else show_figure(estimated)
-        figures.append(f"{name} {show_figure(actual)} (planned {planned})")
-    say(f"\nCost: {', '.join(figures)}.")
+        as_planned = planned == show_figure(actual)
+        figures.append(
+            f"{name} {show_figure(actual)}{'' if as_planned else f' (planned {planned})'}"
+        )
+    say(f"Cost: {', '.join(figures)}.")

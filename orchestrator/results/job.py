@@ -74,7 +74,8 @@ def submit(
         If the cluster does not answer.
     """
     from manyseed.orchestrator.results.analysing import check
-    from manyseed.orchestrator.results.conventions import conventions, to_json
+    from manyseed.orchestrator.results.conventions import conventions
+    from manyseed.orchestrator.results.record import to_json
 
     profile = of_slurm(cluster)
     options = options or conventions(paths)
@@ -150,8 +151,8 @@ def run(directory: str, number: str) -> str:
     RuntimeError
         If it ended with an error, so that SLURM reports a failure, too.
     """
-    from manyseed.orchestrator.results.conventions import from_json
     from manyseed.orchestrator.results.here import analyze
+    from manyseed.orchestrator.results.record import from_json
 
     paths = open_sweep(Path(directory))
     files = SubmissionPaths(paths.analysis_job(int(number)))

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions.answers import answers
+from manyseed.analysis.questions.answers import Sentence, answers
 from manyseed.analysis.questions.blocks import block
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.howmany import for_mean
@@ -330,3 +330,17 @@ def test_nothing_is_claimed_by_chance_more_often_than_is_said():
         claims["consistency"] += "changes beyond chance" in found["consistency"]
         claims["standings"] += "Beyond chance, ranks tell" in found["standings"]
     assert max(claims.values()) <= 11, claims  # 5 expected; 11 by chance once in 90
+
+
+def test_a_brief_answer_leaves_out_what_stands_in_brackets():
+    text = (
+        "Between seeds, a (of n (2) runs) varies most, by 0.02 (0.01 to 0.03, 95 %): twice b (c)."
+    )
+    short = Sentence("spread", text, ()).brief
+    assert short == "Between seeds, a varies most, by 0.02: twice b."
+    tables = planted(datasets=2, classifiers=("a", "b"), sd=of_classifier(a=0.02, b=0.01))
+    for one in answers(tables, effects(tables, by=("classifier",)), None, OPTIONS):
+        assert one.brief.startswith(one.text.partition(" (")[0])
+        assert "95 %" not in one.brief
+        assert "  " not in one.brief
+        assert one.brief.endswith(".")

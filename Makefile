@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 # XGBoost's CPU build unless a GPU is found: the GPU build installs several hundred MB of NCCL
 XGB    := $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
 # one process per core; each takes its tests in order, so that few fixtures are made twice
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --durations 10
 
 .PHONY: quickstart test test-slow lint format docs release bench storm clean
 

@@ -7,10 +7,13 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
-from manyseed.analysis.metrics.registry import asked
+import numpy as np
+import polars as pl
+
 from manyseed.analysis.options import Options
 
 PACKAGES = ("numba", "numpy", "scipy")
+WORDING = ("*.py", "questions/*.py", "tables/*.py")
 SHOWN = ("figures", "report")  # show numbers, compute none
 
 
@@ -25,6 +28,8 @@ def code_version(options: Options) -> str:
     Refused
         For a metric or a probe that doesn't exist.
     """
+    from manyseed.analysis.metrics.registry import asked
+
     asked(options)  # imports users' modules
     here = Path(__file__).parent
     files = sorted(f for f in here.rglob("*.py") if f.relative_to(here).parts[0] not in SHOWN)
@@ -33,6 +38,16 @@ def code_version(options: Options) -> str:
         source = sys.modules[name].__file__
         files += [Path(source)] if source else []
     digest = hashlib.sha256(repr([version(name) for name in PACKAGES]).encode())
+    for file in files:
+        digest.update(hashlib.sha256(file.read_bytes()).digest())
+    return digest.hexdigest()[:32]
+
+
+def wording_version() -> str:
+    """Return a digest of the code that makes sentences from the result tables."""
+    here = Path(__file__).parent
+    files = sorted(file for part in WORDING for file in here.glob(part))
+    digest = hashlib.sha256(repr([np.__version__, pl.__version__]).encode())
     for file in files:
         digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()[:32]

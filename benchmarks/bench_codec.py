@@ -185,6 +185,8 @@ def main() -> None:
         print(json.dumps(results, indent=2))
     else:
         show(results)
+        if importlib.util.find_spec("zarrs") is None:
+            print("\nzarrs: skipped: zarrs is not installed")
 
 
 if __name__ == "__main__":

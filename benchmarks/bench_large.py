@@ -117,9 +117,9 @@ def read_labels(sweep: Path) -> float:
     paths, options = SweepPaths(sweep), Options()
     tasks = []
     for group in published(paths, Plan.read(paths)):
-        sources = Sources.of(group.predictions, ["label"], options)
+        sources = Sources.of(group.predictions, ["label"], options, position=0)
         fit = options.block_bytes // sources.run_bytes
-        for members in blocks(group.predictions, options, fit):
+        for members in blocks(group.predictions, options, fit, position=0):
             rows = sources.rows([member.row for member in members])
             tasks.append(delayed(partial(_bytes_of, rows, members), pure=False)())
     started = time.perf_counter()

@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -135,9 +136,7 @@ def submitit_array(folder: Path, runs: int, cluster: TestCluster | None) -> dict
 
 def hydra_launcher(folder: Path, runs: int, cluster: TestCluster | None) -> dict[str, Any] | None:
     """One job per run, as made by Hydra's multirun."""
-    import importlib.util
-
-    if importlib.util.find_spec("hydra_plugins.hydra_submitit_launcher") is None:
+    if not (find_spec("hydra_plugins") and find_spec("hydra_plugins.hydra_submitit_launcher")):
         return None
     folder.mkdir()
     app = folder / "app.py"
@@ -284,7 +283,7 @@ def main() -> None:
     print(f"{'':12}{'runs':>10}{'seconds':>10}{'overhead, ms per run and process':>34}")
     for what in ("no-op fits", "10 ms fits", "joblib", "submitit", "hydra"):
         if (one := result[what]) is None:
-            print(f"{what:12}skipped: not installed")
+            print(f"{what:12}skipped: hydra-submitit-launcher is not installed")
             continue
         line = (
             f"{what:12}{one['runs']:>10,}{one['seconds']:>10.2f}{one['overhead_ms_a_run']:>34.2f}"
@@ -292,7 +291,9 @@ def main() -> None:
         if "first_run_seconds" in one:
             line += f"  ({one['overhead_ms_a_run_without_start']:.2f} after the first run)"
         print(line)
-    if large := result["large"]:
+    if (large := result["large"]) is None:
+        print("a large plan: skipped: SLURM is not installed")
+    else:
         print(
             f"{large['runs']:,} runs in {large['tasks']:,} tasks: submitted in "
             f"{large['submit_seconds']:.1f} s ({large['submit_cpu_seconds']:.1f} s CPU), status in "

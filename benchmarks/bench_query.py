@@ -33,8 +33,7 @@ from manyseed.analysis.tables.schema import FACTS, cells, repeat_columns
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_sweep
-from manyseed.orchestrator.results.conventions import to_json
-from manyseed.orchestrator.results.record import Analysis
+from manyseed.orchestrator.results.record import Analysis, to_json
 from manyseed.orchestrator.results.writing import write_result
 
 RUNS = {True: 44_800, False: 532_800}

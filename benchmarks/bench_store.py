@@ -390,6 +390,8 @@ def main() -> None:
         print(json.dumps(results, indent=2))
     else:
         show(results)
+        if importlib.util.find_spec("h5py") is None:
+            print("\nhdf5 in one file: skipped: h5py is not installed")
         print(TARGETS)
 
 

@@ -4,9 +4,9 @@ The warm worker and the plain version fit alternately, each in a separate proces
 so that both meet the same load; ratios are medians over these pairs. A fresh process is timed from
 its start to its end. The table is synthetic, shaped like vehicle (634 training rows, 18 features,
 2 classes); images are random, 32 × 32 × 3; ``vit-transfer`` trains heads on features that are
-computed once, with random weights. *Turns*: the same runs of one repeat of many cells, in the order
-of a task with few repeats (some of each cell, then some more of each), compared with cell after
-cell.
+computed once, with random weights; deep networks are narrow. *Turns*: the same runs of one repeat
+of many cells, in the order of a task with few repeats (some of each cell, then some more of each),
+compared with cell after cell.
 
     python benchmarks/bench_training.py [--quick] [--json] [--only NAME …]
 """
@@ -24,6 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -42,14 +43,21 @@ NAMES = classifiers.names()
 QUICK_FRESH = ("lr-sgd", "xgb", "mlp")
 IN_TURNS = ("lr-sgd", "xgb")  # the shorter a fit, the more the order matters
 IMAGE = (32, 32, 3)
-ON_IMAGES = ("cnn", "convnet", "vit", "vit-transfer")
+ON_IMAGES = tuple(name for name in NAMES if classifiers.CLASSIFIERS[name].images_only)
+NARROW: dict[str, dict[str, Any]] = {
+    "vgg": {"depth": 11, "width": 8},
+    "resnet": {"batch": 128, "width": 8},
+    "preresnet": {"depth": 20, "width": 8, "bottleneck": False},
+    "wide-resnet": {"depth": 10, "width": 1},
+}
+"""Hparams of networks whose defaults take minutes a fit on a CPU."""
 TABLE = resolve("synthetic:gaussian", n_samples=846, n_features=18, weights=[628, 218], test=212)
 
 
 def options(name: str, quick: bool) -> dict[str, Any]:
     """Return a classifier's table: fewer epochs than by default, each with the same work."""
     if name in ON_IMAGES:
-        return {"epochs": 1 if quick else 3}
+        return {"epochs": 1 if quick else 3, "hparams": NARROW.get(name, {})}
     return {"epochs": 2 if quick else 20} if name == "mlp" else {}
 
 
@@ -249,38 +257,46 @@ def main() -> None:
     if given.serve:
         serve(given.quick)
         return
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+    told: dict[str, Any] = {
+        "machine": machine,
+        "quick": given.quick,
+        "classifiers": {},
+        "turns": {},
+    }
+    say = (lambda *_: None) if given.json else partial(print, flush=True)
+    say(machine)
+    say(f"{'':13}{'fits/min':>10}{'plain':>10}{'ratio':>8}{'fresh':>8}{'ratio':>8}{'MiB':>7}")
     with tempfile.TemporaryDirectory() as folder:
         os.environ.update(MANYSEED_DATA=f"{folder}/data", TORCH_HOME=f"{folder}/torch")
         if "vit-transfer" in given.only:
             random_weights(Path(folder) / "torch")
-        results = {}
         # With --quick, one pair serves all: faster, but its memory includes the imports of all.
         for names in [given.only] if given.quick else [[name] for name in given.only]:
             workers = Worker("product", given.quick), Worker("plain", given.quick)
             for name in names:
-                results[name] = measure(name, *workers, given.quick)
+                row = told["classifiers"][name] = measure(name, *workers, given.quick)
+                say(_line(name, row))
             for worker in workers:
                 worker.close()
-        turned = {name: turns(name, given.quick) for name in given.only if name in IN_TURNS}
-    machine = f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}"
+        for name in given.only:
+            if name in IN_TURNS:
+                row = told["turns"][name] = turns(name, given.quick)
+                say(
+                    f"{name}, {row['runs']} runs of {row['cells']} cells in {row['turns']} turns: "
+                    f"{row['in_turns_times_by_cell']:.2f} × cell after cell"
+                )
     if given.json:
-        told = {"machine": machine, "quick": given.quick}
-        print(json.dumps({**told, "classifiers": results, "turns": turned}))
-        return
-    print(machine)
-    print(f"{'':13}{'fits/min':>10}{'plain':>10}{'ratio':>8}{'fresh':>8}{'ratio':>8}{'MiB':>7}")
-    for name, row in results.items():
-        fresh, ratio = row["fresh_fits_a_minute"], row["speed_up_over_fresh"]
-        text = f"{fresh:8.1f}{ratio:8.1f}" if fresh else f"{'':16}"
-        print(
-            f"{name:13}{row['fits_a_minute']:10.1f}{row['plain_fits_a_minute']:10.1f}"
-            f"{row['speed_up_over_plain']:8.2f}{text}{row['peak_mib']:7.0f}"
-        )
-    for name, row in turned.items():
-        print(
-            f"{name}, {row['runs']} runs of {row['cells']} cells in {row['turns']} turns: "
-            f"{row['in_turns_times_by_cell']:.2f} × cell after cell"
-        )
+        print(json.dumps(told))
+
+
+def _line(name: str, row: dict[str, Any]) -> str:
+    fresh, ratio = row["fresh_fits_a_minute"], row["speed_up_over_fresh"]
+    text = f"{fresh:8.1f}{ratio:8.1f}" if fresh else f"{'':16}"
+    return (
+        f"{name:13}{row['fits_a_minute']:10.1f}{row['plain_fits_a_minute']:10.1f}"
+        f"{row['speed_up_over_plain']:8.2f}{text}{row['peak_mib']:7.0f}"
+    )
 
 
 if __name__ == "__main__":

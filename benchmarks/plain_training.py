@@ -6,7 +6,7 @@ DataLoader.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -86,11 +86,18 @@ def _network(
     def fit(seed: int) -> NDArray[Any]:
         torch.manual_seed(seed)
         model = build(X, hparams, canonical)
-        kind = torch.optim.Adam if canonical["optimizer"] == "adam" else torch.optim.AdamW
-        optimizer = kind(model.parameters(), hparams["lr"], weight_decay=hparams["weight_decay"])
-        cosine = None
+        kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
+        more = {"momentum": canonical["momentum"]} if canonical["optimizer"] == "sgd" else {}
+        kind = kinds[canonical["optimizer"]]
+        decay = hparams["weight_decay"]
+        optimizer = kind(model.parameters(), hparams["lr"], weight_decay=decay, **more)
+        rates = None
         if canonical["schedule"] == "cosine":
-            cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
+            rates = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
+        elif canonical["schedule"] == "piecewise-linear":
+            rates = torch.optim.lr_scheduler.LambdaLR(
+                optimizer, lambda epoch: min(1, max(0.01, 1 - 0.99 * (epoch / epochs - 0.5) / 0.4))
+            )
         criterion = torch.nn.CrossEntropyLoss()
         loader = DataLoader(rows, batch_size, shuffle=True, drop_last=len(rows) % batch_size == 1)
         for _ in range(epochs):
@@ -99,8 +106,8 @@ def _network(
                 optimizer.zero_grad()
                 criterion(model(images), labels).backward()
                 optimizer.step()
-            if cosine is not None:
-                cosine.step()
+            if rates is not None:  # a plateau begins after more epochs than are measured
+                rates.step()
         model.eval()
         with torch.no_grad():
             parts = [model(part) for (part,) in DataLoader(TensorDataset(X_test), 1024)]
@@ -155,6 +162,82 @@ def _convnet(X: Any, hparams: Mapping[str, Any], _: Mapping[str, Any]) -> Any:
     return nn.Sequential(*layers, nn.MaxPool2d(2), nn.Flatten(), logits)
 
 
+def _vgg(X: Any, hparams: Mapping[str, Any], _: Mapping[str, Any]) -> Any:
+    from torch import nn
+
+    layers: list[nn.Module] = []
+    inputs, side = X.shape[1], X.shape[2]
+    for outputs, count in zip((1, 2, 4, 8, 8), _VGG[hparams["depth"]], strict=True):
+        for _ in range(count):
+            width = outputs * hparams["width"]
+            layers += [nn.Conv2d(inputs, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU()]
+            inputs = width
+        layers.append(nn.MaxPool2d(2))
+        side //= 2
+    layers.append(nn.Flatten())
+    units, inputs = 8 * hparams["width"], inputs * side * side
+    for _ in range(2):
+        layers += [nn.Dropout(hparams["dropout"]), nn.Linear(inputs, units), nn.ReLU()]
+        inputs = units
+    return nn.Sequential(*layers, nn.Linear(units, 2))
+
+
+def _residual(X: Any, first: int, channels: int, counts: Sequence[int], activated: str) -> Any:
+    """Stages of blocks of two 3×3 convolutions, activated ``after`` the sum or ``before`` each.
+
+    ``shared``: before each, and the shortcut takes the activated input too.
+    """
+    from torch import nn
+
+    def conv(n_in: int, n_out: int, side: int, stride: int = 1) -> nn.Module:
+        return nn.Conv2d(n_in, n_out, side, stride, padding=side // 2, bias=False)
+
+    class Block(nn.Module):
+        def __init__(self, n_in: int, n_out: int, stride: int) -> None:
+            super().__init__()
+            after, short = activated == "after", n_in != n_out or stride > 1
+            self.first = nn.Identity() if after else nn.Sequential(nn.BatchNorm2d(n_in), nn.ReLU())
+            middle = [conv(n_in, n_out, 3, stride), nn.BatchNorm2d(n_out), nn.ReLU()]
+            end = [nn.BatchNorm2d(n_out)] if after else []
+            self.block = nn.Sequential(*middle, conv(n_out, n_out, 3), *end)
+            beside = [conv(n_in, n_out, 1, stride)] + ([nn.BatchNorm2d(n_out)] if after else [])
+            self.short = nn.Sequential(*beside) if short else nn.Identity()
+            self.shared = short and activated == "shared"
+            self.last = nn.ReLU() if after else nn.Identity()
+
+        def forward(self, x: Any) -> Any:
+            begun = self.first(x)
+            return self.last(self.block(begun) + self.short(begun if self.shared else x))
+
+    norm = [nn.BatchNorm2d(first), nn.ReLU()]
+    layers = [conv(X.shape[1], first, 3), *(norm if activated == "after" else [])]
+    inputs = first
+    for stage, count in enumerate(counts):
+        for place in range(count):
+            stride = 2 if stage and not place else 1
+            layers.append(Block(inputs, 2**stage * channels, stride))
+            inputs = 2**stage * channels
+    if activated != "after":
+        layers += [nn.BatchNorm2d(inputs), nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, 2))
+
+
+def _resnet(X: Any, hparams: Mapping[str, Any], _: Mapping[str, Any]) -> Any:
+    assert hparams["depth"] == 18
+    return _residual(X, hparams["width"], hparams["width"], (2, 2, 2, 2), "after")
+
+
+def _preresnet(X: Any, hparams: Mapping[str, Any], _: Mapping[str, Any]) -> Any:
+    assert not hparams["bottleneck"]
+    counts = [(hparams["depth"] - 2) // 6] * 3
+    return _residual(X, hparams["width"], hparams["width"], counts, "before")
+
+
+def _wide_resnet(X: Any, hparams: Mapping[str, Any], _: Mapping[str, Any]) -> Any:
+    assert hparams["dropout"] == 0
+    return _residual(X, 16, 16 * hparams["width"], [(hparams["depth"] - 4) // 6] * 3, "shared")
+
+
 def _vit(X: Any, hparams: Mapping[str, Any], canonical: Mapping[str, Any]) -> Any:
     from manyseed.jobs.torchvision_import import torchvision
 
@@ -176,7 +259,18 @@ def _head(X: Any, *_: Any) -> Any:
     return nn.Linear(X.shape[1], 2)
 
 
-_BUILDERS = {"mlp": _mlp, "cnn": _cnn, "convnet": _convnet, "vit": _vit, "vit-transfer": _head}
+_VGG = {11: (1, 1, 2, 2, 2), 13: (2, 2, 2, 2, 2), 16: (2, 2, 3, 3, 3), 19: (2, 2, 4, 4, 4)}
+_BUILDERS = {
+    "mlp": _mlp,
+    "cnn": _cnn,
+    "convnet": _convnet,
+    "vgg": _vgg,
+    "resnet": _resnet,
+    "preresnet": _preresnet,
+    "wide-resnet": _wide_resnet,
+    "vit": _vit,
+    "vit-transfer": _head,
+}
 
 
 def standardised(X: NDArray[Any], X_test: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -9,10 +9,8 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
+from functools import cache, wraps
 from typing import Any, TypeVar, cast
-
-import numpy as np
 
 from manyseed.orchestrator.errors import ManyseedError, UserError, nearest, toml_value
 
@@ -24,7 +22,7 @@ _TYPES: Mapping[str, tuple[Any, str]] = {
     "None": (type(None), ""),
     "str": (str, "text"),
     "Path": ((str, os.PathLike), "a path"),
-    "bool": ((bool, np.bool_, int), "true or false"),
+    "bool": ((bool, int), "true or false"),
     "int": (numbers.Integral, "a whole number"),
     "float": (numbers.Real, "a number"),
     "Sequence": (Iterable, "a list"),
@@ -100,18 +98,20 @@ def warn(text: str) -> None:
 
 def checked(function: Function, name: str) -> Function:
     """Return a public function as `from_python` makes methods; `name` is that of messages."""
-    signature = inspect.signature(function)
 
     @wraps(function)
     def call(*given: Any, **options: Any) -> Any:
         try:
-            _check(name, function, signature, given, options)
+            _check(name, function, _signature(function), given, options)
             return function(*given, **options)
         except ManyseedError as error:
             error.from_python = True
             raise
 
     return cast(Function, call)
+
+
+_signature = cache(inspect.signature)
 
 
 def _check(
@@ -201,7 +201,9 @@ def _require(parameter: inspect.Parameter, value: Any) -> None:
         return
     is_text = isinstance(value, str | bytes)
     for part, head in zip(_PARTS.split(annotation), heads, strict=True):
-        if isinstance(value, _TYPES[head][0]) and not (head == "Sequence" and is_text):
+        # NumPy's bool is no int; its type is known by name, as NumPy may not be imported yet
+        is_flag = head == "bool" and type(value).__name__ in ("bool", "bool_")
+        if is_flag or (isinstance(value, _TYPES[head][0]) and not (head == "Sequence" and is_text)):
             if part in _ELEMENTS:
                 _require_elements(parameter.name, value, *_ELEMENTS[part])
             if parameter.name in _COUNTS and value < 1:

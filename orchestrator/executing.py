@@ -9,21 +9,11 @@ from typing import TYPE_CHECKING, Any
 from manyseed.orchestrator.calls import from_python
 from manyseed.orchestrator.errors import command
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.drop import choose_cells
-from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.submissions import profiles, stopping
-from manyseed.orchestrator.submissions.submission import (
-    Submission,
-    last_intent,
-    running,
-    submissions,
-)
-from manyseed.orchestrator.tasks.intent import LOCAL
-from manyseed.slurm import local
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.plans.tuned import Search
     from manyseed.orchestrator.responding.asking import Responded
+    from manyseed.orchestrator.submissions.submission import Submission
 
 
 @from_python("Sweep")
@@ -74,7 +64,11 @@ class Executing:
             If all missing runs belong to such tasks, and these did not end within minutes.
         """
         from manyseed.orchestrator.plans.plan import Plan
+        from manyseed.orchestrator.submissions import profiles
+        from manyseed.orchestrator.submissions.submission import last_intent
         from manyseed.orchestrator.submissions.submitting import Request, submit
+        from manyseed.orchestrator.tasks.intent import LOCAL
+        from manyseed.slurm import local
 
         if Plan.read(self.paths).is_imported:
             return None
@@ -103,7 +97,10 @@ class Executing:
         progress : callable
             Called after each draw with (evaluated draws, all draws).
         """
+        from manyseed.orchestrator.submissions import profiles
+        from manyseed.orchestrator.submissions.submission import last_intent
         from manyseed.orchestrator.tuning import tune
+        from manyseed.slurm import local
 
         if not workers:
             again = command("tune", self.paths.directory)
@@ -136,6 +133,7 @@ class Executing:
             Called after each model with (models that have answered, all models).
         """
         from manyseed.orchestrator.responding.asking import respond
+        from manyseed.slurm import local
 
         return respond(
             self.paths,
@@ -148,10 +146,14 @@ class Executing:
 
     def submissions(self) -> list[Submission]:
         """Return all submissions, oldest first."""
+        from manyseed.orchestrator.submissions.submission import submissions
+
         return submissions(self.paths)
 
     def running(self) -> list[Submission]:
         """Return the submissions with tasks that run, or will."""
+        from manyseed.orchestrator.submissions.submission import running
+
         return running(self.submissions())
 
     @property
@@ -161,6 +163,8 @@ class Executing:
 
     def wait(self) -> None:
         """Wait until no task of the sweep runs or waits."""
+        from manyseed.orchestrator.tasks.intent import LOCAL
+
         while running := self.running():
             time.sleep(0.1 if all(one.cluster == LOCAL for one in running) else 1.0)
 
@@ -176,15 +180,24 @@ class Executing:
             Numbers of tasks that were asked to stop, and of waiting ones. With `only`, the first
             is 0.
         """
+        from manyseed.orchestrator.submissions import stopping
+
         if only is None:
             return stopping.cancel(self.submissions(), now=now)
+        from manyseed.orchestrator.plans.drop import choose_cells
+        from manyseed.orchestrator.plans.plan import Plan
+
         cells = choose_cells(Plan.read(self.paths), only, "--only")
         return 0, stopping.cancel_cells(self.submissions(), cells["cell"].to_list())
 
     def pause(self) -> tuple[int, int]:
         """Stop running tasks after their current fits; hold waiting ones until `submit`."""
+        from manyseed.orchestrator.submissions import stopping
+
         return stopping.pause(self.submissions())
 
     def throttle(self, parallelism: int) -> int:
         """Limit how many tasks run at once (0: no limit); return the number of job arrays."""
+        from manyseed.orchestrator.submissions import stopping
+
         return stopping.throttle(self.submissions(), parallelism)

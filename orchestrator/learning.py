@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from manyseed.orchestrator.calls import from_python, further
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.grids.loading import read_sweep_file
+from manyseed.orchestrator.grids.naming import sweep_name
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
-from manyseed.orchestrator.results.query import Question, ask
-from manyseed.orchestrator.results.tables import Results, read_results
 
 if TYPE_CHECKING:
     import polars as pl
@@ -23,8 +21,9 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.results.compared import Compared
     from manyseed.orchestrator.results.dee import DeepAnswers
     from manyseed.orchestrator.results.howmany import GroupAnswers
-    from manyseed.orchestrator.results.job import AnalysisJob
+    from manyseed.orchestrator.results.jobstate import AnalysisJob
     from manyseed.orchestrator.results.plotting import Plots
+    from manyseed.orchestrator.results.tables import Results
     from manyseed.orchestrator.results.variance import VarianceSplit
     from manyseed.orchestrator.submissions.submission import Submission
 
@@ -38,7 +37,7 @@ class Learning:
     @cached_property
     def name(self) -> str:
         """The sweep's name."""
-        return read_sweep_file(self.paths.sweep_file).name
+        return sweep_name(self.paths.sweep_file)
 
     @property
     def predictions(self) -> xr.DataTree:
@@ -169,13 +168,15 @@ class Learning:
 
     def analysis_job(self) -> AnalysisJob | None:
         """Return the state of the analysis that was submitted last; None if none was."""
-        from manyseed.orchestrator.results.job import look
+        from manyseed.orchestrator.results.jobstate import look
 
         return look(self.paths)
 
     @property
     def results(self) -> Results:
         """The result tables by name, read on access; ``docs/results.md`` describes each."""
+        from manyseed.orchestrator.results.tables import read_results
+
         return read_results(self.paths)
 
     @further("results.query:Question")
@@ -201,6 +202,9 @@ class Learning:
             `where`, `columns`, `by`, `sort` and `agg`, as in
             `orchestrator.results.query.Question`.
         """
+        from manyseed.orchestrator.results.query import Question, ask
+        from manyseed.orchestrator.results.tables import read_results
+
         every = [self.paths, *(_paths("others", other) for other in others)]
         sweeps = {str(paths.directory): read_results(paths) for paths in every}
         if sql is not None:
@@ -242,7 +246,7 @@ class Learning:
 
     def answers(self) -> list[str]:
         """Return the sentences that the page begins with: what the tables say."""
-        from manyseed.orchestrator.results.reporting import answers
+        from manyseed.orchestrator.results.answering import answers
 
         return [one.text for one in answers(self.paths)]
 

@@ -250,6 +250,11 @@ class SweepPaths:
         return self.results / "checked.json"
 
     @property
+    def answers(self) -> Path:
+        """The sentences on the result tables."""
+        return self.results / "answers.json"
+
+    @property
     def until(self) -> Path:
         """The record of `until`: which cells have enough runs, and for which question."""
         return self.results / "until.json"

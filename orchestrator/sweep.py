@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,19 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 from manyseed.orchestrator.calls import from_python, further
 from manyseed.orchestrator.executing import Executing
-from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.learning import Learning
 from manyseed.orchestrator.paths import open_sweep
-from manyseed.orchestrator.plans.drop import Drop, to_drop
-from manyseed.orchestrator.survey import Survey, survey
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.keeping import Verified
+    from manyseed.orchestrator.plans.drop import Drop
     from manyseed.orchestrator.progress.status import Status
     from manyseed.orchestrator.results.until import Answered
     from manyseed.orchestrator.runs.rerun import Differences
     from manyseed.orchestrator.runs.several import Rerun
     from manyseed.orchestrator.store.care.compact import Compaction
+    from manyseed.orchestrator.survey import Survey
 
 
 @from_python("Sweep")
@@ -72,6 +70,8 @@ class Sweep(Executing, Learning):
 
     def _repr_html_(self) -> str:
         """Return the HTML that a notebook shows."""
+        import html
+
         first, *others = map(html.escape, repr(self).splitlines())
         return f"<pre><b>{first}</b>\n" + "\n".join(others) + "</pre>"
 
@@ -100,6 +100,7 @@ class Sweep(Executing, Learning):
         UserError
             For a key or a value that is not allowed, data that do not exist, or changed code.
         """
+        from manyseed.orchestrator.grids.loading import read_sweep_file
         from manyseed.orchestrator.grids.objects import require_guard, written
         from manyseed.orchestrator.plans.data import prepare_read
         from manyseed.orchestrator.plans.planning import plan_sweep
@@ -264,6 +265,8 @@ class Sweep(Executing, Learning):
 
     def survey(self) -> Survey:
         """Return the state of every run."""
+        from manyseed.orchestrator.survey import survey
+
         return survey(self.paths)
 
     def status(self) -> Status:
@@ -324,6 +327,7 @@ class Sweep(Executing, Learning):
         Raises `orchestrator.errors.UserError` while something trains.
         """
         from manyseed.orchestrator.keeping import drop
+        from manyseed.orchestrator.plans.drop import to_drop
 
         return to_drop(self.paths, where) if dry_run else drop(self.paths, where)
 

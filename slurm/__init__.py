@@ -1,4 +1,4 @@
-"""Where work runs: the local machine and SLURM clusters, through submitit."""
+"""Where work runs: the local machine, and SLURM clusters through submitit."""
 
 from manyseed.slurm.commands import ClusterError, ClusterUnavailable, available
 

@@ -23,7 +23,7 @@ from submitit.core import utils
 
 from manyseed.slurm import commands, signals
 from manyseed.slurm.commands import ClusterError, ClusterUnavailable
-from manyseed.slurm.discover import configuration
+from manyseed.slurm.discover import configuration, max_array_size
 from manyseed.slurm.profile import Profile, Resources
 from manyseed.slurm.refused import Refused
 
@@ -104,7 +104,7 @@ def submit_array(
     name, comment = tasks.name, tasks.comment or tasks.name
     ids: list[str] = []
     with commands.speaking_to(profile.slurm_conf):
-        for chunk in cut(len(tasks.arguments), max_array_size()):
+        for chunk in cut(len(tasks.arguments), max_array_size(configuration())):
             executor.update_parameters(job_name=f"{name}.{chunk.start}", comment=comment)
             each = tasks.arguments[chunk.start : chunk.stop]
             jobs = executor.map_array(call, *zip(*each, strict=True))
@@ -116,11 +116,6 @@ def submit_array(
 def cut(n: int, limit: int) -> list[range]:
     """Split n elements into arrays of at most `limit`."""
     return [range(first, min(first + limit, n)) for first in range(0, n, limit)]
-
-
-def max_array_size() -> int:
-    """Return the maximum number of elements that the cluster allows in one array."""
-    return int(configuration()["MaxArraySize"])
 
 
 class Call:
@@ -245,6 +240,8 @@ def _setup(profile: Profile, resources: Resources) -> Iterator[str]:
     if resources.whole_node and resources.name == "gpu":
         # the job has all GPUs of its node, but a step only gets the number requested
         yield '[ -z "$SLURM_GPUS_ON_NODE" ] || export SLURM_GPUS_PER_NODE="$SLURM_GPUS_ON_NODE"'
+    # srun would obey the job's --export a second time, and start the task without an environment
+    yield "export SLURM_EXPORT_ENV=ALL"
     yield "export PYTHONSAFEPATH=1"  # otherwise a user's own jobs/ or analysis.py is imported
 
 

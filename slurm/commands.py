@@ -24,11 +24,17 @@ _NO_ANSWER = (
     "unable to establish control",
     "munge",
 )
-# these tell how to reach the cluster; all other SLURM_* belong to a surrounding job, and SBATCH_*
-# would override a profile
-_KEPT = {"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"}
+# These tell how to reach the cluster. The others belong to a surrounding job (SLURM_*), override a
+# profile (SBATCH_*), or change which jobs the commands choose and how they print them: a user's
+# SQUEUE_PARTITION would hide that user's own jobs.
+_KEPT = {"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_SACK_SOCKET"}
 _conf: ContextVar[Path | None] = ContextVar("_conf", default=None)
-_REMOVED = ("SLURM_", "SLURMD_", "SRUN_", "SBATCH_", "SUBMITIT_")
+_COMMANDS = ("SBATCH", "SRUN", "SALLOC", "SQUEUE", "SACCT", "SACCTMGR", "SINFO", "SCONTROL")
+_REMOVED = tuple(
+    f"{name}_" for name in ("SLURM", "SLURMD", "SUBMITIT", "SCANCEL", "SSTAT", *_COMMANDS)
+)
+_SET = {"SLURM_BITSTR_LEN": "0"}
+"""SLURM prints long lists of array elements whole instead of cutting them, where it obeys this."""
 
 
 class ClusterError(RuntimeError):
@@ -72,7 +78,7 @@ def run(arguments: Sequence[str]) -> str:
     """Return the output of a SLURM command.
 
     Removes the variables of a surrounding job, so that a job asks and submits like a login node,
-    and a user's defaults for sbatch, which would override a profile.
+    and a user's defaults for SLURM's commands.
 
     Raises
     ------
@@ -111,6 +117,7 @@ def _environment() -> dict[str, str]:
         for name, value in os.environ.items()
         if name in _KEPT or not name.startswith(_REMOVED)
     }
+    kept |= _SET
     conf = _conf.get()
     return kept if conf is None else kept | {"SLURM_CONF": str(conf)}
 

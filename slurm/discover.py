@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from manyseed.slurm import commands, limits, profile
+from manyseed.slurm import commands, limits, profile, texts
+from manyseed.slurm.commands import ClusterError
 from manyseed.slurm.limits import Limits
+
+_ARRAY_SIZE, _JOB_COUNT = 1001, 10_000
+"""SLURM's defaults for MaxArraySize and MaxJobCount."""
 
 
 @dataclass(frozen=True)
@@ -27,13 +30,12 @@ class Partition:
     @property
     def has_gpus(self) -> bool:
         """Whether its nodes have GPUs."""
-        return "gpu" in self.gres
+        return self.n_gpus > 0
 
     @property
     def n_gpus(self) -> int:
-        """Number of GPUs of a node: 6 for ``gpu:a100:4(S:0-1),gpu:a40:2``."""
-        kinds = re.sub(r"\(.*?\)", "", self.gres).split(",")
-        return sum(int(kind.rpartition(":")[2]) for kind in kinds if kind.startswith("gpu:"))
+        """Number of GPUs of a node."""
+        return texts.n_gpus(self.gres)
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,8 @@ def discover() -> Cluster:
     return Cluster(
         name=name,
         version=config.get("SLURM_VERSION", ""),
-        max_array_size=int(config["MaxArraySize"]),
-        max_job_count=int(config["MaxJobCount"]),
+        max_array_size=max_array_size(config),
+        max_job_count=texts.number(config.get("MaxJobCount", ""), "MaxJobCount") or _JOB_COUNT,
         limits=limits.ask(name) if is_limited else Limits(),
         has_accounting=config.get("AccountingStorageType", "").endswith("slurmdbd"),
         partitions=_partitions(),
@@ -88,6 +90,29 @@ def configuration() -> dict[str, str]:
     lines = commands.run(["scontrol", "show", "config"]).splitlines()
     pairs = (line.partition("=") for line in lines if "=" in line)
     return {key.strip(): value.strip() for key, _, value in pairs}
+
+
+def max_array_size(config: Mapping[str, str]) -> int:
+    """Return the number of elements that sbatch takes in one array, by the cluster's settings.
+
+    Raises
+    ------
+    ClusterError
+        If it takes no arrays.
+    """
+    limits = [config.get("MaxArraySize", "")]
+    for parameter in config.get("SchedulerParameters", "").split(","):
+        name, _, value = parameter.strip().partition("=")
+        if name == "max_array_tasks":
+            limits.append(value)
+    found = [texts.number(limit, "the size of arrays") for limit in limits if limit]
+    size = min((limit for limit in found if limit is not None), default=_ARRAY_SIZE)
+    if size < 1:
+        raise ClusterError(
+            "this cluster takes no job arrays (MaxArraySize or max_array_tasks is 0): "
+            "ask its administrators to allow them"
+        )
+    return size
 
 
 def _partitions() -> tuple[Partition, ...]:
@@ -106,9 +131,9 @@ def _partitions() -> tuple[Partition, ...]:
             is_up=up == "up",
             max_minutes=_minutes(longest),
             default_minutes=_minutes(default),
-            n_nodes=int(nodes),
-            cores=int(cores.rstrip("+")),
-            memory_mb=int(memory.rstrip("+")),
+            n_nodes=texts.number(nodes, "the number of nodes") or 0,
+            cores=texts.number(cores, "the number of CPUs") or 1,
+            memory_mb=texts.number(memory, "the memory of a node") or 0,
             gres="" if gres == "(null)" else gres,
         )
         other = partitions.get(name)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from manyseed.slurm import commands
 from manyseed.slurm.commands import ClusterError
+from manyseed.slurm.processes import user_name
 
 _ASSOCIATION = "DefaultAccount,Cluster,Account,Partition,DefaultQOS,MaxSubmitJobs,GrpSubmitJobs"
 _QOS = "Name,MaxSubmitJobsPerUser,MaxSubmitJobsPerAccount,GrpSubmitJobs"
@@ -68,7 +68,7 @@ def ask(cluster: str) -> Limits:
 
     Takes two commands, and a third for the partitions if any QOS has a limit.
     """
-    user = getpass.getuser()
+    user = user_name()
     try:
         associations = tuple(_associations(user, cluster))
         qos = {name: most for name, *limits in _show("qos", _QOS) if (most := _smallest(limits))}

@@ -1,7 +1,6 @@
-"""The local machine as a cluster of one node, through submitit's local executor.
+"""The local machine as a cluster of one node.
 
-submitit starts all jobs at once, so the machine runs a single job, whose task keeps a pool of as
-many processes as the user requested.
+It runs a single job at a time, whose task keeps a pool of as many processes as the user requested.
 """
 
 from __future__ import annotations
@@ -18,12 +17,10 @@ from typing import Any
 
 from manyseed.slurm.processes import fingerprint
 
-_NO_TIMEOUT_MIN = 60 * 24 * 365 * 10
-
 
 @dataclass(frozen=True, slots=True)
 class LocalJob:
-    """A submitted job: submitit's job id and the fingerprint of its process."""
+    """A submitted job: its id, which is a process number, and the fingerprint of its process."""
 
     job_id: str
     process: str
@@ -37,7 +34,7 @@ def submit(
     Parameters
     ----------
     folder : Path
-        Folder for submitit's files; the output goes to ``<job id>_0_log.out`` and ``.err``.
+        Folder for the job's output, which goes to ``<job id>_0_log.out`` and ``.err``.
     function : str
         An importable function, as ``module:name``.
     arguments : sequence of str
@@ -56,11 +53,13 @@ def submit(
         If the job could not be started, with the output.
     """
     request = {"folder": str(folder), "function": function, "arguments": list(arguments)}
+    # a job of submitit may submit to its own machine: the new job is none of that scheduler's
+    fixed = {"PYTHONSAFEPATH": "1", "SUBMITIT_EXECUTOR": "local"}
     # a launcher with its own session, so that neither Ctrl-C nor closing the terminal ends the job
     launcher = subprocess.run(
         [sys.executable, "-P", "-m", "manyseed.slurm.local"],
         input=json.dumps(request),
-        env={**os.environ, "PYTHONSAFEPATH": "1", **env},
+        env={**os.environ, **fixed, **env},
         capture_output=True,
         text=True,
         start_new_session=True,
@@ -79,22 +78,33 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _launch(folder: str, function: str, arguments: list[str]) -> int:
-    import submitit  # here, as only the launcher needs it
+def _launch(folder: str, function: str, arguments: list[str]) -> None:
+    """Run a function in a fork, whose number the launcher prints once it is about to begin.
 
+    The fork leaves the launcher, which the caller waits for, before any library is imported.
+    """
+    reader, writer = os.pipe()
+    if job := os.fork():
+        os.close(writer)
+        has_begun = bool(os.read(reader, 1))
+        os.write(1, f"{job}\n".encode())
+        os._exit(not has_begun)
+    os.close(reader)
     module, _, name = function.partition(":")
     target: Callable[..., Any] = getattr(importlib.import_module(module), name)
-    executor = submitit.LocalExecutor(folder=folder)
-    executor.update_parameters(timeout_min=_NO_TIMEOUT_MIN)
-    # submitit's controller must not keep the launcher's pipes open, or the caller would wait for it
-    keep = os.dup(1)
-    null = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1, 2):
-        os.dup2(null, stream)
-    job = executor.submit(target, *arguments)
-    os.write(keep, f"{job.job_id}\n".encode())
-    return 0
+    output = Path(folder) / f"{os.getpid()}_0_log"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    # the job must not keep the launcher's pipes open, or the caller would wait for it
+    for stream, file in enumerate([os.devnull, f"{output}.out", f"{output}.err"]):
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        os.dup2(descriptor, stream)
+        os.close(descriptor)
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    print(f"job {os.getpid()} starts {function} {' '.join(arguments)}")
+    os.write(writer, b"1")
+    os.close(writer)
+    target(*arguments)
 
 
 if __name__ == "__main__":
-    sys.exit(_launch(**json.load(sys.stdin)))
+    _launch(**json.load(sys.stdin))

@@ -90,6 +90,16 @@ class Process:
         return "alive" if now == self.started else "dead"
 
 
+def user_name() -> str:
+    """Return the user's name for SLURM, or their number if the machine knows no name for it."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # in containers, and where directory services do not answer
+        return str(os.getuid())
+
+
 def fingerprint(pid: int) -> str:
     """Return text that identifies a process of this machine, including its start time."""
     return str(Process.of(pid))

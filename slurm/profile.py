@@ -20,7 +20,6 @@ import dataclasses
 import math
 import os
 import re
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -138,6 +137,8 @@ def read_profile(path: Path) -> Profile:
     Refused
         With the key, its value and what is allowed.
     """
+    import tomllib
+
     try:
         table = tomllib.loads(path.read_text())
     except tomllib.TOMLDecodeError as error:

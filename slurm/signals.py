@@ -76,17 +76,22 @@ def deferred() -> Iterator[None]:
             signal.raise_signal(pending[0])
 
 
-def belong_to_parent() -> None:
+def belong_to_parent(parent: int | None = None) -> None:
     """Let only the parent decide when this process ends, and kill it if the parent is killed.
 
     Otherwise the process of a killed task would go on with runs that are about to be retrained.
+
+    Parameters
+    ----------
+    parent : int, optional
+        The parent's number, where known: another one may have adopted this process already.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         import ctypes
 
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
-        if os.getppid() == 1:
+        if os.getppid() == 1 if parent is None else os.getppid() != parent:
             os.kill(os.getpid(), signal.SIGKILL)
 
 

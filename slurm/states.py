@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from manyseed.slurm import commands
+from manyseed.slurm import commands, texts
 from manyseed.slurm.commands import ClusterError, ClusterUnavailable
 
 _WORDS = {
@@ -80,6 +80,7 @@ def ask(
     *,
     names: Collection[str] = (),
     users: Collection[str] = (),
+    certain: bool = False,
 ) -> dict[str, JobState]:
     """Return the states of jobs by job id.
 
@@ -96,6 +97,9 @@ def ask(
         and recording the job ids.
     users : collection of str
         Who submitted all of these; required with `names`.
+    certain : bool
+        Look up each array with jobs that are listed nowhere by its id: before runs are submitted
+        again, for which such jobs would be gone.
 
     Raises
     ------
@@ -106,10 +110,12 @@ def ask(
     if not wanted and not names:
         return {}
     if names:
-        states = _states(["-u", ",".join(sorted(users))], None, since)
+        states = _states(["-a", "-u", ",".join(sorted(users))], None, since)
     else:
         arrays = ",".join(sorted({job.partition("_")[0] for job in wanted}))
         states = _states(["-a", "-j", arrays], wanted, since)
+    if certain:
+        states = _looked_up(wanted - states.keys()) | states
     for job in wanted - states.keys():
         states[job] = _unlisted(job, states)
     return {
@@ -117,6 +123,28 @@ def ask(
         for job, state in states.items()
         if job in wanted or ("_" in job and state.submission in names)
     }
+
+
+def _looked_up(jobs: Collection[str]) -> dict[str, JobState]:
+    """Return the states of jobs that the controller still knows, array by array."""
+    states: dict[str, JobState] = {}
+    for array in sorted({job.partition("_")[0] for job in jobs}):
+        try:
+            printed = commands.run(["scontrol", "-o", "show", "job", array])
+        except ClusterUnavailable:
+            raise
+        except ClusterError:  # it has forgotten the job
+            continue
+        for line in printed.splitlines():
+            shown = dict(word.split("=", 1) for word in line.split() if "=" in word)
+            numbers = shown.get("ArrayTaskId", "")
+            if shown.get("ArrayJobId") != array or not numbers:
+                continue
+            known = (_known(shown.get("Reason", "")), "", _known(shown.get("NodeList", "")))
+            for job in expand(f"{array}_[{numbers}]"):
+                raw = shown.get("JobState", "")
+                states[job] = JobState(job, shown.get("JobName", ""), *_word(raw), *known)
+    return states
 
 
 def _unlisted(job: str, states: Mapping[str, JobState]) -> JobState:
@@ -159,8 +187,7 @@ def _squeue(which: list[str]) -> dict[str, JobState]:
         # no index: the rest of a cancelled array, or a job that is not ours
         job = f"{array}_{index}" if index.isdigit() else array
         times = (_known(started), "")
-        word = WORDS.get(raw, "running")
-        states[job] = JobState(job, name, word, raw, _known(reason), "", node, *times)
+        states[job] = JobState(job, name, *_word(raw), _known(reason), "", node, *times)
     return states
 
 
@@ -176,26 +203,39 @@ def _sacct(which: list[str], since: float) -> dict[str, JobState]:
         raise
     states: dict[str, JobState] = {}
     for jobs, raw, code, reason, node, started, ended, name in _fields(printed, 8):
-        raw_word = raw.split()[0]  # "CANCELLED by 1000"
         known = (_known(reason), code, _known(node), _known(started), _known(ended))
         for job in expand(jobs):
-            states[job] = JobState(job, name, WORDS.get(raw_word, "running"), raw_word, *known)
+            states[job] = JobState(job, name, *_word(raw), *known)
     return states
+
+
+def _word(raw: str) -> tuple[str, str]:
+    """Return our word and SLURM's for a state: ``CANCELLED by 1000``, ``OUT_OF_ME+``, nothing.
+
+    A job in a state that nobody knows counts as alive: it may still write.
+    """
+    shown = raw.split()[0] if raw.split() else ""
+    if shown in WORDS:
+        return WORDS[shown], shown
+    if shown.endswith("+"):  # cut to the width of its column
+        words = {word for whole, word in WORDS.items() if whole.startswith(shown[:-1])}
+        if len(words) == 1:
+            return words.pop(), shown
+    texts.unreadable("the state of a job", raw)
+    return "running", shown
 
 
 def expand(job_id: str) -> list[str]:
     """Return the job ids of a line: ``7_[0-2,5%4]`` → ``7_0``, ``7_1``, ``7_2``, ``7_5``.
 
-    Array elements that never started share a line.
+    Array elements that never started share a line. If SLURM has cut the list, the array's own id is
+    the last: it stands for the elements that have no line.
     """
     array, bracket, spans = job_id.partition("_[")
     if not bracket:
         return [job_id]
-    ids = []
-    for span in spans.partition("]")[0].partition("%")[0].split(","):
-        low, _, high = span.partition("-")
-        ids += [f"{array}_{index}" for index in range(int(low), int(high or low) + 1)]
-    return ids
+    found, is_cut = texts.elements(spans.partition("]")[0])
+    return [f"{array}_{index}" for index in found] + [array] * is_cut
 
 
 def _known(text: str) -> str:

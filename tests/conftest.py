@@ -8,14 +8,21 @@ from __future__ import annotations
 import os
 import signal
 import sys
+
+# before any library reads them: training processes have one thread, and tests train in their own
+os.environ.update({f"{one}_NUM_THREADS": "1" for one in ("OMP", "OPENBLAS", "MKL", "NUMEXPR")})
+
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 
+import tests
 from manyseed.slurm.testcluster import Settings, TestCluster
 from tests import cluster as clusters
+from tests import here
 from tests.cluster import CORES, MAX_ARRAY_SIZE, Slurm
 
 _ROOT = Path(__file__).parent.parent
@@ -33,9 +40,40 @@ def _one_name() -> Iterator[None]:
     assert not {name.partition(".")[0] for name in sys.modules} & folders
 
 
+@pytest.fixture(autouse=True)
+def _processes(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Start real processes for tests marked ``process``."""
+    if request.node.get_closest_marker("process"):
+        with here.real_processes():
+            yield
+    else:
+        yield
+
+
 def pytest_configure() -> None:
     """Hear Ctrl-C: a shell's background jobs ignore it, and so would all that tests start."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    here.install()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Below the slowest tests (``--durations``), say what each folder's tests take in all."""
+    if terminalreporter.config.option.durations is None:
+        return
+    taken: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):  # of setup, test and teardown
+                taken[report.nodeid.partition("::")[0].rpartition("/")[0]] += report.duration
+    terminalreporter.write_sep("=", "seconds by folder, summed over processes")
+    for folder, seconds in taken.most_common():
+        terminalreporter.write_line(f"{seconds:8.2f}s {folder}")
+
+
+def pytest_collection_finish() -> None:
+    """Write bytecode as before."""
+    sys.dont_write_bytecode = tests.WRITES_NO_BYTECODE
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+from tests.here import call
 
 ROOT = Path(__file__).parents[1]
 PAGES = ("start", "recipes", "python")
@@ -55,6 +58,39 @@ def run(block: Block, folder: Path) -> None:
         if block.file:
             (folder / block.file).write_text(block.text)
         return
+    if block.kind == "sh":
+        for words in commands(block.text, folder):
+            if words[0] != "manyseed":
+                subprocess.run(words, cwd=folder, check=True)
+                continue
+            done = call(*words[1:], cwd=folder)
+            assert done.returncode == 0, f"{words}\n{done.output[-6000:]}"
+        return
+    run_apart(block, folder)
+
+
+def commands(text: str, folder: Path) -> Iterator[list[str]]:
+    """Yield the words of each command, as a shell makes them of text without variables."""
+    open_ = ""
+    for line in text.splitlines():
+        open_ += f"{line}\n"
+        try:
+            words = shlex.split(open_, comments=True)
+        except ValueError:  # a quotation that goes on in the next line
+            continue
+        open_ = ""
+        if words:
+            named = [sorted(folder.glob(word)) if "*" in word else [] for word in words]
+            yield [
+                str(name)
+                for word, files in zip(words, named, strict=True)
+                for name in [file.relative_to(folder) for file in files] or [word]
+            ]
+    assert not open_
+
+
+def run_apart(block: Block, folder: Path) -> None:
+    """Run a block in a process of its own: Python, or a shell."""
     python = [sys.executable, "-c", block.text]
     done = subprocess.run(
         python if block.kind == "python" else ["bash", "-e", "-c", block.text],
@@ -74,7 +110,8 @@ def test_every_command_of_the_pages_works(tmp_path: Path) -> None:
     ran = 0
     for page in PAGES:
         for block in blocks(page):
-            run(block, tmp_path)
+            # what newcomers type first is typed in a shell
+            (run_apart if (page, block.kind) == ("start", "sh") else run)(block, tmp_path)
             ran += block.kind != "toml"
     assert ran == 23
     assert (tmp_path / "patients" / "report" / "index.html").exists()

@@ -7,19 +7,18 @@ Questions without an answer have no sentence. The page begins with these sentenc
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
-from scipy.stats import t
 
-from manyseed.analysis.alphahat.trimming import points_needed
 from manyseed.analysis.counts import counted, some
 from manyseed.analysis.options import CONFIDENCE, Options
 from manyseed.analysis.questions import telling
 from manyseed.analysis.questions.accuracies import accuracies, sentences
 from manyseed.analysis.questions.howmany import SKEWED, Answer, for_mean
 from manyseed.analysis.questions.intervals import SEEDS, total
+from manyseed.analysis.questions.quantiles import t_quantile
+from manyseed.analysis.questions.sentence import Sentence, incomplete
 from manyseed.analysis.questions.spreads import Spreads, spreads
 from manyseed.analysis.questions.standings import in_words, standings
 from manyseed.analysis.questions.variance import ACCURACY, ALL, OWN, TEST_SET
@@ -33,37 +32,6 @@ PRECISE = 0.005
 """Half-width of the interval that a mean accuracy should have."""
 
 LISTED = 3
-
-
-@dataclass(frozen=True, slots=True)
-class Sentence:
-    """One answer.
-
-    Attributes
-    ----------
-    about : str
-        Which question it answers: recipes, missing, accuracy, spread, effects, consistency, levels,
-        enough, sources, standings, scores (of response curves) or probabilities.
-    text : str
-    links : tuple of str
-        Names of the figures or sections that show it, the best one first.
-    """
-
-    about: str
-    text: str
-    links: tuple[str, ...]
-
-    @property
-    def brief(self) -> str:
-        """The text without what stands in brackets: samples, intervals, corrections."""
-        depth, kept = 0, ""
-        for letter in self.text:
-            if letter == "(":
-                kept = kept if depth else kept.removesuffix(" ")
-                depth += 1
-            kept += "" if depth else letter
-            depth -= letter == ")" and depth > 0
-        return kept
 
 
 def answers(
@@ -96,8 +64,11 @@ def answers(
     """
     if tables.runs.is_empty():
         return []
+    missing: Iterator[Sentence] | tuple[()] = ()
+    if planned is not None and finished is not None and (short := short_repeats(tables)):
+        missing = incomplete(*short, planned, finished, failed)
     return [
-        *_incomplete(tables, planned, finished, failed),
+        *missing,
         *(Sentence("accuracy", text, ("summary",)) for text in sentences(accuracies(tables))),
         *_spread(spreads(tables)),
         *_effects(effects, "accuracy_mean", "effects", "accuracy"),
@@ -110,21 +81,11 @@ def answers(
     ]
 
 
-def _incomplete(
-    tables: Tables, planned: int | None, finished: int | None, failed: int
-) -> Iterator[Sentence]:
-    """Say how many planned runs the results lack."""
-    if planned is None or finished is None or finished >= planned:
-        return
-    short = tables.repeats.filter(pl.col("coverage") < 1).height
-    lacking = f"; {short:,} of {tables.repeats.height:,} repeats lack runs" if short else ""
-    failures = f", of which {failed:,} failed" if failed else ""
-    yield Sentence(
-        "missing",
-        f"The results are incomplete: they lack {planned - finished:,} of {planned:,} planned runs"
-        f"{failures}{lacking}. Everything below rests on the other runs alone.",
-        ("conventions",),
-    )
+def short_repeats(tables: Tables) -> tuple[int, int] | None:
+    """Return how many repeats lack runs, and how many there are; None without runs."""
+    if tables.runs.is_empty():
+        return None
+    return tables.repeats.filter(pl.col("coverage") < 1).height, tables.repeats.height
 
 
 def _spread(found: Spreads | None) -> Iterator[Sentence]:
@@ -275,6 +236,8 @@ def _levels(tables: Tables, options: Options) -> Iterator[Sentence]:
         deltas = blind["delta"].unique().sort()
         delta = f"{deltas[0]:.2f}"
         delta += f" to {deltas[-1]:.2f}" if f"{deltas[-1]:.2f}" != delta else ""
+        from manyseed.analysis.alphahat.trimming import points_needed  # imports numba
+
         points = points_needed(options.close, options.epsilon)
         text += (
             f"{' ' if text else ''}With so few test points in {some(where, LISTED, ' datasets')}, "
@@ -327,7 +290,7 @@ def _enough(tables: Tables) -> Iterator[Sentence]:
         return
     row = own.filter(cell=cells["cell"][-1]).row(0, named=True)
     interval = f"{answer.low:,} to {answer.high:,}" if answer.high else f"{answer.low:,} or more"
-    half = t.ppf((1 + CONFIDENCE) / 2, cells["n"].to_numpy() - 1)
+    half = t_quantile(cells["n"].to_numpy() - 1, (1 + CONFIDENCE) / 2)
     enough = int((half * (cells["variance"] / cells["n"]).sqrt().to_numpy() <= PRECISE).sum())
     alone = cells.height == 1
     of_cells = "the cell" if alone else f"each of {cells.height:,} cells"

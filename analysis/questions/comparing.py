@@ -21,11 +21,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.stats import norm
 
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.intervals import of_parts, t_quantile
+from manyseed.analysis.questions.quantiles import normal_quantile
 
 Real = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -261,7 +260,7 @@ def _with_seeds(
 
 
 def _z(confidence: float) -> float:
-    return float(norm.ppf((1 + confidence) / 2))
+    return normal_quantile((1 + confidence) / 2)
 
 
 # ---- P(A better than B)
@@ -305,6 +304,8 @@ def _score(level: float, variance: Callable[[float], float], quantile: float) ->
 
     def beyond(p: float) -> float:
         return (level - p) ** 2 - quantile**2 * variance(p)
+
+    from scipy.optimize import brentq
 
     inside = min(max(level, _EDGE), 1 - _EDGE)  # at 0 and 1 both sides are 0
     if beyond(inside) >= 0:

@@ -16,7 +16,8 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2, f, t
+
+from manyseed.analysis.questions.quantiles import chi2_quantile, f_quantile, t_quantile
 
 _ROUNDING = 1e-15  # equal values below 1 may seem to differ by this much
 
@@ -90,14 +91,14 @@ class Estimates:
         value, freedom, within = self.value, share * float(self.freedom.sum()), self.within / share
         tail = (1 - confidence) / 2
         if kind == "variance":
-            low, high = (freedom * value / chi2.ppf(p, freedom) for p in (1 - tail, tail))
+            low, high = (freedom * value / chi2_quantile(freedom, p) for p in (1 - tail, tail))
         elif scale is not None:
             plus, minus = (mean / 4 for mean in scale)
             low, high = difference_limits(plus, freedom, minus, freedom, confidence)
         else:
-            low, high = _around(value, t.ppf(1 - tail, freedom) * within**0.5, kind)
+            low, high = _around(value, t_quantile(freedom, 1 - tail) * within**0.5, kind)
         if n > 2 or (n > 1 and self.between > self.within):
-            ends = _around(value, t.ppf(1 - tail, n - 1) * self.between**0.5, kind)
+            ends = _around(value, t_quantile(n - 1, 1 - tail) * self.between**0.5, kind)
             low, high = min(low, ends[0]), max(high, ends[1])
         return float(low), float(high)
 
@@ -165,9 +166,9 @@ def difference_limits(
     tail, value = (1 - confidence) / 2, one - two
 
     def side(p: float) -> float:
-        first = 1 - freedom_1 / chi2.ppf(p, freedom_1)
-        second = freedom_2 / chi2.ppf(1 - p, freedom_2) - 1
-        ratio = f.ppf(p, freedom_1, freedom_2)
+        first = 1 - freedom_1 / chi2_quantile(freedom_1, p)
+        second = freedom_2 / chi2_quantile(freedom_2, 1 - p) - 1
+        ratio = f_quantile(freedom_1, freedom_2, p)
         both = ((ratio - 1) ** 2 - (first * ratio) ** 2 - second**2) / ratio
         squares = (first * one) ** 2 + (second * two) ** 2 + both * one * two
         return float(max(squares, 0.0) ** 0.5)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 import polars as pl
-from scipy.stats import beta
 
 from manyseed.analysis.alphahat.trimming import points_needed
 from manyseed.analysis.options import CLOSE, CONFIDENCE
 from manyseed.analysis.questions.howmany import Answer
+from manyseed.analysis.questions.quantiles import beta_quantile
 
 _CLOSE = "an ensemble with α̂ ≤ {:g}"
 _ACCEPTED = "an ensemble that the classical KS test accepts"
@@ -75,7 +75,7 @@ def for_alpha(
             runs, low = size, largest + 1
             seconds = size * seconds_each if seconds_each is not None else None
             # Clopper and Pearson's bound for a proportion of 1.
-            bound = math.floor(1000 * beta.ppf(1 - confidence, different, 1)) / 10
+            bound = math.floor(1000 * beta_quantile(different, 1, 1 - confidence)) / 10
             models = f"{table['models'][0]:,} runs"
             which = (
                 f"all {different:,} different ensembles of that size out of {models} pass"

@@ -18,9 +18,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import chi2
 
 from manyseed.analysis.questions.intervals import FEWEST
+from manyseed.analysis.questions.quantiles import chi2_quantile
 
 Real = NDArray[np.float64]
 
@@ -76,7 +76,7 @@ class Parts:
             return (max(estimate, 0.0), max(estimate, 0.0))
         freedom = 2 * whole**2 / error
         with np.errstate(divide="ignore"):  # with few runs χ² quantiles may underflow to 0
-            scale = freedom / chi2.ppf([(1 + confidence) / 2, (1 - confidence) / 2], freedom)
+            scale = freedom / chi2_quantile(freedom, [(1 + confidence) / 2, (1 - confidence) / 2])
         low, high = np.maximum(whole * (scale - 1) + estimate, 0.0)
         return float(min(low, max(estimate, 0.0))), float(high)
 

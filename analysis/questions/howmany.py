@@ -19,11 +19,11 @@ from functools import partial
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.stats import chi2
 
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.hoeffding import matrix, parts
 from manyseed.analysis.questions.intervals import FEWEST, t_quantile
+from manyseed.analysis.questions.quantiles import chi2_quantile
 from manyseed.analysis.tables.keys import REPEAT
 from manyseed.analysis.tables.schema import Tables
 
@@ -157,7 +157,7 @@ def for_mean(
     tail = (1 - confidence) / 2
     runs, low, high = (
         fewest_runs(partial(operator.truediv, squares / divisor), half_width, confidence)
-        for divisor in (freedom, chi2.ppf(1 - tail, freedom), chi2.ppf(tail, freedom))
+        for divisor in (freedom, chi2_quantile(freedom, 1 - tail), chi2_quantile(freedom, tail))
     )
     answer = _answer(purpose, (runs, low, high), made, len(useful), confidence, seconds_per_run)
     skewness = _skewness(useful)

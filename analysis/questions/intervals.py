@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
+
+from manyseed.analysis.questions import quantiles
 
 _ROUNDING = 1e-12  # equal values up to 1 may seem to differ by this much
 
@@ -84,7 +85,7 @@ def clustered(influence: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
 
 def t_quantile(confidence: float, freedom: float) -> float:
     """Return the half-width of a t interval, in standard errors."""
-    return float(stdtrit(freedom, (1 + confidence) / 2))
+    return float(quantiles.t_quantile(freedom, (1 + confidence) / 2))
 
 
 def of_parts(
@@ -158,8 +159,9 @@ def t_interval(
     confidence : float
     """
     error = np.sqrt(np.where(variance > _ROUNDING**2, variance, np.nan))
-    half = stdtrit(freedom, (1 + confidence) / 2) * error
-    return estimate - half, estimate + half, 2 * stdtr(freedom, -np.abs(estimate) / error)
+    half = quantiles.t_quantile(freedom, (1 + confidence) / 2) * error
+    p = 2 * quantiles.t_below(freedom, -np.abs(estimate) / error)
+    return estimate - half, estimate + half, p
 
 
 def holm(p: NDArray[Any]) -> Real:

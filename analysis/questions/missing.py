@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
-from scipy.stats import norm, rankdata
 
 from manyseed.analysis.questions.intervals import holm
+from manyseed.analysis.questions.quantiles import average_ranks, normal_above
 
 SIGNIFICANT = 0.05
 """Probability of any warning for a sweep whose runs are missing at random."""
@@ -124,10 +124,10 @@ def correlation(frame: pl.DataFrame, one: str, other: str, strata: Sequence[str]
         n += part.height
     if n < FEWEST or variance == 0:
         return Correlation()
-    return Correlation(total / scale, float(2 * norm.sf(abs(total) / math.sqrt(variance))))
+    return Correlation(total / scale, float(2 * normal_above(abs(total) / math.sqrt(variance))))
 
 
 def _ranks(values: Floats) -> Floats:
-    ranks: Floats = rankdata(values)
+    ranks: Floats = average_ranks(values)
     centred: Floats = ranks - ranks.mean()
     return centred

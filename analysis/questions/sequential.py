@@ -27,9 +27,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import t
 
 from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.quantiles import t_quantile
 
 Real = NDArray[np.float64]
 
@@ -130,7 +130,7 @@ def decide(
         std = max(float(seen.std(ddof=1)), step / math.sqrt(12))
         wide = running(n, std, (1 - _AT_TARGET) * alpha)
         low, high = max(low, mean - wide), min(high, mean + wide)
-        reached = float(t.ppf(quantile, n - 1)) * std / math.sqrt(n)
+        reached = float(t_quantile(n - 1, quantile)) * std / math.sqrt(n)
         if reached <= half_width:
             low, high = max(low, mean - half_width), min(high, mean + half_width)
             return Decision(n, mean, low, high, n, n)

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
-from scipy.stats import rankdata, studentized_range
 
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.blocks import block
+from manyseed.analysis.questions.quantiles import average_ranks, range_quantile
 
 ENOUGH = 10
 """Datasets below which the distribution behind critical differences is a rough approximation."""
@@ -79,7 +79,7 @@ def standings(cells: pl.DataFrame) -> Standings | None:
     datasets = table.shape[0]
     if datasets < 2:
         return None
-    ranks = rankdata(-table, axis=1)
+    ranks = np.apply_along_axis(average_ranks, 1, -table)
     mean = ranks.mean(axis=0)
     wins = (table == table.max(axis=1, keepdims=True)).sum(axis=0)
     order = np.lexsort((np.array(shared.classifiers), mean))
@@ -96,7 +96,7 @@ def standings(cells: pl.DataFrame) -> Standings | None:
 
 def critical_difference(classifiers: int, datasets: int) -> float:
     """Return how far apart two of several mean ranks must be to differ beyond chance."""
-    q = float(studentized_range.ppf(CONFIDENCE, classifiers, np.inf)) / math.sqrt(2)
+    q = range_quantile(CONFIDENCE, classifiers) / math.sqrt(2)
     return q * math.sqrt(classifiers * (classifiers + 1) / (6 * datasets))
 
 

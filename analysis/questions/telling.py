@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from scipy import stats
 
 GROUP = ("dataset", "classifier")
 RESPONSE = (*GROUP, "transform", "layer")
@@ -104,6 +103,8 @@ def judged(found: pl.DataFrame) -> pl.DataFrame:
 @cache
 def _quantile(mean: float, q95: float, level: float) -> float:
     """Return what a gamma distribution with this mean and 95 % quantile exceeds at rate `level`."""
+    from scipy import stats
+
     if mean <= 0:
         return q95
     ratios = stats.gamma.ppf(0.95, _SHAPES) / _SHAPES

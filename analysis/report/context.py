@@ -8,26 +8,25 @@ from typing import Any
 
 import polars as pl
 
-from manyseed.analysis.axes import AXES
 from manyseed.analysis.figures.described import differing
 from manyseed.analysis.figures.given import Given
 from manyseed.analysis.figures.kinds import all_figures
 from manyseed.analysis.figures.style import Plot, colour
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import missing, suspects
-from manyseed.analysis.questions.answers import Sentence, answers
+from manyseed.analysis.questions.answers import answers
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.intervals import TEST_SETS, too_few
+from manyseed.analysis.questions.sentence import Sentence
 from manyseed.analysis.report.citations import citations
 from manyseed.analysis.report.listed import Listed, filled, listed
 from manyseed.analysis.report.methods import of_methods
 from manyseed.analysis.report.responses import of_responses
+from manyseed.analysis.report.summary import Rows, summary, varying_axes
 from manyseed.analysis.report.worded import conventions, repeats_in_words, snapshots_in_words
 from manyseed.analysis.tables import twins
 from manyseed.analysis.tables.schema import Tables
-from manyseed.analysis.tables.snapshots import at_last, several
-
-Rows = tuple[Mapping[str, Any], ...]
+from manyseed.analysis.tables.snapshots import at_last
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,27 +318,3 @@ def few_test_sets(rows: Rows) -> str:
     """Say that intervals of some row of `effect_rows` rest on too few test sets; else empty."""
     of = [effect for row in rows for effect in row["of"].values()]
     return too_few(min((one["n_test_sets"] for one in of if one["over"] == TEST_SETS), default=0))
-
-
-def summary(cells: pl.DataFrame) -> Rows:
-    """Return the rows of the summary: the table of cells, sorted by dataset and classifier.
-
-    Cells are not averaged: with and without a scheme, or with all and half of the data, they are
-    different trainings. `copies` is the number of copied runs; `same_as` is the cell that counts in
-    place of one with the same fits.
-    """
-    if twins.SAME_AS not in cells.columns:
-        cells = cells.with_columns(pl.lit(None, pl.UInt32).alias(twins.SAME_AS))
-    copies = (pl.col("n_runs") - pl.col("n_distinct")).alias("copies")
-    if "epoch" in cells.columns:
-        trained = pl.when(pl.col("epoch") > 0).then(pl.format("epoch {}", "epoch"))
-        cells = cells.sort("epoch").with_columns(trained.fill_null("no epochs").alias("epoch"))
-    key = ("dataset", "classifier", "cell")
-    return tuple(cells.with_columns(copies).sort(key, maintain_order=True).iter_rows(named=True))
-
-
-def varying_axes(cells: pl.DataFrame) -> list[str]:
-    """Return the axes in which rows of a dataset and classifier differ, epoch last."""
-    others = [name for name in AXES if name not in ("dataset", "classifier")]
-    found = [name for name in others if cells[name].n_unique() > 1]
-    return [*found, "epoch"] if several(cells) else found

@@ -13,8 +13,9 @@ from polars import selectors
 
 from manyseed.analysis.figures.style import Plot, heights, places, values
 from manyseed.analysis.questions.answers import signed
-from manyseed.analysis.report.context import Context, Rows, few_test_sets
+from manyseed.analysis.report.context import Context, few_test_sets
 from manyseed.analysis.report.listed import number
+from manyseed.analysis.report.summary import Rows
 from manyseed.analysis.report.worded import better
 
 MARKS = 8000  # most dots of a page that name their run

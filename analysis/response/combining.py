@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata
 
 from manyseed.analysis.refused import Refused
 
@@ -89,6 +88,8 @@ def _product(measures: Floats) -> Floats:
 
 
 def _rank(measures: Floats) -> Floats:
+    from scipy.stats import rankdata
+
     return _average(rankdata(measures, axis=0))
 
 

@@ -136,46 +136,90 @@ class _PairCounts:
     """
 
     def __init__(self, gap: Floats, codes: Mapping[str, Integers]) -> None:
-        self.first, self.second = np.triu_indices(len(gap), 1)
-        difference = gap[self.first] - gap[self.second]
-        self.untied, self.larger = difference != 0, difference > 0
+        first, second = np.triu_indices(len(gap), 1)
+        untied = gap[first] != gap[second]
+        self.n_pairs = len(untied)
+        self.first, self.second = first[untied], second[untied]
+        self.larger = gap[self.first] > gap[self.second]
         self.sets = {names: self._binned(values) for names, values in _sets(codes, len(gap))}
 
-    def _binned(self, values: Integers) -> tuple[Integers, Bools, Bools]:
-        """Return the bins of pairs, which pairs are reversed, and which bins have equal values."""
+    def _binned(self, values: Integers) -> _Bins:
         one, other = values[self.first], values[self.second]
-        low, high = np.minimum(one, other), np.maximum(one, other)
+        low, high, reverse = np.minimum(one, other), np.maximum(one, other), one > other
         n_values = values.max() + 1
         keys, bins = np.unique(low * n_values + high, return_inverse=True)
-        return bins, one > other, keys // n_values == keys % n_values
+        equal = keys // n_values == keys % n_values
+        gaps = np.bincount(2 * bins + (self.larger ^ reverse), minlength=2 * len(keys))
+        gaps = gaps.reshape(-1, 2)
+        gaps[equal] += gaps[equal][:, ::-1]
+        number = gaps.sum(axis=1)[:, None]
+        return _Bins(
+            place=6 * bins + 3 * (self.larger ^ reverse) + 1,
+            turn=np.where(reverse, -1, 1),
+            equal=equal,
+            number=number,
+            entropy=_entropy(gaps / number),
+            weights=np.where(equal, 1, 2),
+        )
 
     def information(self, measure: Floats) -> tuple[float | None, tuple[str, ...]]:
         """Return the cmi in percent, and the set that attains it."""
         sign = np.sign(measure[self.first] - measure[self.second]).astype(np.int64)
         best: tuple[float | None, tuple[str, ...]] = None, ()
-        for names, (bins, reverse, equal) in self.sets.items():
-            larger = np.where(reverse, -sign, sign) + 1
-            counts = _counts(bins, self.larger ^ reverse, larger, self.untied, (len(equal), 2, 3))
-            counts[equal] += counts[equal][:, ::-1, ::-1]
-            information, entropy = _entropies(counts)
-            weights = np.where(equal, 1, 2)
-            total = float((weights * entropy).sum())
+        for names, bins in self.sets.items():
+            total = float((bins.weights * bins.entropy).sum())
             if total > 0:
-                value = 100 * float((weights * information).sum()) / total
+                information = float((bins.weights * bins.information(sign)).sum())
+                value = 100 * information / total
                 if best[0] is None or value < best[0]:
                     best = value, names
         return best
 
     def tied(self, measure: Floats) -> float:
         """Return the share of pairs with equal gaps or measures."""
-        open_ = self.untied & (measure[self.first] != measure[self.second])
-        return 1 - float(open_.mean())
+        open_ = int((measure[self.first] != measure[self.second]).sum())
+        return 1 - open_ / self.n_pairs
 
     def counted(self, names: tuple[str, ...]) -> tuple[int, int]:
         """Return the numbers of ordered pairs with unequal gaps and of their bins for a set."""
-        bins, _, equal = self.sets[names]
-        used = np.bincount(bins[self.untied], minlength=len(equal)) > 0
-        return 2 * int(self.untied.sum()), int(np.where(equal, 1, 2)[used].sum())
+        return 2 * len(self.first), int(self.sets[names].weights.sum())
+
+
+@dataclass(frozen=True, slots=True)
+class _Bins:
+    """The pairs of models in bins, and all that does not depend on the measure.
+
+    Attributes
+    ----------
+    place : int array (pair,)
+        Of a pair with equal measures in the counts (bin, gap's sign, measure's sign).
+    turn : int array (pair,)
+        -1 where the pair is reversed, else 1.
+    equal : bool array (bin,)
+        Whether both models have the same values.
+    number : int array (bin, 1)
+        Pairs.
+    entropy : float array (bin,)
+        Of the gap's sign, in bits.
+    weights : int array (bin,)
+        How often a bin counts.
+    """
+
+    place: Integers
+    turn: Integers
+    equal: Bools
+    number: Integers
+    entropy: Floats
+    weights: Integers
+
+    def information(self, sign: Integers) -> Floats:
+        """Return each bin's mutual information of the gap's and the measure's sign (pair,)."""
+        place = self.place + self.turn * sign
+        counts = np.bincount(place, minlength=6 * len(self.equal)).reshape(-1, 2, 3)
+        counts[self.equal] += counts[self.equal][:, ::-1, ::-1]
+        of_measure = _entropy(counts.sum(axis=1) / self.number)
+        together = _entropy(counts.reshape(-1, 6) / self.number)
+        return np.maximum(self.entropy + of_measure - together, 0.0)
 
 
 def _as_published(measure: Floats, gap: Floats, codes: Mapping[str, Integers]) -> float | None:

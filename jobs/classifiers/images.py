@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyseed.jobs.classifiers.optimizers import OPTIONS, with_optimizer
-from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Options, Settings
+from manyseed.jobs.classifiers.record import TORCH, Classifier, ClassifierInfo, Options, Settings
 from manyseed.jobs.classifiers.work import Convolution, core_seconds
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Continuous, Hparam, Ordinal
@@ -121,6 +121,7 @@ def network_on_pixels(
         augments=True,
         core_seconds=core_seconds,
         packages=packages,
+        imports=TORCH,
         fit=Network(
             build=build,
             encoder=pixel_encoder,

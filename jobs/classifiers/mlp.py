@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from manyseed.jobs.classifiers.optimizers import OPTIONS, with_optimizer
-from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Options
+from manyseed.jobs.classifiers.record import TORCH, Classifier, ClassifierInfo, Options
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Continuous, Ordinal
 from manyseed.jobs.training.encode import dense_encoder
@@ -95,5 +95,6 @@ MLP = Classifier(
     augments=True,
     core_seconds=_core_seconds,
     packages=("torch",),
+    imports=TORCH,
     fit=Network(build=network, encoder=dense_encoder, smallest_batch=2, first_block="2"),
 )

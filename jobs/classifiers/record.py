@@ -27,6 +27,9 @@ FORMS: tuple[Form, ...] = get_args(Form)
 MODELLESS: tuple[Form, ...] = ("train", "command")
 """Forms whose fits yield scores but no model."""
 
+TORCH = ("torch", "torch._dynamo")
+"""What networks import; an optimizer's first step imports the second."""
+
 EPOCHS_OPTION = Option(name="epochs", numbers="whole", least=1, most=1_000_000)
 
 Fit = Callable[[Settings, Mapping[str, Any], TrainingSet, Generators, Handling], Fitted]
@@ -92,6 +95,8 @@ class Classifier:
         one core. Fits on the same images share features if their settings have the same `weights`.
     packages : tuple of str
         Packages that a fit imports and that may be missing.
+    imports : tuple of str
+        Modules of libraries that a fit imports. A task imports them once for all its processes.
     version : int
         Part of the identity; raised when the meaning of a fit changes.
     """
@@ -113,6 +118,7 @@ class Classifier:
     prepare: Callable[[Options], object] | None = None
     image_seconds: Callable[[Settings], float] | None = None
     packages: tuple[str, ...] = ()
+    imports: tuple[str, ...] = ()
     version: int = 1
 
     def consumes(self, hparams: Hparams | None) -> frozenset[str]:

@@ -293,6 +293,12 @@ def _record(canonical: Mapping[str, Any]) -> Classifier | None:
     return record if record is not None and canonical["version"] == record.version else None
 
 
+def imports(canonical: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the modules of libraries that fits of a classifier import."""
+    record = _record(canonical)
+    return () if record is None else record.imports
+
+
 def consumes(
     canonical: Mapping[str, Any], hparams: Mapping[str, Any] | None
 ) -> frozenset[str] | None:

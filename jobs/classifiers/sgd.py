@@ -155,6 +155,7 @@ LR_SGD = Classifier(
     library={},
     core_seconds=lambda dataset, _, rows: 5.5e-7 * _values(dataset, rows),
     fit=LinearModels(),
+    imports=("sklearn.linear_model",),
 )
 
 SVM_SGD = replace(

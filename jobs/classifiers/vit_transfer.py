@@ -9,7 +9,13 @@ from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers import weights
 from manyseed.jobs.classifiers.images import SPACE
 from manyseed.jobs.classifiers.optimizers import OPTIONS, with_optimizer
-from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Options, Unsuitable
+from manyseed.jobs.classifiers.record import (
+    TORCH,
+    Classifier,
+    ClassifierInfo,
+    Options,
+    Unsuitable,
+)
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.run import TrainingSet
 from manyseed.jobs.training.network import Encoded, Network
@@ -75,5 +81,6 @@ VIT_TRANSFER = Classifier(
     image_seconds=lambda settings: _IMAGE_SECONDS[settings["backbone"]],
     core_seconds=_core_seconds,
     packages=("torch", "torchvision"),
+    imports=TORCH,
     fit=Network(build=_head, features=_features, width=_width),
 )

@@ -116,4 +116,5 @@ XGB = Classifier(
     core_seconds=_core_seconds,
     fit=fit,
     packages=("xgboost",),
+    imports=("xgboost",),
 )

@@ -22,6 +22,17 @@ PARAMETERS = (SIZE,)
 
 ENDINGS = (".png", ".jpg", ".jpeg")
 
+_FOREIGN = {"@eadir", "__macosx", "#recycle", "$recycle.bin", "lost+found"}
+_FOREIGN_FILES = {"thumbs.db", "ehthumbs.db", "desktop.ini"}
+"""What storage boxes and operating systems put beside users' files, in lower case; like names that
+begin with a dot, no samples."""
+
+_PARTS = {
+    *("train", "training", "trainset", "test", "testing", "testset", "val", "valid", "validation"),
+    *("dev", "eval", "evaluation", "holdout", "train_set", "test_set", "val_set"),
+}
+"""How people name the parts of a split, in lower case."""
+
 _LARGEST = 4096
 _GREY = ("1", "L")
 _COLOURED = ("P", "RGB", "RGBA", "CMYK", "YCbCr")
@@ -131,6 +142,13 @@ def _scan(path: Path, size: tuple[int, int] | None) -> _Folder:
             raise refused(path, f"{reason}{PARTS[0]}")
         order = sorted(range(len(names)), key=lambda i: (parts[i][0] != PARTS[0], names[i]))
         names, parts = [names[i] for i in order], [parts[i] for i in order]
+    elif len(tops := sorted({part[0] for part in parts})) > 1 and _are_parts(tops):
+        shown = ", ".join(tops)
+        raise refused(
+            path,
+            f"has the folders {shown}, which are parts of a split, not classes: name them "
+            f"{' and '.join(PARTS)}, each with a folder for each class, and move others elsewhere",
+        )
     try:
         headers = [header(path / name, name) for name in names]
     except NoImage as error:
@@ -156,20 +174,30 @@ def _scan(path: Path, size: tuple[int, int] | None) -> _Folder:
     )
 
 
+def _are_parts(names: Sequence[str]) -> bool:
+    return {name.strip().lower().replace("-", "_") for name in names} <= _PARTS
+
+
+def _is_foreign(name: str) -> bool:
+    return name.startswith(".") or name.lower() in _FOREIGN | _FOREIGN_FILES
+
+
 def _names(path: Path) -> list[str]:
     """Return the images in the folder's folders, sorted; refuse other files there."""
     if not path.is_dir():
         raise refused(path, "cannot be read: there is no such folder")
     names = []
     for folder in sorted(path.iterdir()):
-        if not folder.is_dir() or folder.name.startswith("."):
-            if folder.suffix.lower() in ENDINGS and not folder.name.startswith("."):
+        if _is_foreign(folder.name):
+            continue
+        if not folder.is_dir():
+            if folder.suffix.lower() in ENDINGS:
                 raise refused(path, f"holds {folder.name} itself: each class needs a folder")
             continue
         of_class = []
         for file in sorted(folder.rglob("*")):
             name = file.relative_to(path)
-            if file.is_dir() or any(part.startswith(".") for part in name.parts):
+            if file.is_dir() or any(map(_is_foreign, name.parts)):
                 continue
             if file.suffix.lower() not in ENDINGS:
                 known = ", ".join(ENDINGS)
@@ -203,12 +231,24 @@ def header(file: Path | BinaryIO, name: str) -> tuple[int, int, int]:
                 kind = "transparent grey values" if image.mode == "LA" else image.mode
                 reason = f"holds {name} of {kind}; save it with 8 bits, as grey values or RGB"
                 raise NoImage(reason)
+            # the mode of these is that of what Pillow makes of them
+            if any("16" in str(tile[3]) for tile in image.tile):
+                raise NoImage(f"holds {name} of 16 bits per colour; save it with 8 bits")
+            if _has_transparent_colour(image.info.get("transparency")):
+                raise NoImage(f"holds {name} with a transparent colour; save it as RGB without")
             return image.height, image.width, 1 if image.mode in _GREY else 3
     except (UnidentifiedImageError, Image.DecompressionBombError, SyntaxError) as error:
         reason = str(error).partition(" '")[0].partition(" <")[0] or type(error).__name__
         raise NoImage(f"holds {name}, which is not an image: {reason}") from error
     except OSError as error:
         raise NoImage(f"holds {name}, which cannot be read: {error}") from error
+
+
+def _has_transparent_colour(given: object) -> bool:
+    """Whether an entry of Pillow's, opacities of a palette or one colour, makes pixels clear."""
+    return (
+        any(opacity < 255 for opacity in given) if isinstance(given, bytes) else given is not None
+    )
 
 
 def pixels(file: Path | BinaryIO, name: str, shape: tuple[int, int, int]) -> Any:

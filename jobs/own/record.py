@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo, Unsuitable
+from manyseed.jobs.classifiers.record import TORCH, Classifier, ClassifierInfo, Unsuitable
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Free, Hparam
 from manyseed.jobs.own import table
@@ -134,6 +134,7 @@ def of_description(
         epochs=canonical.get("epochs"),
         augments=form == "module" and canonical["encode"] == "pixels",
         packages=("torch",) if form == "module" else (),
+        imports=TORCH if form == "module" else (),
     )
 
 

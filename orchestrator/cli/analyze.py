@@ -43,7 +43,7 @@ from manyseed.orchestrator.submissions.taskstate import ALIVE
 
 if TYPE_CHECKING:
     from manyseed.analysis.options import Options
-    from manyseed.orchestrator.results.job import AnalysisJob
+    from manyseed.orchestrator.results.jobstate import AnalysisJob
     from manyseed.orchestrator.sweep import Sweep
 
 _POLL_SECONDS = 1.0
@@ -228,7 +228,7 @@ def _options(sweep: Sweep, **asked: Any) -> Options:
 
 def print_summary(sweep: Sweep) -> None:
     """Print the results cell by cell, and notes about them."""
-    from manyseed.analysis.report.context import varying_axes
+    from manyseed.analysis.report.summary import varying_axes
     from manyseed.analysis.report.worded import repeats_in_words
     from manyseed.analysis.tables.snapshots import last
     from manyseed.analysis.tables.twins import in_words

@@ -36,7 +36,7 @@ def answers(directory: Directory, as_json: Json = False) -> None:
         manyseed answers quickstart
     """
     from manyseed.orchestrator.cli.analyze import say_notes
-    from manyseed.orchestrator.results.reporting import answers
+    from manyseed.orchestrator.results.answering import answers
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)
@@ -60,7 +60,7 @@ def in_short(sweep: Sweep) -> None:
     Fits a screen with what `run` prints before and after it.
     """
     from manyseed.orchestrator.cli.analyze import notes
-    from manyseed.orchestrator.results.reporting import answers
+    from manyseed.orchestrator.results.answering import answers
 
     found = answers(sweep.paths)
     paragraphs = [[one.brief for one in found if one.about in about] for about in _IN_SHORT]

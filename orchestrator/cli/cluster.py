@@ -118,13 +118,21 @@ def profile_text(cluster: Cluster) -> str:
     lines += ["", "# Partitions:"]
     lines += [f"#   {_shown(partition)}" for partition in cluster.partitions]
     lines += ["", "[cpu]", f'partition     = "{cpu.name}"', f'time          = "{_walltime(cpu)}"']
-    lines += [f"cpus-per-task = {min(cpu.cores, 16)}", 'mem-per-cpu   = "2G"']
+    lines += [f"cpus-per-task = {min(cpu.cores, 16)}", _memory(cpu, 2)]
     lines += _limit(cluster, cpu)
     if gpu is not None:
         lines += ["", "[gpu]", f'partition     = "{gpu.name}"', 'gres          = "gpu:1"']
         lines += [f'time          = "{_walltime(gpu)}"', f"cpus-per-task = {min(gpu.cores, 4)}"]
-        lines += ['mem-per-cpu   = "4G"', "processes-per-gpu = 1", *_limit(cluster, gpu)]
+        lines += [_memory(gpu, 4), "processes-per-gpu = 1", *_limit(cluster, gpu)]
     return "\n".join(lines) + "\n"
+
+
+def _memory(partition: Partition, gigabytes: int) -> str:
+    """Return the line with the memory of a core: no more than a node has for each of its cores."""
+    there = partition.memory_mb // partition.cores
+    if there == 0 or there >= gigabytes * 1024:  # 0: unknown
+        return f'mem-per-cpu   = "{gigabytes}G"'
+    return f'mem-per-cpu   = "{there}M"'
 
 
 def _limit(cluster: Cluster, partition: Partition) -> list[str]:

@@ -1,55 +1,115 @@
-"""The app with all commands, one per verb."""
+"""The app with all commands, one per verb, whose module is imported when it is asked for."""
 
 from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import typer
-from rich.markup import escape
+from typer.core import TyperGroup
 
-from manyseed.orchestrator.cli.analyze import analyze, report
-from manyseed.orchestrator.cli.answers import answers
-from manyseed.orchestrator.cli.begin import begin
-from manyseed.orchestrator.cli.cancel import cancel
-from manyseed.orchestrator.cli.cluster import app as cluster
-from manyseed.orchestrator.cli.common import Command
-from manyseed.orchestrator.cli.compact import compact
-from manyseed.orchestrator.cli.compare import compare
-from manyseed.orchestrator.cli.datasets import app as datasets
-from manyseed.orchestrator.cli.dee import dee
-from manyseed.orchestrator.cli.docs import docs
-from manyseed.orchestrator.cli.doctor import doctor
-from manyseed.orchestrator.cli.drop import drop
-from manyseed.orchestrator.cli.example import example
-from manyseed.orchestrator.cli.export import export
-from manyseed.orchestrator.cli.howmany import howmany
-from manyseed.orchestrator.cli.importing import import_
-from manyseed.orchestrator.cli.init import init
-from manyseed.orchestrator.cli.logs import logs
-from manyseed.orchestrator.cli.pause import pause
-from manyseed.orchestrator.cli.plan import plan
-from manyseed.orchestrator.cli.plot import plot
-from manyseed.orchestrator.cli.query import QueryCommand, query
-from manyseed.orchestrator.cli.rerun import rerun
-from manyseed.orchestrator.cli.respond import respond
-from manyseed.orchestrator.cli.resume import resume
-from manyseed.orchestrator.cli.run import run
-from manyseed.orchestrator.cli.schema import schema
-from manyseed.orchestrator.cli.show import show
-from manyseed.orchestrator.cli.status import status
-from manyseed.orchestrator.cli.submit import submit
-from manyseed.orchestrator.cli.testcluster import app as testcluster
-from manyseed.orchestrator.cli.throttle import throttle
-from manyseed.orchestrator.cli.tune import tune
-from manyseed.orchestrator.cli.variance import variance
-from manyseed.orchestrator.cli.verify import verify
+from manyseed.orchestrator.cli.common import Command, without_conversion
 
 __all__ = ["app"]
 
+_PANELS = {
+    "Train": (
+        *("example", "init", "run", "plan", "schema", "tune", "submit", "status", "logs"),
+        *("resume", "cancel", "pause", "throttle"),
+    ),
+    "Keep": ("verify", "compact", "export", "import", "rerun", "drop"),
+    "Learn": (
+        *("respond", "analyze", "answers", "query", "howmany", "compare", "dee"),
+        *("variance", "plot", "report", "show"),
+    ),
+    "Help": ("docs", "doctor"),
+    "Data": ("datasets",),
+    "Clusters": ("cluster", "testcluster"),
+}
+"""The verbs, in the order of the help."""
+
+_MODULES = {"import": "importing", "report": "analyze"}
+"""Modules that are not called like their verb."""
+
+
+class _Verbs(MutableMapping[str, Any]):
+    """Commands by verb, made when they are looked up."""
+
+    def __init__(self) -> None:
+        self._panels = {verb: panel for panel, verbs in _PANELS.items() for verb in verbs}
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, verb: str) -> Any:
+        if verb not in self._made:
+            self._made[verb] = _command(verb, self._panels[verb])
+        return self._made[verb]
+
+    def __setitem__(self, verb: str, command: Any) -> None:
+        self._panels[verb], self._made[verb] = "", command
+
+    def __delitem__(self, verb: str) -> None:
+        del self._panels[verb]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._panels)
+
+    def __len__(self) -> int:
+        return len(self._panels)
+
+
+class _Group(TyperGroup):
+    """All commands; imports those that are asked for."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = _Verbs()
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the verbs, without importing them."""
+        return [*self.commands]
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the arguments before the verb."""
+        without_conversion(self.get_params(ctx))
+        return super().parse_args(ctx, args)
+
+
+def _command(verb: str, panel: str) -> Any:
+    """Return the command, or the group of commands, of a verb."""
+    module = import_module(f"manyseed.orchestrator.cli.{_MODULES.get(verb, verb)}")
+    parent = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
+    if hasattr(module, "app"):
+        parent.add_typer(module.app, name=verb, rich_help_panel=panel)
+        registered = module.app.registered_commands
+    else:
+        function = getattr(module, verb, None) or getattr(module, f"{verb}_")
+        cls = getattr(module, "QueryCommand", Command)
+        parent.command(verb, cls=cls, rich_help_panel=panel)(function)
+        registered = parent.registered_commands
+    for one in registered:
+        one.cls = one.cls or Command
+        one.help = _help(one.callback.__doc__ or "")
+    return typer.main.get_group(parent).commands[verb]
+
+
+def _help(docstring: str) -> str:
+    """Return a docstring as help text that wraps at any width, with markup escaped."""
+    text = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.cleandoc(docstring))
+    text = re.sub(r"^    (?=\S)", "$ ", text, flags=re.MULTILINE)
+    if "[" not in text:
+        return text
+    from rich.markup import escape
+
+    return escape(text)
+
+
 app = typer.Typer(
     name="manyseed",
+    cls=_Group,
     help="Train the same classifier thousands of times and learn how much the results vary.",
     invoke_without_command=True,
     pretty_exceptions_enable=False,
@@ -75,39 +135,6 @@ def _main(
     ),
 ) -> None:
     if context.invoked_subcommand is None:
+        from manyseed.orchestrator.cli.begin import begin
+
         begin(Path())
-
-
-_PANELS = {
-    "Train": (
-        *(example, init, run, plan, schema, tune, submit, status, logs),
-        *(resume, cancel, pause, throttle),
-    ),
-    "Keep": (verify, compact, export, import_, rerun, drop),
-    "Learn": (
-        *(respond, analyze, answers, query, howmany, compare, dee),
-        *(variance, plot, report, show),
-    ),
-}
-for _panel, _commands in _PANELS.items():
-    for _command in _commands:
-        _class = QueryCommand if _command is query else Command
-        app.command(_command.__name__.rstrip("_"), cls=_class, rich_help_panel=_panel)(_command)
-app.command("docs", rich_help_panel="Help")(docs)
-app.command("doctor", rich_help_panel="Help")(doctor)
-app.add_typer(datasets, name="datasets", rich_help_panel="Data")
-app.add_typer(cluster, name="cluster", rich_help_panel="Clusters")
-app.add_typer(testcluster, name="testcluster", rich_help_panel="Clusters")
-
-
-def _help(docstring: str) -> str:
-    """Return a docstring as help text that wraps at any width, with markup escaped."""
-    text = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.cleandoc(docstring))
-    return escape(re.sub(r"^    (?=\S)", "$ ", text, flags=re.MULTILINE))
-
-
-for _app in (app, datasets, cluster, testcluster):
-    for _registered in _app.registered_commands:
-        _registered.cls = _registered.cls or Command
-        assert _registered.callback is not None
-        _registered.help = _help(_registered.callback.__doc__ or "")

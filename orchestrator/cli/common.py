@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer.core import TyperCommand
 
-from manyseed.orchestrator.cli.formats import is_pipe
 from manyseed.orchestrator.errors import ManyseedError, UserError
 
 if TYPE_CHECKING:
@@ -68,6 +67,11 @@ class Command(TyperCommand):
             error.from_python = False
             raise
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command's arguments."""
+        without_conversion(self.get_params(ctx))
+        return super().parse_args(ctx, args)
+
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Write the help with names of options wrapped instead of truncated."""
         from typer import rich_utils
@@ -76,6 +80,40 @@ class Command(TyperCommand):
             if not isinstance(style := getattr(rich_utils, name), _Wrapping):
                 setattr(rich_utils, name, _Wrapping(style))
         super().format_help(ctx, formatter)
+
+
+def without_conversion(parameters: Sequence[Any]) -> None:
+    """Take texts and paths as they are: typer would import pydantic to convert them.
+
+    Earlier versions of typer convert by themselves, and need no help.
+    """
+    for one in parameters:
+        if hasattr(one, "get_runtime_param") and "get_runtime_param" not in vars(one):
+            one.get_runtime_param = _AsGiven(one.get_runtime_param, one).itself
+
+
+class _AsGiven:
+    """Stands for typer's conversion of a parameter, which it calls if one is needed."""
+
+    def __init__(self, usual: Callable[[], Any], parameter: Any) -> None:
+        self.usual = usual
+        self.annotation = parameter.type_descriptor.annotation
+
+    def itself(self) -> _AsGiven:
+        return self
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        if param.nargs == 1 and not param.multiple:
+            if value is None or type(value) is self.annotation:
+                return value
+            if isinstance(value, str) and self.annotation is Path:
+                return Path(value)
+        elif not value:
+            return ()
+        elif not isinstance(value, str) and self.annotation in (list[str], list[Path]):
+            (kind,) = get_args(self.annotation)
+            return [kind(one) for one in value]
+        return self.usual().coerce(value, param=param, ctx=ctx)
 
 
 class _Wrapping:
@@ -154,6 +192,8 @@ def whole_numbers(text: str, key: str, example: str) -> list[int]:
 
 def require_outside(output: Path | None, sweep: Sweep, key: str = "--output") -> None:
     """Refuse to write among the files of a sweep."""
+    from manyseed.orchestrator.cli.formats import is_pipe
+
     if output is None or is_pipe(output):
         return
     target, paths = output.resolve(), sweep.paths

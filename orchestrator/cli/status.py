@@ -18,7 +18,6 @@ from manyseed.orchestrator.cli.output import (
     say_next,
     say_steps,
 )
-from manyseed.orchestrator.cli.progress import show
 from manyseed.orchestrator.errors import INTERRUPTED, NOT_FINISHED, UnavailableError
 from manyseed.orchestrator.tasks.attempts import UNREADABLE
 from manyseed.orchestrator.tasks.intent import LOCAL
@@ -63,6 +62,8 @@ def follow(sweep: Sweep, *, as_json: bool = False) -> None:
 
     Ctrl-C ends only the watching.
     """
+    from manyseed.orchestrator.cli.progress import show
+
     running = sweep.running()
     try:
         for submission in running:
@@ -124,6 +125,8 @@ def _print(sweep: Sweep, state: Status) -> None:
 
 def _failures(sweep: Sweep, state: Status) -> list[tuple[int, str]]:
     """Return the most frequent errors with their counts; copies count with their cause."""
+    if not state["failures"]:
+        return []
     from manyseed.orchestrator.progress.logs import failures, is_of_copy
     from manyseed.orchestrator.progress.status import FAILURES_SHOWN
 

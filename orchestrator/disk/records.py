@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import google_crc32c
 
+from manyseed.orchestrator.disk import plain
 from manyseed.orchestrator.disk.placing import place, place_soon_replaced, read_plain, unavailable
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.slurm.processes import Process
@@ -135,7 +136,10 @@ def write_records(path: Path, values: Iterable[Any]) -> None:
 
 def _record(text: bytes, kind: type[T], path: Path, line: str = "") -> T:
     """Parse a record; `DamagedFile` names the first error and its place."""
-    from pydantic import ValidationError  # here, for tasks that read no record
+    with suppress(plain.Unlike):
+        taken: T = plain.read(text, kind)
+        return taken
+    from pydantic import ValidationError  # only for what is not plainly such a record
 
     try:
         record: T = _validator(kind).validate_json(text)

@@ -6,6 +6,9 @@ It is made from the models in `sweepfile`, and from the options of classifiers a
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
 import math
 from collections.abc import Mapping
 from typing import Any, get_args
@@ -25,6 +28,7 @@ from manyseed.jobs.own.network import EPOCHS
 from manyseed.jobs.own.table import ENCODINGS, ROWS, SCORES
 from manyseed.jobs.own.table import SOURCES as SOURCES_OF_SEEDS
 from manyseed.jobs.perturb import names as schemes
+from manyseed.orchestrator.grids import sweepfile
 from manyseed.orchestrator.grids.grid import HPARAMS
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 
@@ -51,6 +55,7 @@ def schema() -> Schema:
     """Return the schema of a sweep file, as JSON values."""
     root = SweepFile.model_json_schema()
     tables = root["$defs"]
+    _describe({SweepFile.__name__: root, **tables, "_OwnMetrics": tables["Analysis"]})
     for name, record in classifiers.CLASSIFIERS.items():
         tables[f"classifier {name}"] = _classifier(record, tables["ClassifierTable"])
     tables[f"classifier {_OWN}"] = _own()
@@ -92,6 +97,25 @@ def schema() -> Schema:
             value["title"] = key
     described = {"title": "manyseed sweep file", "description": "What is trained, and how often."}
     return {"$schema": DIALECT, **_without_null(root), **described}
+
+
+def _describe(tables: Mapping[str, Schema]) -> None:
+    """Describe every key of the models' tables by its docstring in `sweepfile`.
+
+    Pydantic can do so when a model is made, but takes longer than most commands, which need none.
+    """
+    for model in ast.parse(inspect.getsource(sweepfile)).body:
+        if not isinstance(model, ast.ClassDef) or model.name not in tables:
+            continue
+        for field, after in itertools.pairwise(model.body):
+            match field, after:
+                case (
+                    ast.AnnAssign(target=ast.Name(id=key)),
+                    ast.Expr(value=ast.Constant(value=str(text))),
+                ):
+                    properties = tables[model.name]["properties"]
+                    described = {**properties[key], "description": inspect.cleandoc(text)}
+                    properties[key] = dict(sorted(described.items()))
 
 
 def _reference(classifier: str) -> Schema:

@@ -122,7 +122,7 @@ Patterns = Annotated[
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Keep(_Table):
@@ -303,7 +303,7 @@ else:
 
 
 class _OpenTable(BaseModel):
-    model_config = ConfigDict(extra="allow", frozen=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(extra="allow", frozen=True)
 
     def options(self) -> Mapping[str, Any]:
         """Return the options as the file gives them, without the kind."""

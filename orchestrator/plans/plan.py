@@ -7,14 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import polars as pl
 from annotated_types import Interval
 
 from manyseed.analysis.axes import LATER
 from manyseed.jobs.ensembling.methods import NONE
-from manyseed.jobs.run import Cell
 from manyseed.orchestrator.disk.parquet import read_metadata, read_parquet, write_parquet
 from manyseed.orchestrator.disk.placing import place_new
 from manyseed.orchestrator.disk.records import json_text, read_record, require_same_plan
@@ -23,6 +22,9 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.marks import lost, mark
 from manyseed.orchestrator.store.journals.index import JournalFolder
 from manyseed.orchestrator.store.layout.arrays import SEEN
+
+if TYPE_CHECKING:
+    from manyseed.jobs.run import Cell
 
 ROWS: Mapping[str, pl.DataType] = {
     "cell": pl.UInt32(),
@@ -233,6 +235,8 @@ class Plan:
 
     def cell(self, number: int) -> Cell:
         """Return a cell by its number."""
+        from manyseed.jobs.run import Cell
+
         return Cell.from_text(self.all_cells["canonical"][number])
 
     def first_cell(self, group: int) -> Cell:

@@ -36,6 +36,7 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
 from manyseed.orchestrator.plans.change import Change
 from manyseed.orchestrator.plans.cost import observed_seconds
+from manyseed.orchestrator.plans.extending import extended
 from manyseed.orchestrator.plans.groups import PAIR, Groups
 from manyseed.orchestrator.plans.layout import assign_rows, missing_blocks
 from manyseed.orchestrator.plans.own import own_code, write_pins
@@ -82,7 +83,7 @@ def plan_change(sweep_file: Path, directory: Path, settings: Sequence[str] = ())
     expansion = replace(expansion, cells=asked.select(expansion.cells.columns))
     asked = asked.filter(~pl.col("cell").is_in(before.dropped.implode()).fill_null(False))
     _check_kept(before, asked, sweep_file)
-    groups = groups.extended(asked, sweep, expansion, sweep_file)
+    groups = extended(groups, asked, sweep, expansion, sweep_file)
     _check_analysis(sweep, groups, sweep_file)
     after, added = _extend(before, asked, expansion, groups)
     _check_configurations(after, sweep_file)

@@ -11,7 +11,7 @@ from manyseed.orchestrator.disk.placing import opened
 from manyseed.orchestrator.disk.records import read_record
 from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results.job import last_job
+from manyseed.orchestrator.results.jobstate import last_job
 from manyseed.orchestrator.runs.address import find_run
 from manyseed.orchestrator.submissions.lost import lost_failures, lost_files
 from manyseed.orchestrator.submissions.submission import Submission, submissions

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING
 
-import polars as pl
-
-from manyseed.jobs import datasets
-from manyseed.jobs.run import Cell
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import ManyseedError, command
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.tuned import scale_searches, searches, to_tune
-from manyseed.orchestrator.results.tables import DRAWS, ENSEMBLES
 from manyseed.orchestrator.submissions.hints import on_cluster
+
+if TYPE_CHECKING:
+    import polars as pl
 
 Step = tuple[str, tuple[object, ...]]
 """The purpose of a command, and its arguments."""
@@ -71,6 +69,8 @@ def in_words(step: Step) -> dict[str, str]:
 
 def _training(paths: SweepPaths, submitted: bool, cells: pl.DataFrame) -> Step:
     """Return the step that missing runs need: fetching data, tuning, or submitting."""
+    from manyseed.orchestrator.plans.tuned import scale_searches, searches, to_tune
+
     directory = paths.directory
     try:
         if not submitted and not _has_data(cells):
@@ -85,6 +85,9 @@ def _training(paths: SweepPaths, submitted: bool, cells: pl.DataFrame) -> Step:
 
 def _has_data(cells: pl.DataFrame) -> bool:
     """Return whether the data of all cells is on this machine."""
+    from manyseed.jobs import datasets
+    from manyseed.jobs.run import Cell
+
     canonicals = cells.unique("dataset", maintain_order=True)["canonical"]
     return all(datasets.is_fetched(Cell.from_text(text).dataset) for text in canonicals)
 
@@ -109,6 +112,8 @@ def unanalysed(paths: SweepPaths, runs: Mapping[str, int]) -> str:
 
 def unreported(paths: SweepPaths) -> str:
     """Return why the report does not show all results; empty if it is newer than all of them."""
+    from manyseed.orchestrator.results.tables import DRAWS, ENSEMBLES
+
     try:
         written = paths.report.stat().st_mtime_ns
         for file in (paths.analysis, *sorted(paths.results.glob("*.parquet"))):

@@ -12,15 +12,14 @@ from typing import Any, TypedDict
 from manyseed.orchestrator.errors import ManyseedError, UnavailableError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.progress.nextsteps import in_words, next_steps, unanalysed, unreported
-from manyseed.orchestrator.progress.timeleft import seconds_left
 from manyseed.orchestrator.progress.watch import summed
-from manyseed.orchestrator.results.job import look
+from manyseed.orchestrator.results.jobstate import look
 from manyseed.orchestrator.store.care import retraining
 from manyseed.orchestrator.submissions.hints import training
 from manyseed.orchestrator.submissions.lost import lost_failures, lost_files
 from manyseed.orchestrator.submissions.submission import Submission, submissions, tasks_of
 from manyseed.orchestrator.submissions.taskstate import ALIVE, TaskState
-from manyseed.orchestrator.survey import survey
+from manyseed.orchestrator.survey import Survey, survey
 from manyseed.orchestrator.tasks.attempts import UNREADABLE, Attempt
 from manyseed.orchestrator.tasks.intent import LOCAL
 from manyseed.orchestrator.working.node import broken_nodes, is_environment
@@ -96,7 +95,7 @@ class Status(TypedDict):
     failures: list[FailureStatus]
     """The most frequent errors."""
     analysis: dict[str, Any] | None
-    """The last analysis job, an `orchestrator.results.job.AnalysisJob`."""
+    """The last analysis job, an `orchestrator.results.jobstate.AnalysisJob`."""
     cluster_silent: str | None
     """Why the scheduler did not answer."""
     report: str | None
@@ -145,7 +144,7 @@ def status(paths: SweepPaths) -> Status:
         ],
         "workers": workers,
         "runs_per_hour": round(sum(map(_runs_per_hour, running)), 1),
-        "seconds_left": seconds_left(paths, state, running) if workers else None,
+        "seconds_left": _seconds_left(paths, state, running) if workers else None,
         "submissions": [*map(_submission, listed, tasks)],
         "problems": [
             *map(_foreign, state.foreign),
@@ -163,6 +162,12 @@ def status(paths: SweepPaths) -> Status:
         "outdated": [*filter(None, (unanalysed(paths, state.counts), unreported(paths)))],
         "next": [in_words(step) for step in steps],
     }
+
+
+def _seconds_left(paths: SweepPaths, state: Survey, running: Sequence[Attempt]) -> float:
+    from manyseed.orchestrator.progress.timeleft import seconds_left  # reads costs
+
+    return seconds_left(paths, state, running)
 
 
 def summary(paths: SweepPaths) -> list[str]:

@@ -9,8 +9,6 @@ import polars as pl
 
 from manyseed.orchestrator.errors import StoreError
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans import cost
-from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.store.layout.arrays import MISSING
 from manyseed.orchestrator.survey import Survey
 from manyseed.orchestrator.tasks.attempts import Attempt
@@ -53,6 +51,9 @@ def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) 
 
 def _priced(paths: SweepPaths, state: Survey) -> pl.DataFrame:
     """Add the column seconds to all runs; copies of identical runs cost nothing."""
+    from manyseed.orchestrator.plans import cost
+    from manyseed.orchestrator.plans.groups import Groups
+
     observed = measuring = None
     try:
         groups = Groups.read(paths)

@@ -21,8 +21,7 @@ from manyseed.orchestrator.filtering import refusing
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.results.compared import OneCell
-from manyseed.orchestrator.results.conventions import to_json
-from manyseed.orchestrator.results.record import Analysis
+from manyseed.orchestrator.results.record import Analysis, to_json
 from manyseed.orchestrator.results.tables import read_results
 from manyseed.orchestrator.store.reading.reader import test_sets
 from manyseed.orchestrator.stored import stored_groups

@@ -25,15 +25,15 @@ from manyseed.orchestrator.errors import DamagedFile, refused, toml_value
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
-from manyseed.orchestrator.results import ensembles
-from manyseed.orchestrator.results.conventions import to_json, why_not
+from manyseed.orchestrator.results import answering, ensembles
+from manyseed.orchestrator.results.conventions import why_not
 from manyseed.orchestrator.results.curves import KEY as CURVE_KEY
 from manyseed.orchestrator.results.curves import NEEDED, learning_curves
 from manyseed.orchestrator.results.deep import measured, of_cells, without_deep
 from manyseed.orchestrator.results.describing import described, of_runs
 from manyseed.orchestrator.results.inputs import Held, digests
 from manyseed.orchestrator.results.published import Published, check_checksums, published
-from manyseed.orchestrator.results.record import Analysis, Unavailable
+from manyseed.orchestrator.results.record import Analysis, Unavailable, to_json
 from manyseed.orchestrator.results.responses import Conditions, responses
 from manyseed.orchestrator.results.tables import (
     CMI,
@@ -162,6 +162,7 @@ def analyze(
         outdated=outdated,
     ).write(paths)
     held.remember(wanted)
+    answering.keep(paths)
     return read_results(paths)
 
 

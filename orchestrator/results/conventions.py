@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Callable
 from typing import Any
 
 from manyseed.analysis.metrics.custom import probe_needs
@@ -114,27 +112,3 @@ def why_not(refusal: Refused, *, imported: bool = False) -> str:
     if isinstance(refusal, NotKept):
         return f"needs keep.scores = {' or '.join(map(toml_value, refusal.allowed))}"
     return refusal.reason
-
-
-def without_own(options: Options) -> Options:
-    """Return the same conventions without users' own functions, so that none of them runs."""
-    metrics = tuple(name for name in options.metrics if not is_own(name))
-    return replace(options, metrics=metrics, probe=None if is_own(options.probe) else options.probe)
-
-
-def to_json(options: Options) -> Mapping[str, object]:
-    """Return options as JSON values: no tuples, no NaN."""
-    values = {key: None if value != value else value for key, value in asdict(options).items()}
-    return values | {name: list(getattr(options, name)) for name in ("metrics", "snapshots")}
-
-
-def from_json(values: Mapping[str, Any]) -> Options:
-    """Return the options that `to_json` made these values from."""
-    known = dict(values)
-    if "epoch" in known:  # earlier versions counted snapshots from 0
-        positions = [known.pop("epoch"), known.pop("reference_epoch", None)]
-        if any(position is not None and position > 0 for position in positions):
-            raise ValueError("snapshots are numbered as in an earlier version")
-        known["snapshots"], known["reference_snapshot"] = positions[:1], positions[1]
-    known["empty_union"] = math.nan if known["empty_union"] is None else known["empty_union"]
-    return Options(**{**known, **{name: tuple(known[name]) for name in ("metrics", "snapshots")}})

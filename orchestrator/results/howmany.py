@@ -28,9 +28,9 @@ from manyseed.orchestrator.results.cellgroups import (
     same,
     split,
 )
-from manyseed.orchestrator.results.conventions import without_own
 from manyseed.orchestrator.results.ensembles import for_alpha, write
 from manyseed.orchestrator.results.inputs import KEY, Held
+from manyseed.orchestrator.results.record import without_own
 from manyseed.orchestrator.results.tables import read_results
 from manyseed.slurm import local
 

@@ -1,4 +1,4 @@
-"""The analysis as a cluster job: submit it, follow it, and run it on its node.
+"""The analysis as a cluster job: submit it, and run it on its node; `jobstate` follows it.
 
 It is a submission of one task, in ``tasks/analyses``, so that it is found, followed and reported
 like those that train. Its attempt reports progress, and in the end how `analyze` ended.
@@ -11,7 +11,7 @@ import shutil
 import sys
 import time
 import uuid
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,13 +20,13 @@ from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import DamagedFile, ManyseedError, UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
 from manyseed.orchestrator.plans.plan import identity_of
+from manyseed.orchestrator.results.jobstate import last_job
 from manyseed.orchestrator.results.own_metrics import modules_folder
 from manyseed.orchestrator.results.schedulers import of_slurm
 from manyseed.orchestrator.submissions import profiles
 from manyseed.orchestrator.submissions.cluster import SIGNAL_SECONDS, refusal, unique_name
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.submissions.submission import Submission, tasks_of
-from manyseed.orchestrator.submissions.taskstate import OVER
 from manyseed.orchestrator.tasks.attempts import Attempt
 from manyseed.orchestrator.tasks.intent import AnalysisRequest, Intent, TaskArray
 from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
@@ -42,12 +42,6 @@ _FUNCTION = "manyseed.orchestrator.results.job:run"
 _REPORT_SECONDS = 1.0
 _LAST_SECONDS = SIGNAL_SECONDS + 60.0
 """An attempt asked to stop within this time of its walltime is stopped because of the walltime."""
-
-
-def last_job(paths: SweepPaths) -> Submission | None:
-    """Return the analysis that was submitted last."""
-    jobs = [job for job in paths.analysis_jobs() if SubmissionPaths(job).intent.exists()]
-    return Submission(jobs[-1], Intent.read(jobs[-1], identity_of(paths))) if jobs else None
 
 
 def submit(
@@ -80,7 +74,8 @@ def submit(
         If the cluster does not answer.
     """
     from manyseed.orchestrator.results.analysing import check
-    from manyseed.orchestrator.results.conventions import conventions, to_json
+    from manyseed.orchestrator.results.conventions import conventions
+    from manyseed.orchestrator.results.record import to_json
 
     profile = of_slurm(cluster)
     options = options or conventions(paths)
@@ -148,64 +143,6 @@ def _submit(
     return submission
 
 
-@dataclass(frozen=True, slots=True)
-class AnalysisJob:
-    """The state of an analysis that is a job.
-
-    Attributes
-    ----------
-    cluster, job : str
-        The cluster's name, and the job's id there.
-    state : str
-        As in `TaskState`.
-    done, blocks : int
-        Finished and total pieces of its work; 0 before they are known.
-    submitted : float
-        Seconds since the epoch.
-    reason : str
-        Why it is not finished, or waits.
-    exit_code : int, optional
-        Exit code of `analyze`; None before its end.
-    log : str
-        Path of the log file.
-    """
-
-    cluster: str
-    job: str
-    state: str
-    done: int
-    blocks: int
-    submitted: float
-    reason: str
-    exit_code: int | None
-    log: str
-
-
-def look(paths: SweepPaths) -> AnalysisJob | None:
-    """Return the state of the analysis that was submitted last; None if none was.
-
-    The state is what SLURM says now or, if SLURM does not answer, what the job has reported.
-    """
-    if (job := last_job(paths)) is None:
-        return None
-    try:
-        ((task,),) = tasks_of([job])
-    except UnavailableError:
-        ((task,),) = tasks_of([job], ask=False)
-    attempt, over = task.last, task.state in OVER
-    return AnalysisJob(
-        cluster=job.cluster,
-        job=task.job_id,
-        state=task.state,
-        done=task.done,
-        blocks=attempt.blocks,
-        submitted=job.intent.submitted,
-        reason=attempt.reason if over else task.note,
-        exit_code=attempt.exit_code if over else None,
-        log=str(job.files.printed_errors(task.job_id)),
-    )
-
-
 def run(directory: str, number: str) -> str:
     """Analyse, in a job; return how it ended: finished, or stopped with all of its work left.
 
@@ -214,8 +151,8 @@ def run(directory: str, number: str) -> str:
     RuntimeError
         If it ended with an error, so that SLURM reports a failure, too.
     """
-    from manyseed.orchestrator.results.conventions import from_json
     from manyseed.orchestrator.results.here import analyze
+    from manyseed.orchestrator.results.record import from_json
 
     paths = open_sweep(Path(directory))
     files = SubmissionPaths(paths.analysis_job(int(number)))

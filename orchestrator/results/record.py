@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
-from manyseed.analysis.options import Options
+from manyseed.analysis.options import Options, is_own
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import DamagedFile, command
 from manyseed.orchestrator.paths import SweepPaths
@@ -32,7 +34,7 @@ class Analysis:
     Attributes
     ----------
     options : mapping
-        As `orchestrator.results.conventions.to_json` returns them.
+        As `to_json` returns them.
     unavailable : list of Unavailable
     packages : mapping
         Versions by name.
@@ -65,8 +67,6 @@ class Analysis:
 
     def conventions(self, paths: SweepPaths) -> Options:
         """Return the options that the tables were computed with; may raise DamagedFile."""
-        from manyseed.orchestrator.results.conventions import from_json
-
         try:
             return from_json(self.options)
         except (LookupError, TypeError, ValueError) as error:
@@ -76,3 +76,27 @@ class Analysis:
 def remedy(paths: SweepPaths) -> str:
     """Return what to do about damaged results."""
     return f"compute the results again: {command('analyze', paths.directory)}"
+
+
+def to_json(options: Options) -> Mapping[str, object]:
+    """Return options as JSON values: no tuples, no NaN."""
+    values = {key: None if value != value else value for key, value in asdict(options).items()}
+    return values | {name: list(getattr(options, name)) for name in ("metrics", "snapshots")}
+
+
+def from_json(values: Mapping[str, Any]) -> Options:
+    """Return the options that `to_json` made these values from."""
+    known = dict(values)
+    if "epoch" in known:  # earlier versions counted snapshots from 0
+        positions = [known.pop("epoch"), known.pop("reference_epoch", None)]
+        if any(position is not None and position > 0 for position in positions):
+            raise ValueError("snapshots are numbered as in an earlier version")
+        known["snapshots"], known["reference_snapshot"] = positions[:1], positions[1]
+    known["empty_union"] = math.nan if known["empty_union"] is None else known["empty_union"]
+    return Options(**{**known, **{name: tuple(known[name]) for name in ("metrics", "snapshots")}})
+
+
+def without_own(options: Options) -> Options:
+    """Return the same conventions without users' own functions, so that none of them runs."""
+    metrics = tuple(name for name in options.metrics if not is_own(name))
+    return replace(options, metrics=metrics, probe=None if is_own(options.probe) else options.probe)

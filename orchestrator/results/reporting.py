@@ -4,25 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
-from manyseed.analysis.questions.answers import Sentence
-from manyseed.analysis.questions.effects import effects
-from manyseed.analysis.report.context import RunCounts, answered, context, summary, varying_axes
-from manyseed.analysis.report.page import render
-from manyseed.analysis.tables.snapshots import at_last, last
-from manyseed.analysis.tables.twins import IS_TWIN, SAME_AS, once, paired
+from manyseed.analysis.report.summary import summary, varying_axes
+from manyseed.analysis.tables.snapshots import last
+from manyseed.analysis.tables.twins import IS_TWIN, SAME_AS
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.provenance import lost_recipes
 from manyseed.orchestrator.results import caveats
-from manyseed.orchestrator.results.analysing import read_analysis
+from manyseed.orchestrator.results.answering import unanswered
 from manyseed.orchestrator.results.effects import compared
 from manyseed.orchestrator.results.origin import origin, sweep_text
 from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.results.tables import (
-    CMI,
     DRAWN_PAIRS,
     DRAWN_TABLES,
     ENSEMBLES,
@@ -33,15 +30,22 @@ from manyseed.orchestrator.submissions.lost import lost_failures
 from manyseed.orchestrator.submissions.submission import submissions
 from manyseed.orchestrator.survey import survey
 
+if TYPE_CHECKING:
+    from manyseed.analysis.report.context import RunCounts
+
 
 def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = None) -> Path:
     """Write the page of an analysed sweep; return its path.
 
     The page lists files whose loss makes it incomplete, and `tell` is called with each.
     """
+    from manyseed.analysis.report.context import context  # draws, with Matplotlib
+    from manyseed.analysis.report.page import render
+
     results = read_results(paths)
     tables = results.of_analysis(DRAWN_PAIRS, whole=True)
-    options, record = read_analysis(paths)
+    record = Analysis.read(paths)
+    options = record.conventions(paths)
     drawn = {table: results.get(table) for table in DRAWN_TABLES}
     counts = _counts(paths, record)
     lost = [f"{file} is lost: restore it" for file in lost_recipes(paths.recipes)]
@@ -78,31 +82,9 @@ def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = No
     return paths.report
 
 
-def answers(paths: SweepPaths) -> list[Sentence]:
-    """Return the sentences that the page begins with.
-
-    Each has its `text`, what it is `about`, and `links` to the parts of the page that show it.
-    """
-    results = read_results(paths)
-    tables = results.of_analysis(DRAWN_PAIRS, whole=True)
-    options, record = read_analysis(paths)
-    tables = at_last(tables)
-    pairs = compared(results) or paired(tables)
-    variance = last(results[VARIANCE]) if VARIANCE in results else None
-    by_classifier = effects(pairs, by=("classifier",))
-    counts = _counts(paths, record)
-    found = answered(once(tables), by_classifier, variance, options, counts, results.get(CMI))
-    mixed = [Sentence("recipes", text, ("provenance",)) for text in caveats.mixed(tables.repeats)]
-    return [*mixed, *found, *unanswered(record)]
-
-
-def unanswered(record: Analysis) -> list[Sentence]:
-    """Return a sentence on what was asked of probabilities and cannot be computed, if anything."""
-    caveat = " ".join(caveats.of_probabilities(record))
-    return [Sentence("probabilities", caveat, ("conventions",))] if caveat else []
-
-
 def _counts(paths: SweepPaths, record: Analysis) -> RunCounts:
+    from manyseed.analysis.report.context import RunCounts
+
     counts = survey(paths).counts
     return RunCounts(
         planned=counts["runs"],

@@ -9,7 +9,6 @@ options beside the profile's; and nothing requeues its workers.
 from __future__ import annotations
 
 import asyncio
-import getpass
 import json
 import logging
 import os
@@ -33,6 +32,7 @@ from manyseed.orchestrator.submissions.scheduler import ASK_SECONDS
 from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
 from manyseed.orchestrator.working.node import Node
 from manyseed.slurm import ClusterError, arrays, commands, control, signals, states
+from manyseed.slurm.processes import user_name
 from manyseed.slurm.profile import Profile
 from manyseed.slurm.refused import Refused
 
@@ -204,7 +204,7 @@ class _Jobs:
         # a worker without a scheduler ends by itself
         with suppress(ClusterError), commands.speaking_to(self.profile.slurm_conf):
             for name in sorted(names):
-                commands.run(["scancel", f"--user={getpass.getuser()}", f"--name={name}"])
+                commands.run(["scancel", f"--user={user_name()}", f"--name={name}"])
 
 
 class _Following:

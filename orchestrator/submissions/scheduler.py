@@ -73,7 +73,8 @@ class Scheduler:
         lost : collection of Array
             Arrays whose jobs were never recorded; any that are found are returned, too.
         fresh : bool
-            Query the scheduler however recently it was queried.
+            Query the scheduler however recently it was queried, and look up each job that it does
+            not list.
 
         Raises
         ------
@@ -89,15 +90,15 @@ class Scheduler:
             raise self._silence
         if is_due or not is_known:
             alive = {k: job for k, job in self._wanted.items() if self._known[k].is_alive}
-            self._ask(alive | wanted, set(lost))
+            self._ask(alive | wanted, set(lost), certain=fresh)
         names = {array.name for array in lost}
         found = {job for job, state in self._known.items() if state.submission in names}
         return {job: self._known[job] for job in found | wanted.keys()}
 
-    def _ask(self, jobs: dict[str, Job], lost: set[Array]) -> None:
+    def _ask(self, jobs: dict[str, Job], lost: set[Array], *, certain: bool) -> None:
         self._asked = time.monotonic()
         try:
-            answers = self._answers(jobs, lost)
+            answers = self._answers(jobs, lost, certain=certain)
         except UnavailableError as error:
             self._silence = error
             raise
@@ -110,7 +111,9 @@ class Scheduler:
         }
         self._wanted, self._sought, self._silence = jobs | found, lost, None
 
-    def _answers(self, jobs: dict[str, Job], lost: set[Array]) -> dict[str, JobState]:
+    def _answers(
+        self, jobs: dict[str, Job], lost: set[Array], *, certain: bool
+    ) -> dict[str, JobState]:
         if not available():  # the jobs belong to another machine or cluster
             return {name: JobState(name, "", "gone") for name in jobs}
         arrays = {job.array for job in jobs.values()} | lost
@@ -120,6 +123,7 @@ class Scheduler:
                 min(array.submitted for array in arrays),
                 names={array.name for array in lost},
                 users={array.user for array in arrays},
+                certain=certain,
             )
         logs = {array.name: array.logs for array in arrays}
         answers = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,6 +26,7 @@ from manyseed.orchestrator.tasks.task import Task
 from manyseed.orchestrator.working.node import read_jobs, write_jobs
 from manyseed.slurm import available, processes
 from manyseed.slurm.local import LocalJob
+from manyseed.slurm.processes import user_name
 from manyseed.slurm.states import JobState
 
 _SILENT_SECONDS = 120.0
@@ -90,7 +90,7 @@ class Submission:
     @cached_property
     def arrays(self) -> dict[int, Array]:
         """Its arrays by the number of their first task; empty for a submission to this machine."""
-        user = self.intent.user or getpass.getuser()
+        user = self.intent.user or user_name()
         return {
             array.first: Array(array.name, self.intent.submitted, user, self.folder)
             for array in self.intent.arrays
@@ -326,7 +326,7 @@ class _View:
         mine = [job.id for job in self.jobs.values()]
         if any(job in mine and state.state != "gone" for job, state in (self.known or {}).items()):
             return False
-        is_ours = self.submission.intent.user in ("", getpass.getuser())
+        is_ours = self.submission.intent.user in ("", user_name())
         return self._is_other_cluster or not is_ours
 
     @cached_property

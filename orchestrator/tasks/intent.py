@@ -17,6 +17,7 @@ from manyseed.orchestrator.disk.records import read_json, require_same_plan, wri
 from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
 from manyseed.slurm import processes
+from manyseed.slurm.processes import user_name
 
 LOCAL = "local"
 """The cluster name that stands for this machine."""
@@ -47,7 +48,7 @@ class AnalysisRequest:
     Attributes
     ----------
     options : mapping
-        As returned by `orchestrator.results.conventions.to_json`.
+        As returned by `orchestrator.results.record.to_json`.
     dask : str
         The Dask scheduler.
     workers : int, optional
@@ -120,13 +121,11 @@ class Intent:
     @classmethod
     def now(cls, cluster: str, plan: str) -> Intent:
         """Return an intent of this process and user for a plan, with nothing to do yet."""
-        import getpass  # tasks only read intents and do not need it
-
         return cls(
             cluster=cluster,
             submitter=processes.fingerprint(os.getpid()),
             submitted=time.time(),
-            user=getpass.getuser(),
+            user=user_name(),
             plan=plan,
         )
 

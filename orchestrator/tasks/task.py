@@ -20,7 +20,6 @@ import numpy as np
 
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import DamagedFile
-from manyseed.orchestrator.provenance import code_digest
 
 if TYPE_CHECKING:
     import polars as pl
@@ -293,6 +292,8 @@ def make_tasks(
         for row in used.iter_rows(named=True)
     }
     paths = dict(used.select("group", "path").unique().iter_rows())
+    from manyseed.orchestrator.provenance import code_digest
+
     for task, pairs in groupby(_spans(work), key=lambda pair: pair[0]):
         spans = tuple(span for _, span in pairs)
         yield Task(

@@ -1,7 +1,7 @@
 """One warm training process: takes batches from a pipe, trains them, writes its journal.
 
-Started by `pool`; imports what the fits need only once. An exception inside a fit is that run's
-failure; any other error ends the process with a message and leaves runs missing.
+Started by `pool` or forked by a nursery; imports what the fits need once. An exception inside a fit
+is that run's failure; any other error ends the process with a message and leaves runs missing.
 """
 
 from __future__ import annotations
@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 import sys
 import traceback
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
 
 from manyseed.jobs.checks import in_words
+from manyseed.jobs.classifiers import imports
 from manyseed.jobs.run import Cell, MachineError, Run
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.checkpoint import Checkpoint
@@ -38,6 +41,7 @@ from manyseed.orchestrator.tasks.task import Task
 from manyseed.orchestrator.working.checkpoints import checkpoint, checkpoint_seconds
 from manyseed.orchestrator.working.messages import Batch, Fault, Outcome, Ready
 from manyseed.orchestrator.working.neighbours import journal_name
+from manyseed.orchestrator.working.nursery import NURSERY, leave, serve
 from manyseed.slurm.signals import belong_to_parent
 
 MACHINE_ERRORS = (MachineError, StoreError, ImportError, MemoryError, OSError)
@@ -46,7 +50,9 @@ MACHINE_ERRORS = (MachineError, StoreError, ImportError, MemoryError, OSError)
 _QUICK_SECONDS = 1.0
 
 
-class _Training:
+class Training:
+    """The runs of one task that this process trains, and its journal."""
+
     def __init__(self, paths: SweepPaths, task_file: Path, journal: Path) -> None:
         self._task = Task.read(task_file)
         _require_code(self._task, paths)
@@ -210,14 +216,30 @@ def _failure(batch: Batch, row: int, run: int, error: Exception) -> Failure:
 
 
 def main(arguments: list[str]) -> int:
-    """Train batches until the pipe sends None or closes."""
+    """Train batches until the pipe sends None or closes; or fork processes that do."""
     directory, task_file, attempt, index, descriptor = arguments
-    pipe = Connection(int(descriptor))
+    train = partial(_train, SweepPaths(Path(directory)), Path(task_file), attempt)
+    if index == NURSERY:
+        return serve(int(descriptor), _libraries(Path(task_file)), train)
     belong_to_parent()
-    paths = SweepPaths(Path(directory))
+    return train(int(index), int(descriptor))
+
+
+def _libraries(task_file: Path) -> list[str]:
+    """Return the modules that the fits of a task import."""
+    with suppress(Exception):  # the training processes tell what is wrong with the task
+        cells = [
+            Cell.from_canonical(cell.canonical) for cell in Task.read(task_file).cells.values()
+        ]
+        return [*dict.fromkeys(name for cell in cells for name in imports(cell.classifier))]
+    return []
+
+
+def _train(paths: SweepPaths, task_file: Path, attempt: str, index: int, descriptor: int) -> int:
+    pipe = Connection(descriptor)
     try:
-        journal = paths.journals / journal_name(attempt, int(index))
-        process = _Training(paths, Path(task_file), journal)
+        journal = paths.journals / journal_name(attempt, index)
+        process = Training(paths, task_file, journal)
         pipe.send(Ready())
         while True:
             while not pipe.poll(SYNC_SECONDS / 6):
@@ -239,4 +261,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    leave(main(sys.argv[1:]))

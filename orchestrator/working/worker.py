@@ -116,7 +116,7 @@ class TaskAttempt:
             str(files.task(number)),
             f"{submission.name}-{self.folder.name}",
         ]
-        self.pool = Pool(arguments, self.folder / LOG)
+        self.pool = Pool(arguments, self.folder / LOG, forks=self.task.resource == "cpu")
         self.deaths: Counter[tuple[int, int]] = Counter()
         self.done: Counter[int] = Counter()
         self.failed: Counter[int] = Counter()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 import secrets
 import shutil
@@ -12,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from manyseed.slurm.processes import user_name
 from manyseed.slurm.profile import user_folder
 from manyseed.slurm.refused import Refused
 from manyseed.slurm.testcluster.daemons import PATH, Daemons, wait_until
@@ -123,9 +123,9 @@ class TestCluster:
         """End its jobs and processes, and no others."""
         if self.is_running:
             with suppress(RuntimeError):
-                self.command(["scancel", "--full", "--signal=KILL", "-u", getpass.getuser()])
+                self.command(["scancel", "--full", "--signal=KILL", "-u", user_name()])
             with suppress(RuntimeError):
-                self.command(["scancel", "-u", getpass.getuser()])
+                self.command(["scancel", "-u", user_name()])
             wait_until(lambda: not any(self.daemons.jobs()), _SHUTDOWN_SECONDS / 2)
         names = self.daemons.names()
         nodes = [name for name in names if name.startswith("slurmd-")]
@@ -198,7 +198,7 @@ class TestCluster:
             shutil.rmtree(data, ignore_errors=True)
             self.command(
                 [
-                    *("mariadb-install-db", "--no-defaults", f"--user={getpass.getuser()}"),
+                    *("mariadb-install-db", "--no-defaults", f"--user={user_name()}"),
                     *(f"--datadir={data}", "--skip-test-db", "--skip-name-resolve", *shared),
                     "--auth-root-authentication-method=normal",
                 ]
@@ -206,7 +206,7 @@ class TestCluster:
         self.daemons.start(
             "mariadbd",
             [
-                *("mariadbd", "--no-defaults", f"--user={getpass.getuser()}", f"--datadir={data}"),
+                *("mariadbd", "--no-defaults", f"--user={user_name()}", f"--datadir={data}"),
                 *(f"--socket={socket}", f"--pid-file={self.folder}/run/mariadbd.pid"),
                 *("--bind-address=127.0.0.1", f"--port={ports.database}", "--skip-name-resolve"),
                 *(*shared, "--innodb-buffer-pool-size=64M", "--innodb-lock-wait-timeout=900"),

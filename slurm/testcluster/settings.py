@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import getpass
 import random
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from manyseed.slurm.processes import user_name
 
 NAME = "testcluster"
 
@@ -79,7 +80,7 @@ def write(folder: Path, settings: Settings, ports: Ports) -> None:
 
 
 def _slurm_conf(folder: Path, settings: Settings, ports: Ports) -> Iterator[str]:
-    host, user = socket.gethostname().partition(".")[0], getpass.getuser()
+    host, user = socket.gethostname().partition(".")[0], user_name()
     yield f"""\
 ClusterName={NAME}
 SlurmctldHost={host}(127.0.0.1)
@@ -174,7 +175,7 @@ AuthInfo=socket={folder}/munge/socket
 DbdHost={socket.gethostname().partition(".")[0]}
 DbdAddr=127.0.0.1
 DbdPort={ports.accounting}
-SlurmUser={getpass.getuser()}
+SlurmUser={user_name()}
 LogFile={folder}/log/slurmdbd.log
 PidFile={folder}/run/slurmdbd.pid
 StorageType=accounting_storage/mysql

@@ -1,25 +1,25 @@
-"""Small real sweeps, run by the real command in real processes."""
+"""Small real sweeps, run by the real command."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import os
+import shutil
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from unittest import mock
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from manyseed.orchestrator.cli import main
+from manyseed.analysis.options import Options
 from manyseed.orchestrator.store.layout.groups import list_groups
 from manyseed.orchestrator.store.reading.reader import read_array
 from manyseed.orchestrator.sweep import Sweep
+from tests.here import call as command
+from tests.here import once
 
 MANYSEED = Path(sys.executable).with_name("manyseed")
 
@@ -43,10 +43,10 @@ source = "sklearn:breast_cancer"
 Arrays = dict[str, dict[str, NDArray[np.generic]]]
 
 
-def command(
+def apart(
     *arguments: object, cwd: Path | None = None, timeout: float = 240
 ) -> subprocess.CompletedProcess[str]:
-    """Run ``manyseed`` as a user does, in a terminal of 80 columns."""
+    """Run ``manyseed`` in a process of its own, in a terminal of 80 columns."""
     return subprocess.run(
         [MANYSEED, *map(str, arguments)],
         cwd=cwd,
@@ -59,21 +59,9 @@ def command(
 
 
 def inside(*arguments: object) -> tuple[int, str]:
-    """Run ``manyseed`` in this process, which is quick; return exit code and all that it printed.
-
-    Raises whatever would be a traceback.
-    """
-    told = io.StringIO()
-    with (
-        mock.patch.object(sys, "argv", ["manyseed", *map(str, arguments)]),
-        contextlib.redirect_stdout(told),
-        contextlib.redirect_stderr(told),
-    ):
-        try:
-            main()
-        except SystemExit as end:
-            return int(end.code or 0), told.getvalue()
-    return 0, told.getvalue()
+    """Run ``manyseed`` in this process; return exit code and all that it printed."""
+    done = command(*arguments)
+    return done.returncode, done.output
 
 
 @pytest.fixture
@@ -127,11 +115,61 @@ def train(sweep_file: Path, directory: Path, workers: int = 2) -> Sweep:
     return sweep
 
 
+def shared(
+    factory: pytest.TempPathFactory,
+    name: str,
+    text: str,
+    then: Callable[[Sweep], object] = lambda sweep: None,
+) -> Sweep:
+    """Return a sweep that was trained undisturbed, once per test run; tests only read it.
+
+    Parameters
+    ----------
+    factory : TempPathFactory
+    name : str
+        No other's, in all tests.
+    text : str
+        The sweep file.
+    then : callable
+        Called with the trained sweep.
+    """
+    folder = once(
+        factory,
+        name,
+        lambda folder: then(train(write(folder / f"{name}.toml", text), folder / "sweep")),
+    )
+    return Sweep(folder / "sweep")
+
+
 @pytest.fixture(scope="session")
 def quick(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    """A small sweep that was trained undisturbed; tests only read it."""
-    folder = tmp_path_factory.mktemp("quick")
-    return train(write(folder / "quick.toml", QUICK), folder / "sweep")
+    """A small sweep; tests only read it."""
+    return shared(tmp_path_factory, "quick", QUICK)
+
+
+@pytest.fixture(scope="session")
+def quick_analysed(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """The same, analysed with five resamples; tests copy it."""
+    return _analysed(quick, tmp_path_factory, "quick-analysed", Options(resamples=5))
+
+
+@pytest.fixture(scope="session")
+def quick_calibrated(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """The same, with all that needs calibration; tests copy it."""
+    options = Options(calibration=True, deep_draws=3, resamples=4)
+    return _analysed(quick, tmp_path_factory, "quick-calibrated", options)
+
+
+def _analysed(sweep: Sweep, factory: pytest.TempPathFactory, name: str, options: Options) -> Sweep:
+    def make(folder: Path) -> None:
+        Sweep(shutil.copytree(sweep.directory, folder / "sweep")).analyze(options, workers=1)
+
+    return Sweep(once(factory, name, make) / "sweep")
+
+
+def own_copy(factory: pytest.TempPathFactory, name: str, make: Callable[[Path], object]) -> Path:
+    """Return a copy of what is made `once`: tests of this process may write in it."""
+    return Path(shutil.copytree(once(factory, name, make), factory.mktemp(name) / "copy"))
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ import polars as pl
 
 from manyseed.jobs.ensembling.ensemble import Ensembling
 from manyseed.jobs.ensembling.members import Members
-from manyseed.jobs.run import Prediction
+from manyseed.jobs.run import Cell, Prediction
 from manyseed.jobs.training import beside
 from manyseed.jobs.training.checkpoint import Checkpoint, TrainingParts, restore, save
 from manyseed.jobs.tuning import Draw, drawn
@@ -35,7 +35,6 @@ from manyseed.orchestrator.plans.tuned import searches
 from manyseed.orchestrator.progress.status import status
 from manyseed.orchestrator.provenance import Recipe, register
 from manyseed.orchestrator.responding import asking
-from manyseed.orchestrator.responding.table import ModelAnswers
 from manyseed.orchestrator.results import here
 from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.journals.journal import JournalWriter
@@ -177,7 +176,8 @@ def _train(arguments: list[str]) -> None:
 
 def replace_jobs() -> None:
     """Let jobs on this machine be `_train_here`; only in processes that `Forks` starts."""
-    importlib.import_module("distributed")  # dask would in each process that analyses
+    for name in ("distributed", "numba", "torch._dynamo"):  # or each process that needs it would
+        importlib.import_module(name)
     local.submit = _train_here  # type: ignore[assignment]
 
 
@@ -290,23 +290,23 @@ def _export(name: str) -> Callable[[Path], None]:
 
 
 def _tune(folder: Path) -> None:
-    def judged(draws: list[Any], workers: int) -> Any:
-        for search, number in draws:
-            yield search, number, Draw(drawn(search.cell, number), number / 10, 0.1, "")
+    def judged(calls: list[Any], workers: int, what: str) -> Any:
+        for (search, number), call in calls:
+            found = drawn(Cell.from_canonical(call.args[0]), number)
+            yield (search, number), Draw(found, number / 10, 0.1, "")
 
-    tuning._judged = judged
+    tuning.spawned = judged  # type: ignore[assignment]
     tuning.tune(SweepPaths(folder / "sweep"), workers=1)
 
 
 def _respond(folder: Path) -> None:
-    def answers(jobs: list[Any], workers: int) -> Any:
-        for job in jobs:
+    def answers(calls: list[Any], workers: int, what: str) -> Any:
+        for job, _ in calls:
             counts = [[[job.row] * 5] for _ in job.asked.responses]
             parts = [[job.row] * 4 for _ in job.asked.responses]
-            found = dict(zip(RESPONSE_ARRAYS, (counts, counts, parts, parts), strict=True))
-            yield ModelAnswers(job.group, job.cell, job.repeat, job.run, job.crc, found)
+            yield job, dict(zip(RESPONSE_ARRAYS, (counts, counts, parts, parts), strict=True))
 
-    asking._answers = answers
+    asking.spawned = answers  # type: ignore[assignment]
     options = {"transforms": ["intra"], "pair_magnitudes": 5, "rows": 20}
     asking.respond(SweepPaths(folder / "sweep"), options, workers=1)
 

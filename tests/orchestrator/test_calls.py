@@ -18,6 +18,7 @@ import manyseed
 from manyseed import Sweep, UserError
 from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.wording import in_python
+from tests.here import once
 
 GRID = {"dataset": ["sklearn:wine"], "classifier": ["lr-sgd"]}
 OF_MODEL = {"dataset": ["sklearn:wine"], "classifier": ["m"]}
@@ -200,9 +201,12 @@ def test_wrong_files_of_predictions() -> None:
 
 @pytest.fixture(scope="module")
 def analysed(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    sweep = Sweep.from_predictions(ARRAYS, tmp_path_factory.mktemp("calls") / "sweep")
-    sweep.analyze()
-    return sweep
+    folder = once(
+        tmp_path_factory,
+        "calls",
+        lambda folder: Sweep.from_predictions(ARRAYS, folder / "sweep").analyze(),
+    )
+    return Sweep(folder / "sweep")
 
 
 METHODS = {

@@ -114,6 +114,7 @@ def test_what_campaigns_found_is_named(quick: Sweep, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.process  # their logs and those of submitit are damaged, too
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("seed", [1])
 def test_one_damaged_file_is_harmless_or_named(tmp_path: Path, seed: int) -> None:

@@ -24,7 +24,7 @@ from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.plan import CELLS, Plan
 from manyseed.orchestrator.plans.tuned import require_searched
 from manyseed.orchestrator.results.conventions import conventions
-from tests.orchestrator.conftest import command, train, write
+from tests.orchestrator.conftest import command, shared, write
 
 GRID = """
 name    = "methods"
@@ -93,10 +93,7 @@ COUNTS = {"snapshot": 4, "noisy": 3, "fge": 3, "swag": 3, "vi": 3, "kfac-laplace
 
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    folder = tmp_path_factory.mktemp("methods")
-    made = train(write(folder / "methods.toml", GRID), folder / "sweep", workers=2)
-    made.analyze(OPTIONS)
-    return made
+    return shared(tmp_path_factory, "methods", GRID, lambda made: made.analyze(OPTIONS))
 
 
 def planned(folder: Path, text: str) -> Sweep:

@@ -27,10 +27,9 @@ from tests.orchestrator.conftest import (
     MANYSEED,
     assert_equal,
     command,
+    shared,
     stored,
-    train,
     wait_until,
-    write,
 )
 from tests.orchestrator.test_kill import freeze_in_flight, journaled, state, wait_for_runs
 from tests.orchestrator.test_run import training_processes
@@ -60,8 +59,7 @@ SLOW = functools.partial(pytest.param, marks=pytest.mark.slow)
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    folder = tmp_path_factory.mktemp("undisturbed")
-    return train(write(folder / "sweep.toml", SWEEP), folder / "sweep")
+    return shared(tmp_path_factory, "undisturbed", SWEEP)
 
 
 @pytest.fixture

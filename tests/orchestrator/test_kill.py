@@ -15,9 +15,10 @@ import pytest
 from manyseed import Sweep
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
-from manyseed.orchestrator.working.neighbours import journal_name
-from tests.orchestrator.conftest import assert_equal, stored, train, wait_until, write
+from tests.orchestrator.conftest import assert_equal, shared, stored, wait_until, write
 from tests.orchestrator.test_run import training_processes
+
+pytestmark = pytest.mark.process
 
 KILLS, FEWEST = 10, 5
 """Asked for, and needed: on a busy machine much is trained before the test comes to its turn."""
@@ -44,10 +45,17 @@ test       = 1000
 """120 runs in two shards; an xgb fit takes a tenth of a second or more."""
 
 
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """Trained in the tests' own process: it is made before a test asks for others."""
+    return shared(tmp_path_factory, "killed", GRID)
+
+
 @pytest.mark.timeout(900)  # ten starts, however busy the machine is
-def test_kills_and_resumes_equal_an_undisturbed_sweep(tmp_path: Path, stopped: list[Sweep]) -> None:
-    sweep_file = write(tmp_path / "killed.toml", GRID)
-    sweep = Sweep.plan(sweep_file, tmp_path / "sweep")
+def test_kills_and_resumes_equal_an_undisturbed_sweep(
+    undisturbed: Sweep, tmp_path: Path, stopped: list[Sweep]
+) -> None:
+    sweep = Sweep.plan(undisturbed.paths.sweep_file, tmp_path / "sweep")
     stopped.append(sweep)
     moments = random.Random(1)
     kills = partly = 0
@@ -74,7 +82,7 @@ def test_kills_and_resumes_equal_an_undisturbed_sweep(tmp_path: Path, stopped: l
     assert status["duplicates"] == 0
     sweep.compact()
     assert sweep.verify()["runs_wrong"] == 0
-    assert_equal(stored(sweep), stored(train(sweep_file, tmp_path / "undisturbed")))
+    assert_equal(stored(sweep), stored(undisturbed))
 
 
 @pytest.mark.slow
@@ -100,9 +108,10 @@ def at_work(sweep: Sweep) -> list[int]:
     """Return the process ids of those that have finished a run: the others may still import."""
     found = []
     for pid in training_processes(sweep):
-        with contextlib.suppress(OSError, ValueError):  # it has ended, or only just begun
-            *_, attempt, index, _, _ = Path(f"/proc/{pid}/cmdline").read_text().split("\0")
-            if (sweep.paths.journals / journal_name(attempt, int(index))).stat().st_size:
+        with contextlib.suppress(OSError):  # it has ended
+            files = [file.readlink() for file in Path(f"/proc/{pid}/fd").iterdir()]
+            journals = [file for file in files if file.parent == sweep.paths.journals.resolve()]
+            if any(journal.stat().st_size for journal in journals):
                 found.append(pid)
     return found
 

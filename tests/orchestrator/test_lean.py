@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -85,10 +88,11 @@ def sgd(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sweep:
 @pytest.mark.parametrize(
     ("module", "without"),
     [
-        ("manyseed.orchestrator.cli.commands", (*SLOW, "zarr", "numpy")),
+        ("manyseed.orchestrator.cli.commands", (*SLOW, "zarr", "numpy", "rich", "pydantic")),
+        ("manyseed.orchestrator.sweep", (*SLOW, "zarr", "numpy", "rich", "pydantic")),
         ("manyseed.orchestrator.working.worker", (*SLOW, "zarr")),
         ("manyseed.orchestrator.working.process", (*SLOW, "zarr")),
-        ("manyseed.orchestrator.survey", tuple({*SLOW} - {"polars"})),
+        ("manyseed.orchestrator.survey", (*tuple({*SLOW} - {"polars"}), "zarr", "pydantic")),
     ],
 )
 def test_slow_libraries_are_imported_where_they_are_used(
@@ -121,17 +125,107 @@ def test_a_training_process_imports_what_its_classifiers_need(sgd: Sweep) -> Non
     assert sgd.status()["runs"]["done"] == 2
 
 
-def test_status_opens_no_library_of_training(sgd: Sweep) -> None:
-    program = """
+# Libraries that commands are known to wait for; each may load those of its line alone.
+HEAVY = (
+    *("dask", "distributed", "jsonschema", "matplotlib", "numba", "numpy", "pandas", "polars"),
+    *("pydantic", "scipy", "sklearn", "submitit", "torch", "xarray", "xgboost", "zarr"),
+)
+NONE: tuple[str, ...] = ()
+TABLES = ("numpy", "polars")
+PLANNING = (*TABLES, "pydantic")
+MODULES: Mapping[str, tuple[str, ...]] = {
+    "--version": NONE,
+    "--help": NONE,
+    "": NONE,
+    "status": NONE,  # DIR is missing
+    "statsu DIR": NONE,
+    "status DIR --nope": NONE,
+    "status NOWHERE": NONE,
+    "logs DIR": NONE,  # neither a run nor --failed
+    "cancel DIR --now --only x": NONE,
+    "query --help": NONE,
+    "analyze --help": NONE,
+    "run --help": NONE,
+    "docs glossary": NONE,
+    "example": NONE,
+    "status DIR": TABLES,
+    "status DIR --json": TABLES,
+    "logs DIR --failed": TABLES,
+    "show DIR 0:0:0": TABLES,
+    "cancel DIR": TABLES,
+    "pause DIR": TABLES,
+    "throttle DIR 2": TABLES,
+    "query DIR -t runs": TABLES,
+    "query DIR --by classifier": (*TABLES, "scipy"),
+    "plan FILE --dry-run": PLANNING,
+    "drop DIR --where repeats=7": PLANNING,
+}
+"""What a command may load of `HEAVY`, by its arguments; `COMPLETED` are those of a shell."""
+COMPLETED: Mapping[str, tuple[str, ...]] = {
+    "manyseed st": NONE,
+    "manyseed status --w": NONE,
+    "manyseed query DIR --form": NONE,
+}
+
+# A command by its words, and by the words that a shell completes.
+COMMAND = """
+import sys
 from manyseed.orchestrator.cli import main
-try:
-    sys.exit(main())
-except SystemExit as error:
-    assert error.code == 3
+main()
 """
-    loaded = set(seen(program, "status", sgd.directory, "--json")["modules"])
-    assert "polars" in loaded
-    assert loaded.isdisjoint(set(SLOW) - {"polars"})
+
+
+@pytest.fixture(scope="module")
+def finished(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """A finished sweep with results, which commands only read."""
+    folder = tmp_path_factory.mktemp("lean") / "sweep"
+    sweep = Sweep(shutil.copytree(quick.directory, folder))
+    sweep.analyze(Options(resamples=2, metrics=("accuracy",)), workers=1)
+    return sweep
+
+
+def loaded_by(words: Sequence[str], environment: Mapping[str, str]) -> set[str]:
+    """Return the libraries of `HEAVY` that a command loads, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", SEEN + COMMAND, *words],
+        capture_output=True,
+        text=True,
+        env={**os.environ, **environment},
+        check=False,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode in (0, 1, 2, 3), done.stderr
+    modules = json.loads(done.stdout.splitlines()[-1])["modules"]
+    return {name for name in HEAVY if name in modules}
+
+
+def test_commands_load_what_they_use_and_nothing_else(finished: Sweep, tmp_path: Path) -> None:
+    (tmp_path / "sgd.toml").write_text(SGD)
+    words = {
+        "DIR": str(finished.directory),
+        "NOWHERE": str(tmp_path / "nowhere"),
+        "FILE": str(tmp_path / "sgd.toml"),
+    }
+    asked: dict[str, tuple[list[str], dict[str, str]]] = {
+        line: ([words.get(word, word) for word in line.split()], {}) for line in MODULES
+    }
+    for line in COMPLETED:
+        typed = [words.get(word, word) for word in line.split()]
+        shell = {
+            "_MANYSEED_COMPLETE": "complete_bash",
+            "COMP_WORDS": " ".join(typed),
+            "COMP_CWORD": str(len(typed) - 1),
+        }
+        asked[line] = ([], shell)
+    with ThreadPoolExecutor(4) as pool:
+        loaded = dict(
+            zip(asked, pool.map(lambda one: loaded_by(*one), asked.values()), strict=True)
+        )
+    allowed = {**MODULES, **COMPLETED}
+    too_much = {line: names - {*allowed[line]} for line, names in loaded.items()}
+    assert not {line: names for line, names in too_much.items() if names}
+    assert loaded["status DIR"] == {*TABLES}, "it is seen what a command loads"
+    assert "pydantic" in loaded["plan FILE --dry-run"]
 
 
 def test_a_query_imports_what_reads_tables_alone() -> None:
@@ -140,20 +234,3 @@ def test_a_query_imports_what_reads_tables_alone() -> None:
     )
     heavy = {"numba", "scipy", *SLOW} - {"polars"}
     assert not {name.partition(".")[0] for name in found["modules"]} & heavy
-
-
-@pytest.mark.parametrize("options", [("-t", "runs"), ("--by", "classifier")])
-def test_the_command_query_imports_no_more(
-    quick: Sweep, tmp_path: Path, options: tuple[str, ...]
-) -> None:
-    program = """
-from manyseed.orchestrator.cli import main
-try:
-    sys.exit(main())
-except SystemExit as error:
-    assert error.code == 0
-"""
-    sweep = Sweep(shutil.copytree(quick.directory, tmp_path / "sweep"))
-    sweep.analyze(Options(resamples=2, metrics=("accuracy",)), workers=1)
-    loaded = set(seen(program, "query", sweep.directory, *options)["modules"])
-    assert loaded.isdisjoint({"numba", "scipy.stats", *SLOW} - {"polars"})

@@ -20,7 +20,7 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_sweep
-from tests.orchestrator.conftest import stored, train, write
+from tests.orchestrator.conftest import shared, stored, write
 
 GRID = """
 name    = "crossed"
@@ -131,8 +131,7 @@ def test_a_crossed_grid_has_the_cells_of_separate_plans(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def crossed(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    folder = tmp_path_factory.mktemp("crossed")
-    return train(write(folder / "crossed.toml", GRID), folder / "sweep")
+    return shared(tmp_path_factory, "crossed", GRID)
 
 
 @pytest.mark.slow

@@ -108,6 +108,7 @@ def resumed(
 
 
 @pytest.mark.slow
+@pytest.mark.process
 def test_twenty_seeds_killed_and_resumed_are_those_of_the_estimator_itself(
     project: Path, tmp_path: Path, stopped: list[Sweep]
 ) -> None:
@@ -158,6 +159,7 @@ assert not {"mymodel", "helper", "sklearn.tree"} & {*sys.modules}
 
 
 @pytest.mark.slow
+@pytest.mark.process
 def test_tasks_run_the_code_that_was_submitted(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -462,7 +464,10 @@ MISTAKES = {
 }
 
 
-@pytest.mark.parametrize("mistake", MISTAKES)
+OF_PROCESSES = ("refused by manyseed", "ends the process")
+
+
+@pytest.mark.parametrize("mistake", [name for name in MISTAKES if name not in OF_PROCESSES])
 def test_mistakes_are_one_message_when_planned(project: Path, tmp_path: Path, mistake: str) -> None:
     text, said = MISTAKES[mistake]
     (tmp_path / "mymodel.py").write_text(text)
@@ -475,6 +480,15 @@ def test_mistakes_are_one_message_when_planned(project: Path, tmp_path: Path, mi
     assert not (tmp_path / "sweep").exists()
 
 
+@pytest.mark.process
+@pytest.mark.parametrize("mistake", OF_PROCESSES)
+def test_mistakes_that_end_a_process_are_one_message(
+    project: Path, tmp_path: Path, mistake: str
+) -> None:
+    test_mistakes_are_one_message_when_planned(project, tmp_path, mistake)
+
+
+@pytest.mark.process
 def test_code_that_hangs_is_one_message(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

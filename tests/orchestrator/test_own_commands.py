@@ -70,6 +70,7 @@ def left(tmp_path: Path) -> list[Path]:
 
 
 @pytest.mark.slow
+@pytest.mark.process
 def test_twenty_seeds_killed_and_resumed_are_those_of_the_program_itself(
     project: Path, tmp_path: Path, stopped: list[Sweep]
 ) -> None:

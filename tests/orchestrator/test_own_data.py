@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from manyseed.jobs import datasets
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.datasets.function import digest
 from manyseed.jobs.datasets.source import Samples
-from manyseed.jobs.own import loading, modules, returned
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.plans.data import fetch_datasets
 from manyseed.orchestrator.plans.plan import Plan
@@ -55,22 +53,6 @@ def project(tmp_path: Path) -> Path:
     """A folder with a sweep file and the modules that it names."""
     (tmp_path / "helper.py").write_text("SEED = 0\n")
     return tmp_path
-
-
-@pytest.fixture
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let functions be called in this process, which starts none."""
-
-    def answered(module: str, folder: Path) -> Any:
-        assert module == "returned"
-        root = json.loads((folder / "request.json").read_text())["root"]
-        try:
-            return json.loads(json.dumps(returned.answer(folder)))
-        finally:
-            modules.forget(Path(root))
-
-    monkeypatch.setattr(loading, "answered", answered)
-    monkeypatch.setattr(sys, "dont_write_bytecode", True)
 
 
 def given(project: Path, gives: str = PLAIN, keys: str = "") -> Path:
@@ -128,7 +110,6 @@ def test_a_function_gives_what_is_trained_on_and_is_called_where_it_is_planned_a
         plan_change(file, project / "other")
 
 
-@pytest.mark.usefixtures("quick")
 def test_what_was_returned_holds_as_long_as_the_code_stays_the_same(project: Path) -> None:
     file, directory = given(project), project / "sweep"
     first = plan_sweep(file, directory).expansion.datasets["mine"]
@@ -169,7 +150,6 @@ FRAME = "pl.DataFrame({'a': X[:, 0], 'b': ['u', 'v'] * (rows // 2)})"
 TABLE = f"{FRAME}.with_columns(kind=pl.Series({LABELS}), who=pl.Series(np.arange(rows) // 4))"
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     ("gives", "keys", "expected"),
     [
@@ -206,12 +186,12 @@ def test_what_a_function_may_return(
     assert found.X.shape == expected[:2]
 
 
+@pytest.mark.process
 def test_a_process_that_ends_is_told(project: Path) -> None:
     with pytest.raises(UserError, match="cannot be called: its process ended"):
         planned(project, "__import__('os')._exit(3)")
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_test_part_stays_one(project: Path) -> None:
     gives = f"X[:50], {LABELS}[:50], X[50:], {LABELS}[50:]"
     info = planned(project, gives)
@@ -239,7 +219,6 @@ def test_the_digest_tells_what_rows_are_for(project: Path) -> None:
     assert len({digest(each) for each in (plain, *others)}) == len(others) + 1
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     ("gives", "keys", "said"),
     [
@@ -275,7 +254,6 @@ def test_mistakes_are_one_message_and_nothing_is_planned(
     assert not (project / "sweep").exists()
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     ("entry", "said"),
     [
@@ -294,7 +272,6 @@ def test_a_function_that_is_not_there(project: Path, entry: str, said: str) -> N
     assert not (project / "sweep").exists()
 
 
-@pytest.mark.usefixtures("quick")
 def test_data_that_is_no_longer_kept_is_said_to_be_gone(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

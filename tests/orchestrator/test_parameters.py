@@ -25,7 +25,7 @@ from manyseed.orchestrator.plans.planning import plan_sweep
 from manyseed.orchestrator.store.layout.groups import list_groups
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.reading.reader import read_array
-from tests.orchestrator.conftest import command, inside, stored, train, write
+from tests.orchestrator.conftest import command, inside, shared, stored, train, write
 
 TEXT = """
 name    = "alive"
@@ -72,8 +72,7 @@ KEEP = "keep    = { parameters = true }\n"
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    folder = tmp_path_factory.mktemp("alive")
-    return train(write(folder / "alive.toml", TEXT), folder / "sweep", workers=2)
+    return shared(tmp_path_factory, "parameters", TEXT)
 
 
 def runs_of(sweep: Sweep):

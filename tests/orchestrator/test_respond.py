@@ -26,7 +26,7 @@ from manyseed.orchestrator.results.tables import RESPONSE_CURVES, RESPONSES
 from manyseed.orchestrator.store.layout import lengths
 from manyseed.orchestrator.store.layout.groups import list_groups
 from manyseed.orchestrator.store.reading.reader import read_array
-from tests.orchestrator.conftest import command, inside, stored, train, write
+from tests.orchestrator.conftest import command, inside, shared, stored, train, write
 
 TEXT = """
 name    = "alive"
@@ -69,8 +69,7 @@ dbi             = true
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     """Curves measured in training, and models kept."""
-    folder = tmp_path_factory.mktemp("measured")
-    return train(write(folder / "alive.toml", TEXT + RESPONSE), folder / "sweep")
+    return shared(tmp_path_factory, "measured", TEXT + RESPONSE)
 
 
 def rows_of(file: Path) -> dict[tuple, dict]:
@@ -102,7 +101,7 @@ def assert_as_in_training(sweep: Sweep, file: Path) -> int:
     return n
 
 
-@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("workers", [1, pytest.param(2, marks=pytest.mark.process)])
 def test_answers_are_those_of_training_bit_for_bit(
     measured: Sweep, tmp_path: Path, workers: int
 ) -> None:

@@ -18,7 +18,7 @@ from manyseed.orchestrator.plans.planning import plan_change
 from manyseed.orchestrator.store.layout.groups import list_groups
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.reading.reader import read_array
-from tests.orchestrator.conftest import command, inside, stored, train, write
+from tests.orchestrator.conftest import command, inside, shared, stored, train, write
 
 WHERE = "run_index < 2 AND perturb_continuous = 'none'"
 TEXT = f"""
@@ -56,14 +56,12 @@ EVERY = TEXT.replace(f'"{WHERE}"', "true")
 
 @pytest.fixture(scope="module")
 def some(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    folder = tmp_path_factory.mktemp("some")
-    return train(write(folder / "some.toml", TEXT), folder / "sweep", workers=2)
+    return shared(tmp_path_factory, "some", TEXT)
 
 
 @pytest.fixture(scope="module")
 def every(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    folder = tmp_path_factory.mktemp("every")
-    return train(write(folder / "every.toml", EVERY), folder / "sweep", workers=2)
+    return shared(tmp_path_factory, "every", EVERY)
 
 
 def asked_for(sweep: Sweep, group: int) -> np.ndarray:

@@ -19,7 +19,7 @@ from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
 from manyseed.orchestrator.results.conventions import conventions
 from manyseed.orchestrator.store.layout.schema import GroupSpec
-from tests.orchestrator.conftest import inside, stored, train, write
+from tests.orchestrator.conftest import inside, shared, stored, write
 
 PLAIN = """
 name    = "tested"
@@ -169,10 +169,8 @@ def test_flips_of_digits_are_noted(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    folder = tmp_path_factory.mktemp("tta")
-    made = train(write(folder / "tta.toml", GRID), folder / "sweep", workers=1)
-    made.analyze(Options(calibration=True, deep_draws=3, resamples=4))
-    return made
+    options = Options(calibration=True, deep_draws=3, resamples=4)
+    return shared(tmp_path_factory, "tta", GRID, lambda made: made.analyze(options))
 
 
 @pytest.mark.slow

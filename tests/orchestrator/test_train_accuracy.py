@@ -22,7 +22,7 @@ from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.layout.groups import list_groups
 from manyseed.orchestrator.store.reading.reader import read_array
-from tests.orchestrator.conftest import command, inside, train, write
+from tests.orchestrator.conftest import command, inside, shared, train, write
 
 GRID = """
 name    = "kept"
@@ -56,10 +56,7 @@ OPTIONS = Options(resamples=5, snapshots=(1, -1))
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    folder = tmp_path_factory.mktemp("kept")
-    sweep = train(write(folder / "kept.toml", GRID), folder / "sweep", workers=2)
-    sweep.analyze(OPTIONS)
-    return sweep
+    return shared(tmp_path_factory, "train-accuracy", GRID, lambda sweep: sweep.analyze(OPTIONS))
 
 
 def test_each_run_has_that_of_the_same_model_tested_on_its_training_rows(kept: Sweep) -> None:

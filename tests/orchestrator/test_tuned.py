@@ -66,6 +66,7 @@ def test_what_a_trained_run_was_fitted_with_is_never_said_to_be_open(
 
 
 @pytest.mark.slow
+@pytest.mark.process
 def test_what_is_found_is_what_runs_are_fitted_with(sweep: Sweep) -> None:
     result = command("tune", sweep.directory, "--workers", 2, "--json")
     assert result.returncode == 0, result.stderr

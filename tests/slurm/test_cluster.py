@@ -116,6 +116,78 @@ def test_a_cancelled_task_ends_in_order_and_never_comes_back(slurm: Slurm, tmp_p
     control.cancel(["999999_0"])
 
 
+def test_an_array_cancelled_in_pieces_is_known_whatever_the_list_looks_like(
+    slurm: Slurm,
+) -> None:
+    later = with_options(slurm.profile, begin="now+1hour")
+    jobs = slurm.submit("fail", *([""] for _ in range(MAX_ARRAY_SIZE)), profile=later)
+    for job in jobs[1::2]:
+        control.cancel([job])
+    control.cancel(jobs)
+    slurm.wait_for(jobs[::2], "cancelled")
+    assert {state.state for state in slurm.ask(jobs).values()} <= {"cancelled", "gone"}
+
+
+def test_what_users_set_for_their_own_commands_hides_nothing_of_ours(
+    slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = discover()
+    jobs = slurm.submit("work", [str(tmp_path / "log.txt"), "5000"])
+    slurm.wait_for(jobs, "running")
+    with monkeypatch.context() as users:
+        for name, value in {
+            "SQUEUE_PARTITION": "gpu",
+            "SQUEUE_USERS": "nobody",
+            "SQUEUE_ACCOUNT": "other",
+            "SQUEUE_NAMES": "other",
+            "SQUEUE_QOS": "other",
+            "SQUEUE_STATES": "COMPLETED",
+            "SQUEUE_FORMAT": "%i",
+            "SACCT_FORMAT": "JobID",
+            "SINFO_FORMAT": "%n",
+            "SINFO_PARTITION": "gpu",
+        }.items():
+            users.setenv(name, value)
+        assert slurm.ask(jobs)[jobs[0]].state == "running"
+        assert find(slurm, slurm.name).keys() == {*jobs}
+        assert discover() == before
+
+
+def test_jobs_that_are_listed_nowhere_are_looked_up_by_their_id(
+    slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = [str(tmp_path / "log.txt"), "5000"]
+    jobs = slurm.submit("work", log, log, log, parallelism=1)
+    slurm.wait_for(jobs[:1], "running")
+    run = states.commands.run
+    silent = ("squeue", "sacct")  # as on sites that filter what these commands show
+    monkeypatch.setattr(
+        states.commands, "run", lambda words: "" if words[0] in silent else run(words)
+    )
+    assert {state.state for state in slurm.ask([*jobs, "999_0"]).values()} == {"gone"}
+    found = states.ask([*jobs, "999_0"], slurm.started, certain=True)
+    assert [found[job].state for job in jobs] == ["running", "pending", "pending"]
+    assert found["999_0"].state == "gone"
+    assert {found[job].submission for job in jobs} == {slurm.name}
+
+
+def test_a_job_that_starts_without_an_environment_gives_its_task_what_setup_exports(
+    slurm: Slurm, tmp_path: Path
+) -> None:
+    """Many sites ask for ``--export=NONE``, which srun would obey as well."""
+    profile = tmp_path / "none.toml"
+    profile.write_text(
+        f'''slurm-conf = "{slurm.cluster.conf}"
+        time = "10"
+        setup = ["export TEST_SETUP=1 PYTHONPATH={os.environ["PYTHONPATH"]}"]
+        extra = {{ export = "NONE" }}
+        '''
+    )
+    seen = tmp_path / "seen.json"
+    slurm.wait_for(slurm.submit("environment", [str(seen)], profile=read_profile(profile)), "ended")
+    assert json.loads(seen.read_text())["TEST_SETUP"] == "1"
+
+
 def test_what_is_cancelled_before_it_starts_is_told_as_that(slurm: Slurm) -> None:
     later = with_options(slurm.profile, begin="now+1hour")
     jobs = slurm.submit("fail", [""], [""], profile=later)

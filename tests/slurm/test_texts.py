@@ -5,13 +5,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyseed.slurm import ClusterError, ClusterUnavailable, commands, states
+from manyseed.slurm import ClusterError, ClusterUnavailable, commands, discover, states, texts
 from manyseed.slurm.arrays import cut, job_id
 from manyseed.slurm.control import compact
 from manyseed.slurm.signals import shielded
@@ -41,10 +42,121 @@ def test_no_job_id_is_an_error() -> None:
         ("7_3", ["7_3"]),
         ("7_[0-2,5%4]", ["7_0", "7_1", "7_2", "7_5"]),
         ("7_[4]", ["7_4"]),
+        ("7_[0-6:2,9]", ["7_0", "7_2", "7_4", "7_6", "7_9"]),
+        ("7_[0,2,4,6-7,44-...%47]", ["7_0", "7_2", "7_4", "7_6", "7_7", "7"]),
+        ("7_[...]", ["7"]),
+        ("7_[]", []),
+        ("7_[x-y]", []),
+        ("7+1", ["7+1"]),
     ],
 )
+@pytest.mark.filterwarnings("ignore:SLURM says")
 def test_a_line_stands_for_all_its_jobs(line: str, ids: list[str]) -> None:
     assert states.expand(line) == ids
+
+
+@pytest.mark.parametrize(
+    ("raw", "word"),
+    [
+        ("CANCELLED by 1000", "cancelled"),
+        ("OUT_OF_ME+", "out_of_memory"),
+        ("CANCELLED+", "cancelled"),
+        ("NODE_FAIL", "node_fail"),
+        ("", "running"),
+        ("COMPLETININVALID", "running"),
+        ("RE+", "running"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:SLURM says")
+def test_states_are_read_however_they_are_cut(
+    monkeypatch: pytest.MonkeyPatch, raw: str, word: str
+) -> None:
+    line = f"7_0|{raw}|0:0|None|n1|Unknown|Unknown|job.0"
+    monkeypatch.setattr(commands, "run", lambda words: line if words[0] == "sacct" else "")
+    found = states._sacct([], 0.0)["7_0"]
+    assert found.state == word
+
+
+@pytest.mark.parametrize(
+    ("shown", "n"),
+    [("48", 48), ("48+", 48), ("2K", 2048), ("1.5K", 1536), ("16000+", 16000), ("many", None)],
+)
+@pytest.mark.filterwarnings("ignore:SLURM says")
+def test_numbers_are_read_as_slurm_shortens_them(shown: str, n: int | None) -> None:
+    assert texts.number(shown, "a test") == n
+
+
+@pytest.mark.parametrize(
+    ("gres", "n"),
+    [
+        ("gpu", 1),
+        ("gpu:a100", 1),
+        ("gpu:4(IDX:0-3)", 4),
+        ("gpu:a100:4(S:0-1),gpu:a40:2", 6),
+        ("gpu:nvidia_a100_1g.5gb:7(S:0,2),gpu:a100:1", 8),
+        ("gpu:a100:4(S:0-1),shard:a100:16(S:0-1)", 4),
+        ("gpumem:40G,vgpus:2", 0),
+        ("", 0),
+    ],
+)
+def test_gpus_are_counted_with_and_without_a_number(gres: str, n: int) -> None:
+    assert texts.n_gpus(gres) == n
+
+
+def test_what_is_not_understood_is_named_once() -> None:
+    with pytest.warns(UserWarning, match="'3 dozen' for the number of nodes"):
+        assert texts.number("3 dozen", "the number of nodes") is None
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert texts.number("3 dozen", "the number of nodes") is None
+
+
+@given(st.text(max_size=30))
+@pytest.mark.filterwarnings("ignore:SLURM says")
+def test_no_text_ends_a_command(text: str) -> None:
+    states.expand(f"7_[{text}]")
+    states._word(text)
+    texts.number(text, "a test")
+    texts.n_gpus(text)
+
+
+@pytest.mark.parametrize(
+    ("config", "size"),
+    [
+        ({"MaxArraySize": "1001"}, 1001),
+        ({"MaxArraySize": "1001", "SchedulerParameters": "defer,max_array_tasks=200"}, 200),
+        ({"MaxArraySize": "10", "SchedulerParameters": "max_array_tasks=200"}, 10),
+        ({}, 1001),
+    ],
+)
+def test_all_limits_of_arrays_are_obeyed(config: dict[str, str], size: int) -> None:
+    assert discover.max_array_size(config) == size
+
+
+@pytest.mark.parametrize(
+    "config", [{"MaxArraySize": "0"}, {"SchedulerParameters": "max_array_tasks=0"}]
+)
+def test_a_cluster_without_arrays_is_told_as_that(config: dict[str, str]) -> None:
+    with pytest.raises(ClusterError, match="takes no job arrays"):
+        discover.max_array_size(config)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("SQUEUE_PARTITION", "SQUEUE_USERS", "SQUEUE_FORMAT", "SQUEUE_STATES", "SACCT_FORMAT"),
+        *("SINFO_PARTITION", "SCONTROL_ALL", "SCANCEL_STATE", "SBATCH_PARTITION", "SLURM_JOB_ID"),
+    ],
+)
+def test_a_users_defaults_do_not_reach_our_commands(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setenv(name, "other")
+    monkeypatch.setenv("SLURM_CLUSTERS", "alpha")
+    seen = commands.run(["env"])
+    assert f"{name}=" not in seen
+    assert "SLURM_CLUSTERS=alpha" in seen
+    assert "SLURM_BITSTR_LEN=0" in seen
 
 
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 30)), unique=True))

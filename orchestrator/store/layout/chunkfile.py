@@ -14,22 +14,21 @@ import json
 import math
 import os
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import google_crc32c
-import numcodecs.blosc
 import numpy as np
-from numcodecs.blosc import Blosc
 from numpy.typing import NDArray
 
 from manyseed.orchestrator.errors import StoreError
+
+if TYPE_CHECKING:
+    from numcodecs.blosc import Blosc
 
 _ABSENT = 2**64 - 1
 _CRC_BYTES = 4
 _SHUFFLE = {"noshuffle": 0, "shuffle": 1, "bitshuffle": 2}
 _KNOWN = (["bytes", "crc32c"], ["bytes", "blosc", "crc32c"])
-
-numcodecs.blosc.use_threads = False  # one thread per process, as zarr has it
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +73,13 @@ class Format:
         return np.empty((n, *self.row), dtype=self.dtype)
 
 
+def _blosc(**options: Any) -> Blosc:
+    import numcodecs.blosc  # most commands read no compressed array
+
+    numcodecs.blosc.use_threads = False  # one thread per process, as zarr has it
+    return numcodecs.blosc.Blosc(**options)
+
+
 def file_name(index: int, n_dims: int) -> str:
     """Return the name of the `index`-th file along the first of `n_dims` dimensions."""
     return ".".join(["c", str(index), *["0"] * (n_dims - 1)])
@@ -101,7 +107,7 @@ def parse(metadata: bytes) -> Format:
     if "blosc" in names:
         options = dict(codecs[1]["configuration"])
         options.pop("typesize", None)  # follows from the dtype
-        blosc = Blosc(**{**options, "shuffle": _SHUFFLE[options["shuffle"]]})
+        blosc = _blosc(**{**options, "shuffle": _SHUFFLE[options["shuffle"]]})
     dtype = np.dtype(document["data_type"]).newbyteorder("<")
     fill = document["fill_value"]
     return Format(

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from manyseed.analysis.alphahat.kernel import STRETCH
 from manyseed.analysis.alphahat.references import Reference, alpha_stars
 from manyseed.analysis.alphahat.resampling import Resamples, disjoint_halves, generator
 from manyseed.analysis.alphahat.trimming import dkw_threshold
@@ -50,6 +51,17 @@ def test_equals_resampling_values_one_by_one(n_test, member):
             )
             assert fast[k, b] == pytest.approx(slow, abs=1e-6)
     assert 0 < (fast > 0).mean() < 1
+
+
+@pytest.mark.parametrize("n_test", [STRETCH, STRETCH + 1, 2 * STRETCH + 1])
+def test_the_last_value_of_a_candidate_counts(n_test):
+    models = np.random.default_rng(n_test).normal(size=(3, n_test)).astype(np.float32)
+    drawn = halves(n_test, 2)
+    reference, equal = Reference.sort(models), np.zeros((1, n_test), dtype=np.float32)
+    _, distances = alpha_stars(equal, reference, drawn, member=False, gamma=0.3)
+    for b in range(2):
+        own = models[:, drawn.reference[b] == 1]
+        assert distances[0, b] == pytest.approx(max((own < 0).mean(), (own > 0).mean()))
 
 
 def test_counts_above_one_are_repeated_points():

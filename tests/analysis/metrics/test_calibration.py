@@ -51,6 +51,11 @@ def test_ece_is_the_mean_gap_of_the_bins(bins):
     assert found == pytest.approx(ece_slow(confidence, right, bins))
 
 
+def test_a_bin_includes_its_right_edge():
+    found = expected_calibration_error(np.array([0.5, 0.6]), np.array([True, False]), 2)
+    assert found == pytest.approx((0.5 + 0.6) / 2)
+
+
 def test_right_probabilities_are_calibrated():
     rng = np.random.default_rng(2)
     confidence = rng.uniform(0.5, 1, 100_000)

@@ -167,30 +167,30 @@ def right_runs(wrong, runs=12, options=None):
 
 
 @pytest.mark.parametrize(
-    ("tables", "reason"),
+    ("arguments", "reason"),
     [
-        (right_runs(0), "no run errs"),
+        ({"wrong": 0}, "no run errs"),
         (
-            right_runs(2),
+            {"wrong": 2},
             "too few runs err: without one of them, no two disjoint pairs have an error",
         ),
         (
-            right_runs(1),
+            {"wrong": 1},
             "too few runs err: without one of them, no two disjoint pairs have an error",
         ),
-        (right_runs(0, runs=2), "no repeat has 5 runs or more"),
+        ({"wrong": 0, "runs": 2}, "no repeat has 5 runs or more"),
         (
-            right_runs(3, options=Options(resamples=2, max_pair_runs=5)),
+            {"wrong": 3, "options": Options(resamples=2, max_pair_runs=5)},
             "pairs of so many runs are not listed: raise max_pair_runs",
         ),
         (
-            right_runs(3, options=Options(metrics=("accuracy",))),
+            {"wrong": 3, "options": Options(metrics=("accuracy",))},
             "error consistency was not computed",
         ),
     ],
 )
-def test_no_error_consistency_says_why(tables, reason):
-    assert f"there is no answer: {reason}." in howmany(tables)[1].words
+def test_no_error_consistency_says_why(arguments, reason):
+    assert f"there is no answer: {reason}." in howmany(right_runs(**arguments))[1].words
 
 
 def test_answers_from_tables():

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from manyseed.analysis.uncertainty.scores import calibration_errors
 from manyseed.analysis.uncertainty.scores import thresholded_adaptive_calibration_error as tace
 
 
@@ -57,6 +58,17 @@ def test_tace_is_that_of_loops(seed, n, classes, bins, threshold):
     assert tace(logs, y_true, threshold, bins) == pytest.approx(
         slow(np.exp(logs), y_true, threshold, bins), abs=1e-12
     )
+
+
+def test_several_thresholds_are_as_each_alone_even_where_probabilities_equal_them():
+    rng = np.random.default_rng(5)
+    logs = np.log(rng.dirichlet(np.ones(3), 60).round(1) * 0.97 + 0.01)
+    p, y_true = np.exp(logs), rng.integers(0, 3, 60)
+    thresholds, bins = [1e-3, *np.unique(p)[[2, 5]].tolist()], [1, 4]
+    found = calibration_errors(logs, y_true, thresholds, bins)
+    alone = [[slow(p, y_true, threshold, most) for most in bins] for threshold in thresholds]
+    assert found == pytest.approx(np.array(alone), abs=1e-12)
+    assert len(set(found[:, 0].tolist())) == 3
 
 
 def test_a_class_with_fewer_points_than_bins_counts():

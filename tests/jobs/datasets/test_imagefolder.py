@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,70 @@ def test_folders_train_and_test_are_the_official_split(home: Path) -> None:
     folder(home / "pets", under="val/")
     with pytest.raises(Refused, match="holds val beside train and test"):
         resolve(f"file:{home / 'pets'}")
+
+
+@pytest.mark.parametrize("parts", [("train", "val"), ("Training", "validation"), ("test", "dev")])
+@pytest.mark.parametrize("kind", ["", "cat/"])
+def test_parts_of_a_split_are_no_classes(home: Path, parts: tuple[str, ...], kind: str) -> None:
+    for part in parts:
+        for i in range(4):
+            file = home / "pets" / part / f"{kind}{i}.png"
+            file.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(pixels(6, 5, 3)).save(file)
+    with pytest.raises(Refused, match="parts of a split, not classes: name them train and test"):
+        resolve(f"file:{home / 'pets'}", test=0.25)
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        "cat/@eaDir/00.png/SYNOPHOTO_THUMB_M.jpg",
+        "@eaDir/00.png/SYNOPHOTO_THUMB_M.jpg",
+        "__MACOSX/cat/._00.png",
+        "#recycle/cat/00.png",
+        "cat/.ipynb_checkpoints/00-checkpoint.png",
+        "cat/._00.png",
+        "dog/Thumbs.db",
+        "dog/desktop.ini",
+        ".nfs0000227.png",
+    ],
+)
+def test_what_storage_boxes_and_systems_put_beside_images_is_no_sample(
+    home: Path, foreign: str
+) -> None:
+    folder(home / "pets")
+    before = resolve(f"file:{home / 'pets'}", test=0.25)
+    file = home / "pets" / foreign
+    file.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(pixels(6, 5, 3)).save(file, "PNG")
+    assert resolve(f"file:{home / 'pets'}", test=0.25) == before
+
+
+def test_colours_of_16_bits_are_refused(home: Path) -> None:
+    folder(home / "pets")
+    rows = b"".join(b"\0" + row.tobytes() for row in pixels(6, 5, 6))
+    chunks = {
+        b"IHDR": struct.pack(">IIBBBBB", 5, 6, 16, 2, 0, 0, 0),
+        b"IDAT": zlib.compress(rows),
+        b"IEND": b"",
+    }
+    content = b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in chunks.items()
+    )
+    (home / "pets" / "cat" / "00.png").write_bytes(content)
+    with pytest.raises(Refused, match=r"cat/00\.png of 16 bits per colour; save it with 8 bits"):
+        resolve(f"file:{home / 'pets'}", test=0.25)
+
+
+@pytest.mark.parametrize("mode", ["P", "RGB", "L"])
+def test_a_transparent_colour_is_refused(home: Path, mode: str) -> None:
+    folder(home / "pets")
+    clear: Any = {"P": 0, "RGB": (0, 0, 0), "L": 0}[mode]
+    image = Image.fromarray(pixels(6, 5, 3)).convert(mode)
+    image.save(home / "pets" / "cat" / "00.png", transparency=clear)
+    with pytest.raises(Refused, match=r"cat/00\.png with a transparent colour"):
+        resolve(f"file:{home / 'pets'}", test=0.25)
 
 
 def test_grey_and_coloured_images_become_coloured(home: Path) -> None:

@@ -6,12 +6,12 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from manyseed import Sweep
-from manyseed.analysis.options import Options
-from tests.orchestrator.conftest import MANYSEED
+from tests.orchestrator.conftest import MANYSEED, command
 
 ASKED = """
 COMP_WORDS=("$@")
@@ -22,12 +22,20 @@ printf '%s\\n' "${COMPREPLY[@]}"
 """
 
 
+Complete = Callable[..., list[str]]
+
+
 @pytest.fixture(scope="module")
-def completed(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., list[str]]:
-    """What bash offers after words, the last of which is begun, beside an analysed sweep."""
-    folder = tmp_path_factory.mktemp("shell")
-    copy = Sweep(shutil.copytree(quick.directory, folder / "sweep"))
-    copy.analyze(Options(resamples=5), workers=1)
+def folder(quick_analysed: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with an analysed sweep."""
+    made = tmp_path_factory.mktemp("shell")
+    shutil.copytree(quick_analysed.directory, made / "sweep")
+    return made
+
+
+@pytest.fixture
+def by_bash(folder: Path) -> Complete:
+    """What bash offers after words, the last of which is begun."""
     path = f"{MANYSEED.parent}{os.pathsep}{os.environ['PATH']}"
     bash = ["bash", "--norc", "--noprofile", "-c"]
 
@@ -47,31 +55,47 @@ def completed(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Callabl
     return lambda *words: run(registers + ASKED, "manyseed", *words).split("\n")[:-1]
 
 
+@pytest.fixture
+def completed(folder: Path) -> Complete:
+    """What the command answers where bash asks it so."""
+
+    def answered(*words: str) -> list[str]:
+        asked = {"COMP_WORDS": "\n".join(("manyseed", *words)), "COMP_CWORD": str(len(words))}
+        done = command(cwd=folder, env={"_MANYSEED_COMPLETE": "complete_bash", **asked})
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout.split("\n")[:-1]
+
+    return answered
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["query", "sweep", "--where", "perturb_cont"], ["perturb_continuous"]),
+        (
+            ["query", "sweep", "-w", "\"perturb_continuous = 'rel"],
+            ["perturb_continuous = 'relative:0.5'"],
+        ),
+        (["query", "sweep", "--table", "nothing-of-this-name"], [""]),
+    ],
+)
+def test_bash_completes_words(by_bash: Complete, typed: list[str], offered: list[str]) -> None:
+    assert by_bash(*typed) == offered
+
+
 @pytest.mark.parametrize(
     ("typed", "offered"),
     [
         (["que"], ["query"]),
         (["query", "sweep", "--table", "rank"], ["ranking"]),
         (["query", "sweep", "--columns", "cell,perturb_cont"], ["cell,perturb_continuous"]),
-        (["query", "sweep", "--where", "perturb_cont"], ["perturb_continuous"]),
         (["plot", "sweep", "accuracy_r"], ["accuracy_range"]),
-        (["query", "sweep", "--table", "nothing-of-this-name"], [""]),
+        (
+            ["query", "sweep", "-w", "\"classifier IN ('lr-sgd', 'x"],
+            ["classifier IN ('lr-sgd', 'xgb'"],
+        ),
     ],
 )
-def test_words_are_completed(
-    completed: Callable[..., list[str]], typed: list[str], offered: list[str]
-) -> None:
+def test_words_are_completed(completed: Complete, typed: list[str], offered: list[str]) -> None:
     assert completed(*typed) == offered
-
-
-@pytest.mark.parametrize(
-    ("condition", "value"),
-    [
-        ("perturb_continuous = 'rel", "perturb_continuous = 'relative:0.5'"),
-        ("classifier IN ('lr-sgd', 'x", "classifier IN ('lr-sgd', 'xgb'"),
-    ],
-)
-def test_values_of_columns_are_completed_within_quotes(
-    completed: Callable[..., list[str]], condition: str, value: str
-) -> None:
-    assert completed("query", "sweep", "-w", f'"{condition}') == [value]

@@ -16,7 +16,6 @@ import typer
 from rich.console import Console
 
 from manyseed import Sweep
-from manyseed.analysis.options import Options
 from manyseed.orchestrator.cli import output, progress, status
 from manyseed.orchestrator.cli.output import SCHEMA
 from manyseed.orchestrator.progress import watch
@@ -24,6 +23,8 @@ from manyseed.orchestrator.tasks.task import Task
 from tests.orchestrator.conftest import QUICK, command, write
 
 PAGE = Path(__file__).parents[3] / "docs" / "json.md"
+ANALYSED = ("query", "howmany", "compare", "answers", "variance", "plot")
+"""Commands that ask results."""
 
 
 def documented(verb: str) -> set[str]:
@@ -59,16 +60,13 @@ def documented(verb: str) -> set[str]:
     ids=" ".join,
 )
 def test_answers_have_the_keys_that_are_documented(
-    quick: Sweep, tmp_path: Path, arguments: tuple[str, ...]
+    tmp_path: Path, arguments: tuple[str, ...], request: pytest.FixtureRequest
 ) -> None:
     verb, *others = arguments
-    shutil.copytree(quick.directory, tmp_path / "copy")
-    sweep = Sweep(tmp_path / "copy")
-    if verb in ("query", "howmany", "compare", "answers", "variance", "plot"):
-        sweep.analyze(Options(resamples=5))
-    elif verb == "dee":
-        sweep.analyze(Options(resamples=5, calibration=True, deep_draws=3))
-    of_sweep = [quick.paths.sweep_file if verb == "plan" else sweep.directory]
+    known = {"dee": "quick_calibrated"} | dict.fromkeys(ANALYSED, "quick_analysed")
+    made: Sweep = request.getfixturevalue(known.get(verb, "quick"))
+    sweep = Sweep(shutil.copytree(made.directory, tmp_path / "copy"))
+    of_sweep = [made.paths.sweep_file if verb == "plan" else sweep.directory]
     what = [] if verb in ("datasets list", "doctor") else of_sweep
     result = command(*verb.split(), *what, *others, "--json", cwd=tmp_path)
     value = json.loads(result.stdout)

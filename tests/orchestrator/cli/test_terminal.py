@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+import pytest
+
 from manyseed import Sweep
 from tests.orchestrator.conftest import MANYSEED, write
 
@@ -89,6 +91,7 @@ def terminal(*words: object, cwd: Path, kind: str = "xterm") -> Iterator[Termina
             opened.close()
 
 
+@pytest.mark.process
 def test_watching_ends_by_ctrl_c_and_the_sweep_goes_on(
     tmp_path: Path, stopped: list[Sweep]
 ) -> None:

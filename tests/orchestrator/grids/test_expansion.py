@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.identity import canonical_json
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids.expansion import expand
+from manyseed.orchestrator.grids.resolving import Resolver
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 
 HERE = Path("sweep.toml")
@@ -134,6 +136,18 @@ def test_an_official_test_set_makes_one_repeat_and_a_note():
     )
     assert (found.asked, found.runs) == (3, 3)
     assert any("one repeat" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(("repeats", "made"), [(2, 2), (3, 3), (5, 3)])
+def test_repeats_are_those_asked_for_or_as_many_as_official_test_sets(repeats, made, monkeypatch):
+    real = Resolver.dataset
+
+    def with_three(self, name, where):
+        return replace(real(self, name, where), n_test_sets=3)
+
+    monkeypatch.setattr(Resolver, "dataset", with_three)
+    grid = {"dataset": ["vehicle"], "classifier": ["lr-sgd"]}
+    assert expand(sweep(grid, repeats=repeats), HERE).cells["repeats"].to_list() == [made]
 
 
 def test_few_steps_an_epoch_are_told_where_a_batch_makes_them():

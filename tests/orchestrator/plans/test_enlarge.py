@@ -11,7 +11,9 @@ from tests.orchestrator.conftest import QUICK, assert_equal, stored, train, wait
 LARGER = QUICK.replace("repeats = 2", "repeats = 3").replace("runs    = 4", "runs    = 6")
 
 
+@pytest.mark.process
 @pytest.mark.slow
+@pytest.mark.process
 def test_enlarging_a_plan_while_workers_write_loses_nothing(tmp_path, stopped):
     file = write(tmp_path / "quick.toml", QUICK)
     sweep = Sweep.plan(file, tmp_path / "sweep")

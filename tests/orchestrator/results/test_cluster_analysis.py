@@ -20,7 +20,7 @@ from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.results import here, job, schedulers, slurm_workers
-from manyseed.orchestrator.results.conventions import to_json
+from manyseed.orchestrator.results.record import to_json
 from manyseed.slurm import signals
 from manyseed.slurm.arrays import STOPPED
 from tests.cluster import Slurm, wait_until
@@ -35,7 +35,7 @@ partition     = "cpu"
 cpus-per-task = 2
 """
 LATER = 'begin = "now+1hour"\n'
-OPTIONS = Options(resamples=5)
+OPTIONS = Options(resamples=5)  # as `quick_analysed`
 ASKED = ("--resamples", 5)
 
 
@@ -50,9 +50,8 @@ def sweep(quick: Sweep, tmp_path: Path) -> Sweep:
 
 
 @pytest.fixture(scope="module")
-def expected(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> dict[str, pl.DataFrame]:
-    copy = shutil.copytree(quick.directory, tmp_path_factory.mktemp("here") / "sweep")
-    return dict(Sweep(copy).analyze(OPTIONS))
+def expected(quick_analysed: Sweep) -> dict[str, pl.DataFrame]:
+    return dict(quick_analysed.results)
 
 
 def test_jobs_as_workers_find_what_threads_find(

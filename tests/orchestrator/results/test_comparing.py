@@ -19,7 +19,7 @@ from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.results import comparing
 from manyseed.orchestrator.results.analysed import AnalysedSweep
 from manyseed.orchestrator.results.compared import words
-from tests.orchestrator.conftest import inside, train, write
+from tests.orchestrator.conftest import inside, own_copy, train, write
 
 SWEEP = """
 name    = "{name}"
@@ -42,17 +42,18 @@ OPTIONS = Options(resamples=4)
 @pytest.fixture(scope="module")
 def sweeps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Sweep]:
     """The same grid three times: under another name with more test sets, and with another seed."""
-    folder = tmp_path_factory.mktemp("compare")
-    found = {}
-    for name, seed, repeats, runs, dataset in (
-        ("one", 7, 2, 4, "cancer"),
-        ("more", 7, 3, 3, "other"),
-        ("seeded", 8, 2, 3, "cancer"),
-    ):
-        text = SWEEP.format(name=name, seed=seed, repeats=repeats, runs=runs, dataset=dataset)
-        found[name] = train(write(folder / f"{name}.toml", text), folder / name)
-        found[name].analyze(OPTIONS)
-    return found
+
+    def make(folder: Path) -> None:
+        for name, seed, repeats, runs, dataset in (
+            ("one", 7, 2, 4, "cancer"),
+            ("more", 7, 3, 3, "other"),
+            ("seeded", 8, 2, 3, "cancer"),
+        ):
+            text = SWEEP.format(name=name, seed=seed, repeats=repeats, runs=runs, dataset=dataset)
+            train(write(folder / f"{name}.toml", text), folder / name).analyze(OPTIONS, workers=1)
+
+    folder = own_copy(tmp_path_factory, "compare", make)
+    return {name: Sweep(folder / name) for name in ("one", "more", "seeded")}
 
 
 def accuracies(sweep: Sweep, cell: int) -> list[np.ndarray]:

@@ -23,12 +23,9 @@ OPTIONS = Options(calibration=True, deep_draws=3, resamples=4)
 
 
 @pytest.fixture(scope="module")
-def analysed(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+def analysed(quick_calibrated: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     directory = tmp_path_factory.mktemp("deep") / "sweep"
-    shutil.copytree(quick.directory, directory)
-    sweep = Sweep(directory)
-    sweep.analyze(OPTIONS)
-    return sweep
+    return Sweep(shutil.copytree(quick_calibrated.directory, directory))
 
 
 def test_tables_say_what_their_columns_are(analysed: Sweep) -> None:

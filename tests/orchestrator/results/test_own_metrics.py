@@ -66,7 +66,7 @@ def test_the_sweeps_own_folder_is_no_place_for_modules(
     assert "Left out" not in told
     assert strange.results["runs"]["f"].to_list() == [0.0, 0.0, 0.0]
     # what was computed once is no permission either: analysis.json may come from a stranger
-    sys.modules.pop("evil")
+    sys.modules.pop("evil", None)
     (tmp_path / "was-run").unlink()
     assert inside("howmany", "sweep")[0] == 0
     assert not (tmp_path / "was-run").exists()
@@ -80,7 +80,7 @@ def test_from_python_it_is_named_too(
     (tmp_path / "evil.py").write_text(EVIL)
     monkeypatch.syspath_prepend(tmp_path)
     assert "f" in strange.analyze(metrics=["evil:f"])["runs"].columns
-    sys.modules.pop("evil")
+    sys.modules.pop("evil", None)
 
 
 def test_a_users_own_file_allows_functions_and_modules(
@@ -142,7 +142,7 @@ def test_a_metric_that_fails_costs_that_metric_on_that_dataset(
     assert code == 0, told
     assert "picky:rate is not computed" not in told
     assert sweep.results["runs"]["rate"].to_list() == [0.5] * 7
-    sys.modules.pop("picky")
+    sys.modules.pop("picky", None)
 
 
 def test_a_metric_that_fails_is_not_kept_of_repeats_that_had_it(
@@ -172,4 +172,4 @@ def test_a_metric_that_fails_is_not_kept_of_repeats_that_had_it(
     results = sweep.analyze(metrics=["erratic:rate"])
     assert results["runs"]["rate"].null_count() == 4
     assert results["repeats"]["rate_max"].null_count() == 2
-    sys.modules.pop("erratic")
+    sys.modules.pop("erratic", None)

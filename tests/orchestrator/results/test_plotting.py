@@ -17,7 +17,6 @@ from matplotlib.figure import Figure
 from manyseed import Sweep
 from manyseed.analysis.figures.kinds import find
 from manyseed.analysis.figures.quantities import schemas, table_of
-from manyseed.analysis.options import Options
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results.plotting import save
 from tests.analysis.planted import planted
@@ -27,12 +26,10 @@ DOCS = Path(__file__).parents[3] / "docs"
 
 
 @pytest.fixture(scope="module")
-def sweep(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+def sweep(quick_analysed: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     """An analysed sweep; tests only read it."""
     folder = tmp_path_factory.mktemp("plot") / "sweep"
-    copy = Sweep(shutil.copytree(quick.directory, folder))
-    copy.analyze(Options(resamples=5), workers=1)
-    return copy
+    return Sweep(shutil.copytree(quick_analysed.directory, folder))
 
 
 def held(folder: Path) -> dict[Path, bytes]:
@@ -265,7 +262,7 @@ def tables_of(page: str) -> list[list[dict[str, str]]]:
 def test_the_study_is_filled_from_a_sweep(tmp_path: Path) -> None:
     sweep = train(write(tmp_path / "study.toml", STUDY), tmp_path / "sweep")
     sweep.analyze()
-    sweep.howmany(where="classifier = 'cnn' AND vary = 'init+batch'")
+    sweep.howmany(where="classifier = 'cnn' AND vary = 'init+batch'", draws=20)
     before = (DOCS / "fashion.md").read_text()
     page = script("make_fashion").filled(before, sweep.directory)
     assert page != before

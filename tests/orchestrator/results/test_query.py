@@ -15,7 +15,6 @@ import polars as pl
 import pytest
 
 from manyseed import Sweep
-from manyseed.analysis.options import Options
 from manyseed.orchestrator.cli import formats
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results.record import Analysis
@@ -23,12 +22,10 @@ from tests.orchestrator.conftest import inside
 
 
 @pytest.fixture(scope="module")
-def sweep(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+def sweep(quick_analysed: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     """An analysed sweep; tests only read it."""
     folder = tmp_path_factory.mktemp("query") / "sweep"
-    copy = Sweep(shutil.copytree(quick.directory, folder))
-    copy.analyze(Options(resamples=5), workers=1)
-    return copy
+    return Sweep(shutil.copytree(quick_analysed.directory, folder))
 
 
 def test_runs_are_shown_by_the_address_that_show_takes(sweep: Sweep) -> None:

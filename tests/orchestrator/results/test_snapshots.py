@@ -20,13 +20,13 @@ from manyseed.analysis.options import Options
 from manyseed.jobs.datasets import dataset_id
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.results.conventions import conventions, from_json, to_json
+from manyseed.orchestrator.results.conventions import conventions
 from manyseed.orchestrator.results.query import query
-from manyseed.orchestrator.results.record import Analysis
+from manyseed.orchestrator.results.record import Analysis, from_json, to_json
 from manyseed.orchestrator.results.tables import TABLES
 from manyseed.orchestrator.store.layout.groups import open_group
 from manyseed.orchestrator.store.reading.reader import read_array
-from tests.orchestrator.conftest import command
+from tests.orchestrator.conftest import command, own_copy, write
 
 TEXT = """
 name = "two"
@@ -53,12 +53,12 @@ resamples = 10
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    folder = tmp_path_factory.mktemp("snapshots")
-    (folder / "two.toml").write_text(TEXT)
-    sweep = Sweep.plan(folder / "two.toml", folder / "two")
-    sweep.submit(workers=1)
-    sweep.wait()
-    return sweep
+    def make(folder: Path) -> None:
+        sweep = Sweep.plan(write(folder / "two.toml", TEXT), folder / "two")
+        sweep.submit(workers=1)
+        sweep.wait()
+
+    return Sweep(own_copy(tmp_path_factory, "snapshots", make) / "two")
 
 
 @pytest.fixture(scope="module")

@@ -17,12 +17,13 @@ from scipy import stats
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
-from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.disk.records import read_json, write_json
+from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.results.query import query
 from manyseed.orchestrator.results.reporting import summary_table
 from manyseed.orchestrator.results.tables import Results
 from manyseed.orchestrator.store.layout.arrays import MISSING
-from tests.orchestrator.conftest import inside, train, write
+from tests.orchestrator.conftest import inside, own_copy, train, write
 
 FILE = """
 name    = "spreads"
@@ -50,7 +51,11 @@ COMPARED = ("accuracy_std", "accuracy_range", "ec_local_mean", "churn_mean", "al
 
 @pytest.fixture(scope="module")
 def sweep(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    folder = tmp_path_factory.mktemp("spreads")
+    """Cells of which some runs are missing."""
+    return Sweep(own_copy(tmp_path_factory, "spreads", with_missing_runs) / "sweep")
+
+
+def with_missing_runs(folder: Path) -> None:
     made = train(write(folder / "s.toml", FILE), folder / "sweep", workers=1)
     cells = pl.read_parquet(made.paths.cells)
     half = cells.filter(train_fraction=0.5, vary="batch+train", dataset="cancer")["cell"].item()
@@ -62,7 +67,11 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
         rows_of = zarr.open_array(made.paths.store / "cancer" / "xgb" / name, mode="r+")
         rows_of[lost["row"].to_list()] = MISSING
     made.analyze(Options(resamples=10), workers=1)
-    return made
+
+
+@pytest.fixture(scope="module")
+def page(sweep: Sweep) -> str:
+    return sweep.report().read_text()
 
 
 class Rows(HTMLParser):
@@ -147,10 +156,10 @@ def test_tables_and_query_say_the_same_of_each_cell(sweep: Sweep) -> None:
             assert name not in source or source[name] == approximately(expected[name]), name
 
 
-def test_summary_and_page_show_the_table_of_cells(sweep: Sweep) -> None:
+def test_summary_and_page_show_the_table_of_cells(sweep: Sweep, page: str) -> None:
     cells = query(sweep.results, "cells", columns=list(sweep.results["cells"].columns))
     summary = summary_table(sweep.results["cells"])
-    page = [row for row in Rows(sweep.report().read_text()).rows if row[:1] != ["Dataset"]]
+    rows = [row for row in Rows(page).rows if row[:1] != ["Dataset"]]
     assert len(summary) == len(cells) == 8
     code, told = inside("analyze", sweep.directory, "--resamples", 10)
     assert code == 0
@@ -174,7 +183,7 @@ def test_summary_and_page_show_the_table_of_cells(sweep: Sweep) -> None:
         assert accuracy in told
         (shown,) = [
             row
-            for row in page
+            for row in rows
             if row[0] == cell["dataset"]
             and row[1].startswith("xgb")
             and row[2:4] == [str(cell["train_fraction"]), cell["vary"]]
@@ -191,9 +200,8 @@ def test_summary_and_page_show_the_table_of_cells(sweep: Sweep) -> None:
         ]  # fmt: skip
 
 
-def test_status_page_and_tables_count_copies_alike(sweep: Sweep) -> None:
+def test_status_page_and_tables_count_copies_alike(sweep: Sweep, page: str) -> None:
     runs = sweep.status()["runs"]
-    page = sweep.report().read_text()
     told = dict(re.findall(r"<dt>(\w+)</dt><dd>([\d,]+)</dd>", page))
     names = {"planned": "runs", "done": "done", "copies": "copy", "missing": "missing"}
     assert {word: int(told[word]) for word in names} == {w: runs[n] for w, n in names.items()}
@@ -293,11 +301,11 @@ def test_effects_are_those_of_repeats_and_grouped_anew(sweep: Sweep) -> None:
         query(tables, "effects", by=["difference"])
 
 
-def test_command_and_page_show_effects_with_their_intervals(sweep: Sweep) -> None:
+def test_command_and_page_show_effects_with_their_intervals(sweep: Sweep, page: str) -> None:
     found = query(tables := sweep.results, "effects", by=["classifier"])
     code, told = inside("analyze", sweep.directory, "--resamples", 10)
     assert code == 0
-    page = " ".join(sweep.report().read_text().split())
+    page = " ".join(page.split())
     for row in found.filter(metric="accuracy_mean").iter_rows(named=True):
         half = (row["high"] - row["low"]) / 2
         name = f"{row['axis']} {row['level']}, not {row['reference']}"
@@ -362,3 +370,34 @@ def test_ensembles_and_curves_pool_by_their_own_numbers(tmp_path: Path) -> None:
     assert found["accuracy_std"].item() == pytest.approx(((10 * 0.01 + 30 * 0.04) / 40) ** 0.5)
     row = found.row(0, named=True)
     assert (row["alpha_hat"], row["delta"], row["n_side"]) == (pytest.approx(0.2), 0.2, 50)
+
+
+def test_kept_answers_are_those_of_the_tables(sweep: Sweep, tmp_path: Path) -> None:
+    copy = Sweep(shutil.copytree(sweep.directory, tmp_path / "copy"))
+    said = copy.answers()
+    assert any("results are incomplete" in text for text in said)
+    kept = read_json(copy.paths.answers)
+    copy.paths.answers.unlink()
+    assert copy.answers() == said, "worked out"
+    marked = {**kept, "rest": [{**one, "text": "As kept."} for one in kept["rest"]]}
+    write_json(copy.paths.answers, marked)
+    assert copy.answers() == [said[0], *["As kept."] * (len(said) - 1)]
+    for other in ({"wording": "0"}, {"tables": {}}, {"options": {}}):
+        write_json(copy.paths.answers, {**marked, "of": {**kept["of"], **other}})
+        assert copy.answers() == said, "of other code or tables"
+    for damaged in ("{", "[]", "", '{"of": 1}'):
+        copy.paths.answers.write_text(damaged)
+        assert copy.answers() == said
+
+
+def test_answers_kept_from_an_earlier_analysis_are_not_told(sweep: Sweep, tmp_path: Path) -> None:
+    copy = Sweep(shutil.copytree(sweep.directory, tmp_path / "copy"))
+    kept = read_json(copy.paths.answers)
+    copy.analyze(Options(resamples=10, close=0.001), workers=1)
+    said = copy.answers()
+    assert read_json(copy.paths.answers)["of"] != kept["of"]
+    write_json(copy.paths.answers, {**kept, "rest": []})  # as if the last one were not written
+    assert copy.answers() == said
+    shutil.copy(sweep.paths.table("pairs"), copy.paths.table("pairs"))
+    with pytest.raises(DamagedFile, match="of another analysis"):
+        copy.answers()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+from functools import partial
 from pathlib import Path
 from unittest import mock
 
@@ -19,7 +21,7 @@ from manyseed.orchestrator.plans import planning
 from manyseed.orchestrator.plans.drop import drop
 from manyseed.orchestrator.results.query import query
 from manyseed.orchestrator.results.reporting import summary_table
-from tests.orchestrator.conftest import inside, train, write
+from tests.orchestrator.conftest import inside, own_copy, train, write
 
 FILE = """
 name    = "twins"
@@ -50,12 +52,14 @@ def analysed(folder: Path, *, apart: bool) -> Sweep:
 
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    return analysed(tmp_path_factory.mktemp("apart"), apart=True)
+    folder = own_copy(tmp_path_factory, "twins-apart", partial(analysed, apart=True))
+    return Sweep(folder / "sweep")
 
 
 @pytest.fixture(scope="module")
 def new(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
-    return analysed(tmp_path_factory.mktemp("once"), apart=False)
+    folder = own_copy(tmp_path_factory, "twins-once", partial(analysed, apart=False))
+    return Sweep(folder / "sweep")
 
 
 def twins_of(sweep: Sweep) -> dict[int, int | None]:
@@ -210,12 +214,12 @@ def test_effects_pair_what_draws_from_the_same_whatever_its_name() -> None:
 
 
 def test_the_twin_with_more_finished_runs_counts_and_one_that_is_left_counts_itself(
-    tmp_path: Path,
+    old: Sweep, tmp_path: Path
 ) -> None:
     cells = pl.DataFrame({"cell": [0, 1, 2, 3], "n_distinct": [4, 6, 6, 5]})
     fits = pl.DataFrame({"cell": [0, 1, 2, 3], "draws_from": ["batch"] * 4, "fits": [*"aaab"]})
     assert twins.same_as(fits, cells)["same_as"].to_list() == [1, None, 1, None]
-    own = analysed(tmp_path, apart=True)
+    own = Sweep(shutil.copytree(old.directory, tmp_path / "sweep"))
     first = next(cell for cell, same in twins_of(own).items() if same is not None)
     other = twins_of(own)[first]
     drop(own.paths, f"cell = {other}")

@@ -25,12 +25,9 @@ from tests.orchestrator.conftest import inside
 
 
 @pytest.fixture(scope="module")
-def analysed(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+def analysed(quick_analysed: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     folder = tmp_path_factory.mktemp("analysed") / "sweep"
-    shutil.copytree(quick.directory, folder)
-    sweep = Sweep(folder)
-    sweep.analyze()
-    return sweep
+    return Sweep(shutil.copytree(quick_analysed.directory, folder))
 
 
 def best_of(sweep: Sweep, n: int) -> set[str]:

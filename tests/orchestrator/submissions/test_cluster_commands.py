@@ -62,6 +62,9 @@ def test_a_profile_is_written_from_what_slurm_has(slurm: Slurm, tmp_path: Path) 
     assert profile.cpu.options["partition"] == "cpu"
     assert (profile.cpu.minutes, profile.cpu.cores) == (240, 8)
     assert profile.resources("gpu").options["gres"] == "gpu:1"
+    # 16,000 MB and 8 cores a node: 8 × 2G would be refused
+    assert profile.cpu.options["mem-per-cpu"] == "2000M"
+    slurm.wait_for(slurm.submit("environment", [str(tmp_path / "x")], profile=profile), "ended")
     assert "# Partitions:" in file.read_text()
     file.write_text("# edited\n")
     again = command("cluster", "init", "--out", file)
@@ -70,7 +73,6 @@ def test_a_profile_is_written_from_what_slurm_has(slurm: Slurm, tmp_path: Path) 
     assert command("cluster", "init").returncode == 0
     named = user_folder() / "testcluster.toml"
     assert tomllib.loads(named.read_text())["cpu"]["partition"] == "cpu"
-    del slurm
 
 
 @pytest.mark.slow

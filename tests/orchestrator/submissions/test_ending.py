@@ -17,6 +17,8 @@ from manyseed.orchestrator.tasks.requests import NOW, PAUSED, STOPPED, stop_requ
 from tests.orchestrator.conftest import MANYSEED, inside, wait_until, write
 from tests.orchestrator.test_run import SLOWER
 
+pytestmark = pytest.mark.process  # which are suspended, and asked to end
+
 REQUEST = Request(workers=1)
 
 

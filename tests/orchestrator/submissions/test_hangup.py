@@ -15,6 +15,8 @@ import pytest
 from manyseed.orchestrator.sweep import Sweep
 from tests.orchestrator.conftest import MANYSEED, QUICK, wait_until, write
 
+pytestmark = pytest.mark.process  # a terminal ends them, or not
+
 SLOW_START = """
 import os, pathlib, sys, time
 if "manyseed.slurm.local" in sys.orig_argv:

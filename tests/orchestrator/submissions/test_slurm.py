@@ -20,7 +20,15 @@ from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks import intent
 from manyseed.orchestrator.tasks.task import Task
 from tests.cluster import Slurm, wait_until
-from tests.orchestrator.conftest import MANYSEED, QUICK, assert_equal, command, stored, write
+from tests.orchestrator.conftest import (
+    MANYSEED,
+    QUICK,
+    apart,
+    assert_equal,
+    command,
+    stored,
+    write,
+)
 from tests.orchestrator.test_run import SINGLE_CLASS, SLOWER
 
 PROFILE = """
@@ -249,7 +257,7 @@ def test_an_answer_of_sbatch_that_is_lost_orphans_nothing(
     silence = 'echo "sbatch: error: Batch job submission failed: Socket timed out" >&2; exit 1'
     with monkeypatch.context() as patch:
         shim(tmp_path / "shims", ["sbatch"], f'real "$@" >/dev/null; {silence}', patch)
-        lost = command("submit", sweep.directory, "--cluster", profile)
+        lost = apart("submit", sweep.directory, "--cluster", profile)  # whose process has ended
     assert lost.returncode == 4, lost.stdout
     assert "manyseed resume" in lost.stderr
     (submission,) = sweep.submissions()

@@ -21,7 +21,7 @@ from manyseed.orchestrator.submissions.taskstate import TaskState
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.slurm import control
 from tests.cluster import CORES, Slurm, wait_until
-from tests.orchestrator.conftest import QUICK, command, train, write
+from tests.orchestrator.conftest import QUICK, command, shared, write
 from tests.orchestrator.submissions.test_slurm import PROFILE, finish, report
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
@@ -33,8 +33,7 @@ LONG = QUICK.replace("runs    = 4", "runs    = 16")
 @pytest.fixture(scope="module")
 def expected(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     """The same, trained on this machine undisturbed; tests only read it."""
-    folder = tmp_path_factory.mktemp("long")
-    return train(write(folder / "long.toml", LONG), folder / "sweep")
+    return shared(tmp_path_factory, "long", LONG)
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from polars.testing import assert_frame_equal
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.sweep import Sweep
 from tests.cluster import Slurm, wait_until
+from tests.here import once
 from tests.orchestrator.conftest import command, train, write
 from tests.orchestrator.submissions.test_slurm import finish, report
 from tests.orchestrator.submissions.test_slurm_faults import pid, profile
@@ -122,21 +123,25 @@ TOTAL = RUNS * len(HERE)
 @pytest.fixture(scope="module")
 def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the code and a sweep of every kind whose library is here."""
-    folder = tmp_path_factory.mktemp("kinds") / "own"
-    shutil.copytree(OWN, folder)
-    (folder / "nearest.sh").write_text(SHELL)
+    return once(tmp_path_factory, "kinds", made) / "own" / "kinds.toml"
+
+
+def made(folder: Path) -> None:
+    shutil.copytree(OWN, folder / "own")
+    (folder / "own" / "nearest.sh").write_text(SHELL)
     text = HEAD
     for name, kind in HERE.items():
         text += GRID.format(name=name, dataset=kind.dataset, fraction=kind.fraction)
     text += "".join(f"[classifier.{name}]\n{kind.table}\n" for name, kind in HERE.items())
-    return write(folder / "kinds.toml", text)
+    write(folder / "own" / "kinds.toml", text)
 
 
 @pytest.fixture(scope="module")
-def undisturbed(file: Path) -> Sweep:
-    sweep = train(file, file.parent / "undisturbed")
-    analysed(sweep)
-    return sweep
+def undisturbed(file: Path, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    folder = once(
+        tmp_path_factory, "kinds-undisturbed", lambda made: analysed(train(file, made / "sweep"))
+    )
+    return Sweep(folder / "sweep")
 
 
 def analysed(sweep: Sweep, *metrics: str) -> None:
@@ -164,6 +169,7 @@ def test_twenty_seeds_of_a_kind_are_trained_and_differ(
     assert runs["accuracy"].n_unique() > 1
 
 
+@pytest.mark.process
 def test_killed_and_resumed_they_are_the_same(
     file: Path, undisturbed: Sweep, tmp_path: Path, stopped: list[Sweep]
 ) -> None:

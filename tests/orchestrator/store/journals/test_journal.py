@@ -217,6 +217,26 @@ def test_sync_is_due_by_the_clock(tmp_path, monkeypatch):
         fill(writer, [1])
 
 
+def test_a_sync_reaches_the_disk(tmp_path, monkeypatch):
+    synced = []
+
+    def fsync(file: int) -> None:
+        synced.append((os.fstat(file).st_ino, os.fstat(file).st_size))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    path = tmp_path / "a.journal"
+    with JournalWriter(path) as writer:
+        assert [file for file, _ in synced] == [tmp_path.stat().st_ino]  # its name
+        for numbers in ([0], [1, 2]):
+            fill(writer, numbers)
+            synced.clear()
+            writer.sync()
+            assert synced == [(path.stat().st_ino, path.stat().st_size)]
+        fill(writer, [3])
+        synced.clear()
+    assert synced == [(path.stat().st_ino, path.stat().st_size)]
+
+
 def test_a_writer_taken_for_dead_learns_it(tmp_path):
     writer = JournalWriter(tmp_path / "a.journal")
     (tmp_path / "a.journal").unlink()

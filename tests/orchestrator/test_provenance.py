@@ -13,7 +13,7 @@ from manyseed.orchestrator import provenance
 from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.provenance import Recipe, read_recipes, register
 from manyseed.orchestrator.sweep import Sweep
-from manyseed.orchestrator.tasks import task
+from manyseed.orchestrator.working import process
 from tests.orchestrator.conftest import inside, write
 
 
@@ -175,7 +175,8 @@ def test_a_sweep_is_not_gone_on_with_in_code_that_was_edited(
     sweep = Sweep.plan(write(tmp_path / "edited.toml", SWEEP), tmp_path / "sweep")
     sweep.submit(workers=1, limit=1)
     sweep.wait()
-    monkeypatch.setattr(provenance, "code_digest", lambda: "sha256:edited")
+    for module in (provenance, process):
+        monkeypatch.setattr(module, "code_digest", lambda: "sha256:edited")
     with pytest.raises(UserError, match=r"another recipe \(code: sha256:\w+ → sha256:edited\)"):
         sweep.submit(workers=1)
     sweep.submit(workers=1, other_recipe=True)
@@ -194,7 +195,7 @@ def test_a_task_that_begins_in_code_that_was_edited_since_trains_nothing(
 ) -> None:
     sweep = Sweep.plan(write(tmp_path / "edited.toml", SWEEP), tmp_path / "sweep")
     with monkeypatch.context() as before:
-        before.setattr(task, "code_digest", lambda: "sha256:submitted")
+        before.setattr(provenance, "code_digest", lambda: "sha256:submitted")
         sweep.submit(workers=1)
         sweep.wait()
     assert sweep.status()["runs"]["done"] == 0

@@ -18,6 +18,8 @@ from tests.orchestrator.working.test_worker import FOLDER, IS_TRAINING, WAITS, S
 from tests.orchestrator.working.test_worker import start as start
 from tests.orchestrator.working.test_worker import sweep as sweep
 
+pytestmark = pytest.mark.process
+
 ALL = """
 name = "all"
 seed = 1

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
-from manyseed.analysis.figures.style import Handle, Plot, colour, legend, marker, panels, styled
+from manyseed.analysis.figures.colours import colour, marker
+from manyseed.analysis.figures.described import coloured_by, levels_of
+from manyseed.analysis.figures.style import Handle, Plot, legend, panels, styled
 from manyseed.analysis.questions.telling import GROUP, named
 from manyseed.analysis.response.curves import cumulative, gi
 
@@ -23,20 +25,6 @@ _CURVE = ("cell", "repeat_index", "transform", "layer")
 _DASHES = ("-", "--", ":", "-.")
 
 Floats = NDArray[np.float64]
-
-
-def coloured_by(table: pl.DataFrame) -> str:
-    """Return the axis that colours models: augmentation, else the first in which they differ."""
-    others = [name for name in AXES if name not in (*GROUP, "augment", "hparams")]
-    order = ("augment", *others, "hparams")
-    varying = (name for name in order if name in table.columns and table[name].n_unique() > 1)
-    return next(varying, "classifier")
-
-
-def levels_of(table: pl.DataFrame, by: str) -> list[str]:
-    """Return the levels of an axis in order, none first."""
-    found = table[by].cast(pl.String).unique().sort().to_list()
-    return sorted(found, key=lambda level: (level != "none", level))
 
 
 def response_curves(table: pl.DataFrame, *, integral: bool) -> list[Plot]:

@@ -16,7 +16,6 @@ from manyseed.analysis.figures.colours import colour, marker
 from manyseed.analysis.figures.described import coloured_by, levels_of
 from manyseed.analysis.figures.style import Handle, Plot, legend, panels, styled
 from manyseed.analysis.questions.telling import GROUP, named
-from manyseed.analysis.response.curves import cumulative, gi
 
 MOST = 6  # most pairs of dataset and classifier that are drawn
 EQUAL = 0.01  # largest difference of final accuracies called equal
@@ -123,6 +122,8 @@ def _points(table: pl.DataFrame, *, integral: bool) -> pl.DataFrame:
     )
     if not integral:
         return over
+    from manyseed.analysis.response.curves import cumulative  # SciPy
+
     x, y = over["magnitude"].to_numpy(), over["mean"].to_numpy()
     share = (x - x[0]) / (x[-1] - x[0])
     return pl.DataFrame({"share_of_magnitudes": share, "cumulative": cumulative(x, y)})
@@ -187,6 +188,8 @@ def response_pairs(table: pl.DataFrame) -> list[Plot]:
 
 @styled
 def _pair(table: pl.DataFrame, number: int) -> Plot | None:
+    from manyseed.analysis.response.curves import cumulative, gi  # SciPy
+
     best: tuple[float, pl.DataFrame, Floats, Floats, tuple[int, int]] | None = None
     key = ("transform", "layer", "repeat_index")
     for _, own in table.sort(*_CURVE, "magnitude").group_by(key, maintain_order=True):

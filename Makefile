@@ -71,9 +71,14 @@ python:
 	  test "$$asked" = "$$there" || { \
 	    echo "$(VENV) was made with another Python ($$there) than $(PYTHON): remove it first"; exit 1; }; }
 
+# pip compiles what it installs, but not an editable installation; compileall follows no links
+COMPILE := $(BIN)/python -m compileall -q src/manyseed/*.py \
+  src/manyseed/analysis src/manyseed/jobs src/manyseed/orchestrator src/manyseed/slurm
+
 $(VENV)/.installed-run: pyproject.toml constraints.txt | python
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q --disable-pip-version-check -c constraints.txt -e '.[$(XGB)]'
+	$(COMPILE)
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed-run

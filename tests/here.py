@@ -229,7 +229,7 @@ def call(*arguments: object, cwd: Path | None = None, env: Mapping[str, str] | N
     Raises whatever would be a traceback, and an AssertionError if the command leaves anything of
     this process changed.
     """
-    scheduler_of.cache_clear()  # a process that starts has asked no cluster yet
+    scheduler_of.cache_clear()  # a process has asked no cluster yet, and takes answers with it
     both = io.StringIO()
     out, err = _Stream(both), _Stream(both)
     code: object = 0
@@ -249,6 +249,7 @@ def call(*arguments: object, cwd: Path | None = None, env: Mapping[str, str] | N
                 main()
         except SystemExit as end:
             code = end.code or 0
+        scheduler_of.cache_clear()
         changed = {name: now for name, now in _state().items() if now != state[name]}
         for name, now in changed.items():
             if isinstance(now, set):

@@ -61,7 +61,7 @@ class _Verbs(MutableMapping[str, Any]):
         return len(self._panels)
 
 
-class _Group(TyperGroup):
+class _Root(TyperGroup):
     """All commands; imports those that are asked for."""
 
     def __init__(self, **attributes: Any) -> None:
@@ -109,7 +109,7 @@ def _help(docstring: str) -> str:
 
 app = typer.Typer(
     name="manyseed",
-    cls=_Group,
+    cls=_Root,
     help="Train the same classifier thousands of times and learn how much the results vary.",
     invoke_without_command=True,
     pretty_exceptions_enable=False,

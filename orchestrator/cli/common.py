@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -98,6 +99,7 @@ class _AsGiven:
     def __init__(self, usual: Callable[[], Any], parameter: Any) -> None:
         self.usual = usual
         self.annotation = parameter.type_descriptor.annotation
+        self.limits = parameter.type_descriptor.parameter_info
 
     def itself(self) -> _AsGiven:
         return self
@@ -108,6 +110,10 @@ class _AsGiven:
                 return value
             if isinstance(value, str) and self.annotation is Path:
                 return Path(value)
+            if self.annotation is int and re.fullmatch(r"[0-9]{1,15}", str(value)):
+                least, most = self.limits.min, self.limits.max
+                if (least is None or int(value) >= least) and (most is None or int(value) <= most):
+                    return int(value)
         elif not value:
             return ()
         elif not isinstance(value, str) and self.annotation in (list[str], list[Path]):

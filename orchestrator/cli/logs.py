@@ -43,13 +43,14 @@ def logs(
         manyseed logs sweep --failed
     """
     from manyseed.orchestrator.paths import open_sweep
-    from manyseed.orchestrator.progress import logs as texts
-    from manyseed.orchestrator.submissions.lost import lost_failures
-    from manyseed.orchestrator.submissions.submission import submissions
 
     paths = open_sweep(directory)
     if failed == (what is not None):
         raise UserError("give a run or a task, or --failed", key="RUN|TASK")
+    from manyseed.orchestrator.progress import logs as texts
+    from manyseed.orchestrator.submissions.lost import lost_failures
+    from manyseed.orchestrator.submissions.submission import submissions
+
     if what is not None:
         printed = list(texts.logs(paths, what))
         for text in texts.lost(paths, what):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -14,14 +15,9 @@ from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.plan import ROWS, Plan
 from manyseed.orchestrator.store.layout.arrays import FLAGS, LATER_FLAGS
 from manyseed.orchestrator.store.layout.groups import Group, find_group
-from manyseed.orchestrator.store.zarrfiles import creating, descriptions
-from manyseed.orchestrator.store.zarrfiles.creating import (
-    Flags,
-    GroupRows,
-    create_group,
-    extend_group,
-)
-from manyseed.orchestrator.store.zarrfiles.descriptions import wrong_folders
+
+if TYPE_CHECKING:
+    from manyseed.orchestrator.store.zarrfiles.creating import GroupRows
 
 _THREADS = 8
 
@@ -109,6 +105,8 @@ def lay_out(paths: SweepPaths, plan: Plan, groups: Groups) -> None:
     Existing rows stay. This also completes a store that an interrupted planning or submission left
     behind. Rows of dropped cells keep their place.
     """
+    from manyseed.orchestrator.store.zarrfiles.creating import create_group, extend_group
+
     repeats = _repeats(plan)
     describe = _Describer(plan)
 
@@ -145,13 +143,15 @@ def wrong_descriptions(
     mend : bool
         Whether to rewrite these files.
     """
+    from manyseed.orchestrator.store.zarrfiles import descriptions
+
     repeats = _repeats(plan)
     describe = _Describer(plan)
     parts: dict[int, list[GroupRows]] = {spec.number: [] for spec in groups.specs}
     for part in plan.parts:
         for (number,), rows in plan.with_group(part).partition_by("group", as_dict=True).items():
             parts[number].append(describe(rows))
-    wrong = {"": wrong_folders(paths.store, groups.specs, mend=mend)}
+    wrong = {"": descriptions.wrong_folders(paths.store, groups.specs, mend=mend)}
     for spec in groups.specs:
         if parts[spec.number]:
             wrong[spec.path] = descriptions.wrong_descriptions(
@@ -183,6 +183,8 @@ def wrong_coordinates(
 
     With `mend` they are rewritten.
     """
+    from manyseed.orchestrator.store.zarrfiles import creating
+
     describe = _Describer(plan)
     parts: dict[int, list[GroupRows]] = {group.spec.number: [] for group in groups}
     ends = {group.spec.number: group.rows for group in groups}
@@ -201,10 +203,14 @@ class _Describer:
     """Collects what the store writes about each run."""
 
     def __init__(self, plan: Plan) -> None:
+        from manyseed.orchestrator.store.zarrfiles.creating import Flags
+
         self._fractions = plan.all_cells["train_fraction"].to_numpy()
         self._flags = {name: Flags.of(plan.all_cells[name]) for name in (*FLAGS, *LATER_FLAGS)}
 
     def __call__(self, rows: pl.DataFrame) -> GroupRows:
+        from manyseed.orchestrator.store.zarrfiles.creating import Flags, GroupRows
+
         cell = rows["cell"].to_numpy().astype(np.int64)
         return GroupRows(
             cell=cell,

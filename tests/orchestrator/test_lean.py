@@ -136,7 +136,6 @@ PLANNING = (*TABLES, "pydantic")
 MODULES: Mapping[str, tuple[str, ...]] = {
     "--version": NONE,
     "--help": NONE,
-    "": NONE,
     "status": NONE,  # DIR is missing
     "statsu DIR": NONE,
     "status DIR --nope": NONE,
@@ -148,6 +147,7 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "run --help": NONE,
     "docs glossary": NONE,
     "example": NONE,
+    "": TABLES,  # it names the cluster that a sweep here was submitted to
     "status DIR": TABLES,
     "status DIR --json": TABLES,
     "logs DIR --failed": TABLES,
@@ -158,7 +158,6 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "query DIR -t runs": TABLES,
     "query DIR --by classifier": (*TABLES, "scipy"),
     "plan FILE --dry-run": PLANNING,
-    "drop DIR --where repeats=7": PLANNING,
 }
 """What a command may load of `HEAVY`, by its arguments; `COMPLETED` are those of a shell."""
 COMPLETED: Mapping[str, tuple[str, ...]] = {
@@ -170,6 +169,7 @@ COMPLETED: Mapping[str, tuple[str, ...]] = {
 # A command by its words, and by the words that a shell completes.
 COMMAND = """
 import sys
+sys.argv[0] = "manyseed"
 from manyseed.orchestrator.cli import main
 main()
 """

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import typer
 
-from manyseed.orchestrator.cli import analyze, status
+from manyseed.orchestrator.cli import analyze, progress, status
 from manyseed.orchestrator.submissions.profiles import user_folder
 from tests.orchestrator.conftest import inside, write
 
@@ -160,7 +160,7 @@ def test_who_stops_watching_is_told_where_training_continues(
 ) -> None:
     running = [SimpleNamespace(cluster=name) for name in ("local", "lab", "lab")]
     sweep: Any = SimpleNamespace(running=lambda: running, directory=Path("my runs"))
-    monkeypatch.setattr(status, "show", interrupt)
+    monkeypatch.setattr(progress, "show", interrupt)
     with pytest.raises(typer.Exit):
         status.follow(sweep)
     said = " ".join(capsys.readouterr().err.split())

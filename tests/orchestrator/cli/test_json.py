@@ -145,7 +145,7 @@ def test_a_ctrl_c_ends_the_watching_alone(
         shown.append((submission, to))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(status, "show", interrupted)
+    monkeypatch.setattr(progress, "show", interrupted)
     with pytest.raises(typer.Exit) as ended:
         status.follow(sweep, as_json=True)
     assert ended.value.exit_code == 130

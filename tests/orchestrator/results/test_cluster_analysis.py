@@ -19,7 +19,7 @@ from manyseed.orchestrator.cli.analyze import analyze
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import UnavailableError, UserError
-from manyseed.orchestrator.results import here, job, schedulers, slurm_workers
+from manyseed.orchestrator.results import here, job, jobstate, schedulers, slurm_workers
 from manyseed.orchestrator.results.record import to_json
 from manyseed.slurm import signals
 from manyseed.slurm.arrays import STOPPED
@@ -156,7 +156,7 @@ def test_a_job_that_is_cancelled_is_said_to_be(sweep: Sweep, profile: Path, slur
     finally:
         slurm.cluster.command([*partition, "State=UP"])
 
-    def told() -> job.AnalysisJob:
+    def told() -> jobstate.AnalysisJob:
         found = sweep.analysis_job()
         assert found is not None
         return found

@@ -6,9 +6,10 @@ import html
 import json
 import re
 import shutil
+import sys
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import polars as pl
 import pytest
@@ -20,7 +21,8 @@ from manyseed.analysis.figures.quantities import schemas, table_of
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results.plotting import save
 from tests.analysis.planted import planted
-from tests.orchestrator.conftest import inside, train, write
+from tests.here import Done
+from tests.orchestrator.conftest import command, inside, train, write
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -259,12 +261,22 @@ def tables_of(page: str) -> list[list[dict[str, str]]]:
     return found
 
 
-def test_the_study_is_filled_from_a_sweep(tmp_path: Path) -> None:
+def run_here(words: list[str], **_: object) -> Done:
+    """Call the command that a script runs as a process."""
+    assert words[:3] == [sys.executable, "-m", "manyseed"]
+    done = command(*words[3:])
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_the_study_is_filled_from_a_sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep = train(write(tmp_path / "study.toml", STUDY), tmp_path / "sweep")
     sweep.analyze()
     sweep.howmany(where="classifier = 'cnn' AND vary = 'init+batch'", draws=20)
     before = (DOCS / "fashion.md").read_text()
-    page = script("make_fashion").filled(before, sweep.directory)
+    make_fashion = script("make_fashion")
+    monkeypatch.setattr(make_fashion, "subprocess", SimpleNamespace(run=run_here))
+    page = make_fashion.filled(before, sweep.directory)
     assert page != before
     judged, counted, ensembles, sources, _, similar = tables_of(page)
     runs = sweep.results["runs"].filter(pl.col("alpha_hat").is_not_null())

@@ -5,7 +5,8 @@
 Every command runs in a process of its own on a finished sweep: by default that of
 ``examples/quickstart.toml``, which the benchmark trains and analyses first (minutes); with
 ``--quick``, a small one of two linear classifiers; with ``--directory``, an existing one, which is
-not changed but for its report. Commands and imports alternate, each after the other in several
+not changed but for its report and the figures kept for it, which the first, uncounted round draws.
+Commands and imports alternate, each after the other in several
 rounds, and the medians count: CPU seconds of the process and its children, user and system.
 """
 

@@ -255,6 +255,11 @@ class SweepPaths:
         return self.results / "answers.json"
 
     @property
+    def figures(self) -> Path:
+        """The figures of the page, and what they were drawn from."""
+        return self.results / "figures.json.z"
+
+    @property
     def until(self) -> Path:
         """The record of `until`: which cells have enough runs, and for which question."""
         return self.results / "until.json"

@@ -10,9 +10,10 @@ import polars as pl
 from matplotlib.axes import Axes
 
 from manyseed.analysis.counts import counted
+from manyseed.analysis.figures.colours import colour
 from manyseed.analysis.figures.described import not_drawn, panel_per_cell, titles, with_names
 from manyseed.analysis.figures.margins import axis_of_margins, begin, places_of
-from manyseed.analysis.figures.style import Handle, Plot, colour, legend, styled
+from manyseed.analysis.figures.style import Handle, Plot, legend, styled
 from manyseed.analysis.tables.keys import CELL_KEY, REPEAT_KEY
 from manyseed.analysis.tables.schema import Tables
 

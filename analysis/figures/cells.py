@@ -18,6 +18,7 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
+from manyseed.analysis.figures.colours import colour
 from manyseed.analysis.figures.described import (
     QUANTILES,
     SEPARATOR,
@@ -26,16 +27,15 @@ from manyseed.analysis.figures.described import (
     not_drawn,
     with_names,
 )
+from manyseed.analysis.figures.drawn import CELLS
 from manyseed.analysis.figures.levels import LEVELS, NOTHING, axis_of_levels, mark_resolution
 from manyseed.analysis.figures.quantities import Quantities, Quantity, main
 from manyseed.analysis.figures.shapes import DOTTED, FEWEST, outline, scattered
 from manyseed.analysis.figures.style import (
-    CELLS,
     Band,
     Mark,
     Plot,
     addresses,
-    colour,
     styled,
     wide,
     wrapped,

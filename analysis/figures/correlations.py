@@ -8,8 +8,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from manyseed.analysis.counts import counted
+from manyseed.analysis.figures.colours import GREY
 from manyseed.analysis.figures.quantities import labelled, varying
-from manyseed.analysis.figures.style import GREY, Plot, styled, wide
+from manyseed.analysis.figures.style import Plot, styled, wide
 from manyseed.analysis.tables.schema import Tables
 
 METRICS = (

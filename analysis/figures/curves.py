@@ -7,8 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from manyseed.analysis.counts import counted
+from manyseed.analysis.figures.colours import colour
 from manyseed.analysis.figures.described import not_drawn, panel_per_cell, with_names
-from manyseed.analysis.figures.style import Handle, Plot, colour, legend, styled
+from manyseed.analysis.figures.style import Handle, Plot, legend, styled
 from manyseed.analysis.tables.means import pooled
 
 MAX_PANELS = 24  # one cell each

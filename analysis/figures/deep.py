@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
 from manyseed.analysis.counts import counted
+from manyseed.analysis.figures.colours import colour, marker
 from manyseed.analysis.figures.described import (
     first_of_each,
     not_drawn,
@@ -23,9 +24,7 @@ from manyseed.analysis.figures.style import (
     VECTORS,
     Handle,
     Plot,
-    colour,
     legend,
-    marker,
     panels,
     styled,
 )

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.figures.style import panels
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 SEPARATOR = " · "
 _VALUE = pl.col("value").cast(pl.Float64)
@@ -26,6 +29,20 @@ def differing(cells: pl.DataFrame) -> list[str]:
     """Return the axes in which cells of a dataset and classifier differ."""
     others = [name for name in AXES if name not in ("dataset", "classifier")]
     return [name for name in others if name in cells.columns and cells[name].n_unique() > 1]
+
+
+def coloured_by(table: pl.DataFrame) -> str:
+    """Return the axis that colours models: augmentation, else the first in which they differ."""
+    others = [name for name in AXES if name not in ("dataset", "classifier", "augment", "hparams")]
+    order = ("augment", *others, "hparams")
+    varying = (name for name in order if name in table.columns and table[name].n_unique() > 1)
+    return next(varying, "classifier")
+
+
+def levels_of(table: pl.DataFrame, by: str) -> list[str]:
+    """Return the levels of an axis in order, none first."""
+    found = table[by].cast(pl.String).unique().sort().to_list()
+    return sorted(found, key=lambda level: (level != "none", level))
 
 
 def described(cells: pl.DataFrame) -> pl.DataFrame:
@@ -78,6 +95,8 @@ def panel_per_cell(
     label : str
         Label of the vertical axes.
     """
+    from manyseed.analysis.figures.style import panels  # Matplotlib
+
     chosen, left = first_of_each(cells, most)
     named = titles(cells)
     figure, axes = panels([named[cell] for cell in chosen], label)

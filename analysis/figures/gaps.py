@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.counts import counted
-from manyseed.analysis.figures.responses import coloured_by, levels_of
+from manyseed.analysis.figures.described import coloured_by, levels_of
 from manyseed.analysis.figures.style import Handle, Mark, Plot, dots, legend, panels, styled
 from manyseed.analysis.questions.telling import RESPONSE, is_single, judged, named, numbered
 

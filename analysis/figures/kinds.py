@@ -16,6 +16,7 @@ from manyseed.analysis.figures.candidates import candidates
 from manyseed.analysis.figures.cells import RICH, of_datasets
 from manyseed.analysis.figures.correlations import correlations
 from manyseed.analysis.figures.curves import learning_curves
+from manyseed.analysis.figures.drawn import CELLS
 from manyseed.analysis.figures.gaps import gaps
 from manyseed.analysis.figures.given import Given
 from manyseed.analysis.figures.margins import margins
@@ -27,7 +28,7 @@ from manyseed.analysis.figures.scatters import alpha_hat_against, alpha_hat_of_p
 from manyseed.analysis.figures.shaded import OF_DRAWS, runs_by_epoch, single_ensembles
 from manyseed.analysis.figures.sizes import ensembles_accuracy, ensembles_close
 from manyseed.analysis.figures.sources import sources
-from manyseed.analysis.figures.style import CELLS, Plot
+from manyseed.analysis.figures.style import Plot
 from manyseed.analysis.figures.tace import calibration_by_bins
 from manyseed.analysis.figures.violins import levels, violins
 from manyseed.analysis.questions.standings import standings

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import polars as pl
-from matplotlib.axes import Axes
-from matplotlib.ticker import NullFormatter
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 NOTHING = 5e-4  # α̂ below this is shown as 0.000
 LINEAR = 0.01  # the axis of α̂ is linear up to here and logarithmic beyond
@@ -22,6 +25,8 @@ def axis_of_levels(axis: Axes) -> None:
 
 def upright_axis_of_levels(axis: Axes) -> None:
     """Set up the vertical axis for α̂, the same in all panels."""
+    from matplotlib.ticker import NullFormatter
+
     axis.set_yscale("symlog", linthresh=LINEAR, linscale=0.5)
     axis.set_yticks([0, LINEAR, 0.1, 1], ["0", f"{LINEAR}", "0.1", "1"])
     axis.set_yticks([0.02, 0.03, 0.05, 0.2, 0.3, 0.5], minor=True)

@@ -8,8 +8,9 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from manyseed.analysis.counts import counted
+from manyseed.analysis.figures.colours import colour
 from manyseed.analysis.figures.described import not_drawn, panel_per_cell, with_names
-from manyseed.analysis.figures.style import Handle, Plot, colour, legend, styled
+from manyseed.analysis.figures.style import Handle, Plot, legend, styled
 from manyseed.analysis.questions.margins import EDGES, SCALE, over_repeats
 from manyseed.analysis.tables.keys import CELL_KEY, REPEAT_KEY
 

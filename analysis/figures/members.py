@@ -9,9 +9,10 @@ from matplotlib.axes import Axes
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
+from manyseed.analysis.figures.colours import colour, marker
 from manyseed.analysis.figures.deep import MAX_PANELS, PLAIN, sizes
 from manyseed.analysis.figures.described import first_of_each, not_drawn, titles, with_names
-from manyseed.analysis.figures.style import Handle, Plot, colour, legend, marker, panels, styled
+from manyseed.analysis.figures.style import Handle, Plot, legend, panels, styled
 from manyseed.analysis.tables.keys import IS_METHOD
 from manyseed.analysis.tables.means import mean_of
 

@@ -9,9 +9,10 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from manyseed.analysis.counts import counted
+from manyseed.analysis.figures.colours import GREY
 from manyseed.analysis.figures.described import SEPARATOR, described, differing
 from manyseed.analysis.figures.levels import NOTHING
-from manyseed.analysis.figures.style import GREY, Plot, styled, wide
+from manyseed.analysis.figures.style import Plot, styled, wide
 
 WIDTH = 8.6  # inches
 ROW = 0.17  # inches per dataset

@@ -6,7 +6,8 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from manyseed.analysis.counts import counted
-from manyseed.analysis.figures.style import Plot, colour, marker, styled, wide
+from manyseed.analysis.figures.colours import colour, marker
+from manyseed.analysis.figures.style import Plot, styled, wide
 from manyseed.analysis.questions.standings import Standings
 
 WIDTH, ROW = 7.2, 0.24  # inches of the figure, and per classifier

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
-from manyseed.analysis.figures.style import Handle, Plot, colour, legend, marker, panels, styled
+from manyseed.analysis.figures.colours import colour, marker
+from manyseed.analysis.figures.described import coloured_by, levels_of
+from manyseed.analysis.figures.style import Handle, Plot, legend, panels, styled
 from manyseed.analysis.questions.telling import GROUP, named
-from manyseed.analysis.response.curves import cumulative, gi
 
 MOST = 6  # most pairs of dataset and classifier that are drawn
 EQUAL = 0.01  # largest difference of final accuracies called equal
@@ -23,20 +24,6 @@ _CURVE = ("cell", "repeat_index", "transform", "layer")
 _DASHES = ("-", "--", ":", "-.")
 
 Floats = NDArray[np.float64]
-
-
-def coloured_by(table: pl.DataFrame) -> str:
-    """Return the axis that colours models: augmentation, else the first in which they differ."""
-    others = [name for name in AXES if name not in (*GROUP, "augment", "hparams")]
-    order = ("augment", *others, "hparams")
-    varying = (name for name in order if name in table.columns and table[name].n_unique() > 1)
-    return next(varying, "classifier")
-
-
-def levels_of(table: pl.DataFrame, by: str) -> list[str]:
-    """Return the levels of an axis in order, none first."""
-    found = table[by].cast(pl.String).unique().sort().to_list()
-    return sorted(found, key=lambda level: (level != "none", level))
 
 
 def response_curves(table: pl.DataFrame, *, integral: bool) -> list[Plot]:
@@ -135,6 +122,8 @@ def _points(table: pl.DataFrame, *, integral: bool) -> pl.DataFrame:
     )
     if not integral:
         return over
+    from manyseed.analysis.response.curves import cumulative  # SciPy
+
     x, y = over["magnitude"].to_numpy(), over["mean"].to_numpy()
     share = (x - x[0]) / (x[-1] - x[0])
     return pl.DataFrame({"share_of_magnitudes": share, "cumulative": cumulative(x, y)})
@@ -199,6 +188,8 @@ def response_pairs(table: pl.DataFrame) -> list[Plot]:
 
 @styled
 def _pair(table: pl.DataFrame, number: int) -> Plot | None:
+    from manyseed.analysis.response.curves import cumulative, gi  # SciPy
+
     best: tuple[float, pl.DataFrame, Floats, Floats, tuple[int, int]] | None = None
     key = ("transform", "layer", "repeat_index")
     for _, own in table.sort(*_CURVE, "magnitude").group_by(key, maintain_order=True):

@@ -11,8 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import NullLocator
 
 from manyseed.analysis.counts import counted
+from manyseed.analysis.figures.colours import colour, marker
 from manyseed.analysis.figures.described import not_drawn
-from manyseed.analysis.figures.style import Handle, Plot, colour, legend, marker, panels, styled
+from manyseed.analysis.figures.style import Handle, Plot, legend, panels, styled
 
 ROOM = 5  # this many ticks are always labelled
 NEAR = 1.9  # among more ticks, sizes within this ratio share a label

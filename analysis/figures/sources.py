@@ -8,9 +8,10 @@ from matplotlib.axes import Axes
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
+from manyseed.analysis.figures.colours import colour, marker
 from manyseed.analysis.figures.described import not_drawn, panel_per_cell
 from manyseed.analysis.figures.levels import NOTHING
-from manyseed.analysis.figures.style import Plot, colour, legend, marker, styled
+from manyseed.analysis.figures.style import Plot, legend, styled
 from manyseed.analysis.tables.snapshots import last
 
 MAX_PANELS = 12  # one dataset and classifier each

@@ -21,7 +21,9 @@ from matplotlib.container import Container
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
+from manyseed.analysis.figures.colours import GREY, colour, marker
 from manyseed.analysis.figures.compact import compact
+from manyseed.analysis.figures.drawn import CELLS
 
 Handle = Artist | Container
 """What a legend shows beside a label."""
@@ -35,15 +37,8 @@ BESIDE = 0.5  # approximate inches for the labels left of a panel
 PANEL = 1.7  # minimum width of a panel in inches
 SYMBOL = 0.6  # inches for a legend's marker and the gaps around it
 LINE = 0.17  # inches per line of a legend
-CELLS = "cells-"  # prefix of the names of figures of a dataset's cells
 VECTORS = 400  # most dots of a figure drawn as vectors; more are pixels
 MAX_POINTS = 2000  # most dots drawn of a group; outlines always use all values
-
-# Okabe and Ito 2008, without black and yellow.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
-# Beyond six groups, colours repeat with another marker.
-MARKERS = ("o", "s", "^", "D", "v", "P")
-GREY = "#808080"
 
 _RC: Any = {
     "axes.axisbelow": True,
@@ -264,16 +259,6 @@ def wrapped(text: str, letters: int) -> str:
         text = text.replace(f" {separator} ", f"\N{FIGURE SPACE}{separator} ")
     lines = textwrap.fill(text, letters, break_on_hyphens=False)
     return lines.replace("\N{FIGURE SPACE}", " ")
-
-
-def colour(index: int) -> str:
-    """Return the colour of the group with this index."""
-    return COLOURS[index % len(COLOURS)]
-
-
-def marker(index: int) -> str:
-    """Return the marker of the group with this index; it changes each time colours repeat."""
-    return MARKERS[index // len(COLOURS) % len(MARKERS)]
 
 
 def dots(

@@ -10,10 +10,11 @@ from matplotlib.ticker import NullLocator
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
+from manyseed.analysis.figures.colours import colour, marker
 from manyseed.analysis.figures.deep import MAX_PANELS, PLAIN
 from manyseed.analysis.figures.described import first_of_each, not_drawn, titles, with_names
 from manyseed.analysis.figures.sizes import labels
-from manyseed.analysis.figures.style import Handle, Plot, colour, legend, marker, panels, styled
+from manyseed.analysis.figures.style import Handle, Plot, legend, panels, styled
 from manyseed.analysis.tables.means import mean_of
 
 ONE, DEEP = "none: one run", "none: deep ensemble"

@@ -19,6 +19,7 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
+from manyseed.analysis.figures.colours import colour, marker
 from manyseed.analysis.figures.described import QUANTILES, SEPARATOR, differing
 from manyseed.analysis.figures.levels import LEVELS, mark_resolution, upright_axis_of_levels
 from manyseed.analysis.figures.quantities import Quantities, Quantity
@@ -30,9 +31,7 @@ from manyseed.analysis.figures.style import (
     VECTORS,
     Handle,
     Plot,
-    colour,
     legend,
-    marker,
     panels,
     styled,
     wide,

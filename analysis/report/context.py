@@ -8,10 +8,10 @@ from typing import Any
 
 import polars as pl
 
+from manyseed.analysis.figures.colours import colour
 from manyseed.analysis.figures.described import differing
+from manyseed.analysis.figures.drawn import Drawn, all_drawn
 from manyseed.analysis.figures.given import Given
-from manyseed.analysis.figures.kinds import all_figures
-from manyseed.analysis.figures.style import Plot, colour
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import missing, suspects
 from manyseed.analysis.questions.answers import answers
@@ -21,7 +21,6 @@ from manyseed.analysis.questions.sentence import Sentence
 from manyseed.analysis.report.citations import citations
 from manyseed.analysis.report.listed import Listed, filled, listed
 from manyseed.analysis.report.methods import of_methods
-from manyseed.analysis.report.responses import of_responses
 from manyseed.analysis.report.summary import Rows, summary, varying_axes
 from manyseed.analysis.report.worded import conventions, repeats_in_words, snapshots_in_words
 from manyseed.analysis.tables import twins
@@ -86,7 +85,7 @@ class Context:
     effects, effects_by_dataset : rows
         Differences from the reference of an axis (`effect_rows`), by classifier, and by dataset and
         classifier if there are several datasets.
-    figures : sequence of Plot
+    figures : sequence of Drawn
     switches : sequence of (str, sequence of str)
         Axes in which rows of figures of datasets differ, each with its levels (`switches`).
     notes : sequence of str
@@ -109,7 +108,7 @@ class Context:
     repeats: str
     effects: Rows
     effects_by_dataset: Rows
-    figures: Sequence[Plot]
+    figures: Sequence[Drawn]
     switches: Sequence[tuple[str, Sequence[str]]]
     notes: Sequence[str]
     provenance: Mapping[str, str]
@@ -140,6 +139,7 @@ def context(
     response_curves: pl.DataFrame | None = None,
     cmi: pl.DataFrame | None = None,
     further: Sequence[Sentence] = (),
+    figures: Sequence[Drawn] | None = None,
 ) -> Context:
     """Make the page's content.
 
@@ -178,6 +178,8 @@ def context(
         Response curves, and what their scores predict, if measured.
     further : sequence of Sentence
         Shown after the answers.
+    figures : sequence of Drawn or None
+        The figures, if they were drawn before from the same tables and options.
     """
     cells, every, tables = tables.cells, tables, at_last(tables)
     several = tables.repeats["dataset"].n_unique() > 1
@@ -189,22 +191,23 @@ def context(
             one.join(own.cells, on="cell", how="semi", maintain_order="left")
             for one in (responses, response_curves)
         )
-    given = Given(
-        own,
-        curves,
-        ensembles,
-        options.close,
-        uncertainty,
-        dee,
-        responses=responses,
-        response_curves=response_curves,
-        cmi=cmi,
-        tace=tace,
-        every=twins.once(every),
-        ensemble_draws=ensemble_draws,
-        margins=margins,
-    )
-    figures = all_figures(given)
+    if figures is None:
+        given = Given(
+            own,
+            curves,
+            ensembles,
+            options.close,
+            uncertainty,
+            dee,
+            responses=responses,
+            response_curves=response_curves,
+            cmi=cmi,
+            tace=tace,
+            every=twins.once(every),
+            ensemble_draws=ensemble_draws,
+            margins=margins,
+        )
+        figures = all_drawn(given)
     by_classifier = effects(compared, by=("classifier",))
     found = answered(own, by_classifier, variance, options, counts, cmi)
     return Context(
@@ -232,7 +235,7 @@ def context(
             for one in (
                 *listed(own, options.close, ensembles, sources),
                 *of_methods(uncertainty, dee),
-                *of_responses(responses, cmi),
+                *_of_responses(responses, cmi),
             )
         ],
         sweep_file=sweep_file,
@@ -243,6 +246,14 @@ def context(
             responses=responses is not None,
         ),
     )
+
+
+def _of_responses(responses: pl.DataFrame | None, cmi: pl.DataFrame | None) -> list[Listed]:
+    if responses is None or cmi is None:
+        return []
+    from manyseed.analysis.report.responses import of_responses  # SciPy
+
+    return [*of_responses(responses, cmi)]
 
 
 def answered(
@@ -282,7 +293,7 @@ def switches(cells: pl.DataFrame) -> list[tuple[str, list[str]]]:
     ]
 
 
-def linked(found: Sequence[Sentence], figures: Sequence[Plot]) -> tuple[LinkedSentence, ...]:
+def linked(found: Sequence[Sentence], figures: Sequence[Drawn]) -> tuple[LinkedSentence, ...]:
     """Return sentences with the first of their links that is on the page."""
     labels = {plot.name: f"Figure {number}" for number, plot in enumerate(figures, start=1)}
     labels |= {name: name.capitalize() for name in ("summary", "effects", "conventions")}

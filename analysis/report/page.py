@@ -9,18 +9,14 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
-from polars import selectors
 
-from manyseed.analysis.figures.style import Plot, heights, places, values
+from manyseed.analysis.figures.drawn import MARKS, NUMBERS, Drawn
 from manyseed.analysis.questions.answers import signed
 from manyseed.analysis.report.context import Context, few_test_sets
 from manyseed.analysis.report.listed import number
 from manyseed.analysis.report.summary import Rows
 from manyseed.analysis.report.worded import better
 
-MARKS = 8000  # most dots of a page that name their run
-NUMBERS = 8000  # most rows of figures' numbers on a page
-DIGITS = 6  # significant digits of these numbers
 MAX_ROWS = 2000  # most rows of a table; the rest is in the result tables
 
 
@@ -69,25 +65,19 @@ class FigureData:
     def __init__(self) -> None:
         self._marks, self._numbers = MARKS, NUMBERS
 
-    def marks(self, plot: Plot) -> Markup:
+    def marks(self, plot: Drawn) -> Markup:
         """Return the dots that name their run as an element; empty without dots or room."""
-        found = places(plot)
-        if not found or len(found) > self._marks:
+        if plot.marks is None or len(plot.marks["runs"]) > self._marks:
             return Markup("")
-        self._marks -= len(found)
-        x, y, runs = zip(*found, strict=True)
-        columns = values(plot)
-        panels = list(dict.fromkeys(columns["panel"]))
-        columns["panel"] = [panels.index(panel) for panel in columns["panel"]]
-        return _data("marks", {"x": x, "y": y, "runs": runs, "panels": panels, "values": columns})
+        self._marks -= len(plot.marks["runs"])
+        return _data("marks", plot.marks)
 
-    def numbers(self, plot: Plot) -> Markup:
+    def numbers(self, plot: Drawn) -> Markup:
         """Return the other numbers as an element; empty without numbers or room."""
-        if plot.data is None or not 0 < plot.data.height <= self._numbers:
+        if not 0 < plot.rows <= self._numbers:
             return Markup("")
-        self._numbers -= plot.data.height
-        rounded = plot.data.with_columns(selectors.float().round_sig_figs(DIGITS))
-        return _data("numbers", rounded.write_csv())
+        self._numbers -= plot.rows
+        return _data("numbers", plot.numbers)
 
 
 def _data(name: str, value: object) -> Markup:
@@ -97,12 +87,12 @@ def _data(name: str, value: object) -> Markup:
     return Markup(f'<script type="application/json" class="{name}">{text}</script>')
 
 
-def bands(switches: Sequence[tuple[str, Sequence[str]]], plot: Plot) -> str:
+def bands(switches: Sequence[tuple[str, Sequence[str]]], plot: Drawn) -> str:
     """Return the rows of a figure as JSON: indices of their levels, top and bottom."""
     indices = [{name: k for k, name in enumerate(levels)} for _, levels in switches]
     rows = [
         [[index[name] for index, name in zip(indices, levels, strict=True)], top, bottom]
-        for levels, top, bottom in heights(plot)
+        for levels, top, bottom in plot.bands
     ]
     return json.dumps(rows, separators=(",", ":"))
 
@@ -112,7 +102,7 @@ def difference(value: float | None) -> str:
     return "–" if value is None else signed(value)
 
 
-def picture(plot: Plot) -> Markup:
+def picture(plot: Drawn) -> Markup:
     """Return the figure as inline SVG, with its title and caption for screen readers."""
     label = escape(f"{plot.title}. {plot.caption}")
-    return Markup(plot.svg().replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1))
+    return Markup(plot.svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1))

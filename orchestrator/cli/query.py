@@ -155,9 +155,7 @@ def query(
 
         manyseed query quickstart --sql "SELECT address, accuracy FROM runs LIMIT 5"
     """
-    from manyseed.orchestrator.results.described import described
     from manyseed.orchestrator.results.query import Question, ask
-    from manyseed.orchestrator.results.sql import ask_sql
     from manyseed.orchestrator.sweep import Sweep
 
     form = _form(form, output, as_json)
@@ -167,11 +165,15 @@ def query(
         require_outside(output, sweep)
     results = {name: sweep.results for name, sweep in sweeps.items()}
     if sql is not None:
+        from manyseed.orchestrator.results.sql import ask_sql
+
         others = {"table": table, "where": where, "columns": columns, "by": by, "agg": agg}
         _refuse_beside_sql({**others, "sort": sort})
         _show(ask_sql(results, sql), form, output, limit, {"sql": sql}, [], "No rows.")
         return
     if describe or columns.strip() == "?":
+        from manyseed.orchestrator.results.described import described
+
         frame = described(results, table or "cells", grouped=bool(by or agg))
         if form == formats.TABLE and output is None:  # a narrow terminal leaves out the unit
             frame = frame.select("column", "meaning", "unit")

@@ -95,7 +95,11 @@ class Averages:
             for column in ("mean", "variance", "freedom")
         )
         low, high, _ = t_interval(mean, variance, freedom, CONFIDENCE)
-        ends = {LOW: pl.Series("low", low), HIGH: pl.Series("high", high)}
+        # of lists: of arrays, polars imports numpy.ma
+        ends = {
+            LOW: pl.Series("low", low.tolist(), pl.Float64),
+            HIGH: pl.Series("high", high.tolist(), pl.Float64),
+        }
         wide = [
             pl.col(end).filter(pl.col(_COLUMN) == number).first().alias(f"{name}{end}")
             for number, name in enumerate(self._known)

@@ -14,7 +14,7 @@ from manyseed.analysis.tables.twins import IS_TWIN, SAME_AS
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.provenance import lost_recipes
-from manyseed.orchestrator.results import caveats
+from manyseed.orchestrator.results import caveats, drawn
 from manyseed.orchestrator.results.answering import unanswered
 from manyseed.orchestrator.results.effects import compared
 from manyseed.orchestrator.results.origin import origin, sweep_text
@@ -39,46 +39,51 @@ def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = No
 
     The page lists files whose loss makes it incomplete, and `tell` is called with each.
     """
-    from manyseed.analysis.report.context import context  # draws, with Matplotlib
+    from manyseed.analysis.report.context import context
     from manyseed.analysis.report.page import render
 
     results = read_results(paths)
-    tables = results.of_analysis(DRAWN_PAIRS, whole=True)
     record = Analysis.read(paths)
+    of = drawn.identity(paths, results, record)  # before the tables are read
+    tables = results.of_analysis(DRAWN_PAIRS, whole=True)
     options = record.conventions(paths)
-    drawn = {table: results.get(table) for table in DRAWN_TABLES}
+    shown = {table: results.get(table) for table in DRAWN_TABLES}
+    if of and of["tables"] != drawn.checksums(paths, results):
+        of = None  # an analysis ended meanwhile
+    figures = drawn.kept(paths, of)
     counts = _counts(paths, record)
     lost = [f"{file} is lost: restore it" for file in lost_recipes(paths.recipes)]
     lost += lost_failures(submissions(paths)) if counts.missing else []
     if tell is not None:
         for text in lost:
             tell(text)
-    page = render(
-        context(
-            name,
-            counts,
-            tables,
-            options,
-            origin(paths, tables.cells, record.packages, record.analysed),
-            (
-                *filter(None, [caveats.amounts(record)]),
-                *caveats.problems(tables.repeats),
-                *caveats.mixed(tables.repeats),
-                *caveats.undefined(tables.repeats),
-                *caveats.small_classes(tables.repeats),
-                *caveats.not_computed(record),
-                *caveats.outdated(record, drawn[ENSEMBLES]),
-                *(text.removeprefix(f"{paths.directory}/") for text in lost),
-            ),
-            compared=compared(results),
-            variance=last(results[VARIANCE]) if VARIANCE in results else None,
-            sources=results["sources"],
-            sweep_file=sweep_text(paths),
-            further=unanswered(record),
-            **drawn,
-        )
+    content = context(
+        name,
+        counts,
+        tables,
+        options,
+        origin(paths, tables.cells, record.packages, record.analysed),
+        (
+            *filter(None, [caveats.amounts(record)]),
+            *caveats.problems(tables.repeats),
+            *caveats.mixed(tables.repeats),
+            *caveats.undefined(tables.repeats),
+            *caveats.small_classes(tables.repeats),
+            *caveats.not_computed(record),
+            *caveats.outdated(record, shown[ENSEMBLES]),
+            *(text.removeprefix(f"{paths.directory}/") for text in lost),
+        ),
+        compared=compared(results),
+        variance=last(results[VARIANCE]) if VARIANCE in results else None,
+        sources=results["sources"],
+        sweep_file=sweep_text(paths),
+        further=unanswered(record),
+        figures=figures,
+        **shown,
     )
-    place(paths.report, page.encode())
+    place(paths.report, render(content).encode())
+    if figures is None:
+        drawn.keep(paths, of, content.figures)
     return paths.report
 
 

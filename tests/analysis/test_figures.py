@@ -14,6 +14,7 @@ import pytest
 from manyseed.analysis.figures import cells as of_cells
 from manyseed.analysis.figures import curves as of_curves
 from manyseed.analysis.figures import deep, scatters, sizes
+from manyseed.analysis.figures.colours import colour, marker
 from manyseed.analysis.figures.compact import compact
 from manyseed.analysis.figures.curves import learning_curves, over_repeats
 from manyseed.analysis.figures.described import first_of_each
@@ -21,9 +22,7 @@ from manyseed.analysis.figures.kinds import Given, all_figures
 from manyseed.analysis.figures.overview import overview
 from manyseed.analysis.figures.style import (
     MAX_POINTS,
-    colour,
     legend,
-    marker,
     panels,
     places,
     thinned,

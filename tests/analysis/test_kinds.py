@@ -14,10 +14,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import PathPatch
 
 from manyseed.analysis.figures import kinds, quantities
+from manyseed.analysis.figures.colours import colour
 from manyseed.analysis.figures.files import WIDTHS, as_files
 from manyseed.analysis.figures.kinds import Given
 from manyseed.analysis.figures.lacking import why_not
-from manyseed.analysis.figures.style import colour, drawn_wide
+from manyseed.analysis.figures.style import drawn_wide
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.schema import Tables
 from tests.analysis.planted import planted

@@ -11,9 +11,9 @@ from matplotlib.colors import to_hex
 from matplotlib.container import Container
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.figures.colours import colour
 from manyseed.analysis.figures.deep import equivalents
 from manyseed.analysis.figures.members import members_by_size
-from manyseed.analysis.figures.style import colour
 from manyseed.analysis.figures.worth import averaged_equivalents, equivalents_by_metric
 from manyseed.analysis.questions.dee import compared
 from manyseed.analysis.report.methods import COLUMNS, of_methods

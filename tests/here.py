@@ -264,7 +264,7 @@ def _state() -> dict[str, object]:
     return {
         # as items: a message shows those that differ; libraries set theirs when they are imported
         "environment": {
-            one for one in os.environ.items() if not one[0].startswith(("TORCH", "KMP_"))
+            one for one in os.environ.items() if not one[0].startswith(("TORCH", "KMP_", "_RJEM_"))
         },
         "working directory": Path.cwd(),
         "handlers of signals": [signal.getsignal(number) for number in signals],

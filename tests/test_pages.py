@@ -80,7 +80,7 @@ def commands(text: str, folder: Path) -> Iterator[list[str]]:
             continue
         open_ = ""
         if words:
-            named = [sorted(folder.glob(word)) if "*" in word else [] for word in words]
+            named = [sorted(folder.glob(word)) if {"*", "["} & {*word} else [] for word in words]
             yield [
                 str(name)
                 for word, files in zip(words, named, strict=True)

@@ -4,8 +4,11 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 # XGBoost's CPU build unless a GPU is found: the GPU build installs several hundred MB of NCCL
 XGB    := $(shell nvidia-smi -L >/dev/null 2>&1 && echo gpu || echo cpu)
-# one process per core; each takes its tests in order, so that few fixtures are made twice
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal --durations 10
+# one process more than cores, at most 4, as some tests wait; each takes its tests in order, so that few
+# fixtures are made twice
+WORKERS = $(shell $(BIN)/python -c \
+  'from manyseed.slurm.local import available_cores; print(min(4, 1 + available_cores()))')
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --durations 10
 
 .PHONY: quickstart test test-slow lint format docs release bench storm clean
 

@@ -1,6 +1,6 @@
-"""Figures as they are on the page: drawn once, and kept as text that says all that the page needs.
+"""Figures as they are on the page: text that says all that the page needs.
 
-Importing this module does not import Matplotlib.
+Importing this module does not import Matplotlib; `figures.drawing` does.
 """
 
 from __future__ import annotations
@@ -11,19 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from xml.etree import ElementTree as Xml
-
-from polars import selectors
-
-if TYPE_CHECKING:
-    from manyseed.analysis.figures.given import Given
-    from manyseed.analysis.figures.style import Plot
 
 CELLS = "cells-"  # prefix of the names of figures of a dataset's cells
 MARKS = 8000  # most dots of a page that name their run
 NUMBERS = 8000  # most rows of figures' numbers on a page
-DIGITS = 6  # significant digits of these numbers
 
 _DRAWING = ("matplotlib", "numpy", "pillow", "polars", "scipy")
 _PAGE = "report"  # folder of the package that draws nothing
@@ -41,7 +34,7 @@ _LINKS = ("#", "data:image/png;base64,")
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class Picture:
     """A drawn figure; `name`, `title`, `caption`, `n` and `dataset` are those of `style.Plot`.
 
     Attributes
@@ -75,30 +68,6 @@ class Drawn:
         return self.name.startswith(CELLS)
 
 
-def drawn(plot: Plot) -> Drawn:
-    """Draw a figure."""
-    from manyseed.analysis.figures.style import heights
-
-    return Drawn(
-        name=plot.name,
-        title=plot.title,
-        caption=plot.caption,
-        n=plot.n,
-        dataset=plot.dataset,
-        bands=heights(plot),
-        svg=plot.svg(),
-        marks=_marks(plot),  # after the SVG, as drawing computes the layout
-        **_numbers(plot),
-    )
-
-
-def all_drawn(given: Given) -> list[Drawn]:
-    """Draw all figures of the page that the tables allow."""
-    from manyseed.analysis.figures.kinds import all_figures
-
-    return [drawn(plot) for plot in all_figures(given)]
-
-
 def is_picture(svg: object) -> bool:
     """Return whether text is an SVG such as `Plot.svg` makes: shapes, without scripts or links."""
     if not isinstance(svg, str) or "<!" in svg or "<?" in svg:
@@ -126,23 +95,3 @@ def drawing_version() -> str:
     for file in files:
         digest.update(hashlib.sha256(file.read_bytes()).digest())
     return digest.hexdigest()[:32]
-
-
-def _marks(plot: Plot) -> dict[str, Any] | None:
-    from manyseed.analysis.figures.style import places, values
-
-    found = places(plot)
-    if not 0 < len(found) <= MARKS:
-        return None
-    x, y, runs = zip(*found, strict=True)
-    columns = values(plot)
-    panels = list(dict.fromkeys(columns["panel"]))
-    columns["panel"] = [panels.index(panel) for panel in columns["panel"]]
-    return {"x": x, "y": y, "runs": runs, "panels": panels, "values": columns}
-
-
-def _numbers(plot: Plot) -> dict[str, Any]:
-    if plot.data is None or not 0 < plot.data.height <= NUMBERS:
-        return {"numbers": "", "rows": 0}
-    rounded = plot.data.with_columns(selectors.float().round_sig_figs(DIGITS))
-    return {"numbers": rounded.write_csv(), "rows": plot.data.height}

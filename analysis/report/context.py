@@ -10,7 +10,7 @@ import polars as pl
 
 from manyseed.analysis.figures.colours import colour
 from manyseed.analysis.figures.described import differing
-from manyseed.analysis.figures.drawn import Drawn, all_drawn
+from manyseed.analysis.figures.drawn import Picture
 from manyseed.analysis.figures.given import Given
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import missing, suspects
@@ -85,7 +85,7 @@ class Context:
     effects, effects_by_dataset : rows
         Differences from the reference of an axis (`effect_rows`), by classifier, and by dataset and
         classifier if there are several datasets.
-    figures : sequence of Drawn
+    figures : sequence of Picture
     switches : sequence of (str, sequence of str)
         Axes in which rows of figures of datasets differ, each with its levels (`switches`).
     notes : sequence of str
@@ -108,7 +108,7 @@ class Context:
     repeats: str
     effects: Rows
     effects_by_dataset: Rows
-    figures: Sequence[Drawn]
+    figures: Sequence[Picture]
     switches: Sequence[tuple[str, Sequence[str]]]
     notes: Sequence[str]
     provenance: Mapping[str, str]
@@ -139,7 +139,7 @@ def context(
     response_curves: pl.DataFrame | None = None,
     cmi: pl.DataFrame | None = None,
     further: Sequence[Sentence] = (),
-    figures: Sequence[Drawn] | None = None,
+    figures: Sequence[Picture] | None = None,
 ) -> Context:
     """Make the page's content.
 
@@ -178,7 +178,7 @@ def context(
         Response curves, and what their scores predict, if measured.
     further : sequence of Sentence
         Shown after the answers.
-    figures : sequence of Drawn or None
+    figures : sequence of Picture or None
         The figures, if they were drawn before from the same tables and options.
     """
     cells, every, tables = tables.cells, tables, at_last(tables)
@@ -192,6 +192,8 @@ def context(
             for one in (responses, response_curves)
         )
     if figures is None:
+        from manyseed.analysis.figures.drawing import all_drawn  # Matplotlib
+
         given = Given(
             own,
             curves,
@@ -293,7 +295,7 @@ def switches(cells: pl.DataFrame) -> list[tuple[str, list[str]]]:
     ]
 
 
-def linked(found: Sequence[Sentence], figures: Sequence[Drawn]) -> tuple[LinkedSentence, ...]:
+def linked(found: Sequence[Sentence], figures: Sequence[Picture]) -> tuple[LinkedSentence, ...]:
     """Return sentences with the first of their links that is on the page."""
     labels = {plot.name: f"Figure {number}" for number, plot in enumerate(figures, start=1)}
     labels |= {name: name.capitalize() for name in ("summary", "effects", "conventions")}

@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from manyseed.analysis.figures.drawn import MARKS, NUMBERS, Drawn
+from manyseed.analysis.figures.drawn import MARKS, NUMBERS, Picture
 from manyseed.analysis.questions.answers import signed
 from manyseed.analysis.report.context import Context, few_test_sets
 from manyseed.analysis.report.listed import number
@@ -65,14 +65,14 @@ class FigureData:
     def __init__(self) -> None:
         self._marks, self._numbers = MARKS, NUMBERS
 
-    def marks(self, plot: Drawn) -> Markup:
+    def marks(self, plot: Picture) -> Markup:
         """Return the dots that name their run as an element; empty without dots or room."""
         if plot.marks is None or len(plot.marks["runs"]) > self._marks:
             return Markup("")
         self._marks -= len(plot.marks["runs"])
         return _data("marks", plot.marks)
 
-    def numbers(self, plot: Drawn) -> Markup:
+    def numbers(self, plot: Picture) -> Markup:
         """Return the other numbers as an element; empty without numbers or room."""
         if not 0 < plot.rows <= self._numbers:
             return Markup("")
@@ -87,7 +87,7 @@ def _data(name: str, value: object) -> Markup:
     return Markup(f'<script type="application/json" class="{name}">{text}</script>')
 
 
-def bands(switches: Sequence[tuple[str, Sequence[str]]], plot: Drawn) -> str:
+def bands(switches: Sequence[tuple[str, Sequence[str]]], plot: Picture) -> str:
     """Return the rows of a figure as JSON: indices of their levels, top and bottom."""
     indices = [{name: k for k, name in enumerate(levels)} for _, levels in switches]
     rows = [
@@ -102,7 +102,7 @@ def difference(value: float | None) -> str:
     return "–" if value is None else signed(value)
 
 
-def picture(plot: Drawn) -> Markup:
+def picture(plot: Picture) -> Markup:
     """Return the figure as inline SVG, with its title and caption for screen readers."""
     label = escape(f"{plot.title}. {plot.caption}")
     return Markup(plot.svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1))

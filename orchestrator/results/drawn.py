@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from manyseed.analysis.figures.drawn import Drawn, drawing_version, is_picture
+from manyseed.analysis.figures.drawn import Picture, drawing_version, is_picture
 from manyseed.orchestrator.disk.parquet import checksum
 from manyseed.orchestrator.disk.placing import if_writable, place, read_plain
 from manyseed.orchestrator.errors import DamagedFile
@@ -21,7 +21,7 @@ from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.results.tables import Results
 
 _MOST = 1 << 26  # bytes of text that are read
-_FIELDS = {one.name for one in fields(Drawn)}
+_FIELDS = {one.name for one in fields(Picture)}
 _TEXTS = ("name", "title", "caption", "dataset", "svg", "numbers")
 
 Identity = Mapping[str, Any]
@@ -41,7 +41,7 @@ def checksums(paths: SweepPaths, results: Results) -> dict[str, str]:
     return {name: checksum(file) for name, file in files.items() if file.exists()}
 
 
-def kept(paths: SweepPaths, of: Identity | None) -> list[Drawn] | None:
+def kept(paths: SweepPaths, of: Identity | None) -> list[Picture] | None:
     """Return the figures on disk; None unless they were drawn from the same."""
     if of is None:
         return None
@@ -57,7 +57,7 @@ def kept(paths: SweepPaths, of: Identity | None) -> list[Drawn] | None:
         return None
 
 
-def keep(paths: SweepPaths, of: Identity | None, figures: Sequence[Drawn]) -> None:
+def keep(paths: SweepPaths, of: Identity | None, figures: Sequence[Picture]) -> None:
     """Keep figures; a read-only sweep stays as it is."""
     if of is None:
         return
@@ -66,7 +66,7 @@ def keep(paths: SweepPaths, of: Identity | None, figures: Sequence[Drawn]) -> No
         place(paths.figures, zlib.compress(text.encode()))
 
 
-def _read(written: Mapping[str, Any]) -> Drawn:
+def _read(written: Mapping[str, Any]) -> Picture:
     """Return a figure from JSON.
 
     Raises
@@ -77,4 +77,4 @@ def _read(written: Mapping[str, Any]) -> Drawn:
     texts = all(isinstance(written[name], str) for name in _TEXTS)
     if written.keys() != _FIELDS or not texts or not is_picture(written["svg"]):
         raise ValueError("not a figure")
-    return Drawn(**written)
+    return Picture(**written)

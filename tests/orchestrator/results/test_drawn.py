@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from manyseed import Sweep
-from manyseed.analysis.figures import drawn as figures
-from manyseed.analysis.figures.drawn import Drawn, is_picture
+from manyseed.analysis.figures import drawing, drawn
+from manyseed.analysis.figures.drawn import Picture, is_picture
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.disk import placing
 from tests.orchestrator.test_lean import loaded_by
@@ -32,13 +32,13 @@ def sweep(quick_analysed: Sweep, tmp_path: Path) -> Sweep:
 def draws(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of figures that are drawn, as they are."""
     names: list[str] = []
-    really = figures.drawn
+    really = drawing.drawn
 
-    def noted(plot: Any) -> Drawn:
+    def noted(plot: Any) -> Picture:
         names.append(plot.name)
         return really(plot)
 
-    monkeypatch.setattr(figures, "drawn", noted)
+    monkeypatch.setattr(drawing, "drawn", noted)
     return names
 
 
@@ -94,7 +94,7 @@ def test_figures_of_other_tables_options_or_code_are_drawn_again(
         assert page(sweep) == first
         assert written(sweep)["of"] == value["of"], "kept anew"
     mark(sweep)
-    monkeypatch.setattr(figures, "_DRAWING", ("numpy",))
+    monkeypatch.setattr(drawn, "_DRAWING", ("numpy",))
     draws.clear()
     assert page(sweep) == first
     assert draws

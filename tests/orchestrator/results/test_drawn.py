@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from manyseed import Sweep
-from manyseed.analysis.figures import drawing, drawn
+from manyseed.analysis.figures import drawing, drawn, kinds
 from manyseed.analysis.figures.drawn import Picture, is_picture
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.disk import placing
@@ -26,6 +26,12 @@ KEPT = "As it was kept"
 @pytest.fixture
 def sweep(quick_analysed: Sweep, tmp_path: Path) -> Sweep:
     return Sweep(shutil.copytree(quick_analysed.directory, tmp_path / "sweep"))
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a page have few figures: drawing takes seconds."""
+    monkeypatch.setattr(kinds, "KINDS", [one for one in kinds.KINDS if one.name == "cells"])
 
 
 @pytest.fixture
@@ -84,6 +90,7 @@ def test_a_second_report_does_not_import_what_draws(sweep: Sweep) -> None:
     assert "matplotlib" not in loaded_by(["report", str(sweep.directory)], {})
 
 
+@pytest.mark.usefixtures("few")
 def test_figures_of_other_tables_options_or_code_are_drawn_again(
     sweep: Sweep, draws: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +107,7 @@ def test_figures_of_other_tables_options_or_code_are_drawn_again(
     assert draws
 
 
+@pytest.mark.usefixtures("few")
 def test_a_further_analysis_is_drawn(sweep: Sweep, draws: list[str]) -> None:
     page(sweep)
     old = sweep.paths.figures.read_bytes()
@@ -128,6 +136,7 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.usefixtures("few")
 def test_damaged_figures_are_drawn_again(sweep: Sweep) -> None:
     first = page(sweep)
     whole = sweep.paths.figures.read_bytes()
@@ -142,6 +151,7 @@ def test_damaged_figures_are_drawn_again(sweep: Sweep) -> None:
     assert timeless(sweep.paths.report.read_text()) == first
 
 
+@pytest.mark.usefixtures("few")
 def test_a_picture_that_could_do_more_than_be_seen_is_drawn_again(sweep: Sweep) -> None:
     first, value = page(sweep), written(sweep)
     svg = value["figures"][0]["svg"]
@@ -178,6 +188,7 @@ def test_a_picture_is_shapes_alone(inside: str) -> None:
     assert not is_picture(f"{start}{shapes}{inside}</svg>")
 
 
+@pytest.mark.usefixtures("few")
 def test_figures_of_a_sweep_whose_results_are_read_only_are_drawn(sweep: Sweep) -> None:
     first = page(sweep)
     sweep.paths.figures.unlink()

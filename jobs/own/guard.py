@@ -75,15 +75,16 @@ def _tell(pipe: int, ending: str) -> None:
 
 def _waited(command: subprocess.Popen[bytes], pipe: int, seconds: float) -> str | None:
     until = time.monotonic() + seconds if seconds else float("inf")
-    watched = [pipe]
+    # not select(): a process with many open files has descriptors that it does not take
+    watched = select.poll()
+    watched.register(pipe, select.POLLIN)
     ended = os.pidfd_open(command.pid) if hasattr(os, "pidfd_open") else None
     if ended is not None:
-        watched.append(ended)
+        watched.register(ended, select.POLLIN)
     while True:
         left = max(0.0, until - time.monotonic())
         wait = min(left, 3600.0) if ended is not None else min(left, _TICK)
-        readable, _, _ = select.select(watched, [], [], wait)
-        if pipe in readable:
+        if pipe in dict(watched.poll(wait * 1000)):
             return None
         if command.poll() is not None:
             return f"code {command.returncode}"

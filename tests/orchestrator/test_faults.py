@@ -369,14 +369,14 @@ def test_tens_of_kills_of_a_whole_sweep(
                 lambda: len(journaled(sweep)) > len(before) or not sweep.is_running,  # noqa: B023
                 "a run",
             )
-        time.sleep(chance.random())
+        time.sleep(chance.random() / 2)
         if chance.random() < 0.7:
             kill(sweep)
         else:
             for pid in training_processes(sweep)[:1]:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            time.sleep(chance.random())
+            time.sleep(chance.random() / 2)
             kill(sweep)
         kills += 1
         assert sweep.status()["runs"]["done"] >= finished

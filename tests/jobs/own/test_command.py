@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -18,7 +20,7 @@ import pytest
 
 from manyseed.jobs import classifiers
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.own import command, record, table, words
+from manyseed.jobs.own import command, guard, record, table, words
 from manyseed.jobs.own.calling import CommandError
 from manyseed.jobs.own.findings import Findings
 from manyseed.jobs.own.scripts import find_files
@@ -406,3 +408,24 @@ def test_a_process_killed_while_it_reads_leaves_no_scratch(tmp_path: Path, scrat
     process.send_signal(signal.SIGKILL)
     process.wait()
     waited_for(lambda: not [*scratch.iterdir()], "its scratch folder is left")
+
+
+def test_a_process_with_many_open_files_can_wait_for_a_command() -> None:
+    """Its descriptors have numbers above those that select() takes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 2048:
+        pytest.skip("the system allows no more than 1,024 open files")
+    ours, theirs = os.pipe()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    try:
+        high = fcntl.fcntl(ours, fcntl.F_DUPFD, 1500)
+        with subprocess.Popen(["true"]) as process:
+            assert guard._waited(process, high, 60.0) == "code 0"
+        os.close(theirs)
+        with subprocess.Popen(["sleep", "60"]) as process:
+            assert guard._waited(process, high, 60.0) is None, "the task is gone"
+            process.kill()
+        os.close(high)
+    finally:
+        os.close(ours)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

@@ -10,7 +10,7 @@ import os
 import signal
 import textwrap
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -78,15 +78,22 @@ def in_every_process(folder: Path, program: str) -> str:
 
 @contextmanager
 def frozen(task: TaskState) -> Iterator[None]:
-    """Suspend a task's training processes: meanwhile it gets nowhere."""
-    children = Path(f"/proc/{pid(task)}/task/{pid(task)}/children").read_text().split()
-    for child in children:
-        os.kill(int(child), signal.SIGSTOP)
+    """Suspend a task's nursery and training processes: meanwhile it gets nowhere."""
+    below = descendants(pid(task))
+    for each in below:
+        os.kill(each, signal.SIGSTOP)
     try:
         yield
     finally:
-        for child in children:
-            os.kill(int(child), signal.SIGCONT)
+        for each in below:
+            with suppress(ProcessLookupError):  # the job may have been ended meanwhile
+                os.kill(each, signal.SIGCONT)
+
+
+def descendants(process: int) -> list[int]:
+    """Return the processes that a process has started, and those that these have."""
+    children = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [each for child in map(int, children) for each in (child, *descendants(child))]
 
 
 def pid(task: TaskState) -> int:

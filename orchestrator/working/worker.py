@@ -46,6 +46,8 @@ _BARREN_STARTS = 3
 _SUSPENDED = "suspended"
 _INTERRUPTED = "interrupted"
 _STOPPED = "stopped"
+_FORKED_FROM = 2
+"""Fewest training processes for a nursery: with one it saves nothing, and takes memory."""
 _LAST_SECONDS = 180.0
 """An attempt that ends in this last part of its walltime was ended by the walltime."""
 _RESERVE_BYTES = 2**13
@@ -116,7 +118,8 @@ class TaskAttempt:
             str(files.task(number)),
             f"{submission.name}-{self.folder.name}",
         ]
-        self.pool = Pool(arguments, self.folder / LOG, forks=self.task.resource == "cpu")
+        forks = self.task.resource == "cpu" and workers >= _FORKED_FROM
+        self.pool = Pool(arguments, self.folder / LOG, forks=forks)
         self.deaths: Counter[tuple[int, int]] = Counter()
         self.done: Counter[int] = Counter()
         self.failed: Counter[int] = Counter()

@@ -20,6 +20,9 @@ from tests.orchestrator.working.test_worker import sweep as sweep
 
 pytestmark = pytest.mark.process
 
+FORKS = "worker._FORKED_FROM = 1"
+"""A task's first line that lets a nursery fork even its only training process."""
+
 ALL = """
 name = "all"
 seed = 1
@@ -93,6 +96,12 @@ def test_forks_and_processes_started_afresh_train_the_same_bits(
     assert_equal(stored(forked), stored(afresh))
 
 
+def test_a_single_training_process_needs_no_nursery(sweep: Sweep, start: Start) -> None:
+    task = start(f"{IS_TRAINING}    print('starts', sys.argv[-2], flush=True)\n")
+    assert task.communicate(timeout=120)[0] == "finished\n"
+    assert (last(sweep).folder / LOG).read_text() == "starts 0\n"
+
+
 @pytest.mark.parametrize(
     ("how", "was_killed"),
     [
@@ -105,7 +114,7 @@ def test_forks_and_processes_started_afresh_train_the_same_bits(
 def test_a_fork_that_dies_in_a_fit_is_replaced(
     sweep: Sweep, start: Start, how: str, was_killed: bool
 ) -> None:
-    task = start(DIES.replace("HOW", how))
+    task = start(DIES.replace("HOW", how), FORKS)
     assert task.communicate(timeout=120)[0] == "finished\n"
     assert sweep.status()["runs"]["done"] == 2
     assert (last(sweep).killed, last(sweep).set_aside) == (was_killed, 0)
@@ -114,7 +123,7 @@ def test_a_fork_that_dies_in_a_fit_is_replaced(
 def test_a_nursery_that_is_killed_takes_its_forks_along_and_is_replaced(
     sweep: Sweep, start: Start, tmp_path: Path
 ) -> None:
-    task = start(WAITS)
+    task = start(WAITS, FORKS)
     wait_until((tmp_path / "training").exists, "a fit in flight")
     (fork,) = training_processes(sweep)
     (nursery,) = nurseries(sweep)
@@ -130,7 +139,7 @@ def test_a_nursery_that_is_killed_takes_its_forks_along_and_is_replaced(
 def test_a_task_that_is_killed_leaves_no_process_behind(
     sweep: Sweep, start: Start, tmp_path: Path
 ) -> None:
-    task: subprocess.Popen[str] = start(WAITS)
+    task: subprocess.Popen[str] = start(WAITS, FORKS)
     wait_until((tmp_path / "training").exists, "a fit in flight")
     left = [*training_processes(sweep), *nurseries(sweep)]
     assert len(left) == 2
@@ -151,7 +160,7 @@ def test_a_user_who_wants_the_end_now_does_not_wait_for_libraries(
     sweep: Sweep, start: Start, tmp_path: Path
 ) -> None:
     code = f"{IS_TRAINING}{FOLDER}    (here / 'importing').touch(); time.sleep(1e6)\n"
-    task = start(code, "worker._GRACE_SECONDS = 1e6")
+    task = start(code, f"{FORKS}; worker._GRACE_SECONDS = 1e6")
     wait_until((tmp_path / "importing").exists, "a nursery that imports")
     (sweep.paths.submission(1) / "stop").write_text(NOW)
     assert task.communicate(timeout=120)[0] == "stopped\n"
@@ -170,7 +179,7 @@ def test_numpys_global_generator_differs_between_forks(sweep: Sweep, start: Star
         print("drew", numpy.random.random(), flush=True)
     nursery._forget_random_state = telling
 """
-    task = start(code + DIES.replace("HOW", "os._exit(3)"))
+    task = start(code + DIES.replace("HOW", "os._exit(3)"), FORKS)
     assert task.communicate(timeout=120)[0] == "finished\n"
     lines = (last(sweep).folder / LOG).read_text().splitlines()
     assert len({line for line in lines if line.startswith("drew")}) == 2

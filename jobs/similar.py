@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from difflib import get_close_matches
 
 MOST = 3
 """Suggestions at most."""
@@ -54,6 +53,8 @@ def _folded(name: str) -> str:
 
 
 def _close(wanted: str, texts: dict[str, str]) -> list[str]:
+    from difflib import get_close_matches  # needed for errors only
+
     near = get_close_matches(wanted, texts.values(), n=1, cutoff=_CUTOFF)
     return [one for one, text in texts.items() if text in near]
 

@@ -116,7 +116,8 @@ def test_a_gpu_gives_equal_bits_again_and_learns_as_the_cpu_does(name):
     np.testing.assert_array_equal(first.scores, second.scores)
     on_cpu = examples.fit(name, data)
     accuracies = [np.mean(each.label[-1] == y_test) for each in (first, on_cpu)]
-    assert abs(accuracies[0] - accuracies[1]) < 0.1
+    # three standard errors of a difference: rounding is enough to lead a deep network elsewhere
+    assert abs(accuracies[0] - accuracies[1]) < 3 * np.sqrt(0.5 / len(y_test))
 
 
 @pytest.mark.gpu

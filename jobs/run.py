@@ -216,5 +216,9 @@ class MachineError(RuntimeError):
     """The machine, not the run, is at fault: missing data or packages, a broken device."""
 
 
+class GpuFull(MachineError):
+    """The memory of the GPU is full; other processes may hold most of it."""
+
+
 class NotFetched(MachineError):
     """The prepared copy of a dataset is missing from this machine, or damaged."""

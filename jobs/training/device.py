@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from manyseed.jobs.run import MachineError
+from manyseed.jobs.run import GpuFull, MachineError
 from manyseed.jobs.training.handling import Device
 
 if TYPE_CHECKING:  # naming a device should not import torch
@@ -49,7 +49,7 @@ def torch_device(device: Device) -> torch.device:
 
 @contextmanager
 def faults_of(device: Device) -> Iterator[None]:
-    """Raise MachineError if the block exhausts memory or its GPU fails."""
+    """Raise MachineError if the block exhausts memory or its GPU fails; GpuFull if of the GPU."""
     try:
         yield
     except MachineError:
@@ -57,7 +57,8 @@ def faults_of(device: Device) -> Iterator[None]:
     except (RuntimeError, ValueError) as error:  # XGBoost raises ValueError
         is_memory = type(error).__name__ == "OutOfMemoryError" or _OF_MEMORY.search(str(error))
         if device == "gpu" and (is_memory or _OF_THE_GPU.search(str(error))):
-            raise MachineError(f"the GPU failed: {error}") from error
+            kind = GpuFull if is_memory else MachineError
+            raise kind(f"the GPU failed: {error}") from error
         if is_memory:
             raise MachineError(f"memory is full: {error}") from error
         raise

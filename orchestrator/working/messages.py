@@ -45,3 +45,5 @@ class Fault:
     details: str
     is_of_task: bool = False
     """Whether the task is at fault: it would end the same way on any node."""
+    is_crowded: bool = False
+    """Whether the memory of the GPU, which other processes may share, was full."""

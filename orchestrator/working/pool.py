@@ -33,13 +33,18 @@ _END_SECONDS = 1.0
 
 @dataclass(eq=False)
 class Worker:
-    """One training process; `batch` is its current work, None while it starts or waits."""
+    """One training process; `batch` is its current work, None while it starts or waits.
+
+    `is_alone` tells whether no other may run beside it, and `left` whether it gave its work back.
+    """
 
     index: int
     process: subprocess.Popen[bytes] | Fork
     pipe: Connection
     batch: Any = None
     ready: bool = field(default=False)
+    is_alone: bool = False
+    left: bool = False
 
     @property
     def is_idle(self) -> bool:

@@ -19,7 +19,7 @@ import numpy as np
 
 from manyseed.jobs.checks import in_words
 from manyseed.jobs.classifiers import imports
-from manyseed.jobs.run import Cell, MachineError, Run
+from manyseed.jobs.run import Cell, GpuFull, MachineError, Run
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.device import gpu_model
@@ -254,7 +254,8 @@ def _train(paths: SweepPaths, task_file: Path, attempt: str, index: int, descrip
         return 4
     except Exception as error:
         reason = in_words(error) + remedy(error, paths)
-        pipe.send(Fault(reason, traceback.format_exc()))
+        crowded = isinstance(error, GpuFull)
+        pipe.send(Fault(reason, traceback.format_exc(), is_crowded=crowded))
         return 4
     process.close()
     return 0

@@ -239,6 +239,7 @@ class TaskAttempt:
             self.pool.start()
         for worker in self.pool.workers:
             if worker.is_idle and (batch := self.queue.take()) is not None:
+                worker.is_alone = self.n_workers == 1
                 self.pool.send(worker, batch)
 
     def _on_message(self, message: Message) -> None:
@@ -248,11 +249,20 @@ class TaskAttempt:
             self._on_outcome(batch, value)
         elif isinstance(value, Ready):
             worker.ready = True
+        elif isinstance(value, Fault) and value.is_crowded and not worker.is_alone:
+            self._make_room(worker)
         elif isinstance(value, Fault):
             self.fault = value
             self.is_task_at_fault |= value.is_of_task
         elif value is None and not self.fault and not self.stop.is_schedulers:
             self._on_death(worker)
+
+    def _make_room(self, worker: Worker) -> None:
+        """Go on with one process less: together they need more memory than the GPU has."""
+        worker.left = True
+        self.n_workers = max(1, min(self.n_workers, len(self.pool.workers)) - 1)
+        with suppress(OSError), (self.folder / LOG).open("a") as log:
+            log.write(f"The memory of the GPU is full: at most {self.n_workers} processes now.\n")
 
     def _on_outcome(self, batch: Batch, outcome: Outcome) -> None:
         self.barren_starts = 0
@@ -300,7 +310,7 @@ class TaskAttempt:
         left = [row for row, _ in batch.runs if row not in journaled]
         if left:
             first = (batch.group, left[0])
-            self.deaths[first] += 1
+            self.deaths[first] += not worker.left
             if self.deaths[first] >= _DEATHS:
                 self.set_aside += 1
                 self.queue.settle(batch, left[:1])

@@ -18,6 +18,7 @@ from manyseed.orchestrator.submissions import submitting
 from manyseed.orchestrator.tasks.attempts import Attempt, read_attempts
 from manyseed.orchestrator.tasks.requests import NOW, STOPPED
 from manyseed.orchestrator.tasks.setback import set_back
+from manyseed.orchestrator.tasks.submissionpaths import LOG
 from manyseed.orchestrator.working.node import Node
 from manyseed.orchestrator.working.worker import TaskAttempt
 from manyseed.slurm.local import LocalJob
@@ -43,6 +44,29 @@ WAITS = f"""
     Trainer.train = slowly
 """
 
+CROWDED = f"""
+{IS_TRAINING}{FOLDER}
+    from manyseed.jobs.run import GpuFull
+    from manyseed.jobs.trainer import Trainer
+    train = Trainer.train
+    def holding(*arguments, **options):
+        held = here / "held" / str(os.getpid())
+        held.parent.mkdir(exist_ok=True)
+        held.touch()
+        try:
+            while not (here / "met").exists():
+                if len(list(held.parent.iterdir())) == 2:
+                    (here / "met").touch()
+                    raise GpuFull("the GPU failed: out of memory")
+                time.sleep(0.02)
+            if len(list(held.parent.iterdir())) > MOST:
+                raise GpuFull("the GPU failed: out of memory")
+            return train(*arguments, **options)
+        finally:
+            held.unlink()
+    Trainer.train = holding
+"""
+
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
@@ -61,14 +85,16 @@ def start(sweep: Sweep, tmp_path: Path) -> Iterator[Start]:
     """Start the task; `code` is run first by it and its training processes, `task` by it alone."""
     started = []
 
-    def start(code: str = "", task: str = "", **variables: str) -> subprocess.Popen[str]:
+    def start(
+        code: str = "", task: str = "", n_workers: int = 1, **variables: str
+    ) -> subprocess.Popen[str]:
         (tmp_path / "code").mkdir()
         (tmp_path / "code" / "sitecustomize.py").write_text(code)
         program = f"""
 import os, sys
 from manyseed.orchestrator.working import worker
 {task}
-print(worker.run_task(sys.argv[1], "1", "0", "1"))
+print(worker.run_task(sys.argv[1], "1", "0", "{n_workers}"))
 """
         env = {**os.environ, "PYTHONPATH": str(tmp_path / "code"), "HERE": str(tmp_path)}
         started.append(
@@ -106,6 +132,18 @@ def test_training_processes_that_all_die_idle_break_the_task(sweep: Sweep, start
     assert task.communicate(timeout=120)[0] == "broken\n"
     assert last(sweep).reason == "a training process ended with code 9 before it trained"
     assert last(sweep).details.count("ouch") == 3
+
+
+@pytest.mark.parametrize(("most", "ending"), [(1, "finished\n"), (0, "broken\n")])
+def test_processes_that_need_more_than_a_gpus_memory_together_become_fewer(
+    sweep: Sweep, start: Start, most: int, ending: str
+) -> None:
+    task = start(CROWDED.replace("MOST", str(most)), n_workers=2)
+    assert task.communicate(timeout=120)[0] == ending
+    attempt = last(sweep)
+    assert (sweep.status()["runs"]["done"], attempt.set_aside) == (2 * most, 0)
+    assert (attempt.reason == "") == (most == 1)
+    assert "at most 1 processes now" in (attempt.folder / LOG).read_text()
 
 
 @pytest.mark.parametrize("request_", [STOPPED, NOW])

@@ -8,7 +8,8 @@ import numbers
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cache, wraps
 from typing import Any, TypeVar, cast
 
@@ -88,8 +89,25 @@ def further(callee: str, *, but: Iterable[str] = ()) -> Callable[[Function], Fun
     return mark
 
 
+_told_by: Callable[[str], object] | None = None
+
+
+@contextmanager
+def told_by(tell: Callable[[str], object]) -> Iterator[None]:
+    """Within this block, pass each warning to `tell`, once, as the command has no callers."""
+    global _told_by
+    before, _told_by = _told_by, cache(tell)
+    try:
+        yield
+    finally:
+        _told_by = before
+
+
 def warn(text: str) -> None:
     """Warn with the place in the user's program that called manyseed."""
+    if _told_by is not None:
+        _told_by(text)
+        return
     frame, level = inspect.currentframe(), 1
     while frame is not None and f"{frame.f_globals.get('__name__')}.".startswith("manyseed."):
         frame, level = frame.f_back, level + 1

@@ -174,9 +174,14 @@ class Learning:
 
     @property
     def results(self) -> Results:
-        """The result tables by name, read on access; ``docs/results.md`` describes each."""
+        """The result tables by name, read on access; ``docs/results.md`` describes each.
+
+        Warns, as do all methods that show results, if runs have finished since the analysis.
+        """
+        from manyseed.orchestrator.results.newer import tell_newer
         from manyseed.orchestrator.results.tables import read_results
 
+        tell_newer(self.paths)
         return read_results(self.paths)
 
     @further("results.query:Question")
@@ -202,10 +207,13 @@ class Learning:
             `where`, `columns`, `by`, `sort` and `agg`, as in
             `orchestrator.results.query.Question`.
         """
+        from manyseed.orchestrator.results.newer import tell_newer
         from manyseed.orchestrator.results.query import Question, ask
         from manyseed.orchestrator.results.tables import read_results
 
         every = [self.paths, *(_paths("others", other) for other in others)]
+        for paths in every:
+            tell_newer(paths)
         sweeps = {str(paths.directory): read_results(paths) for paths in every}
         if sql is not None:
             from manyseed.orchestrator.results.sql import ask_sql
@@ -217,7 +225,9 @@ class Learning:
     def howmany(self, **options: Any) -> list[GroupAnswers]:
         """Return how many runs are needed; see `orchestrator.results.howmany.howmany`."""
         from manyseed.orchestrator.results.howmany import howmany
+        from manyseed.orchestrator.results.newer import tell_newer
 
+        tell_newer(self.paths)
         return howmany(self.paths, **options)
 
     @further("results.comparing:compare_cells", but=("paths",))
@@ -227,15 +237,20 @@ class Learning:
         See `orchestrator.results.comparing.compare_cells` for the options and the result.
         """
         from manyseed.orchestrator.results.comparing import compare_cells
+        from manyseed.orchestrator.results.newer import tell_newer
 
         second = None if other is None else _paths("other", other)
+        for paths in filter(None, (self.paths, second)):
+            tell_newer(paths)
         return compare_cells(self.paths, second, **options)
 
     @further("results.dee:dee", but=("paths",))
     def dee(self, **options: Any) -> list[DeepAnswers]:
         """Return what averaging runs is worth; see `orchestrator.results.dee.dee`."""
         from manyseed.orchestrator.results.dee import dee
+        from manyseed.orchestrator.results.newer import tell_newer
 
+        tell_newer(self.paths)
         return dee(self.paths, **options)
 
     def variance(self, where: str | None = None) -> list[VarianceSplit]:
@@ -247,7 +262,9 @@ class Learning:
     def answers(self) -> list[str]:
         """Return the sentences that the page begins with: what the tables say."""
         from manyseed.orchestrator.results.answering import answers
+        from manyseed.orchestrator.results.newer import tell_newer
 
+        tell_newer(self.paths)
         return [one.text for one in answers(self.paths)]
 
     @property
@@ -256,8 +273,10 @@ class Learning:
 
         ``sweep.plot.kinds`` lists them; see `orchestrator.results.plotting`.
         """
+        from manyseed.orchestrator.results.newer import tell_newer
         from manyseed.orchestrator.results.plotting import Plots
 
+        tell_newer(self.paths)
         return Plots(self.paths)
 
     def report(self, tell: Callable[[str], None] | None = None) -> Path:
@@ -266,8 +285,10 @@ class Learning:
         `tell` is called for each lost file without which the page is incomplete; the page lists
         them, too.
         """
+        from manyseed.orchestrator.results.newer import tell_newer
         from manyseed.orchestrator.results.reporting import report
 
+        tell_newer(self.paths)
         return report(self.paths, self.name, tell)
 
 

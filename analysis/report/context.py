@@ -33,7 +33,7 @@ class RunCounts:
     """Runs of the sweep by state; `done` does not include `copies`.
 
     `analysed` is the number of runs in the tables, less than `finished` if runs finished after the
-    analysis; None if unknown.
+    analysis; None if unknown. `newer` says so to readers.
     """
 
     planned: int
@@ -42,6 +42,7 @@ class RunCounts:
     failed: int
     missing: int
     analysed: int | None = None
+    newer: str = ""
 
     @property
     def finished(self) -> int:
@@ -273,7 +274,7 @@ def answered(
         variance,
         options,
         planned=counts.planned,
-        finished=counts.shown,
+        finished=counts.shown if counts.missing or counts.failed else None,
         failed=counts.failed,
         cmi=cmi,
     )

@@ -235,8 +235,9 @@ def print_summary(sweep: Sweep) -> None:
     from manyseed.orchestrator.results.analysing import read_analysis
     from manyseed.orchestrator.results.caveats import amounts
     from manyseed.orchestrator.results.reporting import summary_table
+    from manyseed.orchestrator.results.tables import read_results
 
-    cells = sweep.results["cells"]
+    cells = read_results(sweep.paths)["cells"]
     frame, axes = summary_table(cells), varying_axes(cells)
     rows = (
         (f"{dataset} × {classifier}", cell, *others)
@@ -295,8 +296,9 @@ def caveats(sweep: Sweep) -> dict[str, list[str]]:
         small_classes,
         undefined,
     )
+    from manyseed.orchestrator.results.tables import read_results
 
-    results, (options, record) = sweep.results, read_analysis(sweep.paths)
+    results, (options, record) = read_results(sweep.paths), read_analysis(sweep.paths)
     repeats = results["repeats"]
     with results.damage_named("runs"):
         infeasible = suspects.notes(last(repeats.lazy()), last(results.scan("runs")), options)

@@ -37,9 +37,11 @@ def answers(directory: Directory, as_json: Json = False) -> None:
     """
     from manyseed.orchestrator.cli.analyze import say_notes
     from manyseed.orchestrator.results.answering import answers
+    from manyseed.orchestrator.results.newer import tell_newer
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)
+    tell_newer(sweep.paths)
     found = answers(sweep.paths)
     if as_json:
         listed = [{"about": one.about, "text": one.text, "shown": list(one.links)} for one in found]

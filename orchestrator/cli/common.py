@@ -62,8 +62,12 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; its errors speak of options, also those of methods of `Sweep`."""
+        from manyseed.orchestrator.calls import told_by
+        from manyseed.orchestrator.cli.output import errors, say
+
         try:
-            return super().invoke(ctx)
+            with told_by(lambda text: say(text, style="yellow", to=errors)):
+                return super().invoke(ctx)
         except ManyseedError as error:
             error.from_python = False
             raise

@@ -142,10 +142,12 @@ def _until(
     as_json: bool,
 ) -> None:
     """Train runs, or say how many would be added next; report what is known about each cell."""
+    from manyseed.orchestrator.results.newer import tell_newer
     from manyseed.orchestrator.results.until import preview
 
     added = 0
     if dry:
+        tell_newer(sweep.paths)
         known, added = preview(sweep.paths, half_width, **options)
     else:
         report = (lambda text: say(text, to=errors)) if as_json else say

@@ -14,6 +14,7 @@ from manyseed.orchestrator.cli.output import (
     errors,
     print_json,
     say,
+    say_next,
     say_training,
 )
 from manyseed.orchestrator.errors import UserError
@@ -30,7 +31,7 @@ def logs(
         ),
     ] = None,
     failed: Annotated[
-        bool, typer.Option("--failed", help="Show the tracebacks of all failed runs, by error.")
+        bool, typer.Option("--failed", help="Show why runs failed, one traceback of each error.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -50,6 +51,7 @@ def logs(
     from manyseed.orchestrator.progress import logs as texts
     from manyseed.orchestrator.submissions.lost import lost_failures
     from manyseed.orchestrator.submissions.submission import submissions
+    from manyseed.orchestrator.tasks.alike import shortened
 
     if what is not None:
         printed = list(texts.logs(paths, what))
@@ -67,13 +69,18 @@ def logs(
     for text in lost_failures(submissions(paths)):
         say(text, to=errors)
     if as_json:
-        print_json({"failures": [asdict(group) for group in groups]})
+        keys = ("error", "count", "runs", "traceback")
+        print_json({"failures": [{key: asdict(one)[key] for key in keys} for one in groups]})
         return
     for group in groups:
-        say(Text.assemble((f"{group.count:,} × ", "bold"), group.error))
+        error, _, rest = group.error.partition("\n")
+        varies = " (and alike: digits or paths differ)" if group.varies else ""
+        say(Text.assemble((f"{group.count:,} × ", "bold"), f"{error}{' …' * bool(rest)}{varies}"))
         more = ", …" if group.count > len(group.runs) else ""
         say(f"runs {', '.join(group.runs)}{more}")
-        console.print(f"{group.traceback}\n", soft_wrap=True, style="dim")
+        console.print(shortened(group.traceback), soft_wrap=True, style="dim")
+        say_next("All of it", "logs", directory, group.runs[0])
+        console.print()
     if groups:
         say_training("Retry them", paths, "resume", "--failed")
     else:

@@ -289,19 +289,23 @@ def _notes(sweeps: list[Sweep], question: Question, frame: pl.DataFrame) -> list
 def _few_test_sets(sweeps: list[Sweep], question: Question, frame: pl.DataFrame) -> list[str]:
     """Say once that intervals rest on too few test sets; for formats that readers see."""
     from manyseed.orchestrator.results.grouping import few_test_sets
+    from manyseed.orchestrator.results.tables import read_results
 
     by = frame.columns if isinstance(question.by, bool) else question.by
-    found = [few_test_sets(sweep.results, frame, by) for sweep in sweeps]
+    found = [few_test_sets(read_results(sweep.paths), frame, by) for sweep in sweeps]
     return [*dict.fromkeys(filter(None, found))]
 
 
 def _incomplete(sweep: Sweep, *, several: bool) -> list[str]:
     """Say which planned runs the results lack, and whether that is related to accuracy."""
     from manyseed.orchestrator.results.caveats import amounts, incomplete
+    from manyseed.orchestrator.results.newer import newer
     from manyseed.orchestrator.results.record import Analysis
+    from manyseed.orchestrator.results.tables import read_results
 
     record = Analysis.read(sweep.paths)
     if not record.runs or record.runs["analysed"] >= record.runs["planned"]:
         return []
-    remarks = [*filter(None, [amounts(record)]), *incomplete(sweep.results)]
+    told = [] if newer(sweep.paths) else filter(None, [amounts(record)])
+    remarks = [*told, *incomplete(read_results(sweep.paths))]
     return [f"{sweep.directory}: {text}" for text in remarks] if several else remarks

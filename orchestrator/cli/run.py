@@ -25,7 +25,7 @@ from manyseed.orchestrator.cli.common import (
 from manyseed.orchestrator.cli.output import counted, duration, say, say_next, say_training, size
 from manyseed.orchestrator.cli.progress import show
 from manyseed.orchestrator.cli.status import raise_if_broken
-from manyseed.orchestrator.cli.submit import say_gpu
+from manyseed.orchestrator.cli.submit import say_gpu, say_kept
 from manyseed.orchestrator.cli.tune import search
 from manyseed.orchestrator.errors import INTERRUPTED, NOT_FINISHED
 
@@ -104,6 +104,7 @@ def run(
     running = sweep.running()
     if submission is not None:
         say_gpu(submission)
+        say_kept(sweep)
     for watched in [submission] if submission else running:
         try:
             last = show(watched)
@@ -121,6 +122,7 @@ def run(
                 "Press Ctrl-C again to end them, too; they will be trained again."
             )
             _stop(sweep)
+            say_kept(sweep)
             if places := ", ".join(dict.fromkeys(one.cluster for one in sweep.running())):
                 say(f"The jobs on {places} continue, without this terminal.")
                 say_next("Stop them", "cancel", directory)

@@ -86,8 +86,16 @@ def _say_submitted(sweep: Sweep, submission: Submission | None, failed: bool) ->
         )
         for node, reason in intent.excluded.items():
             say(f"Excluded {node}: {reason}")
+    say_kept(sweep)
     say(f"Submitted {counted(submission.n_runs, 'run')} to {where}.")
     say_next("Watch", "status", sweep.directory, "--watch")
+
+
+def say_kept(sweep: Sweep) -> None:
+    """Say how many runs are finished, if any: they are never trained again."""
+    counts = sweep.survey().counts
+    if finished := counts["done"] + counts["copy"]:
+        say(f"{finished:,} of {counts['runs']:,} runs are kept.")
 
 
 def say_gpu(submission: Submission) -> None:

@@ -16,6 +16,7 @@ from manyseed.orchestrator.runs.address import find_run
 from manyseed.orchestrator.submissions.lost import lost_failures, lost_files
 from manyseed.orchestrator.submissions.submission import Submission, submissions
 from manyseed.orchestrator.survey import survey
+from manyseed.orchestrator.tasks.alike import kind
 from manyseed.orchestrator.tasks.attempts import COPY_OF_FAILED, Failure, read_failures
 from manyseed.orchestrator.tasks.submissionpaths import FAILURES, LOG, SubmissionPaths
 from manyseed.slurm.local import LocalJob
@@ -25,12 +26,16 @@ _TAIL_BYTES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Failed runs with the same error: their number, some addresses, and one traceback."""
+    """Failed runs of one kind: an error, their number, some addresses, and one traceback.
+
+    `varies`: whether their errors differ in digits or paths.
+    """
 
     error: str
     count: int
     runs: tuple[str, ...]
     traceback: str
+    varies: bool = False
 
 
 def is_of_copy(error: str) -> bool:
@@ -39,7 +44,7 @@ def is_of_copy(error: str) -> bool:
 
 
 def failures(paths: SweepPaths, shown: int = 5, *, fold: bool = False) -> list[FailureGroup]:
-    """Return the errors of all failed runs, the most frequent first.
+    """Return the kinds of errors of all failed runs (`alike.kind`), the most frequent first.
 
     Parameters
     ----------
@@ -50,22 +55,23 @@ def failures(paths: SweepPaths, shown: int = 5, *, fold: bool = False) -> list[F
         Whether to count copies of failed runs with the errors of these.
     """
     failed = [*survey(paths).failures.values()]
-    errors = {(one.cell, one.repeat, one.run): one.error for one in failed}
-    by_error: dict[str, list[Failure]] = {}
+    kinds = {(one.cell, one.repeat, one.run): kind(one) for one in failed}
+    by_kind: dict[tuple[str, str], list[Failure]] = {}
     # what was trained comes first, since its traceback is shown
     for failure in sorted(failed, key=lambda one: is_of_copy(one.error)) if fold else failed:
-        error = failure.error
-        if fold and is_of_copy(error):
-            error = errors.get((failure.cell, failure.repeat, 0), error)
-        by_error.setdefault(error, []).append(failure)
+        its = kinds[failure.cell, failure.repeat, failure.run]
+        if fold and is_of_copy(failure.error):
+            its = kinds.get((failure.cell, failure.repeat, 0), its)
+        by_kind.setdefault(its, []).append(failure)
     groups = [
         FailureGroup(
-            error,
+            same[0].error,
             len(same),
             tuple(f"{one.cell}:{one.repeat}:{one.run}" for one in same[:shown]),
             same[0].traceback,
+            len({one.error for one in same if not is_of_copy(one.error)}) > 1,
         )
-        for error, same in by_error.items()
+        for same in by_kind.values()
     ]
     return sorted(groups, key=lambda group: -group.count)
 

@@ -20,6 +20,7 @@ from manyseed.orchestrator.submissions.lost import lost_failures, lost_files
 from manyseed.orchestrator.submissions.submission import Submission, submissions, tasks_of
 from manyseed.orchestrator.submissions.taskstate import ALIVE, TaskState
 from manyseed.orchestrator.survey import Survey, survey
+from manyseed.orchestrator.tasks.alike import kind
 from manyseed.orchestrator.tasks.attempts import UNREADABLE, Attempt
 from manyseed.orchestrator.tasks.intent import LOCAL
 from manyseed.orchestrator.working.node import broken_nodes, is_environment
@@ -122,8 +123,8 @@ def status(paths: SweepPaths) -> Status:
     job = look(paths)
     running = [t.last for t in every if t.state == "running" and t.last.state == "running"]
     workers = sum(attempt.workers for attempt in running)
-    errors = Counter(failure.error for failure in state.failures.values())
-    files = {failure.error: str(failure.file) for failure in state.failures.values()}
+    kinds = {place: kind(failure) for place, failure in state.failures.items()}
+    one_of = {kinds[place]: failure for place, failure in reversed(state.failures.items())}
     by_state = Counter(task.state for task in every)
     steps = next_steps(
         paths,
@@ -153,8 +154,8 @@ def status(paths: SweepPaths) -> Status:
             *(lost_failures(listed) if state.counts["missing"] else []),
         ],
         "failures": [
-            {"error": error, "count": count, "file": files[error]}
-            for error, count in errors.most_common(FAILURES_SHOWN)
+            {"error": one_of[its].error, "count": count, "file": str(one_of[its].file)}
+            for its, count in Counter(kinds.values()).most_common(FAILURES_SHOWN)
         ],
         "analysis": None if job is None else asdict(job),
         "cluster_silent": silent,

@@ -36,8 +36,9 @@ def answers(paths: SweepPaths) -> list[Sentence]:
     counts = survey(paths).counts
     sentences = {name: _sentences(found[name]) for name in ("first", "rest")}
     short: Iterable[Sentence] = ()
-    if found["repeats"] is not None:
-        finished = record.runs.get("analysed", counts["done"] + counts["copy"])
+    finished = counts["done"] + counts["copy"]
+    if found["repeats"] is not None and finished < counts["runs"]:
+        finished = record.runs.get("analysed", finished)
         lacking, repeats = found["repeats"]
         short = incomplete(lacking, repeats, counts["runs"], finished, counts["failed"])
     return [*sentences["first"], *short, *sentences["rest"], *unanswered(record)]

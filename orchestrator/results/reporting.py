@@ -17,6 +17,7 @@ from manyseed.orchestrator.provenance import lost_recipes
 from manyseed.orchestrator.results import caveats, drawn
 from manyseed.orchestrator.results.answering import unanswered
 from manyseed.orchestrator.results.effects import compared
+from manyseed.orchestrator.results.newer import newer
 from manyseed.orchestrator.results.origin import origin, sweep_text
 from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.results.tables import (
@@ -57,6 +58,8 @@ def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = No
     if tell is not None:
         for text in lost:
             tell(text)
+    is_current = record.runs.get("finished") == counts.finished
+    amounts = caveats.amounts(record) if is_current else None
     content = context(
         name,
         counts,
@@ -64,7 +67,7 @@ def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = No
         options,
         origin(paths, tables.cells, record.packages, record.analysed),
         (
-            *filter(None, [caveats.amounts(record)]),
+            *filter(None, [amounts]),
             *caveats.problems(tables.repeats),
             *caveats.mixed(tables.repeats),
             *caveats.undefined(tables.repeats),
@@ -98,6 +101,7 @@ def _counts(paths: SweepPaths, record: Analysis) -> RunCounts:
         failed=counts["failed"],
         missing=counts["missing"],
         analysed=record.runs.get("analysed"),
+        newer=newer(paths),
     )
 
 

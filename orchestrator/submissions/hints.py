@@ -8,6 +8,7 @@ from manyseed.orchestrator.errors import ManyseedError, RunsError, UserError, co
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.submissions.profiles import needed
 from manyseed.orchestrator.submissions.submission import last_intent
+from manyseed.orchestrator.tasks.alike import kind
 from manyseed.orchestrator.tasks.attempts import COPY_OF_FAILED
 
 
@@ -35,14 +36,16 @@ def nothing_finished(paths: SweepPaths) -> UserError | RunsError:
 
     state = survey(paths)
     if failed := state.counts["failed"]:
-        errors = [failure.error for failure in state.failures.values()]
+        every = [*state.failures.values()]
         # a copy of a failed run failed for the same reason
-        causes = Counter(error for error in errors if not error.endswith(COPY_OF_FAILED))
-        error, count = (causes or Counter(errors)).most_common(1)[0]
+        causes = [failure for failure in every if not failure.error.endswith(COPY_OF_FAILED)]
+        kinds = Counter(kind(failure) for failure in causes or every)
+        its, count = kinds.most_common(1)[0]
+        error = next(failure.error for failure in causes or every if kind(failure) == its)
         total = state.counts["runs"]
         what = f"all {total:,} runs failed" if failed == total else f"{failed:,} of {total:,} runs"
         what = what if failed == total else f"no run is finished, and {what} failed"
-        most = f", {count:,} of them" if len(causes) > 1 else ""
+        most = f", {count:,} of them" if len(kinds) > 1 else ""
         return RunsError(
             f"{paths.directory}: {what}{most}: {error.splitlines()[0]}\n"
             f"  see the tracebacks: {command('logs', paths.directory, '--failed')}\n"

@@ -164,6 +164,11 @@ def test_counts_and_warning(page):
     assert "rests on the 64 that have finished." in page
     fewer = render(content(tables, counts=RunCounts(70, 52, 12, 4, 2, analysed=50)))
     assert "rests on the 50 that were analysed, of 64 that have finished: analyze again." in fewer
+    counts = RunCounts(64, 52, 12, 0, 0, analysed=50, newer="Of 50 of 64.")
+    since = Page(render(content(tables, counts=counts)))
+    assert "Of 50 of 64." in since.text("header")
+    assert "Not every planned run" not in since.text("header")
+    assert "planned runs" not in since.text("li"), "all of them have finished"
     nothing = Tables(*(getattr(tables, n).clear() for n in ("runs", "pairs", "repeats", "cells")))
     whole = render(content(nothing, counts=RunCounts(2000, 2000, 0, 0, 0)))
     assert "missing." not in Page(whole).text("header")

@@ -1,0 +1,112 @@
+"""Results older than the runs: whatever shows them says so, once."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from manyseed import Sweep
+from manyseed.analysis.options import Options
+from manyseed.orchestrator.results.newer import newer
+from tests.orchestrator.conftest import command
+
+OPTIONS = Options(metrics=("accuracy", "agreement"))
+SAID = "of 12 of 16 finished runs; `manyseed analyze "
+VERBS = (
+    "query",
+    "query --by classifier",
+    "query --sql 'SELECT 1'",
+    "compare",
+    "howmany",
+    "variance",
+    "answers",
+    "plot",
+    "plot accuracy -o {out}/figure.svg",
+    "report",
+)
+
+
+def predictions(runs: int, seed: int) -> dict[str, dict[str, object]]:
+    random = np.random.default_rng(seed)
+    y = np.repeat([0, 1], 20)
+    return {
+        name: {"labels": np.where(random.random((runs, 40)) < 0.8, y, 1 - y), "y_true": y}
+        for name in ("cnn", "vit")
+    }
+
+
+@pytest.fixture(scope="module")
+def older(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """Analysed, then given four more runs."""
+    folder = tmp_path_factory.mktemp("older")
+    sweep = Sweep.from_predictions(predictions(6, 1), folder / "sweep", dataset="digits")
+    sweep.analyze(OPTIONS)
+    assert newer(sweep.paths) == ""
+    sweep.add_predictions({"cnn": predictions(4, 2)["cnn"]}, dataset="digits")
+    return sweep
+
+
+@pytest.mark.parametrize("line", VERBS)
+def test_every_verb_says_how_many_runs_its_results_are_of(
+    older: Sweep, tmp_path: Path, line: str
+) -> None:
+    verb, *rest = shlex.split(line.format(out=tmp_path))
+    done = command(verb, older.directory, *rest)
+    assert done.returncode == 0, done.output
+    assert done.stderr.count(SAID) == 1
+    assert SAID not in done.stdout, "programs read it"
+
+
+def test_json_stays_json(older: Sweep) -> None:
+    done = command("compare", older.directory, "--json")
+    json.loads(done.stdout)
+    assert done.stderr.count(SAID) == 1
+
+
+def test_python_warns_where_it_is_called(older: Sweep) -> None:
+    calls = {
+        "results": lambda: older.results,
+        "query": older.query,
+        "compare": older.compare,
+        "howmany": older.howmany,
+        "variance": older.variance,
+        "answers": older.answers,
+        "plot": lambda: older.plot,
+        "report": older.report,
+    }
+    for name, call in calls.items():
+        with pytest.warns(UserWarning) as told:
+            call()
+        assert [SAID in str(one.message) for one in told] == [True], name
+        assert told[0].filename == __file__, name
+
+
+def test_nothing_is_missing_where_all_planned_runs_have_finished(older: Sweep) -> None:
+    with pytest.warns(UserWarning):
+        assert not [text for text in older.answers() if "planned runs" in text]
+        page = older.report().read_text()
+    header = page[page.index('<p class="warning">') :].partition("</p>")[0]
+    assert SAID in header
+    assert "Not every planned run" not in header
+    assert "Analysed 12 of 12" not in page
+
+
+def test_a_new_analysis_ends_it(older: Sweep, tmp_path: Path) -> None:
+    copy = Sweep(shutil.copytree(older.directory, tmp_path / "copy"))
+    copy.analyze(OPTIONS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(copy.results["runs"]) == 16
+
+
+def test_results_whose_store_is_gone_are_shown(older: Sweep, tmp_path: Path) -> None:
+    copy = Sweep(shutil.copytree(older.directory, tmp_path / "copy"))
+    shutil.rmtree(copy.paths.store)
+    assert newer(copy.paths) == ""
+    assert len(copy.results["runs"]) == 12

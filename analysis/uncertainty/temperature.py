@@ -2,7 +2,7 @@
 
 The source is "Pitfalls of in-domain uncertainty estimation and ensembling in deep learning" (2020,
 PIT), section 4. A temperature T acts on the logarithms of probabilities: softmax(L / T). In β = 1/T
-the log-likelihood is concave, so it has one optimum in [1/20, 20]: where its slope is 0, or a bound.
+the log-likelihood is concave, so it has one optimum in [1/20, 20]: a slope of 0, or a bound.
 """
 
 from __future__ import annotations

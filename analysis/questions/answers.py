@@ -212,19 +212,33 @@ def _levels(tables: Tables, options: Options) -> Iterator[Sentence]:
     runs = tables.runs.join(varying, on=key).filter(pl.col("alpha_hat").is_not_null())
     if runs.is_empty():
         return
-    far = runs.filter(pl.col("alpha_hat") > options.close)
+    majority = pl.lit(None, pl.Float64)
+    if "alpha_hat_majority" in runs.columns:  # one run apart may move the reference of all others
+        majority = pl.col("alpha_hat_majority")
+    runs = runs.with_columns(apart=pl.coalesce(majority, "alpha_hat"), moved=majority.is_not_null())
+    far = runs.filter(pl.col("apart") > options.close)
     blind = runs.filter(pl.col("delta") > options.close)
     where = blind["dataset"].cast(pl.String).unique().sort().to_list()
     text = ""
     if far.height:
-        worst = far.sort("alpha_hat", *key, "run_index", descending=[True, *[False] * 3])
+        worst = far.sort("apart", *key, "run_index", descending=[True, *[False] * 3])
         row = worst.row(0, named=True)
+        ties = far.filter(pl.col("apart") == row["apart"]).height
+        against = " against those that are close to each other" if far["moved"].any() else ""
         text = (
-            f"{far.height:,} of {runs.height:,} runs are unlike the others of their repeat "
-            f"(α̂ > {options.close:g}), {_by_classifier(far, runs)}; the farthest is run "
-            f"{row['run_index']} of cell {row['cell']} ({row['dataset']} × {row['classifier']}), "
-            f"repeat {row['repeat_index']}, α̂ = {row['alpha_hat']:.2f}{_interval(row)}."
+            f"{far.height:,} of {runs.height:,} runs {'is' if far.height == 1 else 'are'} unlike "
+            f"the others of {'its' if far.height == 1 else 'their'} repeat (α̂ > {options.close:g}"
+            f"{against}), {_by_classifier(far, runs)}; the largest α̂, {row['apart']:.2f}"
+            f"{'' if row['moved'] else _interval(row)}, is that of "
+            f"{f'{ties:,} runs, the first ' if ties > 1 else ''}run {row['run_index']} of cell "
+            f"{row['cell']} ({row['dataset']} × {row['classifier']}), repeat {row['repeat_index']}."
         )
+        if undecided := _without_majority(runs, options.close):
+            where = "one repeat" if undecided == 1 else f"{undecided:,} repeats"
+            text += (
+                f" In {where}, no majority of the runs is close to each other, so which are unlike "
+                "the others cannot be told there: each differs from the average of the others."
+            )
     elif blind.height < runs.height:
         seen = runs.height - blind.height
         text = (
@@ -245,6 +259,12 @@ def _levels(tables: Tables, options: Options) -> Iterator[Sentence]:
             f"({blind.height:,} runs). About {points:,} test points on each side would be enough."
         )
     yield Sentence("levels", text, ("alpha-hat-accuracy", "cells-1", "summary"))
+
+
+def _without_majority(runs: pl.DataFrame, close: float) -> int:
+    """Return in how many repeats at least half of the runs are far from the others' average."""
+    far = (pl.col("apart") > close).mean().alias("far")
+    return runs.group_by("cell", "repeat_index").agg(far).filter(pl.col("far") >= 1 / 2).height
 
 
 def _by_classifier(far: pl.DataFrame, runs: pl.DataFrame) -> str:

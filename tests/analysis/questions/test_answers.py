@@ -21,7 +21,7 @@ from manyseed.analysis.questions.standings import (
     standings,
 )
 from manyseed.analysis.tables.schema import Tables
-from tests.analysis.planted import planted
+from tests.analysis.planted import one_apart, planted
 
 OPTIONS = Options()
 
@@ -156,9 +156,19 @@ def test_runs_unlike_their_kind_are_counted_and_the_farthest_named():
     text = said(tables)["levels"]
     assert text.startswith("30 of 60 runs are unlike the others of their repeat (α̂ > 0.05)")
     assert (
-        "mlp 30 of 30; the farthest is run 0 of cell 1 (data-00 × mlp), repeat 0, α̂ = 0.30." in text
+        "mlp 30 of 30; the largest α̂, 0.30, is that of 30 runs, the first run 0 of cell 1 (data-00 "
+        "× mlp), repeat 0. In 3 repeats, no majority of the runs is close to each other" in text
     )
     assert "cannot detect" not in text
+
+
+def test_one_collapsed_run_is_told_apart_from_the_nine_others():
+    text = said(one_apart("mlp", run=3))["levels"]
+    assert text.startswith(
+        "1 of 60 runs is unlike the others of its repeat (α̂ > 0.05 against those that are close to "
+        "each other), mlp 1 of 30; the largest α̂, 1.00, is that of run 3 of cell 1 (data-00 × mlp)"
+    )
+    assert "no majority" not in text
 
 
 def test_where_the_test_cannot_see_it_says_so_and_how_many_points_would_do():

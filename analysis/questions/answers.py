@@ -15,7 +15,7 @@ from manyseed.analysis.counts import counted, some
 from manyseed.analysis.options import CONFIDENCE, Options
 from manyseed.analysis.questions import telling
 from manyseed.analysis.questions.accuracies import accuracies, sentences
-from manyseed.analysis.questions.howmany import SKEWED, Answer, for_mean
+from manyseed.analysis.questions.howmany import SKEWED, Answer, for_mean, too_alike
 from manyseed.analysis.questions.intervals import SEEDS, total
 from manyseed.analysis.questions.quantiles import t_quantile
 from manyseed.analysis.questions.sentence import Sentence, incomplete
@@ -301,8 +301,15 @@ def _enough(tables: Tables) -> Iterator[Sentence]:
         )
         .with_columns(variance=pl.col("squares") / pl.col("freedom"))
         .sort("variance", "cell")
+        .join(tables.repeats.group_by("cell").agg(pl.col("n_test").min()), on="cell")
+        .with_columns(resolution=(1 / pl.col("n_test")).fill_null(0.0))
     )
     if cells.is_empty():
+        return
+    alike = [too_alike(*row) for row in cells.select("variance", "resolution").rows()]
+    unknown, cells = cells.filter(alike), cells.filter(~pl.Series(alike))
+    if cells.is_empty():
+        yield Sentence("enough", _no_spread(unknown, own), ("summary",))
         return
     # More variance takes more runs, so the first and last cell give the range.
     least, answer = (_answer(own.filter(cell=cells["cell"][place])) for place in (0, -1))
@@ -315,8 +322,8 @@ def _enough(tables: Tables) -> Iterator[Sentence]:
     alone = cells.height == 1
     of_cells = "the cell" if alone else f"each of {cells.height:,} cells"
     most = (
-        f"{least.runs:,} to {answer.runs:,} runs, most in {row['dataset']} × "
-        f"{row['classifier']}, cell {row['cell']}: {answer.runs:,}"
+        f"{least.runs:,} to {answer.runs:,} runs, by their standard deviations so far; "
+        f"{answer.runs:,} in {row['dataset']} × {row['classifier']}, cell {row['cell']}"
     )
     text = (
         f"Knowing the mean accuracy of {of_cells} to ± {PRECISE:g} (95 %, over seeds, on one "
@@ -331,14 +338,27 @@ def _enough(tables: Tables) -> Iterator[Sentence]:
         text += f"{enough} of {cells.height:,} cells have enough runs for that in their repeats."
     else:
         text += "No cell has enough runs for that yet."
+    if unknown.height:
+        text += f" {_no_spread(unknown, own)}"
     yield Sentence("enough", text, ("summary",))
 
 
-def _answer(runs: pl.DataFrame) -> Answer:
+def _no_spread(unknown: pl.DataFrame, runs: pl.DataFrame) -> str:
+    """Say in which cells runs seem to vary too little, and what is known of the first."""
+    cell, resolution = unknown.select("cell", "resolution").row(0)
+    found = _answer(runs.filter(cell=cell), resolution)
+    where = "the cell" if unknown.height == 1 else f"{unknown.height:,} cells, such as"
+    return (
+        f"How many seeds it takes to know the mean accuracy to ± {PRECISE:g} has no answer in "
+        f"{where} {cell}: {found.reason}."
+    )
+
+
+def _answer(runs: pl.DataFrame, resolution: float = 0.0) -> Answer:
     """Return the answer of `for_mean` for the runs of a cell."""
     parts = runs.partition_by("repeat_index", maintain_order=True)
     values = [one["accuracy"].to_numpy() for one in parts]
-    return for_mean(f"± {PRECISE:g}", values, PRECISE)
+    return for_mean(f"± {PRECISE:g}", values, PRECISE, resolution=resolution)
 
 
 def _sources(variance: pl.DataFrame | None) -> Iterator[Sentence]:

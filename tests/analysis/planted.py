@@ -144,6 +144,18 @@ def one_apart(classifier: str, run: int, **sizes: Any) -> Tables:
     return replace(tables, runs=runs)
 
 
+def equal_runs(classifier: str | None = None, *, points: int = 40, **sizes: Any) -> Tables:
+    """Return tables in which all runs of a classifier (by default of all) agree, on few points."""
+    tables = planted(**sizes)
+    here = pl.lit(value=True) if classifier is None else pl.col("classifier") == classifier
+    runs = tables.runs.with_columns(accuracy=pl.when(here).then(0.9).otherwise("accuracy"))
+    repeats = tables.repeats.with_columns(
+        pl.when(here).then(0.0).otherwise("accuracy_std").alias("accuracy_std"),
+        n_test=pl.lit(points, pl.UInt32),
+    )
+    return replace(tables, runs=runs, repeats=repeats)
+
+
 def _at(number: Number, one: tuple[str, str, str, float]) -> float:
     return number(*one) if callable(number) else number
 

@@ -21,7 +21,7 @@ from manyseed.analysis.questions.standings import (
     standings,
 )
 from manyseed.analysis.tables.schema import Tables
-from tests.analysis.planted import one_apart, planted
+from tests.analysis.planted import equal_runs, one_apart, planted
 
 OPTIONS = Options()
 
@@ -195,8 +195,8 @@ def test_how_many_seeds_are_enough_is_the_answer_of_howmany():
         of_cells.append(for_mean("", [one["accuracy"].to_numpy() for one in own], 0.005))
     few, many = of_cells
     text = said(tables)["enough"]
-    assert f"takes {few.runs} to {many.runs} runs, most in data-00 × mlp, cell 1" in text
-    assert f"{many.runs} ({many.low} to {many.high}, 95 %; from 30 runs)" in text
+    assert f"takes {few.runs} to {many.runs} runs, by their standard deviations so far;" in text
+    assert f"; {many.runs} in data-00 × mlp, cell 1 ({many.low} to {many.high}, 95 %;" in text
     assert few.runs <= 10 < many.runs
     assert "1 of 2 cells have enough runs for that in their repeats." in text
     assert said(planted(sd=0.05))["enough"].endswith("No cell has enough runs for that yet.")
@@ -204,9 +204,21 @@ def test_how_many_seeds_are_enough_is_the_answer_of_howmany():
     assert lone.endswith("Each repeat has enough runs for that.")
     one = said(planted(sd=0.02, classifiers=("mlp",)))["enough"]
     assert one.startswith("Knowing the mean accuracy of the cell to ± 0.005")
-    assert "most in" not in one
+    assert "so far" not in one
     assert one.endswith("Its repeats have too few runs for that.")
     assert "enough" not in said(planted(runs=1))
+
+
+def test_equal_runs_are_not_enough_runs():
+    """Three runs that happen to agree on 40 points say little about the next."""
+    text = said(equal_runs(classifiers=("mlp",), repeats=1, runs=3))["enough"]
+    assert text.startswith("How many seeds it takes to know the mean accuracy to ± 0.005 has no")
+    assert "the accuracies of all 3 runs are equal on their test set, while up to 78% of" in text
+    assert "if it is at most one test point, 99 runs are enough." in text
+    some = said(equal_runs("lr-sgd", repeats=1, runs=3, sd=0.06))["enough"]
+    assert "of the cell to ± 0.005" in some
+    assert " has no answer in the cell 0: it cannot be told yet" in some
+    assert "has no answer" not in said(planted(sd=0.002))["enough"]
 
 
 def test_shares_of_variance_are_told_where_they_are_known():

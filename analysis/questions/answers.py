@@ -6,7 +6,7 @@ Questions without an answer have no sentence. The page begins with these sentenc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -89,7 +89,7 @@ def short_repeats(tables: Tables) -> tuple[int, int] | None:
 
 
 def _spread(found: Spreads | None) -> Iterator[Sentence]:
-    """Say which classifier varies most and which least."""
+    """Say which classifier varies most and which least, or which ones cannot be told apart."""
     if found is None:
         return
     most, least = found.rows[0], found.rows[-1]
@@ -98,7 +98,7 @@ def _spread(found: Spreads | None) -> Iterator[Sentence]:
         runs = f"{most.runs:,} and {least.runs:,} runs"
     all_of = "both" if len(found.rows) == 2 else f"all {len(found.rows)}"
     over = f"over {runs} on the {counted(found.contexts, 'cell')} that {all_of} have"
-    if max(abs(most.skewness), abs(least.skewness)) > SKEWED:
+    if max(abs(row.skewness) for row in found.rows) > SKEWED:
         over += (
             "; the intervals assume normal values, but these are skewed, so they may miss the truth"
         )
@@ -111,11 +111,21 @@ def _spread(found: Spreads | None) -> Iterator[Sentence]:
     if len(found.rows) > 2:
         sure = f"95 %, for the ratio over all {found.pairs} pairs of classifiers together"
     if found.low > 1:
+        varies, against = "most", f"and that of {least.classifier} least, with"
+        if found.like_first:
+            varies, against = f"more than that of {least.classifier}", "against"
+        elif found.like_last:
+            against = f"against that of {least.classifier},"
         text = (
-            f"Between seeds, the accuracy of {most.classifier} varies most, with a standard "
-            f"deviation of {largest}, and that of {least.classifier} least, with {smallest}: "
-            f"{ratio} as much ({sure}; {over})."
+            f"Between seeds, the accuracy of {most.classifier} varies {varies}, with a standard "
+            f"deviation of {largest}, {against} {smallest}: {ratio} as much ({sure}; {over})."
         )
+        if found.like_first:
+            text += _alike("most", (most.classifier, *found.like_first))
+        if found.like_last:
+            text += _alike("least", (*found.like_last, least.classifier))
+        elif found.like_first:
+            text += f" That of {least.classifier} varies least."
     else:
         text = (
             "Which classifier's accuracy varies most between seeds cannot be told: its standard "
@@ -125,8 +135,13 @@ def _spread(found: Spreads | None) -> Iterator[Sentence]:
     yield Sentence("spread", text, ("overview-accuracy-std", "cells-1", "summary"))
 
 
+def _alike(superlative: str, classifiers: Sequence[str]) -> str:
+    named = f"{', '.join(classifiers[:-1])} and {classifiers[-1]}"
+    return f" Which of {named} varies {superlative} cannot be told."
+
+
 def _effects(effects: pl.DataFrame, metric: str, about: str, name: str) -> Iterator[Sentence]:
-    """Say what changes a metric beyond chance, largest effects first, and what does not."""
+    """Say what changes a metric beyond chance, largest estimates first, and what does not."""
     known = effects.filter(pl.col("metric") == metric, pl.col("difference").is_not_null())
     tested = known.drop_nulls("p_holm")
     if tested.is_empty():
@@ -153,10 +168,11 @@ def _effects(effects: pl.DataFrame, metric: str, about: str, name: str) -> Itera
     count = "the one comparison"
     if not single:
         count = f"{moved.height:,} of {tested.height:,} comparisons"
+    by_size = "the largest estimates:" if moved.height > 1 else "it is"
     holm = f"p < {LEVEL:g}" if single else f"Holm, {LEVEL:.0%} for all together"
     yield Sentence(
         about,
-        f"{name[0].upper()}{name[1:]} changes beyond chance in {count} ({holm}), most with "
+        f"{name[0].upper()}{name[1:]} changes beyond chance in {count} ({holm}); {by_size} "
         f"{'; '.join(largest)}.{_unmoved(tested, moved)}{without}",
         ("effects",),
     )
@@ -388,7 +404,7 @@ def _sources(variance: pl.DataFrame | None) -> Iterator[Sentence]:
         parts.append(
             f"accuracy varies more between test sets than between seeds in {apart.height:,} of "
             f"{contexts:,} cells (whose two 95 % intervals do not overlap, each cell by itself), "
-            f"most in {row['dataset']} × {row['classifier']} (cell {row['cell']}): sd "
+            f"such as {row['dataset']} × {row['classifier']} (cell {row['cell']}): sd "
             f"{row['variance'] ** 0.5:.4f} ({row['low'] ** 0.5:.4f} to {row['high'] ** 0.5:.4f}, "
             f"95 %; n = {counted(row['n_repeats'], 'test set')}) against "
             f"{row['variance_all'] ** 0.5:.4f} ({row['low_all'] ** 0.5:.4f} to "

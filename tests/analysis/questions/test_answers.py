@@ -67,6 +67,47 @@ def test_the_classifier_that_varies_most_is_named_with_its_interval():
         assert row.low < planted_sd < row.high
 
 
+@pytest.mark.parametrize(
+    ("sds", "claims"),
+    [
+        (
+            {"a": 0.02, "b": 0.02, "c": 0.004},
+            ("varies more than that of c,", "Which of {} and {} varies most cannot be told."),
+        ),
+        (
+            {"a": 0.02, "b": 0.004, "c": 0.004},
+            ("the accuracy of a varies most,", "Which of {} and {} varies least cannot be told."),
+        ),
+    ],
+)
+def test_spreads_that_are_the_same_share_no_superlative(sds, claims):
+    tables = planted(datasets=2, classifiers=tuple(sds), sd=of_classifier(**sds))
+    text = said(tables)["spread"]
+    names = [row.classifier for row in spreads(tables).rows]
+    pair = names[:2] if sds["a"] == sds["b"] else names[1:]
+    assert claims[0] in text
+    assert claims[1].format(*pair) in text
+    assert ("varies most," in text) is (sds["a"] != sds["b"])
+    assert ("of c varies least" in text) is (sds["a"] == sds["b"])
+
+
+@pytest.mark.slow
+def test_of_two_that_vary_equally_neither_is_said_to_vary_most():
+    """60 sweeps in which a and b vary equally and c less; 5 % of false claims are promised."""
+    false = 0
+    for seed in range(60):
+        tables = planted(
+            datasets=2,
+            classifiers=("a", "b", "c"),
+            sd=of_classifier(a=0.02, b=0.02, c=0.005),
+            seed=seed,
+        )
+        found = spreads(tables)
+        false += not found.like_first
+        assert found.like_last == ()
+    assert false <= 7
+
+
 def test_cells_with_perturbed_hparams_say_nothing_of_seeds():
     spread = of_classifier(a=0.01, b=0.02)
     tables = planted(classifiers=("a", "b"), schemes=("none", "strong"), sd=spread)
@@ -129,7 +170,7 @@ def test_what_moves_accuracy_beyond_chance_is_named_and_what_does_not():
     found = said(tables)
     text = found["effects"]
     assert "Accuracy changes beyond chance in 1 of 4 comparisons (Holm, 5% for all" in text
-    assert "most with perturb continuous strong in mlp: −0.05" in text or "mlp: −0.04" in text
+    assert "; it is perturb continuous strong in mlp: −0.0" in text
     assert "n = 15 pairs of repeats on 15 test sets" in text
     assert "Without an interval" not in text
     assert " No effect is established of: perturb continuous still (largest " in text

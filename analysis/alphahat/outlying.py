@@ -1,4 +1,4 @@
-"""Which models of a reference make the robust test infeasible, for others or for themselves."""
+"""Which models of a reference are unlike the majority, and make the others seem so."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def distances_from_median(values: Floats) -> NDArray[np.float64]:
     return result
 
 
-def suspects(values: Floats, feasible: Callable[[Positions], bool]) -> Positions | None:
-    """Return the models without which no resample of any other model is infeasible.
+def suspects(values: Floats, passes: Callable[[Positions], bool]) -> Positions | None:
+    """Return the models without which all others pass a test against each other.
 
     Models are left out in order of their distance from the median eCDF, the farthest first (the
     last of equals), as few as possible: fewer than half, and at least three are kept.
@@ -54,9 +54,9 @@ def suspects(values: Floats, feasible: Callable[[Positions], bool]) -> Positions
     ----------
     values : float array (model, point)
         Without NaN.
-    feasible : callable
-        Takes ascending positions of models; returns whether each of these is feasible against the
-        others in every resample.
+    passes : callable
+        Takes ascending positions of models; returns whether each of these passes against the
+        others.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def suspects(values: Floats, feasible: Callable[[Positions], bool]) -> Positions
         order = np.lexsort((-order, -distances_from_median(values)))
 
     def enough(n: int) -> bool:
-        return feasible(np.sort(order[n:]))
+        return passes(np.sort(order[n:]))
 
     too_few, n_out = -1, 0  # doubles until enough are left out, then bisects
     while not enough(n_out):

@@ -49,6 +49,14 @@ RUNS = (
         "Whether the run probably makes resamples of its repeat infeasible: without the suspects "
         "none is. With alpha_reference = others-trimmed the reference leaves them out.",
     ),
+    real(
+        "alpha_hat_majority",
+        "trimming level",
+        "Of a run that is not close to its reference: α̂ against the runs that are left if the "
+        "fewest, fewer than half, are left out so that all others are close to each other. Null if "
+        "no majority is, and with more than 100 runs in the reference.",
+        (),
+    ),
     Column("alpha_hat_references", pl.UInt32, "runs", "Runs in the reference."),
     real(
         "delta_b",

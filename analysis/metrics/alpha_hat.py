@@ -30,6 +30,7 @@ from manyseed.analysis.metrics.alpha_tests import (
     Places,
     Positions,
     Real,
+    against_majority,
     defined,
     draws,
     probe,
@@ -95,13 +96,15 @@ class Tested:
     Attributes
     ----------
     levels : Levels
-    references, distance, low, high : float64 array (run,)
-        Runs in the reference, Wasserstein-1 distance, and the ends of the interval.
+    majority, references, distance, low, high : float64 array (run,)
+        α̂ against the majority, runs in the reference, Wasserstein-1 distance, and the ends of the
+        interval.
     suspects : int64 array (suspect,)
         Positions in the repeat of the runs that probably make any of these infeasible.
     """
 
     levels: Levels
+    majority: Real
     references: Real
     distance: Real
     low: Real
@@ -139,8 +142,9 @@ def _chunk(part: Part, _: Part, models: Models | Failed, options: Options) -> Te
                 ends = intervals.interval(tested.counted, bootstrapped, CONFIDENCE)
                 low[some], high[some] = ends
         references[rows] = others
-    causes = suspected(values, position, levels, models, drawn, options)
-    return Tested(levels, references, distance, low, high, causes)
+    facts = (values, position, levels, models, drawn, options)
+    causes, majority = suspected(*facts), against_majority(*facts)
+    return Tested(levels, majority, references, distance, low, high, causes)
 
 
 def _references(
@@ -208,6 +212,7 @@ def _finish(held_out: HeldOut, parts: Sequence[Tested | Failed], options: Option
             "alpha_hat_rejected": _share_of(tested.exact > options.alpha_level + ROUNDING, levels),
             "alpha_hat_infeasible": _share_of(tested.infeasible(options), levels),
             "alpha_hat_suspect": is_suspect,
+            "alpha_hat_majority": of_all("majority"),
             "alpha_hat_references": references,
             "delta_b": delta_b,
             "alpha_hat_bound": alpha_hat + delta + delta_b + delta_c,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -24,6 +24,7 @@ from manyseed.analysis.metrics.metric import HeldOut, Part
 from manyseed.analysis.options import Options, is_own
 
 MIN_OTHERS = 2
+SEARCHED = 100  # most models among which those apart are searched
 SORTED = ("others", "others-trimmed", "half")  # references that pool the values of all models
 
 Real = NDArray[np.float64]
@@ -189,19 +190,38 @@ def without_suspects(models: Models, drawn: Resamples, options: Options) -> Mode
 
     None is left out if leaving out fewer than half of them is not enough.
     """
+    return _majority(models, drawn, options, lambda tested: not tested.infeasible(options).any())
 
-    def feasible(kept: Positions) -> bool:
+
+def close_majority(models: Models, drawn: Resamples, options: Options) -> Models | None:
+    """Leave out the models without which all others are close to each other (α̂ ≤ `close`).
+
+    None if leaving out fewer than half of them is not enough.
+    """
+
+    def close(tested: Levels) -> bool:
+        return bool((tested.counted.mean(axis=1) <= options.close).all())
+
+    rest = _majority(models, drawn, options, close)
+    return rest if rest.left_out.size > models.left_out.size else None
+
+
+def _majority(
+    models: Models, drawn: Resamples, options: Options, agree: Callable[[Levels], bool]
+) -> Models:
+    """Leave out the fewest models without which the others, tested with each other, agree."""
+
+    def passes(kept: Positions) -> bool:
         values = models.probe[kept]
         members = np.arange(kept.size, dtype=np.int32)
-        tested = test(values, Reference.sort(values), members, drawn, options)
-        return not tested.infeasible(options).any()
+        return agree(test(values, Reference.sort(values), members, drawn, options))
 
-    outliers = suspects(models.probe, feasible)
+    outliers = suspects(models.probe, passes)
     if outliers is None or outliers.size == 0:
         return models
     kept = np.delete(np.arange(models.position.size), outliers)
     trimmed = Models.of(models.position[kept], models.probe[kept])
-    return replace(trimmed, left_out=models.position[outliers])
+    return replace(trimmed, left_out=np.union1d(models.left_out, models.position[outliers]))
 
 
 def suspected(
@@ -239,3 +259,41 @@ def suspected(
         again = test(values[rows], Reference.sort(rest.probe), none, drawn, options)
         rows = rows[again.infeasible(options).any(axis=1)]
     return np.union1d(rest.left_out, position[rows])
+
+
+def against_majority(
+    values: Floats,
+    position: Positions,
+    levels: Levels,
+    models: Models,
+    drawn: Resamples,
+    options: Options,
+) -> Real:
+    """Return α̂ of runs that are not close, against the majority that is close to each other.
+
+    One run apart among ten makes a ninth of the others' reference, so all may seem to be apart.
+    Parameters are those of `suspected`. NaN for all other runs, if no such majority is found, and
+    with more than `SEARCHED` models, of which a few do not matter.
+
+    Returns
+    -------
+    float64 array (run,)
+    """
+    found = np.full(position.size, np.nan)
+    far = levels.counted.mean(axis=1) > options.close
+    few = models.position.size <= SEARCHED
+    if options.alpha_reference not in SORTED or not few or not far.any():
+        return found
+    rest = close_majority(models, drawn, options)
+    if rest is None:
+        return found
+    reference, inside = Reference.sort(rest.probe), np.isin(position, rest.position)
+    for member in (True, False):
+        rows = np.flatnonzero(far & (inside == member))
+        if rows.size:
+            places = np.searchsorted(rest.position, position[rows]).astype(np.int32)
+            left_out = places if member else np.full(rows.size, -1, dtype=np.int32)
+            found[rows] = test(values[rows], reference, left_out, drawn, options).counted.mean(
+                axis=1
+            )
+    return found

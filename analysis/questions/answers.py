@@ -6,7 +6,7 @@ Questions without an answer have no sentence. The page begins with these sentenc
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -15,7 +15,7 @@ from manyseed.analysis.counts import counted, some
 from manyseed.analysis.options import CONFIDENCE, Options
 from manyseed.analysis.questions import telling
 from manyseed.analysis.questions.accuracies import accuracies, sentences
-from manyseed.analysis.questions.howmany import SKEWED, Answer, for_mean
+from manyseed.analysis.questions.howmany import SKEWED, Answer, for_mean, too_alike
 from manyseed.analysis.questions.intervals import SEEDS, total
 from manyseed.analysis.questions.quantiles import t_quantile
 from manyseed.analysis.questions.sentence import Sentence, incomplete
@@ -89,7 +89,7 @@ def short_repeats(tables: Tables) -> tuple[int, int] | None:
 
 
 def _spread(found: Spreads | None) -> Iterator[Sentence]:
-    """Say which classifier varies most and which least."""
+    """Say which classifier varies most and which least, or which ones cannot be told apart."""
     if found is None:
         return
     most, least = found.rows[0], found.rows[-1]
@@ -98,7 +98,7 @@ def _spread(found: Spreads | None) -> Iterator[Sentence]:
         runs = f"{most.runs:,} and {least.runs:,} runs"
     all_of = "both" if len(found.rows) == 2 else f"all {len(found.rows)}"
     over = f"over {runs} on the {counted(found.contexts, 'cell')} that {all_of} have"
-    if max(abs(most.skewness), abs(least.skewness)) > SKEWED:
+    if max(abs(row.skewness) for row in found.rows) > SKEWED:
         over += (
             "; the intervals assume normal values, but these are skewed, so they may miss the truth"
         )
@@ -111,11 +111,21 @@ def _spread(found: Spreads | None) -> Iterator[Sentence]:
     if len(found.rows) > 2:
         sure = f"95 %, for the ratio over all {found.pairs} pairs of classifiers together"
     if found.low > 1:
+        varies, against = "most", f"and that of {least.classifier} least, with"
+        if found.like_first:
+            varies, against = f"more than that of {least.classifier}", "against"
+        elif found.like_last:
+            against = f"against that of {least.classifier},"
         text = (
-            f"Between seeds, the accuracy of {most.classifier} varies most, with a standard "
-            f"deviation of {largest}, and that of {least.classifier} least, with {smallest}: "
-            f"{ratio} as much ({sure}; {over})."
+            f"Between seeds, the accuracy of {most.classifier} varies {varies}, with a standard "
+            f"deviation of {largest}, {against} {smallest}: {ratio} as much ({sure}; {over})."
         )
+        if found.like_first:
+            text += _alike("most", (most.classifier, *found.like_first))
+        if found.like_last:
+            text += _alike("least", (*found.like_last, least.classifier))
+        elif found.like_first:
+            text += f" That of {least.classifier} varies least."
     else:
         text = (
             "Which classifier's accuracy varies most between seeds cannot be told: its standard "
@@ -125,8 +135,13 @@ def _spread(found: Spreads | None) -> Iterator[Sentence]:
     yield Sentence("spread", text, ("overview-accuracy-std", "cells-1", "summary"))
 
 
+def _alike(superlative: str, classifiers: Sequence[str]) -> str:
+    named = f"{', '.join(classifiers[:-1])} and {classifiers[-1]}"
+    return f" Which of {named} varies {superlative} cannot be told."
+
+
 def _effects(effects: pl.DataFrame, metric: str, about: str, name: str) -> Iterator[Sentence]:
-    """Say what changes a metric beyond chance, largest effects first, and what does not."""
+    """Say what changes a metric beyond chance, largest estimates first, and what does not."""
     known = effects.filter(pl.col("metric") == metric, pl.col("difference").is_not_null())
     tested = known.drop_nulls("p_holm")
     if tested.is_empty():
@@ -153,10 +168,11 @@ def _effects(effects: pl.DataFrame, metric: str, about: str, name: str) -> Itera
     count = "the one comparison"
     if not single:
         count = f"{moved.height:,} of {tested.height:,} comparisons"
+    by_size = "the largest estimates:" if moved.height > 1 else "it is"
     holm = f"p < {LEVEL:g}" if single else f"Holm, {LEVEL:.0%} for all together"
     yield Sentence(
         about,
-        f"{name[0].upper()}{name[1:]} changes beyond chance in {count} ({holm}), most with "
+        f"{name[0].upper()}{name[1:]} changes beyond chance in {count} ({holm}); {by_size} "
         f"{'; '.join(largest)}.{_unmoved(tested, moved)}{without}",
         ("effects",),
     )
@@ -212,19 +228,33 @@ def _levels(tables: Tables, options: Options) -> Iterator[Sentence]:
     runs = tables.runs.join(varying, on=key).filter(pl.col("alpha_hat").is_not_null())
     if runs.is_empty():
         return
-    far = runs.filter(pl.col("alpha_hat") > options.close)
+    majority = pl.lit(None, pl.Float64)
+    if "alpha_hat_majority" in runs.columns:  # one run apart may move the reference of all others
+        majority = pl.col("alpha_hat_majority")
+    runs = runs.with_columns(apart=pl.coalesce(majority, "alpha_hat"), moved=majority.is_not_null())
+    far = runs.filter(pl.col("apart") > options.close)
     blind = runs.filter(pl.col("delta") > options.close)
     where = blind["dataset"].cast(pl.String).unique().sort().to_list()
     text = ""
     if far.height:
-        worst = far.sort("alpha_hat", *key, "run_index", descending=[True, *[False] * 3])
+        worst = far.sort("apart", *key, "run_index", descending=[True, *[False] * 3])
         row = worst.row(0, named=True)
+        ties = far.filter(pl.col("apart") == row["apart"]).height
+        against = " against those that are close to each other" if far["moved"].any() else ""
         text = (
-            f"{far.height:,} of {runs.height:,} runs are unlike the others of their repeat "
-            f"(α̂ > {options.close:g}), {_by_classifier(far, runs)}; the farthest is run "
-            f"{row['run_index']} of cell {row['cell']} ({row['dataset']} × {row['classifier']}), "
-            f"repeat {row['repeat_index']}, α̂ = {row['alpha_hat']:.2f}{_interval(row)}."
+            f"{far.height:,} of {runs.height:,} runs {'is' if far.height == 1 else 'are'} unlike "
+            f"the others of {'its' if far.height == 1 else 'their'} repeat (α̂ > {options.close:g}"
+            f"{against}), {_by_classifier(far, runs)}; the largest α̂, {row['apart']:.2f}"
+            f"{'' if row['moved'] else _interval(row)}, is that of "
+            f"{f'{ties:,} runs, the first ' if ties > 1 else ''}run {row['run_index']} of cell "
+            f"{row['cell']} ({row['dataset']} × {row['classifier']}), repeat {row['repeat_index']}."
         )
+        if undecided := _without_majority(runs, options.close):
+            where = "one repeat" if undecided == 1 else f"{undecided:,} repeats"
+            text += (
+                f" In {where}, no majority of the runs is close to each other, so which are unlike "
+                "the others cannot be told there: each differs from the average of the others."
+            )
     elif blind.height < runs.height:
         seen = runs.height - blind.height
         text = (
@@ -245,6 +275,12 @@ def _levels(tables: Tables, options: Options) -> Iterator[Sentence]:
             f"({blind.height:,} runs). About {points:,} test points on each side would be enough."
         )
     yield Sentence("levels", text, ("alpha-hat-accuracy", "cells-1", "summary"))
+
+
+def _without_majority(runs: pl.DataFrame, close: float) -> int:
+    """Return in how many repeats at least half of the runs are far from the others' average."""
+    far = (pl.col("apart") > close).mean().alias("far")
+    return runs.group_by("cell", "repeat_index").agg(far).filter(pl.col("far") >= 1 / 2).height
 
 
 def _by_classifier(far: pl.DataFrame, runs: pl.DataFrame) -> str:
@@ -281,8 +317,15 @@ def _enough(tables: Tables) -> Iterator[Sentence]:
         )
         .with_columns(variance=pl.col("squares") / pl.col("freedom"))
         .sort("variance", "cell")
+        .join(tables.repeats.group_by("cell").agg(pl.col("n_test").min()), on="cell")
+        .with_columns(resolution=(1 / pl.col("n_test")).fill_null(0.0))
     )
     if cells.is_empty():
+        return
+    alike = [too_alike(*row) for row in cells.select("variance", "resolution").rows()]
+    unknown, cells = cells.filter(alike), cells.filter(~pl.Series(alike))
+    if cells.is_empty():
+        yield Sentence("enough", _no_spread(unknown, own), ("summary",))
         return
     # More variance takes more runs, so the first and last cell give the range.
     least, answer = (_answer(own.filter(cell=cells["cell"][place])) for place in (0, -1))
@@ -295,8 +338,8 @@ def _enough(tables: Tables) -> Iterator[Sentence]:
     alone = cells.height == 1
     of_cells = "the cell" if alone else f"each of {cells.height:,} cells"
     most = (
-        f"{least.runs:,} to {answer.runs:,} runs, most in {row['dataset']} × "
-        f"{row['classifier']}, cell {row['cell']}: {answer.runs:,}"
+        f"{least.runs:,} to {answer.runs:,} runs, by their standard deviations so far; "
+        f"{answer.runs:,} in {row['dataset']} × {row['classifier']}, cell {row['cell']}"
     )
     text = (
         f"Knowing the mean accuracy of {of_cells} to ± {PRECISE:g} (95 %, over seeds, on one "
@@ -311,14 +354,27 @@ def _enough(tables: Tables) -> Iterator[Sentence]:
         text += f"{enough} of {cells.height:,} cells have enough runs for that in their repeats."
     else:
         text += "No cell has enough runs for that yet."
+    if unknown.height:
+        text += f" {_no_spread(unknown, own)}"
     yield Sentence("enough", text, ("summary",))
 
 
-def _answer(runs: pl.DataFrame) -> Answer:
+def _no_spread(unknown: pl.DataFrame, runs: pl.DataFrame) -> str:
+    """Say in which cells runs seem to vary too little, and what is known of the first."""
+    cell, resolution = unknown.select("cell", "resolution").row(0)
+    found = _answer(runs.filter(cell=cell), resolution)
+    where = "the cell" if unknown.height == 1 else f"{unknown.height:,} cells, such as"
+    return (
+        f"How many seeds it takes to know the mean accuracy to ± {PRECISE:g} has no answer in "
+        f"{where} {cell}: {found.reason}."
+    )
+
+
+def _answer(runs: pl.DataFrame, resolution: float = 0.0) -> Answer:
     """Return the answer of `for_mean` for the runs of a cell."""
     parts = runs.partition_by("repeat_index", maintain_order=True)
     values = [one["accuracy"].to_numpy() for one in parts]
-    return for_mean(f"± {PRECISE:g}", values, PRECISE)
+    return for_mean(f"± {PRECISE:g}", values, PRECISE, resolution=resolution)
 
 
 def _sources(variance: pl.DataFrame | None) -> Iterator[Sentence]:
@@ -348,7 +404,7 @@ def _sources(variance: pl.DataFrame | None) -> Iterator[Sentence]:
         parts.append(
             f"accuracy varies more between test sets than between seeds in {apart.height:,} of "
             f"{contexts:,} cells (whose two 95 % intervals do not overlap, each cell by itself), "
-            f"most in {row['dataset']} × {row['classifier']} (cell {row['cell']}): sd "
+            f"such as {row['dataset']} × {row['classifier']} (cell {row['cell']}): sd "
             f"{row['variance'] ** 0.5:.4f} ({row['low'] ** 0.5:.4f} to {row['high'] ** 0.5:.4f}, "
             f"95 %; n = {counted(row['n_repeats'], 'test set')}) against "
             f"{row['variance_all'] ** 0.5:.4f} ({row['low_all'] ** 0.5:.4f} to "

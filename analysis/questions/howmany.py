@@ -28,6 +28,7 @@ from manyseed.analysis.tables.keys import REPEAT
 from manyseed.analysis.tables.schema import Tables
 
 MAX_RUNS = 10_000_000  # more runs are no practical answer
+_ROUNDING = 1e-24  # equal values below 1 may seem to have this variance
 SKEWED = 1.0
 """Skewness beyond which answers warn that an interval assumes normal values."""
 
@@ -131,11 +132,14 @@ def for_mean(
     confidence: float = CONFIDENCE,
     seconds_per_run: float | None = None,
     nothing: str = "no repeat has 2 runs or more",
+    resolution: float = 0.0,
 ) -> Answer:
-    """Answer for the mean of a quantity of single runs.
+    """Answer for the mean of a quantity of single runs, such as their accuracies.
 
     The interval is based on χ², for approximately normal values; if they are visibly skewed
-    (`SKEWED`), the answer says so.
+    (`SKEWED`), the answer says so. No spread seen is not no spread: if the values are equal, or
+    their standard deviation is below what the test set resolves, there is no answer, but an upper
+    bound, `high`, for a standard deviation of `resolution`.
 
     Parameters
     ----------
@@ -147,6 +151,8 @@ def for_mean(
     seconds_per_run : float or None
     nothing : str
         The reason to give if no array holds two values.
+    resolution : float
+        Step between two values: of accuracies, one test point.
     """
     useful = [own for own in values if own.size > 1]
     made = sum(own.size for own in useful)
@@ -154,6 +160,12 @@ def for_mean(
     if freedom < 1:
         return Answer(purpose, None, None, None, made, len(useful), confidence, reason=nothing)
     squares = sum(float(np.square(own - own.mean()).sum()) for own in useful)
+    if too_alike(squares / freedom, resolution):
+        bound = None
+        if resolution > 0:
+            bound = fewest_runs(partial(operator.truediv, resolution**2), half_width, confidence)
+        reason = _unresolved(squares / freedom, freedom, made, resolution, bound, confidence)
+        return Answer(purpose, None, None, bound, made, len(useful), confidence, reason=reason)
     tail = (1 - confidence) / 2
     runs, low, high = (
         fewest_runs(partial(operator.truediv, squares / divisor), half_width, confidence)
@@ -168,6 +180,38 @@ def for_mean(
         "miss the truth"
     )
     return replace(answer, reason=f"{answer.reason}; {warning}")
+
+
+def too_alike(variance: float, resolution: float) -> bool:
+    """Return whether values vary too little for their variance to say how much runs vary."""
+    return variance <= _ROUNDING or variance < resolution**2
+
+
+def _unresolved(
+    variance: float,
+    freedom: int,
+    made: int,
+    resolution: float,
+    bound: int | None,
+    confidence: float,
+) -> str:
+    """Say why so little spread is no answer, and what can be told."""
+    if variance <= _ROUNDING:
+        # runs that differ with probability p agree with probability (1 - p)^freedom at most
+        share = 1 - (1 - confidence) ** (1 / freedom)
+        reason = (
+            f"it cannot be told yet, as the accuracies of all {made:,} runs are equal on their "
+            f"test set, while up to {share:.0%} of further runs may differ ({100 * confidence:g} %)"
+        )
+    else:
+        reason = (
+            f"it cannot be told yet, as the standard deviation of {made:,} runs, "
+            f"{math.sqrt(variance):.2g}, is below one test point ({resolution:.2g}), the least "
+            "that the test set resolves"
+        )
+    if bound is not None:
+        reason += f"; if it is at most one test point, {bound:,} runs are enough"
+    return reason
 
 
 def _skewness(values: Sequence[Real]) -> float:
@@ -193,6 +237,10 @@ def for_pairs(
     found = parts(values)
     if found is None:
         return Answer(purpose, None, None, None, 0, 0, confidence, reason=nothing)
+    if found.limits(FEWEST, confidence)[1] <= _ROUNDING:
+        made = int(found.runs.sum())
+        reason = f"it cannot be told yet, as all pairs of the {made:,} runs have the same value"
+        return Answer(purpose, None, None, None, made, found.runs.size, confidence, reason=reason)
 
     def limit(end: int, n: int) -> float:
         return found.limits(n, confidence)[end]
@@ -259,7 +307,7 @@ def howmany(
     """
     runs = tables.runs.filter(~pl.col("identical"))
     seconds = seconds_per_run(runs)
-    distinct = tables.repeats.filter(~pl.col("identical")).select(REPEAT)
+    distinct = tables.repeats.filter(~pl.col("identical")).select(*REPEAT, "n_test")
     pairs = tables.pairs.join(distinct, on=REPEAT, how="semi")
     accuracies = [
         own["accuracy"].drop_nulls().to_numpy()
@@ -285,6 +333,7 @@ def howmany(
             confidence,
             seconds,
             few.format(2),
+            resolution_of(distinct if not distinct.is_empty() else tables.repeats),
         ),
         for_pairs(
             f"local error consistency ± {consistency:g} {confidently}",
@@ -295,6 +344,12 @@ def howmany(
             _no_consistency(tables.repeats, pairs, few.format(FEWEST)),
         ),
     ]
+
+
+def resolution_of(repeats: pl.DataFrame) -> float:
+    """Return one test point of the smallest test set, as a share; 0 if its size is unknown."""
+    points = repeats["n_test"].min()
+    return 1 / points if isinstance(points, int) and points > 0 else 0.0
 
 
 def _no_consistency(repeats: pl.DataFrame, pairs: pl.DataFrame, few: str) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -57,6 +58,8 @@ class Spreads:
         pairs of classifiers together (Bonferroni).
     pairs : int
         Number of these pairs.
+    like_first, like_last : tuple of str
+        Classifiers whose spread cannot be told from the largest, and from the smallest, likewise.
     """
 
     rows: tuple[SeedSpread, ...]
@@ -66,6 +69,8 @@ class Spreads:
     low: float
     high: float
     pairs: int
+    like_first: tuple[str, ...]
+    like_last: tuple[str, ...]
 
 
 def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
@@ -136,13 +141,21 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
         return None
     found = found.sort("sd", "classifier", descending=[True, False])
     by_sd = tuple(_spread(row, confidence) for row in found.iter_rows(named=True))
-    first, last = found.row(0, named=True), found.row(-1, named=True)
-    variance, freedom = _of_ratio(influence, first["classifier"], last["classifier"])
+    all_of = found.rows(named=True)
     pairs = len(by_sd) * (len(by_sd) - 1) // 2
-    ratio = first["sd"] / last["sd"]
-    variance = max(variance, first["floor"] + last["floor"])
-    low, high = _ends(ratio, variance, freedom, 1 - (1 - confidence) / pairs)
-    return Spreads(by_sd, shared.contexts, shared.left, ratio, low, high, pairs)
+    sure = 1 - (1 - confidence) / pairs
+
+    def compared(one: dict[str, Any], other: dict[str, Any]) -> tuple[float, float, float]:
+        variance, freedom = _of_ratio(influence, one["classifier"], other["classifier"])
+        ratio, floor = one["sd"] / other["sd"], one["floor"] + other["floor"]
+        return ratio, *_ends(ratio, max(variance, floor), freedom, sure)
+
+    first, last = all_of[0], all_of[-1]
+    like_first = tuple(own["classifier"] for own in all_of[1:] if compared(first, own)[1] <= 1)
+    like_last = tuple(own["classifier"] for own in all_of[:-1] if compared(own, last)[1] <= 1)
+    return Spreads(
+        by_sd, shared.contexts, shared.left, *compared(first, last), pairs, like_first, like_last
+    )
 
 
 def _spread(row: dict[str, float], confidence: float) -> SeedSpread:

@@ -176,7 +176,8 @@ def _best(row: Mapping[str, Any]) -> str:
     if row["pearson"] is not None and row["pearson"] < 0:
         reversed_ = ", reversed: the gap is smaller where the score predicts a larger one"
     score = row["measure"].replace("_", " ")
-    best = f"for {named(row['transform'], row['layer'])} the best is {score}, cmi {row['cmi']:.0f}"
+    where = named(row["transform"], row["layer"])
+    best = f"for {where}, {score} has the largest cmi, {row['cmi']:.0f}"
     if row["cmi_sd"] is None:
         seeds = "from one seed per configuration, so its spread over seeds is unknown"
         return f"{best} ({chance}; {n}; {seeds}){reversed_}"

@@ -2,13 +2,14 @@
 
 The source is "Pitfalls of in-domain uncertainty estimation and ensembling in deep learning" (2020,
 PIT), section 4. A temperature T acts on the logarithms of probabilities: softmax(L / T). In β = 1/T
-the log-likelihood is concave, so it has one optimum in [1/20, 20], which Newton's method finds.
+the log-likelihood is concave, so it has one optimum in [1/20, 20]: a slope of 0, or a bound.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numba
@@ -18,15 +19,13 @@ from numpy.typing import NDArray
 Real = NDArray[np.float64]
 
 LEAST, MOST = 1 / 20, 20.0  # bounds of β
-STEPS = 100  # far more than are taken: each is a Newton step or a bisection
-NEAR = 1e-8  # relative Newton step to stop at; the error is about its square
+NEARBY = 1.25  # factor around the start within which a half's optimum usually is
+EXACT = 1e-12  # relative error of β
 
 
 @numba.njit(cache=True, nogil=True)
-def slope(
-    below: Real, y_true: NDArray[Any], rows: NDArray[Any], beta: float
-) -> tuple[float, float]:
-    """Return the first and second derivative of Σ ln softmax(β L)[y] in β.
+def slope(below: Real, y_true: NDArray[Any], rows: NDArray[Any], beta: float) -> float:
+    """Return the derivative of Σ ln softmax(β L)[y] in β: Σ (L_y - E L), E over softmax(β L).
 
     Parameters
     ----------
@@ -36,29 +35,20 @@ def slope(
     rows : integer array (n,)
         The points to sum over.
     beta : float
-
-    Returns
-    -------
-    first, second : float
-        Σ (L_y - E L) and -Σ Var L, expectations over softmax(β L).
     """
-    first = second = 0.0
+    summed = 0.0
     for row in rows:
-        total = one = two = 0.0
+        total = one = 0.0
         for c in range(below.shape[1]):
             d = below[row, c]
             p = np.exp(beta * d)
             if p > 0:  # a class of probability 0 adds nothing, even if d is infinite
                 total += p
                 one += p * d
-                two += p * d * d
-        mean = one / total
-        first += below[row, y_true[row]] - mean
-        second -= max(two / total - mean * mean, 0.0)
-    return first, second
+        summed += below[row, y_true[row]] - one / total
+    return summed
 
 
-@numba.njit(cache=True, nogil=True)
 def fit(below: Real, y_true: NDArray[Any], rows: NDArray[Any], start: float) -> tuple[float, bool]:
     """Return the β in [1/20, 20] that maximises the log-likelihood, and whether it is at a bound.
 
@@ -69,36 +59,32 @@ def fit(below: Real, y_true: NDArray[Any], rows: NDArray[Any], start: float) -> 
     below, y_true, rows
         As `slope` takes them.
     start : float
-        Where the search begins.
+        Where the optimum is expected.
     """
-    low, high = LEAST, MOST
-    bracketed = False  # whether the slope is known to change sign between the bounds
-    beta = min(max(start, low), high)
-    for _ in range(STEPS):
-        first, second = slope(below, y_true, rows, beta)
-        if first == 0 and second < 0:
-            break
-        if first > 0:
-            low = beta
-        elif first < 0:
-            high = beta
-        step = beta - first / second if second < 0 else -1.0
-        if not bracketed and not low < step < high:  # only check the bounds when they matter
-            at_low = slope(below, y_true, rows, LEAST)[0]
-            at_high = slope(below, y_true, rows, MOST)[0]
-            if at_low == 0 and at_high == 0:
-                return 1.0, False
-            if at_low <= 0:
-                return LEAST, True
-            if at_high >= 0:
-                return MOST, True
-            bracketed = True
-        if not low < step < high:
-            step = (low + high) / 2
-        moved, beta = abs(step - beta), step
-        if moved <= NEAR * beta:
-            break
-    return beta, False
+
+    @cache
+    def uphill(beta: float) -> float:
+        return slope(below, y_true, rows, beta)
+
+    from scipy.optimize import brentq
+
+    low, high = (min(max(start * by, LEAST), MOST) for by in (1 / NEARBY, NEARBY))
+    if uphill(low) <= 0:
+        low, high = LEAST, low
+    elif uphill(high) >= 0:
+        low, high = high, MOST
+    if uphill(high) >= 0:
+        if uphill(low) > 0 or _depends(below[rows]):
+            return MOST, True
+        return 1.0, False
+    if uphill(low) <= 0:
+        return LEAST, True
+    return float(brentq(uphill, low, high, xtol=EXACT * low, rtol=EXACT)), False
+
+
+def _depends(below: Real) -> bool:
+    """Return whether probabilities depend on β, be it by less than their slope can show."""
+    return bool((np.isfinite(below) & (below < 0)).any())
 
 
 @numba.njit(cache=True, nogil=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import combinations, product
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -125,6 +127,33 @@ def planted(
     )
     tables = (frame, pairs, summed, cells(summed))
     return Tables(*(one.join(described, on="cell", maintain_order="left") for one in tables))
+
+
+def one_apart(classifier: str, run: int, **sizes: Any) -> Tables:
+    """Return tables in which one run of the first repeat of a classifier has collapsed.
+
+    As in RKS's definition, α̂ of all runs of that repeat is 1; against the majority, only its own.
+    """
+    tables = planted(**sizes)
+    here = (pl.col("classifier") == classifier) & (pl.col("repeat_index") == 0)
+    level = pl.when(pl.col("run_index") == run).then(1.0).otherwise(0.0)
+    runs = tables.runs.with_columns(
+        pl.when(here).then(1.0).otherwise("alpha_hat").alias("alpha_hat"),
+        alpha_hat_majority=pl.when(here).then(level),
+    )
+    return replace(tables, runs=runs)
+
+
+def equal_runs(classifier: str | None = None, *, points: int = 40, **sizes: Any) -> Tables:
+    """Return tables in which all runs of a classifier (by default of all) agree, on few points."""
+    tables = planted(**sizes)
+    here = pl.lit(value=True) if classifier is None else pl.col("classifier") == classifier
+    runs = tables.runs.with_columns(accuracy=pl.when(here).then(0.9).otherwise("accuracy"))
+    repeats = tables.repeats.with_columns(
+        pl.when(here).then(0.0).otherwise("accuracy_std").alias("accuracy_std"),
+        n_test=pl.lit(points, pl.UInt32),
+    )
+    return replace(tables, runs=runs, repeats=repeats)
 
 
 def _at(number: Number, one: tuple[str, str, str, float]) -> float:

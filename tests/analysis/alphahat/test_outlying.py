@@ -65,9 +65,43 @@ def test_one_collapsed_run_of_ten(where):
     clean = np.arange(10) != 3
     assert trimmed["alpha_hat"].to_numpy()[clean].max() < 0.01
     assert trimmed["alpha_hat"][3] == 1
+    against = others["alpha_hat_majority"].to_numpy()
+    assert against[clean].max() < 0.01
+    assert against[3] == 1
     for runs in (others, trimmed):
         assert runs["alpha_hat_suspect"].to_list() == [k == 3 for k in range(10)]
     assert trimmed["alpha_hat_references"].to_list() == [9 if k == 3 else 8 for k in range(10)]
+
+
+def test_a_narrow_run_within_the_others_is_the_one_apart():
+    """No resample is infeasible, but all ten are far from an average with it."""
+    margin = margins(n_test=4000)
+    margin[3] = 0.3 + 0.01 * margin[3]
+    found = analysed(margin)
+    assert found["alpha_hat"].min() > 0.05
+    assert not found["alpha_hat_suspect"].to_numpy()[np.arange(10) != 3].any()
+    assert (found["alpha_hat_majority"] > 0.05).to_list() == [k == 3 for k in range(10)]
+
+
+@pytest.mark.parametrize("reference", ["others", "others-trimmed", "half"])
+def test_the_majority_is_the_same_in_chunks(reference):
+    margin = margins(n_test=4000)
+    margin[3] = 50.0
+    whole, parts = (
+        analysed(margin, alpha_reference=reference, block_bytes=size)["alpha_hat_majority"]
+        for size in (10**9, 70_000)
+    )
+    assert whole.to_list() == parts.to_list()
+    assert whole.null_count() == {"others": 0, "others-trimmed": 10, "half": 5}[reference]
+
+
+def test_without_a_majority_or_a_run_apart_there_is_no_level_against_one():
+    clean = margins(n_test=4000)
+    assert analysed(clean)["alpha_hat_majority"].null_count() == 10
+    apart = clean + 3 * np.arange(10, dtype=np.float32)[:, None]
+    found = analysed(apart)
+    assert found["alpha_hat"].min() > 0.05
+    assert found["alpha_hat_majority"].null_count() == 10
 
 
 def test_levels_are_those_against_the_kept_runs():

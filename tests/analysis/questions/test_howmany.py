@@ -13,7 +13,7 @@ from manyseed.analysis.alphahat.trimming import dkw_threshold, points_needed
 from manyseed.analysis.graph.group import analyze_group, compute
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.ensemble_size import for_alpha
-from manyseed.analysis.questions.howmany import fewest_runs, for_mean, howmany
+from manyseed.analysis.questions.howmany import fewest_runs, for_mean, for_pairs, howmany
 from manyseed.analysis.tables.schema import Tables
 from tests.analysis.samples import predictions, regular, sweep
 
@@ -79,8 +79,33 @@ def test_an_answer_from_skewed_runs_says_so():
     collapsed = for_mean("accuracy", [np.array([0.8, 0.81, 0.79, 0.8, 0.4, 0.8])], 0.005)
     assert "assumes normal values, but these are skewed (-1.8), so it may miss" in collapsed.words
     assert collapsed.words.count("95 %") == 1
-    same = for_mean("accuracy", [np.full(4, 0.8)], 0.005)
-    assert "skewed" not in same.words
+
+
+def test_no_spread_seen_is_not_no_spread():
+    same = for_mean("accuracy ± 0.005", [np.full(3, 0.9)], 0.005, resolution=1 / 40)
+    assert (same.runs, same.low, same.high) == (None, None, runs_for_mean(1 / 40, 0.005))
+    assert "there is no answer: it cannot be told yet, as the accuracies of all 3" in same.words
+    assert "up to 78% of further runs may differ (95 %)" in same.words
+    many = for_mean("x", [np.full(60, 0.9)], 0.005, resolution=1 / 40).words
+    assert "up to 5% of further runs" in many  # the rule of three
+    one_off = for_mean("x", [np.array([0.9, 0.9, 0.9, 0.925])], 0.005, resolution=1 / 40)
+    assert one_off.runs is None
+    assert "of 4 runs, 0.013, is below one test point (0.025), the least" in one_off.words
+    assert for_mean("x", [np.array([0.85, 0.9, 0.95])], 0.005, resolution=1 / 40).runs > 90
+    alike = np.full((6, 6), 0.5)
+    np.fill_diagonal(alike, np.nan)
+    pairs = for_pairs("consistency", [alike], 0.02)
+    assert pairs.runs is None
+    assert "as all pairs of the 6 runs have the same value" in pairs.words
+
+
+@pytest.mark.parametrize(("share", "runs"), [(0.3, 3), (0.1, 10), (0.02, 40)])
+def test_the_share_that_may_differ_holds_as_often_as_is_told(share, runs):
+    """Of runs that agree by chance, the bound is below the truth in at most 5 % of all samples."""
+    drawn = np.random.default_rng(1).random((2000, runs)) < share
+    agree = drawn.all(axis=1) | ~drawn.any(axis=1)
+    bound = 1 - 0.05 ** (1 / (runs - 1))
+    assert (agree & (share > bound)).mean() <= 0.065
 
 
 def test_repeats_may_differ_in_their_mean():

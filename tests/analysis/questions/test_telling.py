@@ -50,8 +50,8 @@ def test_a_planted_score_is_told_and_the_others_are_not():
     ((text, links),) = sentences(found)
     assert text.startswith("Of 6 scores of response curves of d × c, 2 tell beyond chance")
     best = max(one.leading, key=lambda row: row["cmi"])
-    cmi = f"cmi {best['cmi']:.0f} ± {best['cmi_sd']:.0f}"
-    assert f"for {best['transform']} the best is gi, {cmi}" in text
+    cmi = f"{best['cmi']:.0f} ± {best['cmi_sd']:.0f}"
+    assert f"for {best['transform']}, gi has the largest cmi, {cmi}" in text
     assert "n = 96 models" in text
     assert "reversed" not in text
     place = numbered(found).filter(transform=best["transform"])["number"][0]

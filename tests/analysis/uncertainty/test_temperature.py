@@ -99,11 +99,11 @@ def test_the_objective_is_concave_and_the_fit_its_optimum(seed, classes, spread,
     z = spread * rng.normal(size=(30, classes))
     below, y_true = z - z.max(axis=1, keepdims=True), rng.integers(0, classes, 30)
     rows = np.arange(30)
-    first, second = slope(below, y_true, rows, beta)
+    first = slope(below, y_true, rows, beta)
     step = 1e-6 * beta
     ahead, behind = (mean_log(below, y_true, beta + s).sum() for s in (step, -step))
     assert first == pytest.approx((ahead - behind) / (2 * step), rel=1e-4, abs=1e-3 * spread)
-    assert second <= 0
+    assert slope(below, y_true, rows, 1.1 * beta) <= first + 1e-9 * spread
     found, bounded = fit(below, y_true, rows, data.draw(st.floats(0.01, 50)))
     assert LEAST <= found <= MOST
     assert bounded == (found in (LEAST, MOST))
@@ -121,6 +121,53 @@ def test_without_errors_the_temperature_is_at_its_bound_and_cll_finite():
     assert np.isfinite(cll(logs, y_true, splits(40)))
     always_wrong = calibrate(logs, 1 - y_true, splits(40))
     assert (always_wrong.beta == LEAST).all()
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.integers(0, 10_000),
+    st.integers(2, 5),
+    st.floats(-2, 5.5).map(lambda e: 10.0**e),
+    st.integers(0, 2),
+    st.floats(0.01, 50),
+)
+def test_the_slope_is_zero_at_the_result_or_points_beyond_a_bound(
+    seed, classes, gap, errors, start
+):
+    rng = np.random.default_rng(seed)
+    y_true = rng.integers(0, classes, 40)
+    below = -gap * (1 + rng.random((40, classes)))
+    rows = np.arange(40)
+    below[rows, (y_true + (rows < errors)) % classes] = 0
+    found, bounded = fit(below, y_true, rows, start)
+    if bounded:
+        assert found in (LEAST, MOST)
+        sign = 1 if found == MOST else -1
+        assert sign * slope(below, y_true, rows, found) >= 0
+    else:
+        before, after = (slope(below, y_true, rows, found * (1 + s)) for s in (-1e-8, 1e-8))
+        assert before > 0 > after
+    if errors == 0:
+        assert (found, bounded) == (MOST, True)
+
+
+@pytest.mark.parametrize("gap", [0.1, 5, 6, 20, 300, 1e4, 1e6])
+def test_halves_without_errors_end_at_the_bound_whatever_the_gap(gap):
+    y_true = np.arange(40) % 2
+    z = gap * np.eye(2)[y_true]
+    found = calibrate(z, y_true, splits(40))
+    assert (found.beta == MOST).all()
+    assert found.share_bounded == 1
+
+
+def test_one_error_of_sixty_at_the_bound_of_the_half_without_it():
+    y_true = np.arange(60) % 2
+    z = 10.0 * np.eye(2)[y_true]
+    z[7] = z[7, ::-1]
+    found = calibrate(z, y_true, splits(60))
+    assert found.share_bounded == 0.5
+    # the half with the error has the other's β of 20: one point of 60 at -200
+    assert cll(z, y_true, splits(60)) == pytest.approx(-3.350, abs=1e-3)
 
 
 def test_one_half_without_errors_is_told_as_a_share():

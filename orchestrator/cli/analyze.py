@@ -232,8 +232,8 @@ def print_summary(sweep: Sweep) -> None:
     from manyseed.analysis.report.worded import repeats_in_words
     from manyseed.analysis.tables.snapshots import last
     from manyseed.analysis.tables.twins import in_words
-    from manyseed.orchestrator.results.analysing import read_analysis
     from manyseed.orchestrator.results.caveats import amounts
+    from manyseed.orchestrator.results.record import read_analysis
     from manyseed.orchestrator.results.reporting import summary_table
     from manyseed.orchestrator.results.tables import read_results
 
@@ -287,7 +287,6 @@ def caveats(sweep: Sweep) -> dict[str, list[str]]:
     """Return sentences on what could not be computed, what stands out, and why."""
     from manyseed.analysis.questions import suspects
     from manyseed.analysis.tables.snapshots import last
-    from manyseed.orchestrator.results.analysing import read_analysis
     from manyseed.orchestrator.results.caveats import (
         mixed,
         not_computed,
@@ -296,6 +295,7 @@ def caveats(sweep: Sweep) -> dict[str, list[str]]:
         small_classes,
         undefined,
     )
+    from manyseed.orchestrator.results.record import read_analysis
     from manyseed.orchestrator.results.tables import read_results
 
     results, (options, record) = read_results(sweep.paths), read_analysis(sweep.paths)

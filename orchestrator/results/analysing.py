@@ -235,12 +235,6 @@ def users_mistake() -> Iterator[None]:
         raise refused(error) from None
 
 
-def read_analysis(paths: SweepPaths) -> tuple[Options, Analysis]:
-    """Return the options that the result tables were computed with, and the record of them."""
-    record = Analysis.read(paths)
-    return record.conventions(paths), record
-
-
 def _amounts(paths: SweepPaths, analysed: int) -> dict[str, int]:
     """Return how many runs are analysed, finished and planned, without those only in journals.
 

@@ -14,8 +14,8 @@ from manyseed.orchestrator.errors import UserError, command, refused
 from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results import caveats
-from manyseed.orchestrator.results.analysing import read_analysis
 from manyseed.orchestrator.results.cellgroups import named, require_axes
+from manyseed.orchestrator.results.record import read_analysis
 from manyseed.orchestrator.results.tables import UNCERTAINTY, read_results
 
 

@@ -62,8 +62,11 @@ def for_alpha(
     draws: int,
     workers: int,
     confidence: float,
+    inputs: pl.DataFrame,
 ) -> dict[int, Drawn]:
     """Return the answers for α̂ of each dataset and classifier, by the cell drawn from.
+
+    Ensembles that are on disk are not drawn again.
 
     Parameters
     ----------
@@ -82,6 +85,8 @@ def for_alpha(
     workers : int
         Threads.
     confidence : float
+    inputs : frame
+        Digests of the inputs of the analysis.
 
     Raises
     ------
@@ -101,13 +106,19 @@ def for_alpha(
     largest = [
         _largest(paths, groups.get(key, []), of_group, options, sizes) for key, of_group in chosen
     ]
-    for _, repeat in largest:
-        if not isinstance(repeat, str):
+    held = _held(paths, inputs)
+    kept = {
+        cell: _as_drawn(held, repeat, sizes, draws, options.close)
+        for cell, repeat in largest
+        if not isinstance(repeat, str)
+    }
+    for cell, repeat in largest:
+        if not isinstance(repeat, str) and kept[cell] is None:
             drawn_from = replace(repeat.group, predictions=repeat.predictions)
             check_checksums(paths, [drawn_from], workers=workers, remember=False)
     by_cell = {}
     for (_, of_group), (cell, repeat) in zip(chosen, largest, strict=True):
-        drawn = _draw(repeat, options, sizes, draws, workers)
+        drawn = kept.get(cell) or _draw(repeat, options, sizes, draws, workers)
         if isinstance(drawn, str) or isinstance(repeat, str):
             reason = drawn if isinstance(drawn, str) else str(repeat)
             by_cell[cell] = Drawn(ensemble_size.no_ensembles(reason, options.close))
@@ -194,6 +205,61 @@ def _largest(
         )
     epoch = best["epoch"][0] if "epoch" in best.columns else None
     return cell, _Repeat(group, replace(predictions, runs=runs), cell, repeat_index, epoch)
+
+
+_OF_TABLE_ONE = (
+    *("size", "draws", "distinct", "close", "accepted"),
+    *("accuracy", "churn", "ece", "alpha_hat", "ks_distance"),
+    *("accuracy_std", "churn_std", "ece_std", "alpha_hat_std", "ks_distance_std"),
+    *("cell", "epoch", "repeat_index", "models", "n_side", "delta"),
+)
+"""Columns of a table that `_draw` returns; those on disk also describe the cell."""
+
+
+def _held(paths: SweepPaths, inputs: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame] | None:
+    """Return Table I and the ensembles on disk that were drawn from the runs in the tables."""
+    try:
+        table, each = (
+            read_parquet(paths.table(name)).join(
+                inputs, on=list(INPUT_COLUMNS), how="semi", maintain_order="left"
+            )
+            for name in (ENSEMBLES, DRAWS)
+        )
+        return table, each
+    except (FileNotFoundError, DamagedFile, pl.exceptions.PolarsError):
+        return None  # they are drawn again
+
+
+def _as_drawn(
+    held: tuple[pl.DataFrame, pl.DataFrame] | None,
+    repeat: _Repeat,
+    sizes: Sequence[int] | None,
+    draws: int,
+    close: float,
+) -> tuple[pl.DataFrame, pl.DataFrame] | None:
+    """Return what `_draw` would, from the ensembles on disk; None unless they are the same."""
+    if held is None:
+        return None
+    of_repeat = pl.col("cell").eq(repeat.cell) & pl.col("repeat_index").eq(repeat.repeat_index)
+    if repeat.epoch is not None:
+        of_repeat &= pl.col("epoch") == repeat.epoch
+    table, each = (frame.filter(of_repeat) for frame in held)
+    n_runs = repeat.predictions.runs.height
+    models = n_runs - n_runs // 2
+    if table.is_empty() or table["models"][0] != models:
+        return None
+    wanted = [size for size in SIZES if size < models] if sizes is None else list(sizes)
+    counts = each.group_by("size", maintain_order=True).len().rows()
+    if table["size"].to_list() != wanted or counts != [(size, draws) for size in wanted]:
+        return None
+    # where δ is too large to tell, the table on disk has no share of close ensembles
+    are_close = each.group_by("size").agg(close=(pl.col("alpha_hat") <= close).mean())
+    table = table.drop("close").join(are_close, on="size", maintain_order="left")
+    described = [*AXES, "cell_id", "digest"]
+    return (
+        table.select(name for name in _OF_TABLE_ONE if name in table.columns),
+        each.drop(described, strict=False),
+    )
 
 
 def _draw(

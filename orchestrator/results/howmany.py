@@ -18,7 +18,6 @@ from manyseed.orchestrator.disk.placing import if_writable
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results.analysing import read_analysis
 from manyseed.orchestrator.results.averaging import require_confidence, require_half_width
 from manyseed.orchestrator.results.cellgroups import (
     GROUP,
@@ -30,7 +29,7 @@ from manyseed.orchestrator.results.cellgroups import (
 )
 from manyseed.orchestrator.results.ensembles import for_alpha, write
 from manyseed.orchestrator.results.inputs import KEY, Held
-from manyseed.orchestrator.results.record import without_own
+from manyseed.orchestrator.results.record import read_analysis, without_own
 from manyseed.orchestrator.results.tables import read_results
 from manyseed.slurm import local
 
@@ -137,7 +136,9 @@ def howmany(
     cells = cells_once(chosen(tables.cells, where or None, one_snapshot=True), by)
     has_snapshots = several(tables.cells)
     tables = of_cells(tables, cells)
-    drawn = for_alpha(paths, tables, cells, options, distinct_sizes, draws, workers, confidence)
+    drawn = for_alpha(
+        paths, tables, cells, options, distinct_sizes, draws, workers, confidence, inputs
+    )
     groups = []
     for own, part in split(tables, cells.sort(*GROUP, "cell"), list(by) or ["cell"]):
         means = for_means(part, accuracy=accuracy, consistency=consistency, confidence=confidence)

@@ -24,7 +24,7 @@ from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.errors import UserError, nearest, refused
 from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results.analysing import read_analysis
+from manyseed.orchestrator.results.record import read_analysis
 from manyseed.orchestrator.results.tables import (
     DRAWN_PAIRS,
     DRAWN_TABLES,

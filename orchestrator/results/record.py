@@ -100,3 +100,9 @@ def without_own(options: Options) -> Options:
     """Return the same conventions without users' own functions, so that none of them runs."""
     metrics = tuple(name for name in options.metrics if not is_own(name))
     return replace(options, metrics=metrics, probe=None if is_own(options.probe) else options.probe)
+
+
+def read_analysis(paths: SweepPaths) -> tuple[Options, Analysis]:
+    """Return the options that the result tables were computed with, and the record of them."""
+    record = Analysis.read(paths)
+    return record.conventions(paths), record

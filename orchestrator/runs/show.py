@@ -65,7 +65,9 @@ def show(paths: SweepPaths, address: str) -> dict[str, object]:
         "stored": {
             "group": planned.spec.path,
             "row": planned.row,
-            **(was_made.to_json() if was_made.status != "missing" else _unpublished(state, planned)),
+            **(
+                was_made.to_json() if was_made.status != "missing" else _unpublished(state, planned)
+            ),
         },
         **({"failed": _failed(paths, state, planned)} if _place(planned) in state.failures else {}),
     }

@@ -27,6 +27,7 @@ from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.parquet import checksum, write_parquet
 from manyseed.orchestrator.errors import DamagedFile, StoreUnavailable, UserError
 from manyseed.orchestrator.importing import import_predictions
+from manyseed.orchestrator.results import ensembles
 from manyseed.orchestrator.results.query import query
 from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.store.care.repair import drop
@@ -57,6 +58,26 @@ def imported(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
     sweep = Sweep(folder / "sweep")
     sweep.analyze(Options(resamples=10))
     return sweep
+
+
+def test_ensembles_on_disk_are_not_drawn_again(
+    imported: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = Sweep(shutil.copytree(imported.directory, tmp_path / "sweep"))
+    names = ("ensembles", "ensemble_draws")
+    first = sweep.howmany(draws=20, workers=1)
+    tables = [sweep.results[name] for name in names]
+    monkeypatch.setattr(ensembles, "ensemble_draws", lambda *_, **__: pytest.fail("drawn again"))
+    again = sweep.howmany(draws=20, workers=1)
+    for one, other in zip(first, again, strict=True):
+        assert one.answers == other.answers
+        assert one.ensembles.equals(other.ensembles)
+        assert one.ensembles.schema == other.ensembles.schema
+    for name, table in zip(names, tables, strict=True):
+        assert sweep.results[name].equals(table)
+    for others in ({"draws": 21}, {"draws": 20, "sizes": [2, 4]}):
+        with pytest.raises(pytest.fail.Exception, match="drawn again"):
+            sweep.howmany(**others, workers=1)  # type: ignore[arg-type]
 
 
 def test_ensembles_are_answered_for_kept_and_drawn(imported: Sweep, tmp_path: Path) -> None:

@@ -26,9 +26,9 @@ from manyseed.orchestrator.errors import DamagedFile, RunsError, UnavailableErro
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.results import analysing, schedulers
-from manyseed.orchestrator.results.analysing import read_analysis
 from manyseed.orchestrator.results.conventions import conventions
 from manyseed.orchestrator.results.query import query
+from manyseed.orchestrator.results.record import read_analysis
 from manyseed.orchestrator.store.care.verify import row_checksums
 from manyseed.orchestrator.store.layout.arrays import COPY, DONE, MISSING
 from manyseed.orchestrator.store.layout.groups import open_group

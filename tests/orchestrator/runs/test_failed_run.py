@@ -10,7 +10,7 @@ import pytest
 from manyseed import Sweep
 from tests.orchestrator.conftest import command
 
-OWN = '''
+OWN = """
 import numpy as np
 
 class Fails:
@@ -21,7 +21,7 @@ class Fails:
             raise ValueError(f"seed {self.random_state} in /tmp/run-{self.random_state}/log")
     def predict(self, X):
         return np.zeros(len(X), int)
-'''
+"""
 SWEEP = """
 name = "fails"
 seed = 1

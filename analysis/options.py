@@ -31,6 +31,7 @@ CLOSE = 0.05  # largest α̂ that RKS calls close to the reference
 CONFIDENCE = 0.95  # default level of intervals and of ±
 FEWEST_SAMPLES = 40  # enough for the quantiles of a 95 % interval
 PAPER_CLIP = 15.0  # the authors' code limits gaps to ±15
+SORTED = ("others", "others-trimmed", "half")  # references that pool the values of all models
 
 _MOST = 1_000_000  # limit of options that set the length of an array
 

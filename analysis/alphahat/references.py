@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyseed.analysis.alphahat import PAPER_INFEASIBLE
 from manyseed.analysis.alphahat.kernel import interpolated_levels, trimming_levels
 from manyseed.analysis.alphahat.resampling import Resamples
 from manyseed.analysis.refused import Refused
@@ -20,7 +21,6 @@ PAPER_LEVELS = np.array(
 )
 """Trimming levels that the authors' code tries."""
 
-PAPER_INFEASIBLE = 0.50  # the level it counts if it accepts at none of them
 
 ROUNDING = 1e-12  # tolerance of comparisons with a level
 

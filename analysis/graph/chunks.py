@@ -21,11 +21,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from dask.delayed import Delayed, delayed
 
 from manyseed.analysis.graph.blocks import InputCheck, Member, rows_of, take
 from manyseed.analysis.graph.predictions import TRAIN_ACCURACY, Predictions, computed
@@ -35,6 +34,9 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.schema import Block, GroupColumns
 
+if TYPE_CHECKING:  # importing dask is slow, and not all that is here needs it
+    from dask.delayed import Delayed
+
 PART_RUNS = 256  # in a part of a split repeat
 BLOCK_RUNS = 1024  # in a block of small repeats: adjacent blocks share few chunks, each read twice
 FEWEST_BLOCKS = 16  # so that all workers have some, unless blocks become smaller than `PART_RUNS`
@@ -42,6 +44,8 @@ FEWEST_BLOCKS = 16  # so that all workers have some, unless blocks become smalle
 
 def build(predictions: Predictions, options: Options, layout: GroupColumns) -> list[Delayed]:
     """Return one lazy `Block` for each block of repeats; nothing is read yet."""
+    from dask.delayed import delayed
+
     metrics = computed(predictions, options)
     needs = [metric.needs for metric in metrics]
     result = []
@@ -200,6 +204,8 @@ def _split(
     A part is read once to gather what the others must know of it, and again to compute it, so that
     it need not be kept in between. Pairs of parts need only labels, which are kept.
     """
+    from dask.delayed import delayed
+
     alone = [metric for metric in metrics if not metric.pairwise]
     edges = pairwise([*range(0, member.row.size, max_runs), member.row.size])
     runs = [slice(start, stop) for start, stop in edges]
@@ -219,6 +225,8 @@ def _split(
 
 def _rows_of_tiles(metric: Metric, kept: Sequence[Delayed], options: Options) -> list[Delayed]:
     """For each part, compute and add up its tiles with itself and all later parts."""
+    from dask.delayed import delayed
+
     tile = delayed(partial(_tile, metric, options), pure=False)
     rows = []
     for index, own in enumerate(kept):

@@ -23,7 +23,6 @@ from manyseed.analysis.alphahat.trimming import dkw_of_one, dkw_threshold
 from manyseed.analysis.metrics import alpha_columns
 from manyseed.analysis.metrics.alpha_tests import (
     MIN_OTHERS,
-    SORTED,
     Floats,
     Levels,
     Models,
@@ -42,7 +41,7 @@ from manyseed.analysis.metrics.alpha_tests import (
 )
 from manyseed.analysis.metrics.custom import Failed
 from manyseed.analysis.metrics.metric import Finished, HeldOut, Metric, Part
-from manyseed.analysis.options import CONFIDENCE, Options
+from manyseed.analysis.options import CONFIDENCE, SORTED, Options
 from manyseed.analysis.refused import Refused
 
 

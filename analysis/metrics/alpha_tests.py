@@ -9,9 +9,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from manyseed.analysis.alphahat import worst
 from manyseed.analysis.alphahat.outlying import suspects
 from manyseed.analysis.alphahat.references import (
-    PAPER_INFEASIBLE,
     Reference,
     alpha_stars,
     interpolated_stars,
@@ -21,11 +21,10 @@ from manyseed.analysis.alphahat.resampling import Resamples
 from manyseed.analysis.alphahat.trimming import dkw_threshold
 from manyseed.analysis.metrics.custom import Failed, probe_values
 from manyseed.analysis.metrics.metric import HeldOut, Part
-from manyseed.analysis.options import Options, is_own
+from manyseed.analysis.options import SORTED, Options, is_own
 
 MIN_OTHERS = 2
 SEARCHED = 100  # most models among which those apart are searched
-SORTED = ("others", "others-trimmed", "half")  # references that pool the values of all models
 
 Real = NDArray[np.float64]
 Floats = NDArray[np.floating[Any]]
@@ -115,11 +114,6 @@ def side(n_test: int, options: Options) -> int:
     return n_test if options.alpha_reference == "loo_ensemble" else n_test // 2
 
 
-def worst(options: Options) -> float:
-    """Return the level of a resample that no trimming makes acceptable."""
-    return PAPER_INFEASIBLE if options.alpha_mode == "paper" else 1.0
-
-
 @dataclass(frozen=True, slots=True)
 class Levels:
     """Results of the robust test: float64 arrays (candidate, resample).
@@ -156,7 +150,7 @@ class Levels:
 
     def infeasible(self, options: Options) -> NDArray[np.bool_]:
         """Return which resamples no trimming makes acceptable, (candidate, resample)."""
-        return np.asarray(self.counted == worst(options))
+        return np.asarray(self.counted == worst(options.alpha_mode))
 
 
 def test(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from manyseed.analysis.alphahat import worst
 from manyseed.analysis.counts import some
-from manyseed.analysis.metrics.alpha_tests import SORTED, worst
-from manyseed.analysis.options import Options
+from manyseed.analysis.options import SORTED, Options
 from manyseed.analysis.tables.keys import REPEAT
 from manyseed.analysis.tables.means import VARIES
 
@@ -75,7 +75,7 @@ def _note(part: pl.DataFrame, options: Options) -> str:
         where = "one repeat" if n_infeasible == 1 else f"{n_infeasible:,} repeats"
         words.append(
             f"in {where}, the test rejects some resamples at every trimming level; each of these "
-            f"counts as α̂ = {worst(options):g}."
+            f"counts as α̂ = {worst(options.alpha_mode):g}."
         )
     if named and trimmed:
         left = "Left" if n_infeasible else "left"

@@ -8,9 +8,7 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from dask.delayed import delayed
 
-from manyseed.analysis.graph.group import compute_all
 from manyseed.analysis.graph.predictions import Ensembled, Predictions
 from manyseed.jobs.datasets import dataset_id
 from manyseed.jobs.ensembling.members import MEMBER_ARRAYS, SIZE_ARRAYS
@@ -97,9 +95,15 @@ def check_checksums(
     """
     compared = ComparedShards(paths, Plan.read(paths))
     unseen = compared.unseen((group.group, group.shards()) for group in groups)
+    if not unseen:
+        return
+    from dask.delayed import delayed  # here, as importing dask is slow
+
+    from manyseed.analysis.graph.group import compute_all
+
     tasks = [delayed(shards.compare, pure=False)() for shards in unseen]
     compute_all(tasks, scheduler=scheduler, workers=workers)
-    if unseen and remember:
+    if remember:
         compared.remember(unseen)
 
 

@@ -157,6 +157,10 @@ MODULES: Mapping[str, tuple[str, ...]] = {
     "throttle DIR 2": TABLES,
     "query DIR -t runs": TABLES,
     "query DIR --by classifier": (*TABLES, "scipy"),
+    "answers DIR": (*TABLES, "scipy"),
+    "variance DIR": (*TABLES, "scipy"),
+    "compare DIR --by train_fraction": (*PLANNING, "scipy"),
+    "howmany DIR": (*PLANNING, "numba", "scipy"),
     "plan FILE --dry-run": PLANNING,
 }
 """What a command may load of `HEAVY`, by its arguments; `COMPLETED` are those of a shell."""

@@ -10,18 +10,17 @@ from __future__ import annotations
 import datetime
 import importlib.metadata
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import zarr
-from zarr.abc.buffer import Buffer
-from zarr.codecs import BloscCodec, Crc32cCodec
-from zarr.storage import MemoryStore
 
 from manyseed.orchestrator.paths import METADATA
 from manyseed.orchestrator.store.layout.arrays import ArraySpec
 from manyseed.orchestrator.store.layout.groups import Group
 from manyseed.orchestrator.store.layout.schema import ATTRIBUTE, GroupSpec
+
+if TYPE_CHECKING:  # importing zarr is slow, and comparing coordinates needs none
+    from zarr.abc.buffer import Buffer
 
 
 def array_metadata(
@@ -32,6 +31,10 @@ def array_metadata(
     meanings: Sequence[str] | None = None,
 ) -> bytes:
     """Return the ``zarr.json`` of an array; `meanings` are the words for a coordinate's codes."""
+    import zarr
+    from zarr.codecs import BloscCodec, Crc32cCodec
+    from zarr.storage import MemoryStore
+
     chunks, shards = spec.chunks(array), spec.shards(array)
     codecs: list[Any] = [Crc32cCodec()]
     if array.compressed:
@@ -59,6 +62,9 @@ def array_metadata(
 
 def group_metadata(attributes: Mapping[str, Any]) -> bytes:
     """Return the ``zarr.json`` of a group."""
+    import zarr
+    from zarr.storage import MemoryStore
+
     written: dict[str, Buffer] = {}
     zarr.create_group(MemoryStore(written), attributes=dict(attributes), zarr_format=3)
     return written[METADATA].to_bytes()

@@ -11,7 +11,13 @@ import polars as pl
 
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import locked
-from manyseed.orchestrator.errors import DamagedFile, DamagedShard, UserError, command
+from manyseed.orchestrator.errors import (
+    DamagedFile,
+    DamagedShard,
+    UnavailableError,
+    UserError,
+    command,
+)
 from manyseed.orchestrator.paths import GIVEN, IMPORTED, JOURNAL, SweepPaths
 from manyseed.orchestrator.plans.drop import Drop
 from manyseed.orchestrator.plans.drop import drop as drop_cells
@@ -203,8 +209,12 @@ def compact(
 
 
 def publish_finished(paths: SweepPaths) -> None:
-    """Publish everything in journals; while tasks train, only shards that nobody is publishing."""
-    if not running(submissions(paths)):
+    """Publish everything in journals; while tasks may train, only shards that nobody publishes."""
+    try:
+        is_running = bool(running(submissions(paths)))
+    except UnavailableError:  # a cluster that does not answer: tasks may train there
+        is_running = True
+    if not is_running:
         compact(paths)
     elif paths.store.exists():
         publish_free(paths.store, _journals(paths), LeaseWatch(paths.leases))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manyseed.orchestrator.cli.common import Json, OtherRecipe, Out, Settings, SweepToml
+from manyseed.orchestrator.cli.login import one_core
 from manyseed.orchestrator.cli.output import (
     console,
     counted,
@@ -72,13 +73,14 @@ def plan(
     settings = settings or []
     directory = out or Path(read_sweep_file(sweep_file, settings).name)
     require = None if other_recipe else require_code
-    if dry_run:
-        change = plan_change(sweep_file, directory, settings)
-        if require is not None:
-            require(SweepPaths(directory), change)
-    else:
-        change = plan_sweep(sweep_file, directory, settings, require)
-    prepared = [] if dry_run else prepare_read(change.expansion.datasets)
+    with one_core(SweepPaths(directory), "reading the data, and trying code of your own,"):
+        if dry_run:
+            change = plan_change(sweep_file, directory, settings)
+            if require is not None:
+                require(SweepPaths(directory), change)
+        else:
+            change = plan_sweep(sweep_file, directory, settings, require)
+        prepared = [] if dry_run else prepare_read(change.expansion.datasets)
     too_long = []
     if hours is not None:
         too_long = beyond(change.after, hours, change.observed, change.measuring).to_dicts()

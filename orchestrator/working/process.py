@@ -39,6 +39,7 @@ from manyseed.orchestrator.store.reading.recipes import highest_recipe
 from manyseed.orchestrator.tasks.attempts import COPY_OF_FAILED, Failure
 from manyseed.orchestrator.tasks.task import Task
 from manyseed.orchestrator.working.checkpoints import checkpoint, checkpoint_seconds
+from manyseed.orchestrator.working.faults import fault
 from manyseed.orchestrator.working.messages import Batch, Fault, Outcome, Ready
 from manyseed.orchestrator.working.neighbours import journal_name
 from manyseed.orchestrator.working.nursery import NURSERY, leave, serve
@@ -254,7 +255,7 @@ def _train(paths: SweepPaths, task_file: Path, attempt: str, index: int, descrip
         return 4
     except Exception as error:
         reason = in_words(error) + remedy(error, paths)
-        pipe.send(Fault(reason, traceback.format_exc()))
+        pipe.send(fault(error, reason, traceback.format_exc(), paths))
         return 4
     process.close()
     return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -79,8 +79,9 @@ def plan(
     with one_core(SweepPaths(directory), "reading the data, and trying code of your own,"):
         if dry_run:
             # of a sweep that exists, the weights tell which runs it has already
-            may_lack = nullcontext([]) if SweepPaths(directory).is_sweep else counting()
-            with may_lack as absent:
+            with ExitStack() as stack:
+                if not SweepPaths(directory).is_sweep:
+                    absent = stack.enter_context(counting())
                 change = plan_change(sweep_file, directory, settings)
             if require is not None:
                 require(SweepPaths(directory), change)

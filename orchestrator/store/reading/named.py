@@ -53,7 +53,7 @@ class Labels(xr.DataArray):
         return type(self)(super().where(*given, **options))
 
     def _compared(self, other: Any, compare: Callable[..., Any]) -> xr.DataArray:
-        found = compare(xr.DataArray(self), self._held(other))
+        found = compare(xr.DataArray(self), self._held(other)).drop_attrs()
         return _unless_missing(_unless_missing(found, self), other)
 
     def _held(self, other: Any) -> Any:
@@ -162,8 +162,10 @@ class FinishedRuns(xr.Dataset):
         if self.sizes.get("epoch", 1) > 1:
             notes.append(f"{self.sizes['epoch']:,} snapshots: isel(epoch=-1) is the last.")
         if COPY in self.coords and (copies := int(self.coords[COPY].sum())):
-            which = f"{copies:,} runs are copies" if copies > 1 else "1 run is a copy"
-            notes.append(f"{which} of the first of its repeat ({COPY}).")
+            which = "1 run is a copy of the first of its repeat"
+            if copies > 1:
+                which = f"{copies:,} runs are copies of the first of their repeat"
+            notes.append(f"{which} ({COPY}).")
         return "\n".join(notes)
 
     def __repr__(self) -> str:

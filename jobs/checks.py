@@ -6,11 +6,20 @@ import math
 import traceback
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
 _LISTED = 20
 NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+def expanded(name: str) -> Path:
+    """Return a path that may begin with ~ or ~user; without such a home, that is a name."""
+    try:
+        return Path(name).expanduser()
+    except RuntimeError:
+        return Path(name)
 
 
 class Refused(ValueError):

@@ -111,7 +111,7 @@ def _cluster() -> Iterator[Check]:
     try:
         cluster = discover()
     except ClusterError as error:
-        yield Check("SLURM", "sbatch exists", f"{error}; to train here: --cluster local")
+        yield Check("SLURM", "sbatch exists", f"{error}")
         return
     kept = "accounting" if cluster.has_accounting else "no accounting"
     partitions = ", ".join(one.name for one in cluster.partitions)

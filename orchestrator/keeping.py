@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -11,8 +12,14 @@ import polars as pl
 
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import locked
-from manyseed.orchestrator.errors import DamagedFile, DamagedShard, UserError, command
-from manyseed.orchestrator.paths import GIVEN, IMPORTED, JOURNAL, SweepPaths
+from manyseed.orchestrator.errors import (
+    DamagedFile,
+    DamagedShard,
+    UnavailableError,
+    UserError,
+    command,
+)
+from manyseed.orchestrator.paths import IMPORTED, JOURNAL, PACKED, SweepPaths
 from manyseed.orchestrator.plans.drop import Drop
 from manyseed.orchestrator.plans.drop import drop as drop_cells
 from manyseed.orchestrator.plans.groups import Groups
@@ -203,8 +210,12 @@ def compact(
 
 
 def publish_finished(paths: SweepPaths) -> None:
-    """Publish everything in journals; while tasks train, only shards that nobody is publishing."""
-    if not running(submissions(paths)):
+    """Publish everything in journals; while tasks may train, only shards that nobody publishes."""
+    try:
+        is_running = bool(running(submissions(paths)))
+    except UnavailableError:  # a cluster that does not answer: tasks may train there
+        is_running = True
+    if not is_running:
         compact(paths)
     elif paths.store.exists():
         publish_free(paths.store, _journals(paths), LeaseWatch(paths.leases))
@@ -245,10 +256,12 @@ def export(paths: SweepPaths, output: Path) -> Path:
         raise nothing_finished(paths)
     require_sound(paths)
     if output.suffix == ".zip":
-        planned = (file for file in paths.plan.rglob("*") if file.is_file())
+        files = sorted(
+            file for file in (paths.sweep_file, *paths.plan.rglob("*")) if file.is_file()
+        )
+        named = {file.relative_to(paths.directory).as_posix(): file for file in files}
         # marks of given numbers are not exported: in a copy the store shows which numbers are used
-        files = [paths.sweep_file, *(file for file in planned if file.suffix != GIVEN)]
-        beside = {file.relative_to(paths.directory).as_posix(): file for file in sorted(files)}
+        beside = {name: file for name, file in named.items() if re.fullmatch(PACKED, name)}
         export_zip(paths.store, output, beside)
     else:
         export_parquet(paths.store, output)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.results.plotting import Plots
     from manyseed.orchestrator.results.tables import Results
     from manyseed.orchestrator.results.variance import VarianceSplit
+    from manyseed.orchestrator.store.reading.named import FinishedRuns
     from manyseed.orchestrator.submissions.submission import Submission
 
 
@@ -50,21 +51,26 @@ class Learning:
 
         return open_finished_runs(self.paths)
 
-    def runs(self, dataset: str, classifier: str) -> xr.Dataset:
+    def runs(self, dataset: str, classifier: str, *, words: bool = False) -> FinishedRuns:
         """Return the finished runs of a dataset and classifier, lazily, with coordinates in words.
 
         Parameters
         ----------
         dataset, classifier : str
             As the sweep file names them.
+        words : bool
+            Whether ``label`` and ``y_true`` are names of classes instead of their numbers. Numbers
+            compare with names, too: ``runs.y_true == "benign"``.
 
         Returns
         -------
         xarray Dataset
             Dimensions ``run``, ``sample`` and others as in `predictions`. Coordinates of each run:
-            ``cell``, ``repeat_index``, ``run_index``, ``train_fraction``, and in the sweep file's
-            words ``perturb_continuous``, ``perturb_categorical``, ``perturb_hparams``, ``hparams``
-            and ``vary``. ``y_true`` is each run's own: (run, sample).
+            ``cell``, ``repeat_index``, ``run_index``, ``train_fraction``, ``is_copy``, and in the
+            sweep file's words ``perturb_continuous``, ``perturb_categorical``, ``perturb_hparams``,
+            ``hparams`` and ``vary``. ``y_true`` is each run's own: (run, sample). It may hold runs
+            of several cells, and says so when it is printed; ``accuracy_by_cell()`` returns the
+            accuracy of each. Where ``where`` leaves labels missing, comparisons are missing, too.
 
         Raises
         ------
@@ -74,12 +80,13 @@ class Learning:
         Examples
         --------
         >>> runs = sweep.runs("digits", "mlp")
+        >>> runs.accuracy_by_cell()
         >>> right = runs.label.isel(epoch=-1) == runs.y_true
         >>> right.mean("sample").groupby("perturb_continuous").std()
         """
         from manyseed.orchestrator.stored import open_named_runs
 
-        return open_named_runs(self.paths, dataset, classifier)
+        return open_named_runs(self.paths, dataset, classifier, names=words)
 
     @property
     def raw_predictions(self) -> xr.DataTree:

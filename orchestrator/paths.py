@@ -32,6 +32,12 @@ SET_SUMS = "crc32c.json"
 BESIDE = ".manyseed"
 """The folder of an exported store that holds plan and sweep file."""
 
+PACKED = r"sweep\.toml|plan/(?:[a-z]+/)?[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\.(?:json|parquet)"
+"""The pattern of their names, relative to the sweep: other programs' files are not exported."""
+
+CHUNK = r"c(?P<place>(?:\.\d{1,9})*)"
+"""The pattern of the names of an array's files, beside its metadata."""
+
 UNFINISHED, MAKER = ".manyseed-", ".maker"
 """Prefix of a directory being created, and the file in it that names the creating process."""
 

@@ -26,6 +26,8 @@ from manyseed.orchestrator.store.zarrfiles.encoding import Bools
 if TYPE_CHECKING:
     import xarray as xr
 
+    from manyseed.orchestrator.store.reading.named import FinishedRuns
+
 
 def stored_groups(paths: SweepPaths, plan: Plan) -> list[Group]:
     """Return the groups that exist in the store, in the plan's order.
@@ -75,7 +77,9 @@ def open_all_rows(paths: SweepPaths) -> xr.DataTree:
     return _tree(paths, open_runs)
 
 
-def open_named_runs(paths: SweepPaths, dataset: str, classifier: str) -> xr.Dataset:
+def open_named_runs(
+    paths: SweepPaths, dataset: str, classifier: str, *, names: bool = False
+) -> FinishedRuns:
     """Open the finished runs of one group, with coordinates in words; see `Sweep.runs`."""
     from manyseed.orchestrator.store.reading.lazy import in_words, open_finished
 
@@ -83,7 +87,7 @@ def open_named_runs(paths: SweepPaths, dataset: str, classifier: str) -> xr.Data
     for group in stored_groups(paths, plan):
         if (group.spec.dataset, group.spec.named) == (dataset, classifier):
             journaled = JournalIndex(plan.journals(paths)).rows(group.spec.number)
-            return in_words(open_finished(group, journaled=journaled))
+            return in_words(open_finished(group, journaled=journaled), names=names)
     asked = f"{dataset} × {classifier}"
     known = [f"{one.dataset} × {one.named}" for one in Groups.read(paths).specs]
     is_planned = asked in known

@@ -276,10 +276,16 @@ class Sweep(Executing, Learning):
         return status(self.paths)
 
     def show(self, address: str) -> dict[str, object]:
-        """Return everything that defines the run ``CELL:REPEAT:RUN``, and how it was made."""
+        """Return what defines the run ``CELL:REPEAT:RUN``, and how it was made or why it failed."""
+        from manyseed.orchestrator.progress.unfinished import unfinished
         from manyseed.orchestrator.runs.show import show
 
-        return show(self.paths, address)
+        value = show(self.paths, address)
+        stored = value["stored"]
+        if isinstance(stored, dict) and stored["status"] == "missing":
+            now, failed = unfinished(self.paths, address)
+            value |= {"stored": stored | now, **({"failed": failed} if failed else {})}
+        return value
 
     def rerun(self, address: str, save: str | Path | None = None) -> Differences:
         """Train the run ``CELL:REPEAT:RUN`` again; return how it differs from the stored run.

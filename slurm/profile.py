@@ -187,8 +187,20 @@ def find_profile(name: str) -> Path:
 
 def user_folder() -> Path:
     """Return the folder of the user's profiles, ``~/.config/manyseed/clusters``."""
-    config = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    config = os.environ.get("XDG_CONFIG_HOME") or home() / ".config"
     return Path(config) / "manyseed" / "clusters"
+
+
+def home() -> Path:
+    """Return the user's home.
+
+    Without one, a place where no file can be: profiles name files that SLURM loads, so no other
+    folder is safe.
+    """
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path(os.devnull)
 
 
 def minutes(text: str | int) -> int:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import lru_cache, partial
 from pathlib import Path
 
-from manyseed.jobs.checks import Refused
+from manyseed.jobs.checks import Refused, expanded
 from manyseed.jobs.datasets.cache import HOME_VARIABLE, data_home
 from manyseed.jobs.run import MachineError
 from manyseed.jobs.whole import place, sha256
@@ -21,6 +24,25 @@ PUBLISHED = {
     "vit_b_16": "https://download.pytorch.org/models/vit_b_16-c867db91.pth",
 }
 """ImageNet weights of each backbone, as torchvision names them."""
+
+
+_UNKNOWN = "0" * 64
+_absent: ContextVar[list[str] | None] = ContextVar("absent weights", default=None)
+
+
+@contextmanager
+def counting() -> Iterator[list[str]]:
+    """Within this block, runs are only counted: published weights may be absent.
+
+    Yields the list of what is absent, with what to do, which grows as classifiers are resolved.
+    Identities are then not those of runs.
+    """
+    noted: list[str] = []
+    token = _absent.set(noted)
+    try:
+        yield noted
+    finally:
+        _absent.reset(token)
 
 
 def locate(backbone: str, weights: object = None) -> tuple[Path, str]:
@@ -37,15 +59,19 @@ def locate(backbone: str, weights: object = None) -> tuple[Path, str]:
     Raises
     ------
     Refused
-        If there is no such file.
+        If there is no such file; not while `counting`, of the published one.
     """
     if weights is not None and not isinstance(weights, str):
         raise Refused("weights", weights, allowed="the path of a file")
     hub = _in_hub(backbone)
-    path = hub if weights is None else Path(weights).expanduser()
+    path = hub if weights is None else expanded(weights)
     if not path.is_file():
         absent = "there is no such file" if weights else f"those of {backbone} are not in {hub}"
         get = f"download {PUBLISHED[backbone]} to {hub}, or give the path of a state dict"
+        if weights is None and (noted := _absent.get()) is not None:
+            if (told := f"{absent}: {get}") not in noted:
+                noted.append(told)
+            return path, _UNKNOWN
         raise Refused("weights", weights, f"{absent}: {get}")
     return path, _digest(path)
 
@@ -102,7 +128,7 @@ def _in_hub(backbone: str) -> Path:
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     home = os.environ.get("TORCH_HOME") or f"{cache}/torch"
     name = PUBLISHED[backbone].rpartition("/")[2]
-    return Path(home).expanduser() / "hub" / "checkpoints" / name
+    return expanded(home) / "hub" / "checkpoints" / name
 
 
 def _digest(path: Path) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 
 import numpy as np
@@ -37,9 +38,16 @@ _OF_THE_DATASET = ("classes", "positive", "test")
 
 
 def data_home() -> Path:
-    """Return the folder of data: ``$MANYSEED_DATA``, or ``~/.cache/manyseed``."""
-    given = os.environ.get(HOME_VARIABLE)
-    return Path(given) if given else Path.home() / ".cache" / "manyseed"
+    """Return the folder of data: ``$MANYSEED_DATA``, or ``~/.cache/manyseed``.
+
+    A user without a home has a temporary folder of their own.
+    """
+    if given := os.environ.get(HOME_VARIABLE):
+        return Path(given)
+    try:
+        return Path.home() / ".cache" / "manyseed"
+    except RuntimeError:
+        return Path(gettempdir()) / f"manyseed-{os.getuid()}"
 
 
 def given_copy(digest: str, suffix: str) -> Path:

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from manyseed.jobs.checks import Refused
+from manyseed.jobs.checks import Refused, expanded
 from manyseed.jobs.datasets import arrayfile, imagefolder, tablefile
 from manyseed.jobs.datasets.function import digest
 from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples, test_counts
@@ -94,7 +94,7 @@ def _is_local(name: str) -> bool:
 
 
 def _place(name: str) -> Path:
-    return Path(name).expanduser().absolute()
+    return expanded(name).absolute()
 
 
 def _is_saved(path: Path) -> bool:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Refused
+from manyseed.jobs.checks import Refused, expanded
 from manyseed.jobs.datasets import arrayfile, csvfile, folds, imagefolder, parts, together
 from manyseed.jobs.datasets.arrayfile import refused
 from manyseed.jobs.datasets.columns import LEAVE_EMPTY, ColumnInfo, column_info, is_mark, set_aside
@@ -59,7 +59,7 @@ class _Loaded:
 
 
 def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
-    path = Path(name).expanduser().absolute()
+    path = expanded(name).absolute()
     if _is_folder(path):
         return imagefolder.describe(path, given)
     return read(name, given)[0]
@@ -79,7 +79,7 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
     ------
     Refused
     """
-    path = Path(name).expanduser().absolute()
+    path = expanded(name).absolute()
     if imagefolder.SIZE in given:
         reason = "is for a folder of images; images in a file have their size"
         raise Refused(imagefolder.SIZE, given[imagefolder.SIZE], reason)
@@ -87,7 +87,7 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
     own = {**parts.read(given), **together.read(given)}
     files = [_opened("source", name, path, target, own)]
     if (other := own.pop(parts.TEST_FILE, None)) is not None:
-        beside = Path(other).expanduser().absolute()
+        beside = expanded(other).absolute()
         if beside.suffix != path.suffix and not {beside.suffix, path.suffix} <= {*TABLES}:
             reason = f"is another kind of file than the source, {path.suffix}"
             raise Refused(parts.TEST_FILE, other, reason)

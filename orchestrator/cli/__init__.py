@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import sys
 from contextlib import suppress
+from types import TracebackType
 
 __all__ = ["main"]
 
@@ -40,12 +41,31 @@ def _guarded() -> int:
         code = CLOSED
     except KeyboardInterrupt:
         code = _interrupted()
-    except Exception:
-        if not process.interrupted:
+    except Exception as error:
+        if not process.interrupted or _is_in_handling(error):
             raise
         code = _interrupted()  # an interrupted library may raise anything
     process.end()
     return code
+
+
+def _is_in_handling(error: BaseException) -> bool:
+    """Return whether an error arose in manyseed's own handling of Ctrl-C."""
+    inner, ours = error.__traceback__, False
+    while inner is not None:
+        if _is_ours(inner):
+            ours = inner.tb_next is None or inner.tb_next.tb_frame.f_code.co_name != "__exit__"
+        inner = inner.tb_next
+    before = error.__cause__ or error.__context__
+    while before is not None and not isinstance(before, KeyboardInterrupt):
+        before = before.__cause__ or before.__context__
+    # its traceback begins where it was caught
+    return ours and before is not None and _is_ours(before.__traceback__)
+
+
+def _is_ours(entry: TracebackType | None) -> bool:
+    name = "" if entry is None else str(entry.tb_frame.f_globals.get("__name__"))
+    return name.startswith("manyseed.") and name != __name__
 
 
 def _run() -> int:

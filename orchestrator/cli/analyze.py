@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,6 +22,7 @@ from manyseed.orchestrator.cli.common import (
     workers_option,
 )
 from manyseed.orchestrator.cli.effects import print_effects
+from manyseed.orchestrator.cli.login import one_core
 from manyseed.orchestrator.cli.output import (
     console,
     counted,
@@ -166,7 +168,12 @@ def analyze(
         _follow(sweep, quiet=as_json)
     else:
         jobs_of = None if is_here and dask != "slurm" else cluster
-        _analyze(sweep, options, workers, dask, jobs_of, quiet=as_json)
+        with ExitStack() as stack:
+            if workers is None and dask in ("threads", "processes"):
+                again = command("analyze", directory, "--cluster", "NAME")
+                more = f"In a job: {again}; with more cores here: --workers N."
+                stack.enter_context(one_core(sweep.paths, _task(sweep), more))
+            _analyze(sweep, options, workers, dask, jobs_of, quiet=as_json)
     if as_json:
         print_json(caveats(sweep))
     else:
@@ -176,6 +183,11 @@ def analyze(
         say_next("Query them", "query", directory, "--by", "classifier")
         say_next("Report", "report", directory)
     raise_if_wrong(sweep)
+
+
+def _task(sweep: Sweep) -> str:
+    runs = sweep.survey().counts
+    return f"the analysis of {counted(runs['done'] + runs['copy'], 'finished run')}"
 
 
 def report(directory: Directory) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,6 +19,7 @@ from manyseed.orchestrator.cli.common import (
     whole_numbers,
     workers_option,
 )
+from manyseed.orchestrator.cli.login import one_core
 from manyseed.orchestrator.cli.output import counted, errors, print_json, say
 from manyseed.orchestrator.errors import UserError
 
@@ -98,16 +100,19 @@ def howmany(
         return
     if dry_run:
         raise UserError("applies only with --until", key="--dry-run", value=True)
-    groups = Sweep(directory).howmany(
-        accuracy=accuracy,
-        consistency=consistency,
-        confidence=confidence,
-        by=names(by),
-        where=where,
-        sizes=None if sizes is None else whole_numbers(sizes, "--sizes", "1,2,5"),
-        draws=draws,
-        workers=workers,
-    )
+    sweep = Sweep(directory)
+    more = "With more cores: --workers N."
+    with nullcontext() if workers else one_core(sweep.paths, "drawing ensembles", more):
+        groups = sweep.howmany(
+            accuracy=accuracy,
+            consistency=consistency,
+            confidence=confidence,
+            by=names(by),
+            where=where,
+            sizes=None if sizes is None else whole_numbers(sizes, "--sizes", "1,2,5"),
+            draws=draws,
+            workers=workers,
+        )
     if as_json:
         values = [
             {

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from manyseed.orchestrator.cli.common import Json, OtherRecipe, Out, Settings, SweepToml
+from manyseed.orchestrator.cli.login import one_core
 from manyseed.orchestrator.cli.output import (
     console,
     counted,
@@ -61,6 +63,7 @@ def plan(
 
         manyseed plan sweep.toml --set runs=2 --set classifier.mlp.epochs=5 --out trial
     """
+    from manyseed.jobs.classifiers.weights import counting
     from manyseed.jobs.datasets import data_home
     from manyseed.orchestrator.grids.loading import read_sweep_file
     from manyseed.orchestrator.plans.cost import beyond
@@ -72,13 +75,19 @@ def plan(
     settings = settings or []
     directory = out or Path(read_sweep_file(sweep_file, settings).name)
     require = None if other_recipe else require_code
-    if dry_run:
-        change = plan_change(sweep_file, directory, settings)
-        if require is not None:
-            require(SweepPaths(directory), change)
-    else:
-        change = plan_sweep(sweep_file, directory, settings, require)
-    prepared = [] if dry_run else prepare_read(change.expansion.datasets)
+    absent: list[str] = []
+    with one_core(SweepPaths(directory), "reading the data, and trying code of your own,"):
+        if dry_run:
+            # of a sweep that exists, the weights tell which runs it has already
+            with ExitStack() as stack:
+                if not SweepPaths(directory).is_sweep:
+                    absent = stack.enter_context(counting())
+                change = plan_change(sweep_file, directory, settings)
+            if require is not None:
+                require(SweepPaths(directory), change)
+        else:
+            change = plan_sweep(sweep_file, directory, settings, require)
+        prepared = [] if dry_run else prepare_read(change.expansion.datasets)
     too_long = []
     if hours is not None:
         too_long = beyond(change.after, hours, change.observed, change.measuring).to_dicts()
@@ -93,6 +102,7 @@ def plan(
         problems = {
             "beyond_walltime": too_long,
             "no_room": None if no_room is None else str(no_room),
+            "absent_weights": absent,
         }
         print_json(change.summary() | done | problems)
         return
@@ -104,6 +114,8 @@ def plan(
         say(sentence)
     if no_room is not None:
         say(f"It could not be planned into {directory}: {no_room.message}\n  {no_room.remedy}")
+    for told in absent:
+        say(f"To plan this, and not only count it, weights are needed: {told}.")
     if dry_run:
         say("Nothing was written (--dry-run).")
         return

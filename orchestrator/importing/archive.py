@@ -29,7 +29,7 @@ from manyseed.orchestrator.errors import (
     StoreUnavailable,
     UserError,
 )
-from manyseed.orchestrator.paths import BESIDE, METADATA, SweepPaths
+from manyseed.orchestrator.paths import BESIDE, CHUNK, METADATA, PACKED, SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.marks import mark
 from manyseed.orchestrator.plans.plan import Plan
@@ -40,14 +40,10 @@ _WHOLE = "import what manyseed export --output FILE.zip wrote"
 _NAME = r"[A-Za-z0-9~%_-][A-Za-z0-9~%_.-]{0,254}"
 _STORED = re.compile(
     rf"zarr\.json|{_NAME}/zarr\.json|(?P<group>{_NAME}/{_NAME})/"
-    r"(?:zarr\.json|(?P<array>[a-z_]+)/(?:zarr\.json|c(?P<place>(?:\.\d{1,9})*)))",
+    rf"(?:zarr\.json|(?P<array>[a-z_]+)/(?:zarr\.json|{CHUNK}))",
     re.ASCII,
 )
-_PLANNED = re.compile(
-    rf"{re.escape(BESIDE)}/(?:sweep\.toml|plan/(?:[a-z]+/)?[A-Za-z0-9][A-Za-z0-9_.-]{{0,99}}"
-    r"\.(?:json|parquet))",
-    re.ASCII,
-)
+_PLANNED = re.compile(rf"{re.escape(BESIDE)}/(?:{PACKED})", re.ASCII)
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 1
 _SMALL_BYTES = (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -19,7 +18,6 @@ from manyseed.orchestrator.errors import DamagedFile, UserError, command
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.scales import found_scale
 from manyseed.orchestrator.provenance import Recipe
-from manyseed.slurm import available
 
 if TYPE_CHECKING:
     import polars as pl
@@ -246,9 +244,8 @@ def forget_code(paths: SweepPaths, code: str) -> None:
 
 
 def to_tune(paths: SweepPaths) -> tuple[object, ...]:
-    """Return the words of the command that searches on this machine."""
-    here = available() and "SLURM_JOB_ID" not in os.environ  # it is refused on a login node
-    return ("tune", paths.directory, *(("--cluster", "local") if here else ()))
+    """Return the words of the command that searches; a login node refuses it and names a job."""
+    return ("tune", paths.directory)
 
 
 def require_searched(paths: SweepPaths, cells: pl.DataFrame) -> None:

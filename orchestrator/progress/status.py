@@ -124,7 +124,7 @@ def status(paths: SweepPaths) -> Status:
     running = [t.last for t in every if t.state == "running" and t.last.state == "running"]
     workers = sum(attempt.workers for attempt in running)
     kinds = {place: kind(failure) for place, failure in state.failures.items()}
-    one_of = {kinds[place]: failure for place, failure in reversed(state.failures.items())}
+    one_of = {kinds[place]: failure for place, failure in reversed([*state.failures.items()])}
     by_state = Counter(task.state for task in every)
     steps = next_steps(
         paths,

@@ -18,11 +18,6 @@ from manyseed.orchestrator.runs.address import PlannedRun, find_run
 from manyseed.orchestrator.store.layout.arrays import NO_RECIPE, STATUSES
 from manyseed.orchestrator.store.layout.groups import find_group
 from manyseed.orchestrator.store.reading.reader import read_rows
-from manyseed.orchestrator.submissions.hints import training
-from manyseed.orchestrator.survey import STATES, Survey, survey
-from manyseed.orchestrator.tasks.attempts import Attempt
-from manyseed.orchestrator.tasks.setback import failures
-from manyseed.orchestrator.tasks.submissionpaths import LOG
 
 
 def show(paths: SweepPaths, address: str) -> dict[str, object]:
@@ -37,7 +32,6 @@ def show(paths: SweepPaths, address: str) -> dict[str, object]:
     """
     planned = find_run(paths, address)
     asked, was_made = planned.run.cell, stored(paths, planned)
-    state = survey(paths)
     cell = asked
     try:
         cell = fitted(paths, asked)
@@ -62,48 +56,8 @@ def show(paths: SweepPaths, address: str) -> dict[str, object]:
         else {**run_hparams(replace(planned.fitted, cell=cell)), **scale},
         "streams": stream_keys(planned.fitted),
         **_saved(paths, planned),
-        "stored": {
-            "group": planned.spec.path,
-            "row": planned.row,
-            **(
-                was_made.to_json() if was_made.status != "missing" else _unpublished(state, planned)
-            ),
-        },
-        **({"failed": _failed(paths, state, planned)} if _place(planned) in state.failures else {}),
+        "stored": {"group": planned.spec.path, "row": planned.row, **was_made.to_json()},
     }
-
-
-def _unpublished(state: Survey, planned: PlannedRun) -> dict[str, object]:
-    """Return the state of a run that the store does not hold."""
-    code = state.states[planned.spec.number][planned.row]
-    status = {code: name for name, code in STATES.items()}[int(code)]
-    only_there = {"journal": "not published yet"} if status in ("done", "copy") else {}
-    return {"status": status, **only_there}
-
-
-def _failed(paths: SweepPaths, state: Survey, planned: PlannedRun) -> dict[str, object]:
-    """Return why a run failed, where, how often, and what to do."""
-    identity, place = state.plan.identity, _place(planned)
-    every = [one for one in failures(paths, identity) if (one.group, one.row) == place]
-    last, folder = every[-1], every[-1].file.parent
-    attempt = Attempt.read(folder, identity)
-    return {
-        "error": last.error,
-        "attempts": len(every),
-        "node": attempt.node or None,
-        "task": f"{int(folder.parent.parent.name)}/{attempt.task}",
-        "log": str(folder / LOG),
-        "traceback": command("logs", paths.directory, _address(planned)),
-        "retry": training(paths, "resume", "--failed"),
-    }
-
-
-def _place(planned: PlannedRun) -> tuple[int, int]:
-    return planned.spec.number, planned.row
-
-
-def _address(planned: PlannedRun) -> str:
-    return f"{planned.cell}:{planned.run.repeat}:{planned.run.run}"
 
 
 def _saved(paths: SweepPaths, planned: PlannedRun) -> dict[str, object]:
@@ -111,10 +65,11 @@ def _saved(paths: SweepPaths, planned: PlannedRun) -> dict[str, object]:
     known = endings(planned.run.cell.classifier)
     if not known or planned.run.cell.ensembling is not None:
         return {}
+    address = f"{planned.cell}:{planned.run.repeat}:{planned.run.run}"
     file = f"model{known[0]}"
     return {
         "model": {
-            "save": command("rerun", paths.directory, _address(planned), "--save", file),
+            "save": command("rerun", paths.directory, address, "--save", file),
             "load": READ[known[0]].replace("FILE", repr(file)),
         }
     }

@@ -15,8 +15,8 @@ from manyseed.orchestrator.tasks.attempts import COPY_OF_FAILED
 def on_cluster(paths: SweepPaths | None = None) -> list[str]:
     """Return the words by which a command trains on this machine or its cluster; mostly none.
 
-    Where ``sbatch`` is found and ``auto`` could not choose, these name the user's first profile
-    or, without one, this machine. `paths` is None for a sweep that is not planned yet.
+    Where ``sbatch`` is found and ``auto`` could not choose, these name the user's first profile,
+    if there is one. `paths` is None for a sweep that is not planned yet.
     """
     try:
         name = needed(None if paths is None else last_intent(paths))

@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import shlex
 import socket
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -95,8 +96,7 @@ def require_search_here(cluster: str, last: Intent | None, again: str) -> None:
         "hparams are tuned on one machine, and this one submits jobs (it has sbatch)",
         key="--cluster",
         value=cluster,
-        remedy=f"tune in a job: sbatch --cpus-per-task 32 --wrap {shlex.quote(again)}; "
-        "or on this machine all the same: --cluster local",
+        remedy=f"tune in a job: sbatch --cpus-per-task 32 --wrap {shlex.quote(again)}",
     )
 
 
@@ -106,7 +106,9 @@ def own_names() -> list[str]:
 
 
 def needed(last: Intent | None) -> str | None:
-    """Return what `AUTO` must be replaced by on this machine; None if it names a place to train.
+    """Return what `AUTO` must be replaced by on this machine.
+
+    None if it names a place to train, or if there is no profile: the refusal says how to make one.
 
     Parameters
     ----------
@@ -116,8 +118,13 @@ def needed(last: Intent | None) -> str | None:
     try:
         _automatic(last)
     except UserError:
-        return next(iter(own_names()), LOCAL)
+        return next(iter(own_names()), None)
     return None
+
+
+def is_login_node(last: Callable[[], Intent | None]) -> bool:
+    """Return whether this machine submits jobs and has not trained this sweep."""
+    return available() and not _may_train_here(last())
 
 
 def _may_train_here(last: Intent | None) -> bool:
@@ -142,7 +149,7 @@ def the_one() -> Profile | None:
         raise UserError(
             "there are several cluster profiles",
             key="--cluster",
-            remedy=f"choose one: {', '.join(names)}, or local",
+            remedy=f"choose one: {', '.join(names)}",
         )
     return read(names[0]) if names else None
 
@@ -195,10 +202,7 @@ def _automatic(last: Intent | None) -> Profile | None:
     )
 
 
-_WAYS = (
-    "create a profile: manyseed cluster init; or train on this machine all the same: "
-    '--cluster local (from Python: cluster="local")'
-)
+_WAYS = "create a profile: manyseed cluster init; what it says: manyseed docs cluster"
 
 
 def _names() -> list[str]:

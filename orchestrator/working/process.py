@@ -19,7 +19,7 @@ import numpy as np
 
 from manyseed.jobs.checks import in_words
 from manyseed.jobs.classifiers import imports
-from manyseed.jobs.run import Cell, GpuFull, MachineError, Run
+from manyseed.jobs.run import Cell, MachineError, Run
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.device import gpu_model
@@ -39,6 +39,7 @@ from manyseed.orchestrator.store.reading.recipes import highest_recipe
 from manyseed.orchestrator.tasks.attempts import COPY_OF_FAILED, Failure
 from manyseed.orchestrator.tasks.task import Task
 from manyseed.orchestrator.working.checkpoints import checkpoint, checkpoint_seconds
+from manyseed.orchestrator.working.faults import fault
 from manyseed.orchestrator.working.messages import Batch, Fault, Outcome, Ready
 from manyseed.orchestrator.working.neighbours import journal_name
 from manyseed.orchestrator.working.nursery import NURSERY, leave, serve
@@ -254,8 +255,7 @@ def _train(paths: SweepPaths, task_file: Path, attempt: str, index: int, descrip
         return 4
     except Exception as error:
         reason = in_words(error) + remedy(error, paths)
-        crowded = isinstance(error, GpuFull)
-        pipe.send(Fault(reason, traceback.format_exc(), is_crowded=crowded))
+        pipe.send(fault(error, reason, traceback.format_exc(), paths))
         return 4
     process.close()
     return 0

@@ -24,6 +24,7 @@ from manyseed.orchestrator.tasks.requests import skipped_cells, stop_request
 from manyseed.orchestrator.tasks.setback import failures
 from manyseed.orchestrator.tasks.submissionpaths import LOG, RESERVE, SubmissionPaths
 from manyseed.orchestrator.tasks.task import Task
+from manyseed.orchestrator.working import faults
 from manyseed.orchestrator.working.messages import Batch, Fault, Outcome, Ready
 from manyseed.orchestrator.working.neighbours import given_since
 from manyseed.orchestrator.working.node import Node, keep_away
@@ -145,7 +146,9 @@ class TaskAttempt:
                     with lease.kept(), self._dismissing():
                         state = self._run(lease)
         except (UnavailableError, OSError) as error:
-            self.fault = self.fault or Fault(str(error), "")
+            found = faults.fault(error, str(error), "", self.paths)
+            self.is_task_at_fault |= found.is_of_task
+            self.fault = self.fault or found
         except SystemExit:  # the scheduler will not wait any longer
             state = _INTERRUPTED
             raise

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from manyseed.slurm.processes import user_name
-from manyseed.slurm.profile import user_folder
+from manyseed.slurm.profile import home, user_folder
 from manyseed.slurm.refused import Refused
 from manyseed.slurm.testcluster.daemons import PATH, Daemons, wait_until
 from manyseed.slurm.testcluster.settings import NAME, Ports, Settings, write
@@ -51,7 +51,7 @@ class TestCluster:
     @staticmethod
     def default_folder() -> Path:
         """Return the default folder of a user's test cluster."""
-        cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+        cache = os.environ.get("XDG_CACHE_HOME") or home() / ".cache"
         return Path(cache) / "manyseed" / NAME
 
     @property

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,7 @@ from polars.io.plugins import register_io_source
 
 from manyseed.orchestrator.disk.placing import open_plain, placing, remove_partial, unavailable
 from manyseed.orchestrator.errors import DamagedShard, StoreError
-from manyseed.orchestrator.paths import BESIDE, METADATA
+from manyseed.orchestrator.paths import BESIDE, CHUNK, METADATA
 from manyseed.orchestrator.store.layout.arrays import COPY, FLAGS, LATER_FLAGS
 from manyseed.orchestrator.store.layout.groups import Group, list_groups
 from manyseed.orchestrator.store.layout.optional import TRAIN_ACCURACY
@@ -87,7 +88,7 @@ def export_zip(store: Path, output: Path, beside: Mapping[str, Path]) -> None:
             for array in sorted(group.spec.arrays, key=lambda array: array.name != "status"):
                 folder = group.folder / array.name
                 for key in sorted(entry.name for entry in os.scandir(folder)):
-                    if key.startswith("c."):
+                    if re.fullmatch(CHUNK, key, re.ASCII):
                         _add(archive, folder / key, f"{group.spec.path}/{array.name}/{key}")
         for name, file in beside.items():
             _add(archive, file, f"{BESIDE}/{name}")

@@ -14,8 +14,10 @@ import xarray as xr
 from manyseed.orchestrator.disk.placing import read_plain
 from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.paths import METADATA
+from manyseed.orchestrator.store.layout.arrays import COPY as IS_COPY
 from manyseed.orchestrator.store.layout.arrays import FLAGS, LATER_FLAGS
 from manyseed.orchestrator.store.layout.groups import Group
+from manyseed.orchestrator.store.reading.named import COPY, FinishedRuns, with_names
 from manyseed.orchestrator.store.reading.reader import (
     Integers,
     StoredArray,
@@ -69,12 +71,14 @@ def _as_netcdf(attributes: Mapping[Any, Any]) -> dict[Any, Any]:
     }
 
 
-def in_words(data: xr.Dataset) -> xr.Dataset:
-    """Return runs with the sweep file's words as coordinates instead of codes.
+def in_words(data: xr.Dataset, *, names: bool = False) -> FinishedRuns:
+    """Return finished runs with the sweep file's words as coordinates instead of codes.
 
-    Each run has its own test set: ``y_true`` and ``test_index`` become (run, sample).
+    Each run has its own test set: ``y_true`` and ``test_index`` become (run, sample). Copies are
+    marked by the coordinate ``is_copy``; with `names`, labels are names of classes.
     """
-    words = {}
+    about = {"long_name": "copy of the first run of its repeat, not trained"}
+    words: dict[str, Any] = {COPY: ("run", data["status"].to_numpy() == IS_COPY, about)}
     for name in (name for name in (*FLAGS, *LATER_FLAGS) if name in data.coords):
         codes = data[name]
         meanings = np.array(str(codes.attrs["flag_meanings"]).split())
@@ -85,7 +89,8 @@ def in_words(data: xr.Dataset) -> xr.Dataset:
         for name, variable in data.data_vars.items()
         if "repeat" in variable.dims
     }
-    return data.drop_vars(by_run).assign(by_run).assign_coords(words)
+    found = data.drop_vars(by_run).assign(by_run).assign_coords(words)
+    return FinishedRuns.of(with_names(found) if names else found)
 
 
 def open_runs(

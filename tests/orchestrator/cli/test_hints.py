@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import typer
 
+from manyseed import Sweep
 from manyseed.orchestrator.cli import analyze, progress, status
 from manyseed.orchestrator.submissions.profiles import user_folder
 from tests.orchestrator.conftest import inside, write
@@ -59,9 +62,13 @@ def test_a_sweep_is_begun_and_followed_by_the_commands_that_are_printed(login: P
     for verb in ("analyze", "export"):
         code, said = inside(verb, "my runs", *(("--output", "x.zip") if verb == "export" else ()))
         assert code == 2
-        assert f"manyseed submit 'my runs' {ON_THIS_MACHINE}" in said
+        assert "manyseed submit 'my runs'\n" in said
     code, said = inside("status", "my runs")
-    code, said = typed(said, "submit")
+    code, refused = typed(said, "submit")
+    assert code == 2
+    assert "manyseed cluster init" in refused
+    assert ON_THIS_MACHINE not in said + refused
+    code, said = inside("submit", "my runs", "--cluster", "local")
     assert code == 0, said
     code, said = typed(said, "status")
     code, said = typed(said, "analyze")
@@ -71,14 +78,38 @@ def test_a_sweep_is_begun_and_followed_by_the_commands_that_are_printed(login: P
 
 def test_plan_names_the_way_to_train(login: Path) -> None:
     said = inside("plan", "my sweep.toml", "--out", "my runs")[1]
-    assert commands(said) == [f"submit 'my runs' {ON_THIS_MACHINE}"]
-    assert commands(inside("status", "my runs")[1]) == [f"submit 'my runs' {ON_THIS_MACHINE}"]
+    assert commands(said) == ["submit 'my runs'"]
+    assert commands(inside("status", "my runs")[1]) == ["submit 'my runs'"]
     said = inside()[1]
-    assert f"manyseed run 'my sweep.toml' {ON_THIS_MACHINE}\n" in said
+    assert "manyseed run 'my sweep.toml'\n" in said
     write(user_folder() / "lab.toml", 'time = "60"\n')
     assert commands(inside("status", "my runs")[1]) == ["submit 'my runs'"]
     write(user_folder() / "other.toml", 'time = "60"\n')
     assert commands(inside("status", "my runs")[1]) == ["submit 'my runs' --cluster lab"]
+
+
+def test_a_login_node_computes_on_one_core_and_says_what(
+    login: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cores: list[set[int]] = []
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2, 3, 5, 7})
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, chosen: cores.append({*chosen}))
+    said = inside("plan", "my sweep.toml", "--out", "my runs")[1]
+    assert "so reading the data, and trying code of your own, keeps to one of its cores" in said
+    assert [len(chosen) for chosen in cores] == [1, 4]
+    scores, y_true = 2 * np.eye(2)[[[0, 1, 1], [0, 0, 1]]], np.array([0, 1, 1])
+    Sweep.from_predictions({"scores": scores, "y_true": y_true}, "theirs")
+    code, said = inside("analyze", "theirs")
+    assert code == 0, said
+    assert "so the analysis of 2 finished runs keeps to one of its cores" in said
+    assert "In a job: manyseed analyze theirs --cluster NAME" in said
+    said = inside("howmany", "theirs")[1]
+    assert "so drawing ensembles keeps to one of its cores" in said
+    assert [len(chosen) for chosen in cores] == [1, 4] * 3
+    code, said = inside("analyze", "theirs", "--workers", "2")
+    assert "one of its cores" not in said, "the user chose"
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    assert "one of its cores" not in inside("plan", "my sweep.toml", "--dry-run")[1]
 
 
 def test_a_machine_without_slurm_needs_no_cluster(
@@ -94,14 +125,14 @@ def test_searching_is_asked_for_where_it_is_allowed(login: Path) -> None:
     text = TEXT + 'hparams = ["tuned"]\n[tune]\ndraws = 2\n'
     write(login / "my sweep.toml", text)
     said = inside("plan", "my sweep.toml", "--out", "my runs")[1]
-    assert commands(said) == [f"tune 'my runs' {ON_THIS_MACHINE}"]
+    assert commands(said) == ["tune 'my runs'"]
     code, refused = inside("tune", "my runs")
     assert code == 2
     assert """--wrap 'manyseed tune '"'"'my runs'"'"''""" in refused
     code, refused = inside("submit", "my runs", "--cluster", "local")
     assert code == 2
-    assert f"manyseed tune 'my runs' {ON_THIS_MACHINE}" in refused
-    code, said = typed(said, "tune")
+    assert "manyseed tune 'my runs'\n" in refused
+    code, said = inside("tune", "my runs", "--cluster", "local")
     assert code == 0, said
     code, said = typed(said, "submit")
     assert code == 0, said

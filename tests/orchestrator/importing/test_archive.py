@@ -87,6 +87,20 @@ def test_what_a_sweep_does_not_need_is_refused(
     refused(file, f"{re.escape(name)}: {message}")
 
 
+def test_files_of_other_programs_are_not_packed(exported: Path, tmp_path: Path) -> None:
+    sweep = Sweep.import_predictions([exported], tmp_path / "sweep")
+    folders = [sweep.directory, *(each for each in sweep.directory.rglob("*") if each.is_dir())]
+    for folder in folders:
+        for name in (".DS_Store", "._zarr.json", ".nfs0001", "Thumbs.db", "zarr.json~", "c.0~"):
+            (folder / name).write_bytes(b"junk")
+        (folder / "@eaDir").mkdir()
+        (folder / "@eaDir" / "x.json").write_bytes(b"{}")
+    again = Sweep.import_predictions([sweep.export(tmp_path / "again.zip")], tmp_path / "again")
+    assert again.verify()["findings"] == []
+    with zipfile.ZipFile(exported) as one, zipfile.ZipFile(tmp_path / "again.zip") as other:
+        assert {*other.namelist()} == {*one.namelist()}
+
+
 def test_links_are_refused_and_folders_are_passed_over(exported: Path, tmp_path: Path) -> None:
     link = zipfile.ZipInfo(".manyseed/plan/0002.parquet")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16

@@ -73,7 +73,8 @@ def test_show_says_why_where_how_often_and_what_to_do(sweep: Sweep) -> None:
     cell = sweep.survey().with_state("failed")["cell"][0]
     value = sweep.show(f"{cell}:0:3")
     stored, failed = value["stored"], value["failed"]
-    assert isinstance(stored, dict) and isinstance(failed, dict)
+    assert isinstance(stored, dict)
+    assert isinstance(failed, dict)
     assert stored["status"] == "failed"
     assert failed["error"].startswith("ValueError: seed")
     assert (failed["attempts"], failed["task"]) == (1, "1/0")

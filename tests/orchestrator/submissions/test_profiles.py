@@ -64,13 +64,13 @@ def test_nothing_is_trained_on_a_login_node_unless_it_is_named(login: Path) -> N
     sweep = Sweep.plan(write(login / "quick.toml", QUICK), login / "sweep")
     before = sorted(login.rglob("*"))
     for out in (sweep.directory, login / "new"):
-        with pytest.raises(UserError, match=r"(?s)cluster init.*--cluster local"):
+        with pytest.raises(UserError, match="cluster init"):
             run(login / "quick.toml", out=out)
     refused = command("resume", sweep.directory)
     assert refused.returncode == 2, refused.stdout
     assert "manyseed cluster init" in refused.stderr
-    assert "--cluster local" in refused.stderr
-    with pytest.raises(UserError, match=r'(?s)on one machine.*sbatch .*cluster="local"'):
+    assert "--cluster local" not in refused.stderr
+    with pytest.raises(UserError, match=r"(?s)on one machine.*sbatch "):
         sweep.tune()
     assert sorted(login.rglob("*")) == before
     assert sweep.tune(cluster="local") == []
@@ -90,7 +90,7 @@ def test_a_sweep_of_imported_predictions_asks_for_no_profile(login: Path) -> Non
 def test_an_estimator_is_trained_on_a_login_node_where_that_is_said(login: Path) -> None:
     X, y = load_wine(return_X_y=True)
     asked = {"runs": 2, "directory": login / "of", "options": {"seeds": {"random_state": "init"}}}
-    with pytest.raises(UserError, match=r'from Python: cluster="local"'):
+    with pytest.raises(UserError, match="cluster init"):
         Sweep.of(DecisionTreeClassifier(max_features=1), X, y, **asked)
     sweep = Sweep.of(DecisionTreeClassifier(max_features=1), X, y, cluster="local", **asked)
     assert sweep.results["cells"]["n_runs"].to_list() == [2]
@@ -116,7 +116,7 @@ def test_auto_is_the_one_profile_a_job_or_a_machine_without_slurm(
     assert chosen is not None
     assert chosen.name == "lab"
     profile_of("other")
-    with pytest.raises(UserError, match=r"several(?s:.*)lab, other, or local"):
+    with pytest.raises(UserError, match=r"several(?s:.*)lab, other$"):
         choose("auto")
 
 

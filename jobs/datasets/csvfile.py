@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from manyseed.jobs.datasets.columns import is_number
+from manyseed.jobs.datasets.columns import Looks, is_number
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,9 +20,26 @@ MISSING = ("", "?", "NA", "NaN", "nan")
 """Cells that hold no value."""
 
 _DECIMAL = r"^\s*[+-]?\d+(,\d+)?([eE][+-]?\d+)?\s*$"
+_SEP_LINE = re.compile(rb'"?sep=([^\r\n"])"?[ \t]*\r?\n', re.IGNORECASE)
+_QUOTED = re.compile(rb'(?:^|(?<=[,;\t]))"(?:[^"]++|"")*+"(?=[,;\t\r\n]|$)')
+_BLANK_LINE = re.compile(rb"\n *\r?\n")
+_BLANK_LINES = re.compile(rb'("(?:[^"]++|"")*+")|\n(?: *\r?\n)+')
+_DOUBTFUL = {
+    True: re.compile(rb'(?:^|[;\t\n"]) *[+-]?(?:0\d|\d{1,3},\d{3}|\d{16})'),
+    False: re.compile(rb'(?:^|[,\n"]) *[+-]?(?:0\d|\d{16})'),
+}
+"""What columns to look at may begin with, by whether commas may separate thousands."""
+_ZEROS = r"^[+-]?0\d+$"
+_THOUSANDS = r"^[+-]?\d{1,3}(,\d{3})*$"
+_HEAD = 2**24  # bytes that hold the names of columns
+_LONGEST = 80
 _SHOWN = 6  # names in a message
 _SEEN = 1000  # rows that are compared with the first line
 _REMEDY = "save it as UTF-8, or convert it: iconv -f windows-1252 -t utf-8 FILE > NEW"
+
+
+class Unreadable(ValueError):
+    """The bytes are not a table."""
 
 
 class Repeated(ValueError):
@@ -48,45 +67,43 @@ def read(
     n_rows: int | None = None,
     ignored: Collection[str] | None = None,
     missing: Sequence[str] = MISSING,
+    named: Collection[str] = (),
 ) -> pl.DataFrame:
     """Read a file's bytes: UTF-8, or UTF-16 that begins with its mark.
 
-    Tabs separate a TSV. Commas separate a CSV, or, if its first line has none, semicolons or else
-    tabs. Where commas do not separate, columns with a decimal comma throughout are numbers, too.
+    Tabs separate a TSV. A CSV's separator is that in a first line such as ``sep=;``; else a comma,
+    or, if the names have none outside quotes, a semicolon or else a tab. Where commas do not
+    separate, columns with a decimal comma throughout are numbers, too. Blank lines are no rows.
 
     Parameters
     ----------
     content : bytes
     suffix : {".csv", ".tsv"}
     labels : collection of str
-        Columns of labels, which stay as they are written.
+        Columns of labels, whose text is kept where numbers would not tell it apart.
     n_rows : int, optional
         The number of rows to read; by default all.
     ignored : collection of str, optional
         Columns that may share their name; by default all.
     missing : sequence of str
         Cells that hold no value, besides empty ones.
+    named : collection of str
+        Further columns whose text is kept so, as of groups.
 
     Raises
     ------
     Repeated
         Where columns that are not ignored share a name.
-    polars.exceptions.PolarsError, UnicodeError
+    Unreadable, UnicodeError
         Where the bytes are not such a file.
     """
     import polars as pl
 
-    content = _as_utf8(content)
-    separator = _separator(content, suffix)
+    content, separator = _prepared(content, suffix)
     if ignored is not None:
         _require_different_names(content, separator, ignored)
-    frame = pl.read_csv(
-        io.BytesIO(content),
-        separator=separator,
-        null_values=[*missing],
-        infer_schema_length=None,
-        n_rows=n_rows,
-    )
+    frame = _parsed(content, separator, missing, n_rows=n_rows)
+    frame = _with_texts(frame, content, separator, missing, {*labels, *named}, n_rows)
     if separator == ",":
         return frame
     texts = [name for name, kind in frame.schema.items() if kind == pl.String]
@@ -98,6 +115,98 @@ def read(
     return frame.with_columns(
         pl.col(decimal).str.strip_chars().str.replace(",", ".", literal=True).cast(pl.Float64)
     )
+
+
+def _parsed(
+    content: bytes, separator: str, missing: Sequence[str] = MISSING, **options: Any
+) -> pl.DataFrame:
+    """Read a table with polars, and say in our words what is wrong with it."""
+    import polars as pl
+
+    try:
+        return pl.read_csv(
+            io.BytesIO(content),
+            separator=separator,
+            null_values=[*missing],
+            **({"infer_schema_length": None} | options),
+        )
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise Unreadable(_what_is_wrong(content, separator)) from error
+
+
+def _with_texts(
+    frame: pl.DataFrame,
+    content: bytes,
+    separator: str,
+    missing: Sequence[str],
+    labels: Collection[str],
+    n_rows: int | None,
+) -> pl.DataFrame:
+    """Return the table with the text of labels of which some are one as numbers: 01 and 1.
+
+    1, 1.0 and 1.00 stay one label.
+    """
+    import polars as pl
+
+    numeric = [name for name in labels if name in frame.columns and frame[name].dtype.is_numeric()]
+    # whole numbers are one only where there are leading zeros
+    if not any(frame[name].dtype.is_float() for name in numeric) and not (
+        numeric and _DOUBTFUL[separator != ","].search(content)
+    ):
+        return frame
+    texts = _parsed(content, separator, missing, columns=numeric, infer_schema=False, n_rows=n_rows)
+    for name in numeric:
+        written = texts[name].str.strip_chars().str.replace(r"^\+", "")
+        written = written.str.replace(r"(\.\d*?)0+$", "$1").str.replace(r"\.$", "")
+        if written.n_unique() > frame[name].n_unique():
+            frame = frame.with_columns(texts[name].str.strip_chars().cast(pl.String).alias(name))
+    return frame
+
+
+def _what_is_wrong(content: bytes, separator: str) -> str:
+    """Return what keeps a table from being read: the first row that does not fit its names."""
+    rows = csv.reader(io.StringIO(content.decode(), newline=""), delimiter=separator)
+    try:
+        names = next(rows, [])
+        for row in rows:
+            if len(row) > len(names):
+                first = content.partition(b"\n")[0].decode().strip()[:_LONGEST]
+                return (
+                    f"line {rows.line_num} has {len(row):,} fields, but the first line, {first!r}, "
+                    f"names {len(names):,} columns; the first line must name each column"
+                )
+    except csv.Error:
+        pass
+    return "its rows cannot be told apart; are its quotation marks in pairs?"
+
+
+def doubtful(
+    content: bytes, suffix: str, missing: Sequence[str] = MISSING
+) -> dict[str, tuple[Looks, str]]:
+    """Return columns of numbers that may mean something else: what they look like, and a value.
+
+    Of numbers with leading zeros, as codes have; with a comma before each three digits, as may
+    separate thousands; and with more digits than a float64 has, which are all different.
+    """
+    import polars as pl
+
+    content, separator = _prepared(content, suffix)
+    if not _DOUBTFUL[separator != ","].search(content):
+        return {}
+    found: dict[str, tuple[Looks, str]] = {}
+    for series in _parsed(content, separator, missing, infer_schema=False):
+        texts = series.drop_nulls().str.strip_chars()
+        numbers = texts.str.replace(",", ".", literal=True).cast(pl.Float64, strict=False)
+        if not texts.len() or numbers.has_nulls():
+            continue
+        if (zeros := texts.filter(texts.str.contains(_ZEROS))).len():
+            found[series.name] = "zeros", str(zeros[0])
+        elif separator != "," and texts.str.contains(_THOUSANDS).all():
+            if (commas := texts.filter(texts.str.contains(","))).len():
+                found[series.name] = "thousands", str(commas[0])
+        elif numbers.n_unique() < texts.n_unique() == series.len():
+            found[series.name] = "id", ""
+    return found
 
 
 def data_as_header(content: bytes, suffix: str) -> str | None:
@@ -113,10 +222,9 @@ def data_as_header(content: bytes, suffix: str) -> str | None:
     if suffix not in (".csv", ".tsv"):
         return None
     try:
-        content = _as_utf8(content)
-        separator = _separator(content, suffix)
+        content, separator = _prepared(content, suffix)
         lines = pl.read_csv(
-            io.BytesIO(content.lstrip(b"\r\n")),
+            io.BytesIO(content),
             separator=separator,
             has_header=False,
             n_rows=_SEEN + 1,
@@ -156,10 +264,20 @@ def _is_value(name: str | None, *values: str | None) -> bool | None:
     return name in different
 
 
-def _separator(content: bytes, suffix: str) -> str:
-    first = content.partition(b"\n")[0]
+def _prepared(content: bytes, suffix: str) -> tuple[bytes, str]:
+    """Return a table as UTF-8, without what is neither names nor rows, and its separator."""
+    content = _as_utf8(content).removeprefix(codecs.BOM_UTF8).removesuffix(b"\x1a")
+    said = _SEP_LINE.match(content)
+    content = content[said.end() if said else 0 :].lstrip(b"\r\n")
+    head = _QUOTED.sub(b"", content[:_HEAD]).partition(b"\n")[0]
     known = ",;\t" if suffix == ".csv" else "\t"
-    return next((each for each in known if each.encode() in first), known[0])
+    separator = next((each for each in known if each.encode() in head), known[0])
+    if said:
+        separator = said[1].decode()
+    # in a single column, a blank line is a missing value
+    if separator.encode() in head and _BLANK_LINE.search(content):
+        content = _BLANK_LINES.sub(lambda found: found[1] or b"\n", content)
+    return content, separator
 
 
 def _as_utf8(content: bytes) -> bytes:
@@ -180,11 +298,10 @@ def _as_utf8(content: bytes) -> bytes:
 
 
 def _require_different_names(content: bytes, separator: str, ignored: Collection[str]) -> None:
-    import polars as pl
-
-    header = pl.read_csv(
-        io.BytesIO(content.lstrip(b"\r\n")),
-        separator=separator,
+    header = _parsed(
+        content,
+        separator,
+        missing=(),
         has_header=False,
         n_rows=1,
         infer_schema=False,

@@ -54,9 +54,10 @@ def to_numpy(values: Any) -> NDArray[Any]:
     """
     if is_masked(values):
         masked = np.ma.asarray(values)
-        if masked.dtype.kind not in "biuf":
-            return np.where(np.ma.getmaskarray(masked), None, masked.data.astype(object))
-        return np.asarray(masked.astype(np.float64).filled(np.nan))
+        is_number = masked.dtype.kind in "biuf"
+        known: NDArray[Any] = masked.data.astype(np.float64 if is_number else object)
+        known[np.ma.getmaskarray(masked)] = np.nan if is_number else None
+        return known
     try:
         array = np.asarray(values)
     except ValueError:  # lists of different lengths

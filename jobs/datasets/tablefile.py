@@ -15,7 +15,14 @@ from numpy.typing import NDArray
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import arrayfile, csvfile, folds, imagefolder, parts, together
 from manyseed.jobs.datasets.arrayfile import refused
-from manyseed.jobs.datasets.columns import LEAVE_EMPTY, ColumnInfo, column_info, is_mark, set_aside
+from manyseed.jobs.datasets.columns import (
+    LEAVE_EMPTY,
+    ColumnInfo,
+    Looks,
+    column_info,
+    is_mark,
+    set_aside,
+)
 from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples, test_counts
 from manyseed.jobs.datasets.tabular import DataColumn, to_samples
 from manyseed.jobs.run import MachineError
@@ -41,6 +48,9 @@ _SEPARATED = {
     ".csv": "columns must be separated by commas, semicolons or tabs",
     ".tsv": "columns must be separated by tabs",
 }
+
+_EXACT = 2.0**53
+"""Whole numbers up to this are exact as float64."""
 
 _NAME_THEM = "write a line with the names above it, or, if it has them, remove its repetitions"
 
@@ -243,10 +253,10 @@ def _samples(
             return _split(samples, own, beside, n_first), ()
         columns = arrayfile.columns(files[0].path, arrays, target, {*aside.values()}, sets)
     else:
-        columns = _read_table(files[0], target, sets, {*aside.values()})
+        columns = _read_table(files[0], target, sets, aside)
         for other in files[1:]:
             n_first = _length(columns)
-            columns = _joined(columns, _read_table(other, target, sets, {*aside.values()}), other)
+            columns = _joined(columns, _read_table(other, target, sets, aside), other)
     if target not in columns:
         if len(columns) == 1 and (separated := _SEPARATED.get(files[0].path.suffix)):
             reason = f"unknown column; the only one is {next(iter(columns))!r}, as {separated}"
@@ -267,7 +277,7 @@ def _samples(
     samples = to_samples(f"file:{files[0].path}", list(features.values()), target_column)
     samples = _split(samples, own, beside, n_first)
     infos = tuple(
-        column_info(name, column.values, is_declared=column.is_declared)
+        column_info(name, column.values, is_declared=column.is_declared, doubt=column.doubt)
         if column
         else set_aside(name, beside.get(name))
         for name, column in columns.items()
@@ -339,7 +349,7 @@ def _split(
 
 
 def _read_table(
-    file: _Loaded, target: str, lists: Mapping[str, set[str]], aside: set[str]
+    file: _Loaded, target: str, lists: Mapping[str, set[str]], aside: Mapping[str, str]
 ) -> Columns:
     """Read the columns of a table; ignored ones are None."""
     import polars as pl
@@ -351,15 +361,21 @@ def _read_table(
             pl.read_parquet(io.BytesIO(file.content))
             if suffix == ".parquet"
             else csvfile.read(
-                file.content, suffix, {target, *lists["categorical"]}, ignored=lists["ignore"]
+                file.content,
+                suffix,
+                {target, *lists["categorical"]},
+                ignored=lists["ignore"],
+                named={name for key, name in aside.items() if key != parts.ORDER},
             )
         )
+        doubts = {} if suffix == ".parquet" else csvfile.doubtful(file.content, suffix)
     except csvfile.Repeated as error:
         needs = {"ignore": sorted({*lists["ignore"], *error.columns})}
         raise refused(file.path, str(error), {} if target in error.columns else needs) from error
-    except (pl.exceptions.PolarsError, UnicodeError) as error:
-        reason = str(error).partition("\n")[0]  # what follows is advice on calling polars
-        raise refused(file.path, f"cannot be read as {suffix}: {reason}") from error
+    except (csvfile.Unreadable, UnicodeError) as error:
+        raise refused(file.path, f"cannot be read as {suffix}: {error}") from error
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise refused(file.path, f"cannot be read as {suffix}: it is damaged") from error
     columns: Columns = {}
     for series in frame:
         if series.name in lists["ignore"] and series.name != target:
@@ -367,7 +383,7 @@ def _read_table(
             continue
         if series.name in lists["continuous"]:
             series = _numbers(series)
-        if series.name in aside and series.dtype.is_temporal():
+        if series.name in aside.values() and series.dtype.is_temporal():
             series = series.cast(pl.String)  # as ISO 8601 has it
         kind = series.dtype
         labelled = series.name == target or series.name in lists["categorical"]
@@ -379,8 +395,19 @@ def _read_table(
             series = series.fill_nan(None)
         values = series.cast(pl.String if as_text else pl.Float64).to_numpy()
         values = values.astype(object) if as_text else values
-        columns[series.name] = DataColumn(series.name, values, labelled or kind != pl.String)
+        doubt: tuple[Looks, str] = ("", "")
+        if series.name not in lists["continuous"]:
+            doubt = doubts.get(series.name, doubt)
+        if kind.is_integer() and not as_text and series.n_unique() == len(series) > _n(values):
+            doubt = "id", ""
+        columns[series.name] = DataColumn(series.name, values, labelled or kind != pl.String, doubt)
     return columns
+
+
+def _n(values: NDArray[np.float64]) -> int:
+    """Return how many different numbers are left, where float64 may not tell all apart."""
+    is_exact = not values.size or np.nanmax(np.abs(values)) < _EXACT
+    return values.size if is_exact else np.unique(values).size
 
 
 def _numbers(series: pl.Series) -> pl.Series:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets.columns import Looks
 from manyseed.jobs.datasets.source import Samples
 
 MAX_CLASSES = np.iinfo(np.uint16).max
@@ -24,11 +25,14 @@ class DataColumn:
         Numbers, NaN where missing; of a categorical column labels as text, None where missing.
     is_declared : bool
         Whether its kind was given, by the user or by the column's type.
+    doubt : tuple of Looks and str
+        What else its numbers look like as they are written, and one of them.
     """
 
     name: str
     values: NDArray[np.float64] | NDArray[np.object_]
     is_declared: bool = False
+    doubt: tuple[Looks, str] = ("", "")
 
     @property
     def is_categorical(self) -> bool:
@@ -111,7 +115,7 @@ def encode(
         values = np.array([None if v != v else repr(v) for v in values.tolist()], dtype=object)
     missing = np.array([value is None for value in values], dtype=bool)
     labels, places = np.unique(values[~missing].astype(str), return_inverse=True)
-    order = _natural_order(labels.tolist())
+    order = natural_order(labels.tolist())
     rank = np.empty(labels.size, dtype=np.int64)
     rank[order] = np.arange(labels.size)
     codes = np.full(values.size, -1, dtype=np.int64)
@@ -119,7 +123,8 @@ def encode(
     return tuple(str(labels[i]) for i in order), codes
 
 
-def _natural_order(labels: list[str]) -> list[int]:
+def natural_order(labels: Sequence[str]) -> list[int]:
+    """Return the places of labels in order: as numbers where all are numbers, else as text."""
     try:
         numbers = [float(label) for label in labels]
     except ValueError:

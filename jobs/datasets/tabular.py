@@ -114,13 +114,13 @@ def encode(
     if values.dtype != np.object_:
         values = np.array([None if v != v else repr(v) for v in values.tolist()], dtype=object)
     missing = np.array([value is None for value in values], dtype=bool)
-    labels, places = np.unique(values[~missing].astype(str), return_inverse=True)
-    order = natural_order(labels.tolist())
-    rank = np.empty(labels.size, dtype=np.int64)
-    rank[order] = np.arange(labels.size)
+    known = [str(value) for value in values[~missing].tolist()]
+    different = sorted({*known})
+    labels = tuple(different[place] for place in natural_order(different))
+    places = {label: place for place, label in enumerate(labels)}
     codes = np.full(values.size, -1, dtype=np.int64)
-    codes[~missing] = rank[places]
-    return tuple(str(labels[i]) for i in order), codes
+    codes[~missing] = [places[label] for label in known]
+    return labels, codes
 
 
 def natural_order(labels: Sequence[str]) -> list[int]:

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any, NoReturn
 
 import numpy as np
@@ -116,7 +117,10 @@ def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], boo
     try:
         version = np.lib.format.read_magic(file)
         shape, fortran, dtype = _HEADERS[version](file)
-    except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
+    except (
+        *(ValueError, KeyError, TypeError, RecursionError, MemoryError),
+        *(SyntaxError, TokenError),  # of the header, which is an expression
+    ) as error:
         raise UserError(f"not a NumPy array: {first_line(error)}", file=path, key=key) from None
     if dtype.hasobject:
         raise UserError(

@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from manyseed.jobs.similar import quoted, shown, similar
+from manyseed.jobs.similar import quoted, shown, similar, spelling
 from manyseed.orchestrator.wording import in_python, key_in_python
 
 NOT_FINISHED = 3
@@ -315,6 +315,10 @@ def nearest(value: str, options: Iterable[str]) -> str:
         return "there are none"
     mean = f"{value}_mean"
     close = meant([mean] if mean in options else similar(value, options))
+    if twin := next(
+        (each for each in options if each != value and spelling(each) == spelling(value)), None
+    ):
+        close = f"{quoted(value)} only looks like {quoted(twin)}."
     listed = ", ".join(map(shown, options[:20])) + ", …" * (len(options) > 20)
     return f"{close} Valid: {listed}" if close else f"valid: {listed}"
 

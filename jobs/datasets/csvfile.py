@@ -25,12 +25,12 @@ _QUOTED = re.compile(rb'(?:^|(?<=[,;\t]))"(?:[^"]++|"")*+"(?=[,;\t\r\n]|$)')
 _BLANK_LINE = re.compile(rb"\n *\r?\n")
 _BLANK_LINES = re.compile(rb'("(?:[^"]++|"")*+")|\n(?: *\r?\n)+')
 _DOUBTFUL = {
-    True: re.compile(rb'(?:^|[;\t\n"]) *[+-]?(?:0\d|\d{1,3},\d{3}|\d{16})'),
+    True: re.compile(rb'(?:^|[;\t\n"]) *[+-]?(?:0\d|\d{1,3}[.,]\d{3}|\d{16})'),
     False: re.compile(rb'(?:^|[,\n"]) *[+-]?(?:0\d|\d{16})'),
 }
 """What columns to look at may begin with, by whether commas may separate thousands."""
 _ZEROS = r"^[+-]?0\d+$"
-_THOUSANDS = r"^[+-]?\d{1,3}(,\d{3})*$"
+_THOUSANDS = {",": r"^[+-]?\d{1,3}(,\d{3})*$", ".": r"^[+-]?[1-9]\d{0,2}(\.\d{3})*$"}
 _HEAD = 2**24  # bytes that hold the names of columns
 _LONGEST = 80
 _SHOWN = 6  # names in a message
@@ -201,12 +201,21 @@ def doubtful(
             continue
         if (zeros := texts.filter(texts.str.contains(_ZEROS))).len():
             found[series.name] = "zeros", str(zeros[0])
-        elif separator != "," and texts.str.contains(_THOUSANDS).all():
-            if (commas := texts.filter(texts.str.contains(","))).len():
-                found[series.name] = "thousands", str(commas[0])
+        elif separator != "," and (long := _with_thousands(texts)):
+            found[series.name] = "thousands", long
         elif numbers.n_unique() < texts.n_unique() == series.len():
             found[series.name] = "id", ""
     return found
+
+
+def _with_thousands(texts: pl.Series) -> str | None:
+    """Return a number that may have separators of thousands, if all numbers allow for them."""
+    for mark, pattern in _THOUSANDS.items():
+        if texts.str.contains(pattern).all():
+            marked = texts.filter(texts.str.contains(mark, literal=True))
+            if marked.len():
+                return str(marked[0])
+    return None
 
 
 def data_as_header(content: bytes, suffix: str) -> str | None:
@@ -267,6 +276,8 @@ def _is_value(name: str | None, *values: str | None) -> bool | None:
 def _prepared(content: bytes, suffix: str) -> tuple[bytes, str]:
     """Return a table as UTF-8, without what is neither names nor rows, and its separator."""
     content = _as_utf8(content).removeprefix(codecs.BOM_UTF8).removesuffix(b"\x1a")
+    if b"\n" not in content:  # as old Macs end lines
+        content = content.replace(b"\r", b"\n")
     said = _SEP_LINE.match(content)
     content = content[said.end() if said else 0 :].lstrip(b"\r\n")
     head = _QUOTED.sub(b"", content[:_HEAD]).partition(b"\n")[0]
@@ -307,7 +318,8 @@ def _require_different_names(content: bytes, separator: str, ignored: Collection
         infer_schema=False,
         truncate_ragged_lines=True,
     )
-    for name, count in Counter(each or "" for each in header.row(0)).items():
+    names = Counter(each or "" for each in header.row(0))
+    for name, count in names.items():
         columns = [name, *(f"{name}_duplicated_{number}" for number in range(count - 1))]
-        if count > 1 and not {*columns} <= {*ignored}:
+        if count > 1 and (not {*columns} <= {*ignored} or {*columns[1:]} & {*names}):
             raise Repeated(name, columns)

@@ -15,13 +15,10 @@ from manyseed.jobs.datasets.columns import alike, merged
 from manyseed.jobs.datasets.folds import FOLDS
 from manyseed.jobs.datasets.info import OFFICIAL, DatasetInfo
 from manyseed.jobs.datasets.parts import PARAMETERS as OF_FILES
-from manyseed.jobs.datasets.source import DataShape
+from manyseed.jobs.datasets.source import DataShape, with_preparation
 from manyseed.jobs.datasets.sources import describe
 from manyseed.jobs.datasets.split import n_points
 from manyseed.jobs.similar import quoted, spelling
-
-PREPARATION_VERSION = 1
-"""Version of the step from a source's samples to a dataset's; part of the identity."""
 
 _LISTED = 20  # classes in a remedy
 _SPLIT_BY = {"split": "the folders train and test say", FOLDS: "the task's folds say"}
@@ -106,8 +103,8 @@ def resolve(
         "source": source,
         **shape.provenance,  # may hold the canonical form of the source
         "test": share,
-        "preparation": PREPARATION_VERSION,
     }
+    canonical = with_preparation(canonical)
     if grouping.groups is not None:
         canonical["classes"] = grouping.groups
     if grouping.positive is not None:

@@ -13,7 +13,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.datasets import arrayfile, csvfile, folds, imagefolder, parts, together
+from manyseed.jobs.datasets import (
+    arrayfile,
+    cache,
+    csvfile,
+    folds,
+    imagefolder,
+    parts,
+    together,
+)
 from manyseed.jobs.datasets.arrayfile import refused
 from manyseed.jobs.datasets.columns import (
     LEAVE_EMPTY,
@@ -23,7 +31,13 @@ from manyseed.jobs.datasets.columns import (
     is_mark,
     set_aside,
 )
-from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples, test_counts
+from manyseed.jobs.datasets.source import (
+    DatasetSource,
+    DataShape,
+    Samples,
+    test_counts,
+    with_preparation,
+)
 from manyseed.jobs.datasets.tabular import DataColumn, to_samples
 from manyseed.jobs.run import MachineError
 
@@ -102,13 +116,13 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
             reason = f"is another kind of file than the source, {path.suffix}"
             raise Refused(parts.TEST_FILE, other, reason)
         files.append(_opened(parts.TEST_FILE, other, beside, target, own))
-    for file in files:
-        if file.content is None:
-            continue
-        if line := csvfile.data_as_header(file.content, file.path.suffix):
-            reason = f"has no names of columns: its first line is like those below it, {line!r}"
-            raise refused(file.path, f"{reason}; {_NAME_THEM}")
-    samples, columns = _samples(files, target, lists, own)
+    nameless = next(filter(None, map(_without_names, files)), None)
+    try:
+        samples, columns = _samples(files, target, lists, own)
+    except Refused:
+        if nameless:
+            raise nameless from None
+        raise
     n_train = samples.n_official_train
     if n_train in (0, len(samples.y)):
         key, where = ("source", path) if n_train == 0 else (parts.TEST_FILE, files[1].path)
@@ -135,7 +149,19 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
         columns=columns,
         groups=None if samples.groups is None else np.stack([samples.groups, samples.y], axis=1),
     )
+    # an earlier sweep may have taken the table as it is: its data was prepared then
+    if nameless and not cache.is_complete(with_preparation(shape.provenance), cache.data_home()):
+        raise nameless
     return shape, samples
+
+
+def _without_names(file: _Loaded) -> Refused | None:
+    """Return the refusal of a table that has no names of columns."""
+    line = file.content and csvfile.data_as_header(file.content, file.path.suffix)
+    if not line:
+        return None
+    reason = f"has no names of columns: its first line is like those below it, {line!r}"
+    return refused(file.path, f"{reason}; {_NAME_THEM}")
 
 
 def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> Samples:

@@ -8,7 +8,14 @@ from typing import Any
 from manyseed.analysis.counts import some
 from manyseed.jobs.cells import ResolvedCell
 from manyseed.jobs.datasets import ColumnInfo, DatasetInfo
-from manyseed.jobs.datasets.columns import LEAVE_EMPTY, alike, is_mark, is_measured, same_numbers
+from manyseed.jobs.datasets.columns import (
+    LEAVE_EMPTY,
+    alike,
+    is_mark,
+    is_measured,
+    is_number,
+    same_numbers,
+)
 from manyseed.jobs.datasets.split import n_points
 from manyseed.jobs.images.schemes import CROP_FLIP
 from manyseed.orchestrator.errors import toml_value
@@ -45,10 +52,12 @@ def data_notes(info: DatasetInfo) -> Iterator[str]:
     for column in info.columns:
         name, declared = column.name or _NAMELESS, f"categorical = [{toml_value(column.name)}]"
         shown = some([*map(toml_value, column.shown)], _SHOWN)
-        if column.looks == "numbers" and any(map(is_measured, column.shown)):
+        if column.looks == "numbers" and any(
+            is_measured(label) or is_number(label) for label in column.shown
+        ):
             yield (
-                f"{name} holds numbers with units, signs or blanks, such as {shown}, so it is "
-                f"taken as a category; write numbers alone; if it is a category: {declared}"
+                f"{name} holds numbers with units, signs, commas or blanks, such as {shown}, so it "
+                f"is taken as a category; write numbers alone; if it is a category: {declared}"
             )
         elif column.looks == "numbers" and shown:
             yield (
@@ -67,8 +76,8 @@ def data_notes(info: DatasetInfo) -> Iterator[str]:
             )
         elif column.looks == "thousands":
             yield (
-                f"{name} holds numbers such as {shown}, whose comma is taken as a decimal comma; "
-                "if it separates thousands, write them without"
+                f"{name} holds numbers such as {shown}, with what is taken as a decimal comma or "
+                "point; if it separates thousands, write them without"
             )
         elif column.looks == "single":
             yield (

@@ -160,8 +160,9 @@ LINES = [f"{i}.5;{'ab'[i % 2]}" for i in range(20)]
         "sep=;\nx;y\n" + "\n".join(LINES),
         '\ufeff"sep=;"\r\n"x";"y"\r\n' + "\r\n".join(LINES),
         "x;y\n" + "\n".join(LINES) + "\n\x1a",
+        "x;y\r" + "\r".join(LINES),
     ],
-    ids=["end", "between", "CRLF", "sep", "quoted sep", "end mark"],
+    ids=["end", "between", "CRLF", "sep", "quoted sep", "end mark", "CR"],
 )
 def test_what_is_neither_names_nor_rows_is_left_out(tmp_path: Path, text: str) -> None:
     path = tmp_path / "t.csv"
@@ -260,6 +261,9 @@ def test_labels_that_are_not_are_read_as_before(tmp_path: Path) -> None:
         (";", ["850", "1,200", "12,500", "990"], "thousands", ("1,200",)),
         ("\t", ["1,234,567", "1,000"], "", ()),
         (";", ["850,5", "1,200"], "", ()),
+        (";", ["1.200", "12.500", "850"], "thousands", ("1.200",)),
+        (";", ["0.125", "1.200"], "", ()),
+        (",", ["1.200", "12.500"], "", ()),
         (",", ["01234", "23456", "34567"], "zeros", ("01234",)),
         (";", ["007", "8"], "zeros", ("007",)),
         (",", ["0.5", "0", "-0.25"], "", ()),
@@ -287,3 +291,21 @@ def test_ids_with_more_digits_than_a_float_has_are_found(tmp_path: Path) -> None
     path = tmp_path / "t.csv"
     path.write_text("x,y\n" + "".join(f"{12345678901234567890 + i},{i % 2}\n" for i in range(40)))
     assert resolve(f"file:{path}", target="y").columns[0].looks == "id"
+
+
+def test_a_table_without_names_that_was_taken_before_stays_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("".join(f"{i / 4 + 1.5},{'ab'[i % 2]}\n" for i in range(20)))
+    with monkeypatch.context() as earlier:
+        earlier.setattr(csvfile, "data_as_header", lambda *_: None)
+        before = resolve(f"file:{path}", target="a")
+        fetch(before)
+    assert resolve(f"file:{path}", target="a") == before
+    assert resolve(f"file:{path}", target="a", test=4).n_test == 4
+    with pytest.raises(Refused, match="has no names of columns"):
+        resolve(f"file:{path}", target="1.5")
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "elsewhere"))
+    with pytest.raises(Refused, match="has no names of columns"):
+        resolve(f"file:{path}", target="a")

@@ -13,7 +13,7 @@ from manyseed import Sweep
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing.frames import read_openml
 from manyseed.orchestrator.importing.naming import in_order, require_apart, require_one_order
-from manyseed.orchestrator.importing.source import Names
+from manyseed.orchestrator.importing.source import Names, attributes
 from manyseed.orchestrator.store.layout.groups import list_groups
 
 FILE = Path("given.npz")
@@ -107,3 +107,9 @@ def test_predictions_as_floats_are_not_wrong_in_silence(tmp_path: Path) -> None:
     path.write_text(f"row_id,prediction,truth\n{rows}")
     with pytest.raises(UserError, match=r'"0" and "0\.0"'):
         read_openml([path], Names(), "softmax")
+
+
+@pytest.mark.parametrize("other", ["deep\u200b", "de\u00adep"])
+def test_words_that_only_look_the_same_are_no_two_cells(other: str) -> None:
+    with pytest.raises(UserError, match="only look the same"):
+        attributes({"hparams": ["deep", other]}, 2, FILE)

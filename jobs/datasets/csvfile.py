@@ -11,6 +11,8 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from manyseed.jobs.datasets.columns import Looks, is_number
 
 if TYPE_CHECKING:
@@ -24,14 +26,11 @@ _SEP_LINE = re.compile(rb'"?sep=([^\r\n"])"?[ \t]*\r?\n', re.IGNORECASE)
 _QUOTED = re.compile(rb'(?:^|(?<=[,;\t]))"(?:[^"]++|"")*+"(?=[,;\t\r\n]|$)')
 _BLANK_LINE = re.compile(rb"\n *\r?\n")
 _BLANK_LINES = re.compile(rb'("(?:[^"]++|"")*+")|\n(?: *\r?\n)+')
-_DOUBTFUL = {
-    True: re.compile(rb'(?:^|[;\t\n"]) *[+-]?(?:0\d|\d{1,3}[.,]\d{3}|\d{16})'),
-    False: re.compile(rb'(?:^|[,\n"]) *[+-]?(?:0\d|\d{16})'),
-}
-"""What columns to look at may begin with, by whether commas may separate thousands."""
+_BEFORE_NUMBER = np.frombuffer(b',;\t\n" +', dtype=np.uint8)
+_BLOCK = 2**24  # bytes
 _ZEROS = r"^[+-]?0\d+$"
 _THOUSANDS = {",": r"^[+-]?\d{1,3}(,\d{3})*$", ".": r"^[+-]?[1-9]\d{0,2}(\.\d{3})*$"}
-_HEAD = 2**24  # bytes that hold the names of columns
+_HEAD = 2**22  # bytes that hold the names of columns
 _LONGEST = 80
 _SHOWN = 6  # names in a message
 _SEEN = 1000  # rows that are compared with the first line
@@ -150,8 +149,8 @@ def _with_texts(
 
     numeric = [name for name in labels if name in frame.columns and frame[name].dtype.is_numeric()]
     # whole numbers are one only where there are leading zeros
-    if not any(frame[name].dtype.is_float() for name in numeric) and not (
-        numeric and _DOUBTFUL[separator != ","].search(content)
+    if all(frame[name].dtype.is_integer() for name in numeric) and not (
+        numeric and _has_leading_zeros(content)
     ):
         return frame
     texts = _parsed(content, separator, missing, columns=numeric, infer_schema=False, n_rows=n_rows)
@@ -181,31 +180,66 @@ def _what_is_wrong(content: bytes, separator: str) -> str:
 
 
 def doubtful(
-    content: bytes, suffix: str, missing: Sequence[str] = MISSING
+    content: bytes, suffix: str, frame: pl.DataFrame, missing: Sequence[str] = MISSING
 ) -> dict[str, tuple[Looks, str]]:
     """Return columns of numbers that may mean something else: what they look like, and a value.
 
-    Of numbers with leading zeros, as codes have; with a comma before each three digits, as may
-    separate thousands; and with more digits than a float64 has, which are all different.
-    """
-    import polars as pl
+    Of numbers with leading zeros, as codes have; with commas or points that may separate thousands;
+    and with more digits than a float64 has, which are all different.
 
+    Parameters
+    ----------
+    content, suffix, missing
+        As of `read`.
+    frame : DataFrame
+        What `read` returned.
+    """
     content, separator = _prepared(content, suffix)
-    if not _DOUBTFUL[separator != ","].search(content):
-        return {}
+    has_zeros = _has_leading_zeros(content)
+    names = [
+        series.name
+        for series in frame
+        if (series.dtype.is_integer() and has_zeros)
+        or (
+            series.dtype.is_float()
+            and (_is_huge(series) or (separator != "," and _in_thousands(series)))
+        )
+    ]
     found: dict[str, tuple[Looks, str]] = {}
-    for series in _parsed(content, separator, missing, infer_schema=False):
+    if not names:
+        return found
+    for series in _parsed(content, separator, missing, columns=names, infer_schema=False):
         texts = series.drop_nulls().str.strip_chars()
-        numbers = texts.str.replace(",", ".", literal=True).cast(pl.Float64, strict=False)
-        if not texts.len() or numbers.has_nulls():
-            continue
         if (zeros := texts.filter(texts.str.contains(_ZEROS))).len():
             found[series.name] = "zeros", str(zeros[0])
         elif separator != "," and (long := _with_thousands(texts)):
             found[series.name] = "thousands", long
-        elif numbers.n_unique() < texts.n_unique() == series.len():
+        elif _is_huge(frame[series.name]) and texts.n_unique() == series.len():
             found[series.name] = "id", ""
     return found
+
+
+def _has_leading_zeros(content: bytes) -> bool:
+    """Return whether a number may begin with 0 and a digit; faster than a regular expression."""
+    codes = np.frombuffer(content, dtype=np.uint8)
+    for start in range(0, len(codes), _BLOCK):
+        block = codes[start : start + _BLOCK + 2]
+        is_zero = (block[1:-1] == ord("0")) & (block[2:] - ord("0") < 10)
+        if np.isin(block[:-2][is_zero], _BEFORE_NUMBER).any():
+            return True
+    return False
+
+
+def _is_huge(series: pl.Series) -> bool:
+    largest = series.abs().max()
+    return isinstance(largest, int | float) and largest >= 2.0**63
+
+
+def _in_thousands(series: pl.Series) -> bool:
+    """Return whether all numbers have at most three decimals, and one has some."""
+    thousandths = series.drop_nulls() * 1000
+    is_whole = (thousandths - thousandths.round()).abs() < 1e-6 * thousandths.abs().clip(1)
+    return bool(is_whole.all()) and bool((series.drop_nulls() % 1 != 0).any())
 
 
 def _with_thousands(texts: pl.Series) -> str | None:
@@ -280,7 +314,9 @@ def _prepared(content: bytes, suffix: str) -> tuple[bytes, str]:
         content = content.replace(b"\r", b"\n")
     said = _SEP_LINE.match(content)
     content = content[said.end() if said else 0 :].lstrip(b"\r\n")
-    head = _QUOTED.sub(b"", content[:_HEAD]).partition(b"\n")[0]
+    head = content[: content.find(b"\n") + 1 or len(content)]
+    if b'"' in head:
+        head = _QUOTED.sub(b"", content[:_HEAD]).partition(b"\n")[0]
     known = ",;\t" if suffix == ".csv" else "\t"
     separator = next((each for each in known if each.encode() in head), known[0])
     if said:

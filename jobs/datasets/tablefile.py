@@ -394,7 +394,10 @@ def _read_table(
                 named={name for key, name in aside.items() if key != parts.ORDER},
             )
         )
-        doubts = {} if suffix == ".parquet" else csvfile.doubtful(file.content, suffix)
+        doubts = {}
+        if suffix != ".parquet":
+            used = frame.drop(lists["ignore"], strict=False)
+            doubts = csvfile.doubtful(file.content, suffix, used)
     except csvfile.Repeated as error:
         needs = {"ignore": sorted({*lists["ignore"], *error.columns})}
         raise refused(file.path, str(error), {} if target in error.columns else needs) from error

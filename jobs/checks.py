@@ -10,6 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
+from manyseed.jobs.similar import shown
+
 _LISTED = 20
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -58,7 +60,7 @@ class Refused(ValueError):
         if isinstance(self.allowed, str):
             message = f"must be {self.allowed}"
         elif self.allowed:
-            listed = ", ".join(map(str, self.allowed[:_LISTED]))
+            listed = ", ".join(shown(str(each)) for each in self.allowed[:_LISTED])
             message += f"; there are {listed}" + ", …" * (len(self.allowed) > _LISTED)
         return f"{self.option} = {self.value!r}: {message}"
 

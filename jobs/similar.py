@@ -1,8 +1,9 @@
-"""The known names that a misspelt one most likely means."""
+"""The known names that a misspelt one most likely means, and texts that only look different."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable
 
 MOST = 3
@@ -48,8 +49,44 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f"; did you mean {near}?" if near else ""
 
 
+def spelling(text: str) -> str:
+    """Return a text as it is read: composed (NFC), with single blanks, without invisible marks."""
+    if text.isascii():
+        return " ".join(text.split())
+    composed = unicodedata.normalize("NFC", text)
+    return " ".join("".join(c for c in composed if unicodedata.category(c) != "Cf").split())
+
+
+def same_spelling(texts: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return the different texts that are read alike, by what they share, in order."""
+    same: dict[str, list[str]] = {}
+    for text in sorted({*texts}):
+        same.setdefault(spelling(text), []).append(text)
+    return [tuple(each) for each in same.values() if len(each) > 1]
+
+
+def shown(name: str) -> str:
+    """Return a name for a list in a message: quoted unless it is plain words."""
+    return (
+        name if re.fullmatch(r"\S+( \S+)*", name) and name == quoted(name)[1:-1] else quoted(name)
+    )
+
+
+def quoted(text: str) -> str:
+    """Return a text between quotation marks, in which what cannot be seen is escaped."""
+    escaped = (
+        c
+        if c == " " or (c.isprintable() and c not in '"\\' and not unicodedata.combining(c))
+        else f"\\{c}"
+        if c in '"\\'
+        else f"\\u{ord(c):04x}"
+        for c in text
+    )
+    return f'"{"".join(escaped)}"'
+
+
 def _folded(name: str) -> str:
-    return name.casefold().replace("-", "_").strip()
+    return spelling(name).casefold().replace("-", "_")
 
 
 def _close(wanted: str, texts: dict[str, str]) -> list[str]:

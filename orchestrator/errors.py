@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from manyseed.jobs.similar import similar
+from manyseed.jobs.similar import quoted, shown, similar, spelling
 from manyseed.orchestrator.wording import in_python, key_in_python
 
 NOT_FINISHED = 3
@@ -315,13 +315,17 @@ def nearest(value: str, options: Iterable[str]) -> str:
         return "there are none"
     mean = f"{value}_mean"
     close = meant([mean] if mean in options else similar(value, options))
-    listed = ", ".join(options) if len(options) <= 20 else ", ".join(options[:20]) + ", …"
+    if twin := next(
+        (each for each in options if each != value and spelling(each) == spelling(value)), None
+    ):
+        close = f"{quoted(value)} only looks like {quoted(twin)}."
+    listed = ", ".join(map(shown, options[:20])) + ", …" * (len(options) > 20)
     return f"{close} Valid: {listed}" if close else f"valid: {listed}"
 
 
 def meant(names: Sequence[str]) -> str:
     """Return the question whether one of these names was meant; empty without names."""
-    *others, last = [toml_value(name) for name in names] or [""]
+    *others, last = [quoted(name) for name in names] or [""]
     listed = f"{', '.join(others)} or {last}" if others else last
     return f"did you mean {listed}?" if listed else ""
 

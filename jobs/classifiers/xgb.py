@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,10 @@ from manyseed.jobs.training.handling import Alive, Fitted, Handling
 if TYPE_CHECKING:
     import xgboost
 
+_COARSE = 0.25
+"""Columns are shifted if rounding to float32 moves values by more of their standard deviation."""
+_LARGEST = float(np.finfo(np.float32).max)
+
 _SAMPLING = ("colsample_bylevel", "colsample_bynode", "colsample_bytree", "subsample")
 
 
@@ -34,7 +38,8 @@ def fit(
     """Boost trees on raw values (see `jobs.classifiers.fit`).
 
     XGBoost itself handles missing values and categorical features. A class without training rows is
-    boosted on negative examples only.
+    boosted on negative examples only. It computes in float32: columns that this would make coarse,
+    or cannot hold, are shifted and scaled first, which leaves the order of their values.
     """
     import xgboost
 
@@ -57,7 +62,8 @@ def fit(
         "seed": seed31(generators.batch) if _samples(hparams) else 0,
         **({} if binary else {"num_class": data.n_classes}),
     }
-    train = _matrix(data.X, data.cardinality, data.y)
+    to_single = _to_single(data.X, data.cardinality)
+    train = _matrix(to_single(data.X), data.cardinality, data.y)
     # What xgboost.train does, without looking for callbacks and metrics after each round.
     booster = xgboost.Booster(parameters, [train])
     for round_ in range(settings["rounds"]):
@@ -66,10 +72,44 @@ def fit(
 
     def predict(rows: NDArray[np.float64]) -> NDArray[np.float32]:
         # A new matrix, even for training rows: the training matrix has cached sums.
-        return np.asarray(booster.predict(_matrix(rows, data.cardinality), output_margin=True))
+        matrix = _matrix(to_single(rows), data.cardinality)
+        return np.asarray(booster.predict(matrix, output_margin=True))
 
     alive = Alive(data.X, predict, lambda raw: raw, model=booster)
     return Fitted(predict(data.X_test)[np.newaxis], seconds, alive=alive)
+
+
+def _to_single(
+    X: NDArray[Any], cardinality: NDArray[np.int32]
+) -> Callable[[NDArray[Any]], NDArray[Any]]:
+    """Return a function that prepares rows for float32, by what rounding to it would do to `X`."""
+    if X.dtype != np.float64 or not len(X):
+        return lambda rows: rows
+    coarse = []
+    for j in np.flatnonzero(cardinality == 0).tolist():
+        known = X[:, j][~np.isnan(X[:, j])]
+        if not known.size:
+            continue
+        # halves, so that neither the middle nor the width overflows
+        low, high = float(known.min()) / 2, float(known.max()) / 2
+        middle, half = low + high, high - low
+        if not half:
+            continue
+        with np.errstate(over="ignore", under="ignore"):
+            moved = float(np.abs(known.astype(np.float32) - known).max())
+        if moved > 0 and moved / half > _COARSE * float(((known - middle) / half).std()):
+            coarse.append((j, middle, half))
+
+    def to_single(rows: NDArray[Any]) -> NDArray[Any]:
+        if coarse:
+            rows = rows.astype(np.float64)
+            for j, middle, half in coarse:
+                rows[:, j] = (rows[:, j] - middle) / half
+        if np.nanmax(np.abs(rows), initial=0.0) > _LARGEST:
+            rows = np.clip(rows, -_LARGEST, _LARGEST)
+        return rows
+
+    return to_single
 
 
 def _matrix(

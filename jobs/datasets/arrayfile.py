@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile, is_zipfile
+from zipfile import is_zipfile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +25,7 @@ FORMATS = (".npz", ".npy", ".zarr")
 
 _BLOCK = 2**25  # values
 
+_CHUNK = re.compile(r"c?[\d.]+|c")
 _CODECS = {
     *("blosc", "zlib", "gzip", "zstd", "lz4", "bz2", "lzma", "shuffle", "delta", "quantize"),
     *("fixedscaleoffset", "packbits", "astype", "bitround", "vlen-utf8", "vlen-bytes", "crc32"),
@@ -60,16 +62,27 @@ def read(path: Path, target: str, aside: Mapping[str, str]) -> tuple[str, dict[s
         sha, arrays = opened(path, wanted)
         texts = {name: array for name, array in arrays.items() if array.dtype.kind == "S"}
         arrays |= {name: np.char.decode(array, "utf-8") for name, array in texts.items()}
-    except (OSError, EOFError, ValueError, TypeError, KeyError, BadZipFile) as error:
-        if isinstance(error, Refused):
-            raise
+    except Refused:
+        raise
+    except Exception as error:  # whatever a codec raises in a damaged file
         if isinstance(error, OSError) and error.strerror:
             raise refused(path, f"cannot be read: {error.strerror}") from error
-        raise refused(path, f"cannot be read as {path.suffix}: {error}") from error
+        reason = f"cannot be read as {path.suffix}: {_in_words(error)}"
+        raise refused(path, reason) from error
     for key, name in aside.items():
         if arrays[name].shape != arrays[target].shape:
             raise Refused(key, name, f"has shape {arrays[name].shape}, not one value for each row")
     return sha, arrays
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, MemoryError):
+        return "it needs more memory than there is"
+    if isinstance(error, UnicodeDecodeError):
+        return f"it holds the byte 0x{error.object[error.start]:02x}, so its text is not UTF-8"
+    if "ickle" in str(error) or "Python objects" in str(error):
+        return "it holds Python objects, which are not read; save numbers or text"
+    return "it is damaged, or another kind of file"
 
 
 def digest(files: Mapping[str, Path]) -> str:
@@ -89,7 +102,7 @@ Read = tuple[str, dict[str, NDArray[Any]]]
 def _of_npz(path: Path, wanted: Mapping[str, str]) -> Read:
     content = path.read_bytes()
     if not is_zipfile(io.BytesIO(content)):
-        raise BadZipFile("it holds no arrays")
+        raise refused(path, "cannot be read as .npz: it holds no arrays")
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         arrays: dict[str, NDArray[Any]] = {name: file[name] for name in file}
     for key, name in wanted.items():
@@ -111,7 +124,8 @@ def _of_npy(path: Path, wanted: Mapping[str, str]) -> Read:
             raise Refused(key, name, "unknown file", beside)
         array = np.load(files[name], mmap_mode="r", allow_pickle=False)
         if not isinstance(array, np.ndarray):
-            raise ValueError(f"{files[name].name} holds several arrays")
+            reason = f"cannot be read as .npy: {files[name].name} holds several arrays"
+            raise refused(path, reason)
         arrays[name] = array
     return digest(files), arrays
 
@@ -131,15 +145,24 @@ def _of_zarr(path: Path, wanted: Mapping[str, str]) -> Read:
             known = sorted({each.parent.name for each in path.glob("*/zarr.json")})
             known += sorted({each.parent.name for each in path.glob("*/.zarray")})
             raise Refused(key, name, "unknown array", known)
-        if odd := sorted({*_codecs(json.loads(metadata.read_bytes()))} - _CODECS):
+        described = json.loads(metadata.read_bytes())
+        if odd := sorted({*_codecs(described)} - _CODECS):
             reason = f"array {name} needs the codec {odd[0]}, which may execute what it reads"
             raise refused(path, reason)
-        files |= {
+        of_array = {
             each.relative_to(path).as_posix(): each for each in place.rglob("*") if each.is_file()
         }
+        if _is_of_blosc(described) and (cut := next(filter(_is_cut, of_array.values()), None)):
+            raise refused(path, f"cannot be read as .zarr: {cut.relative_to(path)} is damaged")
+        files |= of_array
     arrays = {}
     for name in wanted.values():
         array = zarr.open_array(str(path / name), mode="r")
+        if array.nchunks_initialized < array.nchunks and array.fill_value == array.fill_value:
+            reason = f"lacks chunks of array {name}, which would be {array.fill_value!s} throughout"
+            raise refused(
+                path, f"{reason}; copy it again, or write it with write_empty_chunks=True"
+            )
         arrays[name] = np.asarray(array[...])
     return digest(files), arrays
 
@@ -152,6 +175,19 @@ def _codecs(metadata: Any) -> Iterator[str]:
                 name = codec.get("id", codec.get("name", "")) if isinstance(codec, dict) else codec
                 yield str(name).removeprefix("numcodecs.")
                 yield from _codecs(codec.get("configuration") if isinstance(codec, dict) else None)
+
+
+def _is_of_blosc(metadata: Mapping[str, Any]) -> bool:
+    last = [*_several(metadata.get("compressor")), *_several(metadata.get("codecs"))][-1:]
+    return bool({"blosc"} & {*_codecs({"codecs": last})})
+
+
+def _is_cut(file: Path) -> bool:
+    """Return whether a file is a chunk of Blosc that lacks bytes: Blosc would read beyond them."""
+    if _CHUNK.fullmatch(file.name) is None:
+        return False
+    with file.open("rb") as opened:
+        return int.from_bytes(opened.read(16)[12:], "little") != file.stat().st_size
 
 
 def _several(value: Any) -> Sequence[Any]:

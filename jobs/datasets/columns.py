@@ -11,8 +11,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from manyseed.jobs.similar import spelling
+
 Kind = Literal["continuous", "categorical", "ignored"]
-Looks = Literal["", "constant", "id", "date", "numbers", "distinct", "alike"]
+Looks = Literal[
+    "", "constant", "id", "date", "numbers", "distinct", "alike", "zeros", "thousands", "single"
+]
 
 NO_FEATURE: tuple[Looks, ...] = ("id", "date", "distinct")
 """Looks of columns that are hardly features."""
@@ -27,6 +31,12 @@ _DATE = re.compile(
 _FEWEST = 20  # rows; with fewer, whole numbers may all differ by chance
 _SHARE = 0.5  # of the rows; a category with more labels says nothing about the class
 _NUMBERS = 0.9  # of the rows; with as many, a column was meant to hold numbers
+_ROUNDING = 2.0**-44  # of a number; smaller differences are errors of float64
+_AFTER_DAYS = 22000101
+_MEASURED = re.compile(
+    r"(?:[$€£¥₹] ?)?[+\-−]?\d{1,3}(?:[ \u00a0\u202f',.]?\d+)*"
+    r"[ \u00a0\u202f]?(?P<unit>%|‰|[$€£¥₹]|°?[A-Za-zµ]{0,3})"
+)
 _MARKS = {
     *("-", "--", "---", ".", "..", "?", "*", "na", "n/a", "n.a.", "n.a", "#na", "#n/a", "<na>"),
     *("nan", "-nan", "null", "(null)", "nil", "none", "missing", "unknown"),
@@ -49,12 +59,13 @@ class ColumnInfo:
     kind : {"continuous", "categorical", "ignored"}
     n_labels : int
         Of a categorical column; else 0.
-    looks : {"", "constant", "id", "date", "numbers", "distinct", "alike"}
+    looks : Looks
         What a user should check: one value in all rows, or none; a name or number of rows; dates;
         labels that are numbers, almost all of them; that hardly repeat; that differ only in
-        surrounding blanks or case.
+        spelling or case; numbers with leading zeros; with commas that may separate thousands;
+        that float32 does not tell apart, or cannot hold.
     shown : tuple of str
-        The labels that are not numbers, or are alike.
+        The labels that are not numbers, or are alike, or such numbers.
     """
 
     name: str
@@ -64,7 +75,13 @@ class ColumnInfo:
     shown: tuple[str, ...] = ()
 
 
-def column_info(name: str, values: NDArray[Any], *, is_declared: bool = False) -> ColumnInfo:
+def column_info(
+    name: str,
+    values: NDArray[Any],
+    *,
+    is_declared: bool = False,
+    doubt: tuple[Looks, str] = ("", ""),
+) -> ColumnInfo:
     """Describe a feature.
 
     Parameters
@@ -74,18 +91,26 @@ def column_info(name: str, values: NDArray[Any], *, is_declared: bool = False) -
         Numbers, NaN where missing; or labels as text, None where missing.
     is_declared : bool
         Whether labels are meant to be labels.
+    doubt : tuple of Looks and str
+        What else numbers look like as they are written, and one of them.
     """
     looks: Looks
+    shown: tuple[str, ...] = ()
     if values.dtype != np.object_:
         known = values[np.isfinite(values)]
-        is_constant = _is_constant(np.unique(known).size, known.size, values.size)
+        distinct = np.unique(known)
+        is_constant = _is_constant(distinct.size, known.size, values.size)
         looks = "constant" if is_constant else _of_numbers(name, known)
-        return ColumnInfo(name, "continuous", looks=looks)
+        merged = _merged_in_single(distinct)
+        if doubt[0] == "id" or (doubt[0] and not looks):
+            looks, shown = doubt[0], (doubt[1],)
+        elif merged and (not looks or len(merged) == 1):
+            looks, shown = "single", merged
+        return ColumnInfo(name, "continuous", looks=looks, shown=shown)
     labels = [value for value in values.tolist() if value is not None]
     different = {*labels}
     others = None if is_declared else _beside_numbers(labels)
     same = alike(different)
-    shown: tuple[str, ...] = ()
     looks = ""
     if _is_constant(len(different), len(labels), values.size):
         looks = "constant"
@@ -95,6 +120,8 @@ def column_info(name: str, values: NDArray[Any], *, is_declared: bool = False) -
         looks = "id"
     elif others is not None:
         looks, shown = "numbers", others
+    elif not is_declared and (measured := _measured(different)):
+        looks, shown = "numbers", measured
     elif len(labels) >= _FEWEST and len(different) > _SHARE * len(labels):
         looks = "distinct"
     elif same:
@@ -110,10 +137,19 @@ def set_aside(name: str, values: NDArray[Any] | None) -> ColumnInfo:
 
 
 def alike(labels: Iterable[str]) -> list[tuple[str, ...]]:
-    """Return the labels that differ only in surrounding blanks or case, by what they share."""
+    """Return the labels that differ only in `spelling` or case, by what they share."""
     same: dict[str, list[str]] = {}
     for label in sorted(labels):
-        same.setdefault(label.strip().casefold(), []).append(label)
+        same.setdefault(spelling(spelling(label).casefold()), []).append(label)
+    return [tuple(each) for each in same.values() if len(each) > 1]
+
+
+def same_numbers(labels: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return the labels that are one number, written in several ways."""
+    same: dict[float, list[str]] = {}
+    for label in sorted(labels):
+        if is_number(label):
+            same.setdefault(float(label.replace(",", ".", 1)), []).append(label)
     return [tuple(each) for each in same.values() if len(each) > 1]
 
 
@@ -123,7 +159,7 @@ def merged(labels: Iterable[str]) -> Mapping[str, list[str]]:
     first = {label: each[-1] for each in alike(labels) for label in each}
     classes: dict[str, list[str]] = {}
     for label in labels:
-        classes.setdefault(first.get(label, label).strip(), []).append(label)
+        classes.setdefault(spelling(first.get(label, label)), []).append(label)
     return classes
 
 
@@ -150,6 +186,44 @@ def _beside_numbers(labels: list[str]) -> tuple[str, ...] | None:
     return tuple(sorted({*others} or {label for label in numbers if "," in label}))
 
 
+def is_measured(label: str) -> bool:
+    """Return whether a label is a number that is written with a unit, a sign or blanks."""
+    return not is_number(label) and _MEASURED.fullmatch(label.strip()) is not None
+
+
+def _measured(labels: set[str]) -> tuple[str, ...]:
+    """Return labels that are numbers written so, if that is what almost all labels are."""
+    found = sorted(filter(is_measured, labels))
+    units = {_MEASURED.fullmatch(label.strip())["unit"] for label in found}  # type: ignore[index]
+    n_numbers = len(found) + sum(map(is_number, labels))
+    is_unit = len(units - {""}) <= 1 and (
+        len(labels) >= _FEWEST or not any(map(str.isalpha, units))
+    )
+    return tuple(found) if found and is_unit and n_numbers >= _NUMBERS * len(labels) else ()
+
+
+def _merged_in_single(distinct: NDArray[np.float64]) -> tuple[str, ...]:
+    """Return numbers that float32 does not tell apart, if it merges many, or that it cannot hold.
+
+    Parameters
+    ----------
+    distinct : float64 array
+        In ascending order. Differences of the size of rounding errors do not count.
+    """
+    if not distinct.size:
+        return ()
+    with np.errstate(over="ignore", under="ignore"):
+        single = distinct.astype(np.float32)
+    if beyond := distinct[np.isinf(single)].tolist():
+        return (repr(beyond[-1]),)
+    step = np.diff(distinct)
+    is_lost = (single[1:] == single[:-1]) & (step > _ROUNDING * np.abs(distinct[1:]))
+    if is_lost.sum() <= (1 - _NUMBERS) * step.size:
+        return ()
+    first = int(np.argmax(is_lost))
+    return tuple(map(repr, distinct[first : first + 2].tolist()))
+
+
 def _is_constant(n_different: int, n_known: int, n: int) -> bool:
     """Return whether a column never changes; a value beside missing ones may be a flag."""
     return n_different <= 1 and n_known in (0, n)
@@ -170,8 +244,10 @@ def _is_id(name: str, n_different: int, n: int) -> bool:
 
 
 def _are_days(numbers: NDArray[np.float64]) -> bool:
-    """Return whether whole numbers are dates written as 20190131."""
-    days = numbers.astype(np.int64)
+    """Return whether ascending whole numbers are dates written as 20190131."""
+    if numbers[-1] >= _AFTER_DAYS:
+        return False
+    days = numbers.clip(0).astype(np.int64)
     year, month, day = days // 10000, days // 100 % 100, days % 100
     plausible = (year >= 1800) & (year < 2200)
     return bool((plausible & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all())

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Collection, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from manyseed.jobs.datasets.columns import is_number
+import numpy as np
+
+from manyseed.jobs.datasets.columns import Looks, is_number
 
 if TYPE_CHECKING:
     import polars as pl
@@ -18,9 +22,23 @@ MISSING = ("", "?", "NA", "NaN", "nan")
 """Cells that hold no value."""
 
 _DECIMAL = r"^\s*[+-]?\d+(,\d+)?([eE][+-]?\d+)?\s*$"
+_SEP_LINE = re.compile(rb'"?sep=([^\r\n"])"?[ \t]*\r?\n', re.IGNORECASE)
+_QUOTED = re.compile(rb'(?:^|(?<=[,;\t]))"(?:[^"]++|"")*+"(?=[,;\t\r\n]|$)')
+_BLANK_LINE = re.compile(rb"\n *\r?\n")
+_BLANK_LINES = re.compile(rb'("(?:[^"]++|"")*+")|\n(?: *\r?\n)+')
+_BEFORE_NUMBER = np.frombuffer(b',;\t\n" +', dtype=np.uint8)
+_BLOCK = 2**24  # bytes
+_ZEROS = r"^[+-]?0\d+$"
+_THOUSANDS = {",": r"^[+-]?\d{1,3}(,\d{3})*$", ".": r"^[+-]?[1-9]\d{0,2}(\.\d{3})*$"}
+_HEAD = 2**22  # bytes that hold the names of columns
+_LONGEST = 80
 _SHOWN = 6  # names in a message
 _SEEN = 1000  # rows that are compared with the first line
 _REMEDY = "save it as UTF-8, or convert it: iconv -f windows-1252 -t utf-8 FILE > NEW"
+
+
+class Unreadable(ValueError):
+    """The bytes are not a table."""
 
 
 class Repeated(ValueError):
@@ -48,45 +66,43 @@ def read(
     n_rows: int | None = None,
     ignored: Collection[str] | None = None,
     missing: Sequence[str] = MISSING,
+    named: Collection[str] = (),
 ) -> pl.DataFrame:
     """Read a file's bytes: UTF-8, or UTF-16 that begins with its mark.
 
-    Tabs separate a TSV. Commas separate a CSV, or, if its first line has none, semicolons or else
-    tabs. Where commas do not separate, columns with a decimal comma throughout are numbers, too.
+    Tabs separate a TSV. A CSV's separator is that in a first line such as ``sep=;``; else a comma,
+    or, if the names have none outside quotes, a semicolon or else a tab. Where commas do not
+    separate, columns with a decimal comma throughout are numbers, too. Blank lines are no rows.
 
     Parameters
     ----------
     content : bytes
     suffix : {".csv", ".tsv"}
     labels : collection of str
-        Columns of labels, which stay as they are written.
+        Columns of labels, whose text is kept where numbers would not tell it apart.
     n_rows : int, optional
         The number of rows to read; by default all.
     ignored : collection of str, optional
         Columns that may share their name; by default all.
     missing : sequence of str
         Cells that hold no value, besides empty ones.
+    named : collection of str
+        Further columns whose text is kept so, as of groups.
 
     Raises
     ------
     Repeated
         Where columns that are not ignored share a name.
-    polars.exceptions.PolarsError, UnicodeError
+    Unreadable, UnicodeError
         Where the bytes are not such a file.
     """
     import polars as pl
 
-    content = _as_utf8(content)
-    separator = _separator(content, suffix)
+    content, separator = _prepared(content, suffix)
     if ignored is not None:
         _require_different_names(content, separator, ignored)
-    frame = pl.read_csv(
-        io.BytesIO(content),
-        separator=separator,
-        null_values=[*missing],
-        infer_schema_length=None,
-        n_rows=n_rows,
-    )
+    frame = _parsed(content, separator, missing, n_rows=n_rows)
+    frame = _with_texts(frame, content, separator, missing, {*labels, *named}, n_rows)
     if separator == ",":
         return frame
     texts = [name for name, kind in frame.schema.items() if kind == pl.String]
@@ -98,6 +114,142 @@ def read(
     return frame.with_columns(
         pl.col(decimal).str.strip_chars().str.replace(",", ".", literal=True).cast(pl.Float64)
     )
+
+
+def _parsed(
+    content: bytes, separator: str, missing: Sequence[str] = MISSING, **options: Any
+) -> pl.DataFrame:
+    """Read a table with polars, and say in our words what is wrong with it."""
+    import polars as pl
+
+    try:
+        return pl.read_csv(
+            io.BytesIO(content),
+            separator=separator,
+            null_values=[*missing],
+            **({"infer_schema_length": None} | options),
+        )
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise Unreadable(_what_is_wrong(content, separator)) from error
+
+
+def _with_texts(
+    frame: pl.DataFrame,
+    content: bytes,
+    separator: str,
+    missing: Sequence[str],
+    labels: Collection[str],
+    n_rows: int | None,
+) -> pl.DataFrame:
+    """Return the table with the text of labels of which some are one as numbers: 01 and 1.
+
+    1, 1.0 and 1.00 stay one label.
+    """
+    import polars as pl
+
+    numeric = [name for name in labels if name in frame.columns and frame[name].dtype.is_numeric()]
+    # whole numbers are one only where there are leading zeros
+    if all(frame[name].dtype.is_integer() for name in numeric) and not (
+        numeric and _has_leading_zeros(content)
+    ):
+        return frame
+    texts = _parsed(content, separator, missing, columns=numeric, infer_schema=False, n_rows=n_rows)
+    for name in numeric:
+        written = texts[name].str.strip_chars().str.replace(r"^\+", "")
+        written = written.str.replace(r"(\.\d*?)0+$", "$1").str.replace(r"\.$", "")
+        if written.n_unique() > frame[name].n_unique():
+            frame = frame.with_columns(texts[name].str.strip_chars().cast(pl.String).alias(name))
+    return frame
+
+
+def _what_is_wrong(content: bytes, separator: str) -> str:
+    """Return what keeps a table from being read: the first row that does not fit its names."""
+    rows = csv.reader(io.StringIO(content.decode(), newline=""), delimiter=separator)
+    try:
+        names = next(rows, [])
+        for row in rows:
+            if len(row) > len(names):
+                first = content.partition(b"\n")[0].decode().strip()[:_LONGEST]
+                return (
+                    f"line {rows.line_num} has {len(row):,} fields, but the first line, {first!r}, "
+                    f"names {len(names):,} columns; the first line must name each column"
+                )
+    except csv.Error:
+        pass
+    return "its rows cannot be told apart; are its quotation marks in pairs?"
+
+
+def doubtful(
+    content: bytes, suffix: str, frame: pl.DataFrame, missing: Sequence[str] = MISSING
+) -> dict[str, tuple[Looks, str]]:
+    """Return columns of numbers that may mean something else: what they look like, and a value.
+
+    Of numbers with leading zeros, as codes have; with commas or points that may separate thousands;
+    and with more digits than a float64 has, which are all different.
+
+    Parameters
+    ----------
+    content, suffix, missing
+        As of `read`.
+    frame : DataFrame
+        What `read` returned.
+    """
+    content, separator = _prepared(content, suffix)
+    has_zeros = _has_leading_zeros(content)
+    names = [
+        series.name
+        for series in frame
+        if (series.dtype.is_integer() and has_zeros)
+        or (
+            series.dtype.is_float()
+            and (_is_huge(series) or (separator != "," and _in_thousands(series)))
+        )
+    ]
+    found: dict[str, tuple[Looks, str]] = {}
+    if not names:
+        return found
+    for series in _parsed(content, separator, missing, columns=names, infer_schema=False):
+        texts = series.drop_nulls().str.strip_chars()
+        if (zeros := texts.filter(texts.str.contains(_ZEROS))).len():
+            found[series.name] = "zeros", str(zeros[0])
+        elif separator != "," and (long := _with_thousands(texts)):
+            found[series.name] = "thousands", long
+        elif _is_huge(frame[series.name]) and texts.n_unique() == series.len():
+            found[series.name] = "id", ""
+    return found
+
+
+def _has_leading_zeros(content: bytes) -> bool:
+    """Return whether a number may begin with 0 and a digit; faster than a regular expression."""
+    codes = np.frombuffer(content, dtype=np.uint8)
+    for start in range(0, len(codes), _BLOCK):
+        block = codes[start : start + _BLOCK + 2]
+        is_zero = (block[1:-1] == ord("0")) & (block[2:] - ord("0") < 10)
+        if np.isin(block[:-2][is_zero], _BEFORE_NUMBER).any():
+            return True
+    return False
+
+
+def _is_huge(series: pl.Series) -> bool:
+    largest = series.abs().max()
+    return isinstance(largest, int | float) and largest >= 2.0**63
+
+
+def _in_thousands(series: pl.Series) -> bool:
+    """Return whether all numbers have at most three decimals, and one has some."""
+    thousandths = series.drop_nulls() * 1000
+    is_whole = (thousandths - thousandths.round()).abs() < 1e-6 * thousandths.abs().clip(1)
+    return bool(is_whole.all()) and bool((series.drop_nulls() % 1 != 0).any())
+
+
+def _with_thousands(texts: pl.Series) -> str | None:
+    """Return a number that may have separators of thousands, if all numbers allow for them."""
+    for mark, pattern in _THOUSANDS.items():
+        if texts.str.contains(pattern).all():
+            marked = texts.filter(texts.str.contains(mark, literal=True))
+            if marked.len():
+                return str(marked[0])
+    return None
 
 
 def data_as_header(content: bytes, suffix: str) -> str | None:
@@ -113,10 +265,9 @@ def data_as_header(content: bytes, suffix: str) -> str | None:
     if suffix not in (".csv", ".tsv"):
         return None
     try:
-        content = _as_utf8(content)
-        separator = _separator(content, suffix)
+        content, separator = _prepared(content, suffix)
         lines = pl.read_csv(
-            io.BytesIO(content.lstrip(b"\r\n")),
+            io.BytesIO(content),
             separator=separator,
             has_header=False,
             n_rows=_SEEN + 1,
@@ -156,10 +307,24 @@ def _is_value(name: str | None, *values: str | None) -> bool | None:
     return name in different
 
 
-def _separator(content: bytes, suffix: str) -> str:
-    first = content.partition(b"\n")[0]
+def _prepared(content: bytes, suffix: str) -> tuple[bytes, str]:
+    """Return a table as UTF-8, without what is neither names nor rows, and its separator."""
+    content = _as_utf8(content).removeprefix(codecs.BOM_UTF8).removesuffix(b"\x1a")
+    if b"\n" not in content:  # as old Macs end lines
+        content = content.replace(b"\r", b"\n")
+    said = _SEP_LINE.match(content)
+    content = content[said.end() if said else 0 :].lstrip(b"\r\n")
+    head = content[: content.find(b"\n") + 1 or len(content)]
+    if b'"' in head:
+        head = _QUOTED.sub(b"", content[:_HEAD]).partition(b"\n")[0]
     known = ",;\t" if suffix == ".csv" else "\t"
-    return next((each for each in known if each.encode() in first), known[0])
+    separator = next((each for each in known if each.encode() in head), known[0])
+    if said:
+        separator = said[1].decode()
+    # in a single column, a blank line is a missing value
+    if separator.encode() in head and _BLANK_LINE.search(content):
+        content = _BLANK_LINES.sub(lambda found: found[1] or b"\n", content)
+    return content, separator
 
 
 def _as_utf8(content: bytes) -> bytes:
@@ -180,17 +345,17 @@ def _as_utf8(content: bytes) -> bytes:
 
 
 def _require_different_names(content: bytes, separator: str, ignored: Collection[str]) -> None:
-    import polars as pl
-
-    header = pl.read_csv(
-        io.BytesIO(content.lstrip(b"\r\n")),
-        separator=separator,
+    header = _parsed(
+        content,
+        separator,
+        missing=(),
         has_header=False,
         n_rows=1,
         infer_schema=False,
         truncate_ragged_lines=True,
     )
-    for name, count in Counter(each or "" for each in header.row(0)).items():
+    names = Counter(each or "" for each in header.row(0))
+    for name, count in names.items():
         columns = [name, *(f"{name}_duplicated_{number}" for number in range(count - 1))]
-        if count > 1 and not {*columns} <= {*ignored}:
+        if count > 1 and (not {*columns} <= {*ignored} or {*columns[1:]} & {*names}):
             raise Repeated(name, columns)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets.tabular import encode
+from manyseed.jobs.similar import quoted, same_spelling
 
 FOLDS = "folds"
 
@@ -32,11 +33,14 @@ def of_column(name: str, values: NDArray[Any]) -> Roles:
     Raises
     ------
     Refused
-        For missing values, a single fold, and a fold of a single row.
+        For missing values, folds that look the same, a single fold, and a fold of a single row.
     """
     names, fold = encode(values)
     if missing := int((fold < 0).sum()):
         raise Refused(FOLDS, name, f"is missing in {missing} rows; leave these out")
+    if same := same_spelling(names):
+        shown = " and ".join(map(quoted, same[0]))
+        raise Refused(FOLDS, name, f"holds folds that look the same, {shown}: write them alike")
     if len(names) < 2:
         raise Refused(FOLDS, name, "holds a single fold; there must be two or more")
     if np.bincount(fold).min() < 2:

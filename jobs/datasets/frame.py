@@ -49,8 +49,15 @@ def to_polars(frame: Any) -> pl.DataFrame:
 def to_numpy(values: Any) -> NDArray[Any]:
     """Convert an array, a list or a series to NumPy; objects that are text or numbers to these.
 
-    The array is one of objects if a value is missing, or is neither text nor a number.
+    The array is one of objects if a value is missing, or is neither text nor a number. Masked
+    numbers are NaN, and other masked values None.
     """
+    if is_masked(values):
+        masked = np.ma.asarray(values)
+        is_number = masked.dtype.kind in "biuf"
+        known: NDArray[Any] = masked.data.astype(np.float64 if is_number else object)
+        known[np.ma.getmaskarray(masked)] = np.nan if is_number else None
+        return known
     try:
         array = np.asarray(values)
     except ValueError:  # lists of different lengths
@@ -66,6 +73,13 @@ def to_numpy(values: Any) -> NDArray[Any]:
         return array
     is_text = any(isinstance(value, str | datetime.date) for value in each)
     return array.astype(str) if is_text else np.array(each).reshape(array.shape)
+
+
+def is_masked(values: Any) -> bool:
+    """Return whether an array, or one of a list, masks any of its values."""
+    if isinstance(values, np.ma.MaskedArray):
+        return bool(np.ma.getmaskarray(values).any())
+    return isinstance(values, list | tuple) and any(map(is_masked, values))
 
 
 def missing(values: NDArray[Any]) -> int:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import urllib.error
 import urllib.request
 from collections.abc import Mapping, Sequence
@@ -27,6 +28,7 @@ from manyseed.jobs.run import MachineError
 API = "https://api.openml.org/api/v1/json"
 SUITE = "openml-suite:"
 
+_ATTRIBUTE = re.compile(r"""@attribute\s+(?:'([^']*)'|"([^"]*)"|(\S+))""", re.IGNORECASE)
 _CLASSIFICATION = "1"
 _SECONDS = 60.0
 _PROVENANCE = ("source", "id", "target", "digest", "folds")
@@ -118,21 +120,24 @@ def _read(task: int, home: Path) -> tuple[int, str, Samples]:
 
 def _roles(table: str, n: int, source: str) -> NDArray[np.uint8]:
     """Return the roles of rows (set, sample) in a table of splits, sets by repeat and fold."""
-    head, _, body = table.partition("@data")
-    if not body:
-        head, _, body = table.partition("@DATA")
+    # ARFF: keywords in any case, comments and blank lines anywhere
+    lines = [line for line in map(str.strip, table.splitlines()) if line and line[0] != "%"]
+    keywords = [line.split(None, 1)[0].lower() for line in lines]
+    data = keywords.index("@data") if "@data" in keywords else len(lines)
     names = [
-        line.split()[1].strip("'\"").lower()
-        for line in head.splitlines()
-        if line.lower().startswith("@attribute")
+        "".join(found.groups(default="")).lower()
+        for line in lines[:data]
+        if (found := _ATTRIBUTE.match(line))
     ]
     try:
         at = [names.index(name) for name in ("type", "rowid", "repeat", "fold")]
-        cells = [line.split(",") for line in body.splitlines() if line.strip() and line[0] != "%"]
+        cells = [line.split(",") for line in lines[data + 1 :]]
         is_test = np.array([row[at[0]].strip(" '\"").upper() == "TEST" for row in cells])
-        row, repeat, fold = (np.array([int(float(row[j])) for row in cells]) for j in at[1:])
-    except (ValueError, IndexError) as error:
-        raise MachineError(f"the folds of {source} cannot be read: {error}") from error
+        row, repeat, fold = (
+            np.array([int(float(row[j].strip(" '\""))) for row in cells]) for j in at[1:]
+        )
+    except (ValueError, IndexError, OverflowError) as error:
+        raise MachineError(f"the folds of {source} are not a table of folds") from error
     if not row.size or row.min() < 0 or row.max() >= n:
         raise MachineError(f"the folds of {source} name rows that its {n} rows do not have")
     if "sample" in names:

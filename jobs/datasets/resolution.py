@@ -15,12 +15,10 @@ from manyseed.jobs.datasets.columns import alike, merged
 from manyseed.jobs.datasets.folds import FOLDS
 from manyseed.jobs.datasets.info import OFFICIAL, DatasetInfo
 from manyseed.jobs.datasets.parts import PARAMETERS as OF_FILES
-from manyseed.jobs.datasets.source import DataShape
+from manyseed.jobs.datasets.source import DataShape, with_preparation
 from manyseed.jobs.datasets.sources import describe
 from manyseed.jobs.datasets.split import n_points
-
-PREPARATION_VERSION = 1
-"""Version of the step from a source's samples to a dataset's; part of the identity."""
+from manyseed.jobs.similar import quoted, spelling
 
 _LISTED = 20  # classes in a remedy
 _SPLIT_BY = {"split": "the folders train and test say", FOLDS: "the task's folds say"}
@@ -75,7 +73,7 @@ def resolve(
             "there are and how large the largest and the smallest; give its table as file:PATH",
         )
     if classes is None:
-        _require_no_blanks(shape.class_names, source, parameters)
+        _require_spelling(shape.class_names, source, parameters)
     grouping = group(shape.class_names, classes, positive)
     counts = _grouped(grouping, shape.class_counts)
     n_samples = shape.n_samples if counts is None else sum(counts)
@@ -105,8 +103,8 @@ def resolve(
         "source": source,
         **shape.provenance,  # may hold the canonical form of the source
         "test": share,
-        "preparation": PREPARATION_VERSION,
     }
+    canonical = with_preparation(canonical)
     if grouping.groups is not None:
         canonical["classes"] = grouping.groups
     if grouping.positive is not None:
@@ -133,12 +131,12 @@ def resolve(
     )
 
 
-def _require_no_blanks(names: Sequence[str], source: str, given: Mapping[str, Any]) -> None:
-    """Refuse classes that differ only in blanks around them, unless `classes` lists them."""
-    same = [each for each in alike(names) if any(name != name.strip() for name in each)]
+def _require_spelling(names: Sequence[str], source: str, given: Mapping[str, Any]) -> None:
+    """Refuse classes that differ only in blanks or invisibly, unless `classes` lists them."""
+    same = [each for each in alike(names) if any(name != spelling(name) for name in each)]
     if same:
         option = "target" if "target" in given else "source"
-        shown = " and ".join(map(repr, same[0]))
+        shown = " and ".join(map(quoted, same[0]))
         reason = f"has classes that are the same but for blanks or case: {shown}"
         few = len(names) <= _LISTED
         needs = {"classes": merged(names)} if few else {}

@@ -151,3 +151,12 @@ def test_counts(
     if n_train is None:
         return None
     return tuple(np.bincount(y[n_train:], minlength=n_classes).tolist())
+
+
+PREPARATION_VERSION = 1
+"""Version of the step from a source's samples to a dataset's; part of the identity."""
+
+
+def with_preparation(description: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a description with the version of the step from samples to a dataset's."""
+    return {**description, "preparation": PREPARATION_VERSION}

@@ -13,10 +13,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Refused, expanded
-from manyseed.jobs.datasets import arrayfile, csvfile, folds, imagefolder, parts, together
+from manyseed.jobs.datasets import (
+    arrayfile,
+    cache,
+    csvfile,
+    folds,
+    imagefolder,
+    parts,
+    together,
+)
 from manyseed.jobs.datasets.arrayfile import refused
-from manyseed.jobs.datasets.columns import LEAVE_EMPTY, ColumnInfo, column_info, is_mark, set_aside
-from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples, test_counts
+from manyseed.jobs.datasets.columns import (
+    LEAVE_EMPTY,
+    ColumnInfo,
+    Looks,
+    column_info,
+    is_mark,
+    set_aside,
+)
+from manyseed.jobs.datasets.source import (
+    DatasetSource,
+    DataShape,
+    Samples,
+    test_counts,
+    with_preparation,
+)
 from manyseed.jobs.datasets.tabular import DataColumn, to_samples
 from manyseed.jobs.run import MachineError
 
@@ -41,6 +62,9 @@ _SEPARATED = {
     ".csv": "columns must be separated by commas, semicolons or tabs",
     ".tsv": "columns must be separated by tabs",
 }
+
+_EXACT = 2.0**53
+"""Whole numbers up to this are exact as float64."""
 
 _NAME_THEM = "write a line with the names above it, or, if it has them, remove its repetitions"
 
@@ -92,13 +116,13 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
             reason = f"is another kind of file than the source, {path.suffix}"
             raise Refused(parts.TEST_FILE, other, reason)
         files.append(_opened(parts.TEST_FILE, other, beside, target, own))
-    for file in files:
-        if file.content is None:
-            continue
-        if line := csvfile.data_as_header(file.content, file.path.suffix):
-            reason = f"has no names of columns: its first line is like those below it, {line!r}"
-            raise refused(file.path, f"{reason}; {_NAME_THEM}")
-    samples, columns = _samples(files, target, lists, own)
+    nameless = next(filter(None, map(_without_names, files)), None)
+    try:
+        samples, columns = _samples(files, target, lists, own)
+    except Refused:
+        if nameless:
+            raise nameless from None
+        raise
     n_train = samples.n_official_train
     if n_train in (0, len(samples.y)):
         key, where = ("source", path) if n_train == 0 else (parts.TEST_FILE, files[1].path)
@@ -125,7 +149,19 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
         columns=columns,
         groups=None if samples.groups is None else np.stack([samples.groups, samples.y], axis=1),
     )
+    # an earlier sweep may have taken the table as it is: its data was prepared then
+    if nameless and not cache.is_complete(with_preparation(shape.provenance), cache.data_home()):
+        raise nameless
     return shape, samples
+
+
+def _without_names(file: _Loaded) -> Refused | None:
+    """Return the refusal of a table that has no names of columns."""
+    line = file.content and csvfile.data_as_header(file.content, file.path.suffix)
+    if not line:
+        return None
+    reason = f"has no names of columns: its first line is like those below it, {line!r}"
+    return refused(file.path, f"{reason}; {_NAME_THEM}")
 
 
 def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> Samples:
@@ -243,10 +279,10 @@ def _samples(
             return _split(samples, own, beside, n_first), ()
         columns = arrayfile.columns(files[0].path, arrays, target, {*aside.values()}, sets)
     else:
-        columns = _read_table(files[0], target, sets, {*aside.values()})
+        columns = _read_table(files[0], target, sets, aside)
         for other in files[1:]:
             n_first = _length(columns)
-            columns = _joined(columns, _read_table(other, target, sets, {*aside.values()}), other)
+            columns = _joined(columns, _read_table(other, target, sets, aside), other)
     if target not in columns:
         if len(columns) == 1 and (separated := _SEPARATED.get(files[0].path.suffix)):
             reason = f"unknown column; the only one is {next(iter(columns))!r}, as {separated}"
@@ -267,7 +303,7 @@ def _samples(
     samples = to_samples(f"file:{files[0].path}", list(features.values()), target_column)
     samples = _split(samples, own, beside, n_first)
     infos = tuple(
-        column_info(name, column.values, is_declared=column.is_declared)
+        column_info(name, column.values, is_declared=column.is_declared, doubt=column.doubt)
         if column
         else set_aside(name, beside.get(name))
         for name, column in columns.items()
@@ -339,7 +375,7 @@ def _split(
 
 
 def _read_table(
-    file: _Loaded, target: str, lists: Mapping[str, set[str]], aside: set[str]
+    file: _Loaded, target: str, lists: Mapping[str, set[str]], aside: Mapping[str, str]
 ) -> Columns:
     """Read the columns of a table; ignored ones are None."""
     import polars as pl
@@ -351,15 +387,24 @@ def _read_table(
             pl.read_parquet(io.BytesIO(file.content))
             if suffix == ".parquet"
             else csvfile.read(
-                file.content, suffix, {target, *lists["categorical"]}, ignored=lists["ignore"]
+                file.content,
+                suffix,
+                {target, *lists["categorical"]},
+                ignored=lists["ignore"],
+                named={name for key, name in aside.items() if key != parts.ORDER},
             )
         )
+        doubts = {}
+        if suffix != ".parquet":
+            used = frame.drop(lists["ignore"], strict=False)
+            doubts = csvfile.doubtful(file.content, suffix, used)
     except csvfile.Repeated as error:
         needs = {"ignore": sorted({*lists["ignore"], *error.columns})}
         raise refused(file.path, str(error), {} if target in error.columns else needs) from error
-    except (pl.exceptions.PolarsError, UnicodeError) as error:
-        reason = str(error).partition("\n")[0]  # what follows is advice on calling polars
-        raise refused(file.path, f"cannot be read as {suffix}: {reason}") from error
+    except (csvfile.Unreadable, UnicodeError) as error:
+        raise refused(file.path, f"cannot be read as {suffix}: {error}") from error
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise refused(file.path, f"cannot be read as {suffix}: it is damaged") from error
     columns: Columns = {}
     for series in frame:
         if series.name in lists["ignore"] and series.name != target:
@@ -367,7 +412,7 @@ def _read_table(
             continue
         if series.name in lists["continuous"]:
             series = _numbers(series)
-        if series.name in aside and series.dtype.is_temporal():
+        if series.name in aside.values() and series.dtype.is_temporal():
             series = series.cast(pl.String)  # as ISO 8601 has it
         kind = series.dtype
         labelled = series.name == target or series.name in lists["categorical"]
@@ -379,8 +424,19 @@ def _read_table(
             series = series.fill_nan(None)
         values = series.cast(pl.String if as_text else pl.Float64).to_numpy()
         values = values.astype(object) if as_text else values
-        columns[series.name] = DataColumn(series.name, values, labelled or kind != pl.String)
+        doubt: tuple[Looks, str] = ("", "")
+        if series.name not in lists["continuous"]:
+            doubt = doubts.get(series.name, doubt)
+        if kind.is_integer() and not as_text and series.n_unique() == len(series) > _n(values):
+            doubt = "id", ""
+        columns[series.name] = DataColumn(series.name, values, labelled or kind != pl.String, doubt)
     return columns
+
+
+def _n(values: NDArray[np.float64]) -> int:
+    """Return how many different numbers are left, where float64 may not tell all apart."""
+    is_exact = not values.size or np.nanmax(np.abs(values)) < _EXACT
+    return values.size if is_exact else np.unique(values).size
 
 
 def _numbers(series: pl.Series) -> pl.Series:

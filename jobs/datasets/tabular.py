@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets.columns import Looks
 from manyseed.jobs.datasets.source import Samples
 
 MAX_CLASSES = np.iinfo(np.uint16).max
@@ -24,11 +25,14 @@ class DataColumn:
         Numbers, NaN where missing; of a categorical column labels as text, None where missing.
     is_declared : bool
         Whether its kind was given, by the user or by the column's type.
+    doubt : tuple of Looks and str
+        What else its numbers look like as they are written, and one of them.
     """
 
     name: str
     values: NDArray[np.float64] | NDArray[np.object_]
     is_declared: bool = False
+    doubt: tuple[Looks, str] = ("", "")
 
     @property
     def is_categorical(self) -> bool:
@@ -110,16 +114,17 @@ def encode(
     if values.dtype != np.object_:
         values = np.array([None if v != v else repr(v) for v in values.tolist()], dtype=object)
     missing = np.array([value is None for value in values], dtype=bool)
-    labels, places = np.unique(values[~missing].astype(str), return_inverse=True)
-    order = _natural_order(labels.tolist())
-    rank = np.empty(labels.size, dtype=np.int64)
-    rank[order] = np.arange(labels.size)
+    known = [str(value) for value in values[~missing].tolist()]
+    different = sorted({*known})
+    labels = tuple(different[place] for place in natural_order(different))
+    places = {label: place for place, label in enumerate(labels)}
     codes = np.full(values.size, -1, dtype=np.int64)
-    codes[~missing] = rank[places]
-    return tuple(str(labels[i]) for i in order), codes
+    codes[~missing] = [places[label] for label in known]
+    return labels, codes
 
 
-def _natural_order(labels: list[str]) -> list[int]:
+def natural_order(labels: Sequence[str]) -> list[int]:
+    """Return the places of labels in order: as numbers where all are numbers, else as text."""
     try:
         numbers = [float(label) for label in labels]
     except ValueError:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets.tabular import encode
+from manyseed.jobs.similar import quoted, same_spelling
 
 GROUP = "group"
 
@@ -46,11 +47,15 @@ def codes(name: str, values: NDArray[np.object_] | NDArray[np.float64]) -> NDArr
     Raises
     ------
     Refused
-        For missing values and a single group.
+        For missing values, groups that only look the same, and a single group.
     """
     names, group = encode(values)
     if missing := int((group < 0).sum()):
         reason = f"is missing in {missing} rows; leave these out, or give each a group of its own"
+        raise Refused(GROUP, name, reason)
+    if same := same_spelling(names):
+        shown = " and ".join(map(quoted, same[0]))
+        reason = f"holds groups that look the same, {shown}: write them alike"
         raise Refused(GROUP, name, reason)
     require_several(name, len(names))
     return group

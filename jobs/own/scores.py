@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyseed.jobs.datasets.frame import is_masked
 from manyseed.jobs.own.calling import OwnError
 from manyseed.jobs.training.prediction import OFF, are_probabilities
 
@@ -24,6 +25,8 @@ def array(value: Any, what: str) -> Floats:
     """Return numbers, also tensors, as float64; `what` names their origin in messages."""
     if hasattr(value, "detach"):
         value = value.detach().cpu().numpy()
+    if is_masked(value):
+        raise OwnError(f"{what} returned masked values")
     try:
         return np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:

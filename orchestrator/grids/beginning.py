@@ -190,7 +190,7 @@ def _columns(path: Path) -> tuple[list[str], list[str]]:
             frame = csvfile.read(path.read_bytes(), path.suffix, n_rows=100)
         else:
             frame = pl.read_parquet(path, n_rows=100)
-    except Exception as error:
+    except (Exception, pl.exceptions.PanicException) as error:
         raise UserError(
             f"cannot be read: {first_line(error)}", key="DATA", value=str(path)
         ) from None

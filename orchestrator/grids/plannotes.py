@@ -8,7 +8,14 @@ from typing import Any
 from manyseed.analysis.counts import some
 from manyseed.jobs.cells import ResolvedCell
 from manyseed.jobs.datasets import ColumnInfo, DatasetInfo
-from manyseed.jobs.datasets.columns import LEAVE_EMPTY, alike, is_mark
+from manyseed.jobs.datasets.columns import (
+    LEAVE_EMPTY,
+    alike,
+    is_mark,
+    is_measured,
+    is_number,
+    same_numbers,
+)
 from manyseed.jobs.datasets.split import n_points
 from manyseed.jobs.images.schemes import CROP_FLIP
 from manyseed.orchestrator.errors import toml_value
@@ -45,7 +52,14 @@ def data_notes(info: DatasetInfo) -> Iterator[str]:
     for column in info.columns:
         name, declared = column.name or _NAMELESS, f"categorical = [{toml_value(column.name)}]"
         shown = some([*map(toml_value, column.shown)], _SHOWN)
-        if column.looks == "numbers" and shown:
+        if column.looks == "numbers" and any(
+            is_measured(label) or is_number(label) for label in column.shown
+        ):
+            yield (
+                f"{name} holds numbers with units, signs, commas or blanks, such as {shown}, so it "
+                f"is taken as a category; write numbers alone; if it is a category: {declared}"
+            )
+        elif column.looks == "numbers" and shown:
             yield (
                 f"{name} holds numbers besides {shown}, so it is taken as a category; "
                 f"{LEAVE_EMPTY}; if it is a category: {declared}"
@@ -55,11 +69,30 @@ def data_notes(info: DatasetInfo) -> Iterator[str]:
                 f"{name} holds numbers written as text, so it is taken as a category; if they are "
                 f"numbers: continuous = [{toml_value(column.name)}], if not: {declared}"
             )
+        elif column.looks == "zeros":
+            yield (
+                f"{name} holds numbers with leading zeros, such as {shown}, as codes have, but is "
+                f"taken as numbers; if they are labels: {declared}"
+            )
+        elif column.looks == "thousands":
+            yield (
+                f"{name} holds numbers such as {shown}, with what is taken as a decimal comma or "
+                "point; if it separates thousands, write them without"
+            )
+        elif column.looks == "single":
+            yield (
+                f"{name} holds numbers that single precision (float32) cannot tell apart or hold, "
+                f"such as {shown}; classifiers that compute in it, as many trees do, see them as "
+                "equal or fail; subtract a constant, or divide by one (xgb does so itself)"
+            )
         elif column.looks == "alike":
             yield f"{name} has labels that are the same but for blanks or case: {shown}"
     if same := alike(info.class_names):
         shown = some([*map(toml_value, same[0])], _SHOWN)
         yield f"classes are the same but for blanks or case: {shown}; {_MERGE}"
+    if same := same_numbers(info.class_names):
+        shown = some([*map(toml_value, same[0])], _SHOWN)
+        yield f"classes are the same number: {shown}; {_MERGE}"
     if marks := [name for name in info.class_names if is_mark(name)]:
         shown = some([*map(toml_value, marks)], _SHOWN)
         yield (

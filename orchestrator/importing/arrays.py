@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tokenize import TokenError
 from typing import IO, Any, NoReturn
 
 import numpy as np
@@ -24,6 +25,7 @@ from manyseed.jobs.training.prediction import are_probabilities
 from manyseed.orchestrator.errors import UserError, first_line, nearest
 from manyseed.orchestrator.grids.sweepfile import Keep
 from manyseed.orchestrator.importing.archive import opened, reading_zip
+from manyseed.orchestrator.importing.naming import in_order, require_apart, require_one_order
 from manyseed.orchestrator.importing.probabilities import predicted
 from manyseed.orchestrator.importing.source import (
     ATTRIBUTES,
@@ -115,7 +117,10 @@ def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], boo
     try:
         version = np.lib.format.read_magic(file)
         shape, fortran, dtype = _HEADERS[version](file)
-    except (ValueError, KeyError, TypeError, RecursionError, MemoryError) as error:
+    except (
+        *(ValueError, KeyError, TypeError, RecursionError, MemoryError),
+        *(SyntaxError, TokenError),  # of the header, which is an expression
+    ) as error:
         raise UserError(f"not a NumPy array: {first_line(error)}", file=path, key=key) from None
     if dtype.hasobject:
         raise UserError(
@@ -360,7 +365,9 @@ def _class_names(given: Mapping[str, Any], array: OnDisk, key: str, path: Path) 
             raise UserError("is not a list of names", file=path, key="class_names")
         names = tuple(str(name) for name in given_names.tolist())
     elif y_true.dtype.kind == "U":
-        names = tuple(str(name) for name in np.unique(y_true))
+        names = in_order(np.unique(y_true).tolist())
+        if key == "scores" or array.dtype.kind not in "US":
+            require_one_order(names, "y_true", path)
     else:
         largest = int(y_true.max(initial=0)) if y_true.dtype.kind in "iub" else 0
         if max(largest + 1, n_scores or 0) > MAX_CLASSES:
@@ -375,6 +382,7 @@ def _class_names(given: Mapping[str, Any], array: OnDisk, key: str, path: Path) 
         )
     if len(set(names)) != len(names) or len(names) < 2:
         raise UserError("at least two different classes are needed", file=path, key="class_names")
+    require_apart(names, names, "class_names" if "class_names" in given else "y_true", path)
     return names
 
 

@@ -17,6 +17,7 @@ from manyseed.jobs.datasets import csvfile
 from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import UserError, first_line, nearest
 from manyseed.orchestrator.grids.sweepfile import Keep
+from manyseed.orchestrator.importing.naming import in_order, require_apart
 from manyseed.orchestrator.importing.probabilities import predicted
 from manyseed.orchestrator.importing.source import (
     ATTRIBUTES,
@@ -33,6 +34,8 @@ from manyseed.orchestrator.store.reading.exchange import SCHEMA
 
 _KINDS: dict[Any, str] = {pl.Int64: "whole numbers", pl.Float64: "numbers", pl.String: "names"}
 NEEDED = ("row_id", "prediction", "truth")
+_LABELS = ("prediction", "truth", "correct")
+"""Columns whose text is kept as it is written."""
 CONFIDENCE = "confidence."
 MAX_ROWS = 200_000_000
 
@@ -49,9 +52,11 @@ def read_frame(path: Path) -> pl.DataFrame:
         return _collected(path, _scan(path))
     with _reading(path):
         try:
-            return csvfile.read(path.read_bytes(), ignored=(), missing=())
+            return csvfile.read(path.read_bytes(), labels=_LABELS, ignored=(), missing=())
         except csvfile.Repeated as error:
             raise UserError(error.what, file=path, remedy="rename them") from None
+        except csvfile.Unreadable as error:
+            raise UserError(f"cannot be read: {error}", file=path) from None
 
 
 def is_exported(path: Path) -> bool:
@@ -213,8 +218,12 @@ def _classes(paths: Sequence[Path]) -> tuple[tuple[str, ...], bool]:
             raise UserError(f"has other classes than {paths[0]}", file=path, key="confidence")
     if columns[0]:
         return tuple(c.removeprefix(CONFIDENCE) for c in columns[0]), True
-    seen = {v for path in paths for c in ("truth", "prediction") for v in _frame(path)[c].unique()}
-    return tuple(sorted(map(str, seen))), False
+    seen: dict[str, set[str]] = {"truth": set(), "prediction": set()}
+    for path in paths:
+        for column, names in seen.items():
+            names.update(_frame(path)[column].unique().to_list())
+        require_apart(seen["truth"], seen["prediction"], "prediction", path)
+    return in_order({*seen["truth"], *seen["prediction"]}), False
 
 
 @lru_cache(maxsize=1)

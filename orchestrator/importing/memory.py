@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from manyseed.jobs.datasets.frame import missing, to_numpy
+from manyseed.jobs.datasets.frame import is_masked, missing, to_numpy
 from manyseed.orchestrator.errors import UserError, toml_value
 from manyseed.orchestrator.importing import import_predictions
 
@@ -95,7 +95,8 @@ def _without_files(error: UserError, named: Mapping[str, str]) -> UserError:
 def _plain(of: str, key: str, given: Any) -> Any:
     """Return a contiguous NumPy array, whatever library `given` comes from."""
     array = np.ascontiguousarray(to_numpy(given))
-    if array.dtype.kind == "O" and (count := missing(array)):
+    of_numbers = array.dtype.kind != "O" and (key == "fit_seconds" or not is_masked(given))
+    if not of_numbers and (count := missing(array)):
         raise UserError(
             f"{count:,} of {array.size:,} values are missing",
             file=of,

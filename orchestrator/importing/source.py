@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.cells import UNPERTURBED
 from manyseed.jobs.run import Probability
+from manyseed.jobs.similar import quoted, same_spelling
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.paths import encode_name
 from manyseed.orchestrator.store.layout.schema import Keep, ScoreType
@@ -237,6 +238,9 @@ def _check_words(words: pl.Series, name: str, file: Path) -> None:
         if len(word) > _MAX_WORD or not _is_plain(word):
             message = f"must have at most {_MAX_WORD} letters, and no control characters"
             raise UserError(message, file=file, key=name, value=word)
+    if same := same_spelling(words):
+        shown = " and ".join(map(quoted, same[0]))
+        raise UserError(f"{shown} only look the same", file=file, key=name, remedy="write one")
     if len(words) > 2**15 - 1:
         raise UserError(f"has {len(words):,} different values, too many", file=file, key=name)
 

@@ -96,3 +96,21 @@ def test_errors_are_imported_from_the_package(tmp_path: Path) -> None:
     assert issubclass(manyseed.UserError, manyseed.ManyseedError)
     with pytest.raises(manyseed.UserError):
         manyseed.Sweep.plan(tmp_path / "none.toml")
+
+
+@pytest.mark.parametrize("name", ["scores", "labels", "y_true", "repeat"])
+def test_masked_predictions_are_refused(tmp_path: Path, name: str) -> None:
+    of = "labels" if name == "labels" else "scores"
+    given = {of: np.ones((2, 8)), "y_true": np.arange(8) % 2, "repeat": np.zeros(2, dtype=int)}
+    values = given[name]
+    mask = np.arange(values.size).reshape(values.shape) == 1
+    with pytest.raises(UserError, match=rf"{name}: 1 of \d+ values are missing"):
+        Sweep.from_predictions(given | {name: np.ma.array(values, mask=mask)}, tmp_path / "sweep")
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_times_of_fits_may_be_masked(tmp_path: Path) -> None:
+    seconds = np.ma.array([2.0, 9.0], mask=[False, True])
+    given = {"scores": np.ones((2, 8)), "y_true": np.arange(8) % 2, "fit_seconds": seconds}
+    sweep = Sweep.from_predictions(given, tmp_path / "sweep", probability="none")
+    assert sweep.analyze()["runs"]["fit_seconds"].to_list() == [2, None]

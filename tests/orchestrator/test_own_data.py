@@ -186,6 +186,14 @@ def test_what_a_function_may_return(
     assert found.X.shape == expected[:2]
 
 
+def test_masked_values_are_missing(project: Path) -> None:
+    info = planned(project, f"np.ma.masked_less(X, -1), {LABELS}")
+    X = samples(info).X
+    assert info.missing == ("continuous",)
+    assert 0 < np.isnan(X).sum() < X.size / 2
+    assert np.nanmin(X) >= -1
+
+
 @pytest.mark.process
 def test_a_process_that_ends_is_told(project: Path) -> None:
     with pytest.raises(UserError, match="cannot be called: its process ended"):
@@ -230,6 +238,11 @@ def test_the_digest_tells_what_rows_are_for(project: Path) -> None:
         (f"X[:50], {LABELS}[:50], X[50:, :2], {LABELS}[50:]", "", r"returned X \(50, 3\) and X_te"),
         (f"np.full((rows, 3), {{}}), {LABELS}", "", "returned X of object, not numbers or text"),
         (f"X, [None, *{LABELS}[1:]]", "", "returned y with 1 of 60 values missing; leave these"),
+        (
+            f"X, np.ma.array({LABELS}, mask=np.arange(rows) % 3 == 2)",
+            "",
+            "returned y with 20 of 60 values missing",
+        ),
         (f"X * np.inf, {LABELS}", "", "what it returned holds infinite numbers"),
         ("X, np.zeros(rows)", "", r"target = .*has a single class, '0'"),
         (

@@ -330,3 +330,26 @@ def test_a_missing_xgboost_is_a_fault_of_the_machine(monkeypatch):
     monkeypatch.delitem(sys.modules, "manyseed.jobs.classifiers.xgb", raising=False)
     with pytest.raises(MachineError, match=r"xgb lacks a package: .*xgboost"):
         fit("xgb", examples.binary()[0])
+
+
+@pytest.mark.parametrize(
+    ("scale", "offset"), [(20.0, 1.7e9), (1e39, 0.0), (1e-310, 0.0), (1e307, 1e307), (1.0, 1e12)]
+)
+def test_trees_see_numbers_that_float32_would_merge(scale, offset):
+    rng = np.random.default_rng(0)
+    y = (np.arange(200) % 2).astype(np.uint16)
+    X = np.stack([offset + scale * (2 * y + rng.random(200)), rng.normal(size=200)], axis=1)
+    X[::17, 0] = np.nan
+    kinds = np.zeros(2, dtype=np.int32)
+    result = fit("xgb", TrainingSet(X[:150], y[:150], X[150:], 2, kinds))
+    known = ~np.isnan(X[150:, 0])
+    np.testing.assert_array_equal(result.label[0, known], y[150:][known])
+
+
+def test_test_rows_beyond_float32_are_the_largest():
+    y = (np.arange(100) % 2).astype(np.uint16)
+    X = y[:, None] + np.linspace(0, 0.5, 100)[:, None]
+    X[-2:, 0] = -1e300, 1e300
+    kinds = np.zeros(1, dtype=np.int32)
+    result = fit("xgb", TrainingSet(X[:90], y[:90], X[90:], 2, kinds))
+    assert result.label[0, -2:].tolist() == [0, 1]

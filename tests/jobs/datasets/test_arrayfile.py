@@ -9,11 +9,12 @@ from typing import Any
 
 import numcodecs
 import numpy as np
+import polars as pl
 import pytest
 import zarr
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.datasets import fetch, load, resolve
+from manyseed.jobs.datasets import fetch, load, resolve, tablefile
 from manyseed.jobs.run import MachineError
 from tests.jobs.datasets.files import Bomb
 
@@ -195,3 +196,50 @@ def test_zarr_that_lacks_something_is_refused(home: Path) -> None:
     zarr.open_array(str(home / "alone.zarr"), mode="w", shape=(3,), dtype="f8")
     with pytest.raises(Refused, match="source = 'X': unknown array"):
         resolve(f"file:{home / 'alone.zarr'}", target="y")
+
+
+@pytest.mark.parametrize("kind", ["packed.npz", "plain.npz", "table.parquet"])
+def test_a_damaged_file_is_refused_by_its_name(home: Path, kind: str) -> None:
+    path = home / kind
+    X, y = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 3
+    if kind.endswith(".npz"):
+        (np.savez_compressed if kind.startswith("packed") else np.savez)(path, X=X, y=y)
+    else:
+        texts = [f"v{i % 7}" for i in range(60)]
+        pl.DataFrame({"a": X[:, 0], "s": texts, "y": y}).write_parquet(path)
+    whole, refusals = path.read_bytes(), []
+    for at in range(0, len(whole), max(1, len(whole) // 150)):
+        flipped = whole[:at] + bytes([whole[at] ^ 255]) + whole[at + 1 :]
+        for bad in (flipped, whole[:at]):
+            path.write_bytes(bad)
+            try:
+                tablefile.read(str(path), {"target": "y"})
+            except Refused as error:
+                refusals.append(error)
+    assert len(refusals) >= 150  # every one that was cut, at least
+    for error in refusals:
+        assert "Error" not in str(error)  # the words are not another library's
+        assert kind in str(error) or error.option == "target"
+
+
+def _chunk(place: Path) -> Path:
+    return next(f for f in sorted((place / "X").rglob("*")) if f.is_file() and f.suffix != ".json")
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_a_zarr_without_a_whole_chunk_is_refused(home: Path, zarr_format: int) -> None:
+    place = home / "data.zarr"
+    for name, values in (("X", ROWS + 1), ("y", np.arange(N) % 2 + 1)):
+        group = zarr.open_group(str(place), mode="a", zarr_format=zarr_format)
+        group.create_array(name, data=values, chunks=(N // 2, *values.shape[1:]))
+    assert resolve(f"file:{place}", target="y").n_samples == N
+    chunk = _chunk(place)
+    if zarr_format == 2:
+        chunk = place / "X" / "0.0"
+    whole = chunk.read_bytes()
+    chunk.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(Refused, match=r"data\.zarr.* is damaged"):
+        resolve(f"file:{place}", target="y")
+    chunk.unlink()
+    with pytest.raises(Refused, match=r"lacks chunks of array X, which would be 0\.0 throughout"):
+        resolve(f"file:{place}", target="y")

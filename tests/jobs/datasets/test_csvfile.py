@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.datasets import fetch, load, resolve
+from manyseed.jobs.datasets import csvfile, fetch, load, resolve
+from manyseed.orchestrator.grids.plannotes import data_notes
 
 ROWS = [
     ("1.5", "a,b", "2", "no"),
@@ -113,6 +115,9 @@ def test_columns_of_one_name_are_refused_unless_all_are_ignored(
     if needed is not None:
         info, _ = samples(path, ignore=needed)
         assert info.n_features == 4 - len(needed)
+        path.write_text(path.read_text().replace("1", "01"))
+        info, _ = samples(path, ignore=needed)
+        assert [each.looks for each in info.columns if each.kind != "ignored"] == ["zeros"] * 2
 
 
 def test_one_column_may_have_no_name(tmp_path: Path) -> None:
@@ -144,3 +149,166 @@ def test_texts_that_are_no_numbers_throughout_stay_texts(tmp_path: Path) -> None
         "c": "categorical",
         "label": "categorical",
     }
+
+
+LINES = [f"{i}.5;{'ab'[i % 2]}" for i in range(20)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x;y\n" + "\n".join(LINES) + "\n\n\n",
+        "x;y\n" + "\n\n".join(LINES),
+        "\r\n\r\nx;y\r\n" + "\r\n  \r\n".join(LINES) + "\r\n\r\n",
+        "sep=;\nx;y\n" + "\n".join(LINES),
+        '\ufeff"sep=;"\r\n"x";"y"\r\n' + "\r\n".join(LINES),
+        "x;y\n" + "\n".join(LINES) + "\n\x1a",
+        "x;y\r" + "\r".join(LINES),
+    ],
+    ids=["end", "between", "CRLF", "sep", "quoted sep", "end mark", "CR"],
+)
+def test_what_is_neither_names_nor_rows_is_left_out(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text, newline="")
+    info, data = samples(path)
+    assert (info.n_samples, [column.name for column in info.columns]) == (20, ["x"])
+    assert data.X[:, 0].tolist() == [i + 0.5 for i in range(20)]
+
+
+def test_blank_lines_within_quotes_are_text(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n" + '"p\n\nq",a\n\nr,b\n' * 4)
+    info, _ = samples(path)
+    assert (info.n_samples, info.columns[0].n_labels) == (8, 2)
+    frame = csvfile.read(path.read_bytes())
+    assert frame["x"].unique().sort().to_list() == ["p\n\nq", "r"]
+
+
+def test_a_blank_line_of_a_single_column_is_a_missing_value() -> None:
+    frame = csvfile.read(b"fit_seconds\n1.5\n\n2.5\n", missing=())
+    assert frame["fit_seconds"].to_list() == [1.5, None, 2.5]
+
+
+@pytest.mark.parametrize(
+    ("names", "separator", "found"),
+    [
+        ('"Age, years";y', ";", "Age, years"),
+        ('"Weight\nkg";y', ";", "Weight\nkg"),
+        ('"a;b"\ty', "\t", "a;b"),
+        ('"a,b",y', ",", "a,b"),
+    ],
+)
+def test_what_separates_names_is_outside_of_quotes(
+    tmp_path: Path, names: str, separator: str, found: str
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(names + "\n" + "\n".join(LINES).replace(";", separator))
+    info, _ = samples(path)
+    assert [column.name for column in info.columns] == [found]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("# made 2020\nx,y\n1,a\n2,b\n", "line 2 has 2 fields, but the first line, '# made 2020'"),
+        ("x,y\n1,a,\n2,b,\n", "line 2 has 3 fields, but the first line, 'x,y', names 2 columns"),
+        ('x,y\n"p,a\n', "quotation marks"),
+    ],
+)
+def test_what_is_wrong_with_a_table_is_said_in_our_words(
+    tmp_path: Path, text: str, said: str
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    with pytest.raises(Refused, match=re.escape(said)) as error:
+        resolve(f"file:{path}", target="y")
+    assert "Schema" not in str(error.value)
+    with pytest.raises(csvfile.Unreadable, match=re.escape(said)):
+        csvfile.read(text.encode())
+
+
+def test_latin_1_in_a_name_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes("gr\u00f6\u00dfe,y\n1,a\n2,b\n".encode("latin-1"))
+    with pytest.raises(Refused, match="line 1 holds the byte 0xf6, so it is not UTF-8"):
+        resolve(f"file:{path}", target="y")
+
+
+def test_labels_that_are_one_as_numbers_stay_apart(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    codes = ["01", "1", "02", "2"] * 6
+    path.write_text("g,v,y\n" + "".join(f"{g},{i}.5,{g}\n" for i, g in enumerate(codes)))
+    assert samples(path)[0].class_names == ("01", "1", "02", "2")
+    path.write_text("g,v,y\n" + "".join(f"{g},{i}.5,{i % 2}\n" for i, g in enumerate(codes)))
+    _, data = samples(path, categorical=["g"])
+    assert data.cardinality.tolist() == [4, 0]
+    info = resolve(f"file:{path}", target="y", group="g", test=6)
+    assert info.group_sizes[0] == 4
+    path.write_text("v,y\n" + "".join(f"{i}.5,{('1e1', '10')[i % 2]}\n" for i in range(12)))
+    assert samples(path)[0].class_names == ("10", "1e1")
+
+
+def test_labels_that_are_not_are_read_as_before(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("v,y\n" + "".join(f"{i}.5,0{i % 3}\n" for i in range(12)))
+    assert samples(path)[0].class_names == ("0", "1", "2")
+    path.write_text(
+        "v,y\n" + "".join(f"{i}.5,{('1', '1.0', '2.50', '2.5')[i % 4]}\n" for i in range(12))
+    )
+    assert samples(path)[0].class_names == ("1.0", "2.5")
+
+
+@pytest.mark.parametrize(
+    ("separator", "values", "looks", "shown"),
+    [
+        (";", ["850", "1,200", "12,500", "990"], "thousands", ("1,200",)),
+        ("\t", ["1,234,567", "1,000"], "", ()),
+        (";", ["850,5", "1,200"], "", ()),
+        (";", ["1.200", "12.500", "850"], "thousands", ("1.200",)),
+        (";", ["0.125", "1.200"], "", ()),
+        (",", ["1.200", "12.500"], "", ()),
+        (",", ["01234", "23456", "34567"], "zeros", ("01234",)),
+        (";", ["007", "8"], "zeros", ("007",)),
+        (",", ["0.5", "0", "-0.25"], "", ()),
+    ],
+)
+def test_numbers_that_may_mean_something_else_are_found(
+    tmp_path: Path, separator: str, values: list[str], looks: str, shown: tuple[str, ...]
+) -> None:
+    path = tmp_path / ("t.tsv" if separator == "\t" else "t.csv")
+    lines = [f"{values[i % len(values)]},{i}.5,{'ab'[i % 2]}" for i in range(40)]
+    if separator != ",":
+        lines = [separator.join(line.rsplit(",", 2)) for line in lines]
+    path.write_text("\n".join([separator.join("xzy"), *lines]))
+    info = resolve(f"file:{path}", target="y")
+    if info.columns[0].kind == "continuous":
+        assert (info.columns[0].looks, info.columns[0].shown) == (looks, shown)
+    else:
+        assert info.columns[0].looks == "numbers"
+    assert any(f"d: {note}".startswith("d: x ") for note in data_notes(info)) == bool(
+        info.columns[0].looks
+    )
+
+
+def test_ids_with_more_digits_than_a_float_has_are_found(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("x,y\n" + "".join(f"{12345678901234567890 + i},{i % 2}\n" for i in range(40)))
+    assert resolve(f"file:{path}", target="y").columns[0].looks == "id"
+
+
+def test_a_table_without_names_that_was_taken_before_stays_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("".join(f"{i / 4 + 1.5},{'ab'[i % 2]}\n" for i in range(20)))
+    with monkeypatch.context() as earlier:
+        earlier.setattr(csvfile, "data_as_header", lambda *_: None)
+        before = resolve(f"file:{path}", target="a")
+        fetch(before)
+    assert resolve(f"file:{path}", target="a") == before
+    assert resolve(f"file:{path}", target="a", test=4).n_test == 4
+    with pytest.raises(Refused, match="has no names of columns"):
+        resolve(f"file:{path}", target="1.5")
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "elsewhere"))
+    with pytest.raises(Refused, match="has no names of columns"):
+        resolve(f"file:{path}", target="a")

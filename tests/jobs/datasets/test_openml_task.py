@@ -127,6 +127,29 @@ def test_the_folds_of_a_task_are_the_repeats(server: str, answers: dict[str, byt
         assert (part.test.size, part.train.size) == (5, 15)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"@DATA": "@Data"},
+        {"@DATA\n": "@data\r\n  % a comment\r\n\r\n"},
+        {"@RELATION": "% this table has no @data yet\n@relation"},
+        {"@ATTRIBUTE type": "@Attribute\t'type'", "@ATTRIBUTE rowid": '  @attribute "rowid" '},
+        {"TEST,": " 'test' , ", "TRAIN,": "'TRAIN',\t"},
+    ],
+)
+def test_a_table_of_folds_is_read_as_arff_has_it(
+    server: str, answers: dict[str, bytes], changes: dict[str, str]
+) -> None:
+    answers |= task(server) | (other := task(server, 32))
+    head, _, body = other["/splits/32.arff"].decode().partition("{TRAIN,TEST}")
+    for old, new in changes.items():
+        assert old in head + body
+        head, body = head.replace(old, new), body.replace(old, new)
+    answers["/splits/32.arff"] = f"{head}{{TRAIN,TEST}}{body}".encode()
+    one, other_info = resolve("openml-task:31"), resolve("openml-task:32")
+    assert other_info.canonical["folds"] == one.canonical["folds"]
+
+
 def test_repeats_of_folds_are_sets_in_their_order(server: str, answers: dict[str, bytes]) -> None:
     rows = [
         ("TEST" if (i + repeat) % 5 == fold else "TRAIN", i, repeat, fold)

@@ -7,6 +7,7 @@ import pytest
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import fetch, load, resolve
 from manyseed.jobs.run import MachineError
+from manyseed.orchestrator.grids.plannotes import data_notes
 
 TABLE = pl.DataFrame(
     {
@@ -292,6 +293,71 @@ def test_numbers_that_are_taken_as_labels_are_found(tmp_path, values, shown):
     assert (column.kind, column.looks, column.shown) == ("categorical", "numbers", shown)
     (column,) = resolve(csv(tmp_path, text), target="y", categorical=["age"]).columns
     assert (column.looks, column.shown) != ("numbers", shown)
+
+
+@pytest.mark.parametrize(
+    "each",
+    ["{}%", "${}.50", "{} €", "{} kg", "1\u00a0{:03d}", "1'{:03d}.5", "\u2212{}.5", "{},000,000"],
+)
+def test_numbers_with_units_and_signs_are_found(tmp_path, each):
+    text = table_of(x=[f'"{each.format(i % 40)}"' for i in range(80)], y=["a", "b"] * 40)
+    info = resolve(csv(tmp_path, text), target="y")
+    assert (info.columns[0].kind, info.columns[0].looks) == ("categorical", "numbers")
+    (note,) = data_notes(info)
+    assert "write numbers alone" in note
+    declared = resolve(csv(tmp_path, text), target="y", categorical=["x"])
+    assert declared.columns[0].looks != "numbers"
+
+
+@pytest.mark.parametrize("values", [["4WD", "2WD"], ["1st", "2nd", "3rd"], ["A1", "B2"], ["1-5"]])
+def test_labels_with_digits_are_labels(tmp_path, values):
+    text = table_of(x=(values * 40)[:40], z=range(40), y=["a", "b"] * 20)
+    assert resolve(csv(tmp_path, text), target="y").columns[0].looks in ("", "constant")
+
+
+@pytest.mark.parametrize(
+    ("values", "shown"),
+    [
+        ([1.7e9 + 40 * (i % 2) + i % 7 for i in range(40)], ("1700000000.0", "1700000001.0")),
+        ([1e39 * (1 + i % 4) for i in range(40)], ("4e+39",)),
+        ([1e-50 * (i % 9) for i in range(40)], ("0.0", "1e-50")),
+        ([0.3 if i % 2 else 0.1 + 0.2 for i in range(40)], ()),
+        ([i / 7 for i in range(40)], ()),
+    ],
+)
+def test_numbers_that_single_precision_merges_are_found(tmp_path, values, shown):
+    path = tmp_path / "arrays.npz"
+    np.savez(path, X=np.array(values)[:, None], y=np.arange(40) % 2)
+    info = resolve(f"file:{path}", target="y")
+    assert (info.columns[0].looks, info.columns[0].shown) == ("single" if shown else "", shown)
+    assert [note for note in data_notes(info) if "float32" in note] == [*data_notes(info)]
+
+
+@pytest.mark.parametrize(
+    "same",
+    [("caf\u00e9", "cafe\u0301"), ("tea", "tea "), ("a b", "a\u00a0b"), ("x", "x\u200b")],
+)
+def test_what_looks_the_same_is_one_class_or_refused(tmp_path, same):
+    texts = [*same, "other", "other"] * 6
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({"x": range(24), "g": texts, "y": texts}).write_parquet(path)
+    with pytest.raises(Refused, match="the same but for blanks or case") as error:
+        resolve(f"file:{path}", target="y", ignore=["g"])
+    info = resolve(f"file:{path}", target="y", ignore=["g"], **error.value.needs)
+    assert info.class_counts == (12, 12)
+    pl.DataFrame({"x": range(24), "g": texts, "y": ["a", "b", "b", "a"] * 6}).write_parquet(path)
+    for key in ("group", "folds"):
+        with pytest.raises(Refused, match="look the same"):
+            resolve(f"file:{path}", target="y", **{key: "g"})
+    (column,) = resolve(f"file:{path}", target="y", ignore=["x"]).columns[1:]
+    assert (column.looks, column.shown) == ("alike", tuple(sorted(same)))
+
+
+def test_names_in_messages_are_quoted(tmp_path):
+    path = tmp_path / "t.parquet"
+    pl.DataFrame({" y": ["a", "b"] * 4, "x,z": range(8), "": range(8)}).write_parquet(path)
+    with pytest.raises(Refused, match='there are " y", x,z, ""'):
+        resolve(f"file:{path}", target="y")
 
 
 def test_numbers_that_are_labels_are_not(tmp_path):

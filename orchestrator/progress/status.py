@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from manyseed.orchestrator.errors import ManyseedError, StoreError, UnavailableError
-from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.paths import RECIPE, SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.progress.nextsteps import in_words, next_steps, unanalysed, unreported
 from manyseed.orchestrator.progress.watch import summed
@@ -76,6 +76,8 @@ class Status(TypedDict):
     directory: str
     runs: dict[str, int]
     """By state."""
+    recipes: int
+    """In how many ways runs were made: recorded recipes."""
     duplicates: int
     """Number of fits that were trained more than once."""
     groups: list[dict[str, Any]]
@@ -137,6 +139,7 @@ def status(paths: SweepPaths) -> Status:
     return {
         "directory": str(paths.directory),
         "runs": state.counts,
+        "recipes": sum(1 for _ in paths.recipes.glob(f"[0-9]*{RECIPE}")),
         "duplicates": state.duplicates,
         "groups": state.by_group.drop("group").to_dicts(),
         "tasks": dict(by_state),

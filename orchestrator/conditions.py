@@ -137,9 +137,7 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 class _Parser:
     """Reads tokens from left to right; one method per level of precedence, loosest first."""
 
-    def __init__(
-        self, tokens: list[tuple[str, str]], columns: Mapping[str, pl.DataType]
-    ) -> None:
+    def __init__(self, tokens: list[tuple[str, str]], columns: Mapping[str, pl.DataType]) -> None:
         self._tokens = tokens
         # polars takes some names that are not identifiers as patterns
         self._columns = {name: kind for name, kind in columns.items() if name.isidentifier()}

@@ -16,7 +16,12 @@ from manyseed.orchestrator.paths import GIVEN, IMPORTED, JOURNAL, SweepPaths
 from manyseed.orchestrator.plans.drop import Drop
 from manyseed.orchestrator.plans.drop import drop as drop_cells
 from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.layout import copies, lay_out, wrong_coordinates, wrong_descriptions
+from manyseed.orchestrator.plans.layout import (
+    copies,
+    lay_out,
+    wrong_coordinates,
+    wrong_descriptions,
+)
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.provenance import read_recipe
 from manyseed.orchestrator.store.care.compact import Compaction, publish_free

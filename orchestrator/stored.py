@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
@@ -96,11 +96,11 @@ def _laid_out(paths: SweepPaths, plan: Plan) -> int:
         return len(plan.parts) - any(paths.journals.glob(f"{IMPORTED}*"))
     begun = 1 if paths.submissions() else 0
     index = JournalIndex(plan.journals(paths))
-    finished: dict[int, NDArray[np.int64]] = {}
+    finished: dict[int, NDArray[Any]] = {}
     for group in list_groups(paths.store):
-        rows = index.rows(group.spec.number)
-        published = finished_rows(statuses(group, rows))
-        finished[group.spec.number] = np.union1d(published, rows)
+        journaled = index.rows(group.spec.number)
+        published = finished_rows(statuses(group, journaled))
+        finished[group.spec.number] = np.union1d(published, journaled)
     for number, part in enumerate(plan.parts, 1):
         for (group,), rows in plan.with_group(part).partition_by("group", as_dict=True).items():
             held = finished.get(int(str(group)), np.array([], dtype=np.int64))

@@ -34,7 +34,7 @@ def chosen_runs(tables: Results, where: str | None = None, best: int | None = No
         raise UserError("must be at least 1", key="--best", value=best)
     frame = rows_of(tables, "runs")
     schema = frame.collect_schema()
-    met = wanted(where or None, schema, "--where")
+    met = wanted(where, schema, "--where")
     with tables.damage_named("runs"):
         order = ["cell", "repeat_index", "run_index"]
         rows = (

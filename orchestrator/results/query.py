@@ -113,7 +113,7 @@ def ask(sweeps: Mapping[str, Results], question: Question) -> pl.DataFrame:
     if question.is_grouped and question.table == CMI:
         remedy = "ask for rows with --where"
         raise UserError("its rows are not averaged", key="--by", value=by, remedy=remedy)
-    where = question.where or None
+    where = question.where
     meets = wanted(where, schema, "--where")
     with damage_named(sweeps, [question.table]):
         chosen, single = {}, False
@@ -134,7 +134,9 @@ def ask(sweeps: Mapping[str, Results], question: Question) -> pl.DataFrame:
             columns = _numbers(question, shown, by, schema)
             columns = [*(["epoch"] if single and "epoch" not in columns else []), *columns]
             parts = [
-                _grouped(question, sweeps[name], frame, by, columns, meets if where else None)
+                _grouped(
+                    question, sweeps[name], frame, by, columns, meets if where is not None else None
+                )
                 for name, frame in chosen.items()
             ]
             if len(parts) > 1:

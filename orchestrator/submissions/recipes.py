@@ -9,7 +9,6 @@ from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.provenance import Recipe, read_recipes
 
-
 ANOTHER_MACHINE = frozenset(("device_class", "threads"))
 """Differences that a mixed cluster makes: training goes on, and runs say how they were made."""
 

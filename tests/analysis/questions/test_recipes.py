@@ -47,7 +47,12 @@ def test_recipes_that_differ_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_cannot_be_told_has_no_probability() -> None:
     assert recipes_compared(planted(1, 0.0).with_columns(recipe=1)).is_empty()
     apart = planted(1, 0.0).with_columns(recipe=pl.col("repeat_index") + 1)
-    assert recipes_compared(apart).select("recipes", "sets", "shared", "p").row(0) == (2, 4, 0, None)
+    assert recipes_compared(apart).select("recipes", "sets", "shared", "p").row(0) == (
+        2,
+        4,
+        0,
+        None,
+    )
     few = planted(1, 0.5, sets=1, runs=4).with_columns(recipe=pl.Series([1, 1, 2, 2]))
     assert recipes_compared(few)["p"].to_list() == [None]  # 6 arrangements
     same = planted(1, 0.0).with_columns(accuracy=0.9)

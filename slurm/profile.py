@@ -147,6 +147,8 @@ def read_profile(path: Path) -> Profile:
         raise Refused("", None, "is not UTF-8 text") from None
     except (ValueError, RecursionError) as error:  # also for integers with thousands of digits
         raise Refused("", None, f"not a TOML file: {error}") from None
+    if _is_deep(table, 4):  # dotted keys can be, without brackets
+        raise Refused("", None, "is nested too deeply")
     common = {key: value for key, value in table.items() if key not in _CLASSES}
     conf = _typed("", common, "slurm-conf", str, None)
     common.pop("slurm-conf", None)
@@ -163,6 +165,14 @@ def read_profile(path: Path) -> Profile:
         classes[name] = _resources(name, {**common, **specific, "extra": extra})
     return Profile(
         path.stem, path, classes["cpu"], classes.get("gpu"), None if conf is None else Path(conf)
+    )
+
+
+def _is_deep(value: Any, most: int) -> bool:
+    """Return whether tables and lists are nested more than `most` times."""
+    inner = value.values() if isinstance(value, dict) else value
+    return isinstance(value, dict | list) and (
+        not most or any(_is_deep(v, most - 1) for v in inner)
     )
 
 

@@ -24,6 +24,7 @@ from typing import Any
 from unittest import mock
 
 import numpy as np
+import polars as pl
 
 from tests import here
 
@@ -134,6 +135,12 @@ class Campaign:
         dice = np.random.default_rng(1)
         arrays = {"scores": dice.normal(size=(4, 30, 3)), "y_true": dice.integers(0, 3, 30)}
         np.savez(folder / "a.npz", **arrays)
+        names = np.array(["a", "b", "c"])
+        np.savez_compressed(folder / "packed.npz", **arrays, class_names=names)
+        np.save(folder / "a.npy", arrays["scores"])
+        np.save(folder / "y.npy", arrays["y_true"])
+        labels = pl.DataFrame({"row_id": range(40), "prediction": ["a", "b"] * 20})
+        labels.with_columns(truth="prediction").write_parquet(folder / "a.parquet")
         for words in (
             ("plan", "h.toml", "--out", "trained"),
             ("tune", "trained", "--cluster", "local"),
@@ -143,6 +150,8 @@ class Campaign:
             ("report", "trained"),
             ("import", "a.npz", "--out", "imported", "--dataset", "d", "--classifier", "c"),
             ("analyze", "imported", "--resamples", "10"),
+            ("export", "imported", "-o", "labels.parquet"),
+            ("export", "imported", "-o", "s.zip"),
         ):
             code, told = self._call(*words)
             assert code == 0, (words, told)
@@ -194,8 +203,7 @@ class Campaign:
         path = dice.choice(self.files(name))
         how = damage(target / path, dice)
         words = dice.choice(VERBS)
-        with mock.patch("sys.stderr", sys.stderr):
-            self.tell(f"{name}/{path}, {how}", words, codes=range(5))
+        self.tell(f"{name}/{path}, {how}", words, codes=range(5))
 
     def text_one(self, name: str, reader: str) -> None:
         """Give a text to one of the readers of small files."""
@@ -223,11 +231,25 @@ class Campaign:
                 setting = content.decode(errors="replace").replace("\x00", "").strip()
                 self.tell(f"{reader} {name}", "plan h.toml --dry-run --set", setting, codes=(2,))
             else:
-                allowed = self.folder / "config/manyseed/allowed.toml"
                 (self.copy("trained") / "sweep.toml").write_bytes(content)
                 for words in ("status DIR", "report DIR", "howmany DIR --until 0.01 --dry-run"):
                     self.tell(f"{reader} {name}", words, codes=range(5))
-                allowed.unlink(missing_ok=True)
+
+    def import_one(self, dice: random.Random) -> None:
+        """Damage bytes of a file of predictions, and import it."""
+        name = dice.choice(("a.npz", "packed.npz", "a.npy", "a.parquet", "labels.parquet", "s.zip"))
+        content = bytearray((self.folder / name).read_bytes())
+        for _ in range(dice.choice((1, 1, 2, 8))):
+            # most places that readers believe are at both ends
+            ends = (dice.randrange(200), -1 - dice.randrange(200), dice.randrange(len(content)))
+            content[dice.choice(ends) % len(content)] = dice.randrange(256)
+        content = content[: dice.choice((len(content),) * 5 + (dice.randrange(len(content)),))]
+        file = (self.folder / name).with_stem("odd")
+        file.write_bytes(content)
+        truth = " --truth y.npy" if file.suffix == ".npy" else ""
+        self.tell(f"damaged {name}", f"import {file.name} --out OUT{truth}", codes=(0, 2))
+        if (self.folder / "out/o").is_dir():
+            self.tell(f"imported from a damaged {name}", "verify OUT", codes=(0,))
 
     def condition_one(self, words: str, condition: str) -> None:
         """Give what is no condition to a verb."""
@@ -315,7 +337,7 @@ def main() -> None:
             for name in TEXTS:
                 campaign.text_one(name, reader)
         for number in range(given.tries):
-            campaign.damage_one(dice)
+            dice.choice((campaign.damage_one, campaign.damage_one, campaign.import_one))(dice)
             if number % 100 == 99:
                 print(f"{number + 1} tries, {len(campaign.found)} misbehaved", flush=True)
         for one in campaign.found:

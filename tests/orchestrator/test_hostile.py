@@ -159,8 +159,10 @@ def test_a_lost_store_of_one_group_is_known_from_the_submission(copied: Path) ->
 
 def test_a_planned_group_that_was_never_laid_out_is_not_lost(copied: Path) -> None:
     file = copied / "sweep.toml"
-    file.write_text(file.read_text().replace('"svm-sgd"', '"svm-sgd", "xgb"'))
-    assert inside("plan", file, "--out", copied)[0] == 0
+    more = '[dataset.e]\nsource = "synthetic:gaussian"\nn_samples = 80\n'
+    file.write_text(file.read_text().replace('["g"]', '["g", "e"]') + more)
+    code, said = inside("plan", file, "--out", copied)
+    assert code == 0, said
     code, said = inside("verify", copied)
     assert (code, "nothing is wrong" in said) == (0, True), said
 

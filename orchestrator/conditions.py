@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,21 +88,27 @@ class UnknownColumn(NoCondition):
 
 @dataclass(frozen=True, slots=True)
 class _Parsed:
-    """An expression, its depth, and its value if it is a constant."""
+    """An expression, its depth, its value if it is a constant, and its form in sums."""
 
     expression: pl.Expr
     depth: int = 1
     constant: tuple[Any, ...] = ()
+    signed: pl.Expr | None = None
+
+    @property
+    def summand(self) -> pl.Expr:
+        """The expression; of whole numbers as signed ones, which do not wrap around below 0."""
+        return self.expression if self.signed is None else self.signed
 
 
-def condition(text: str, columns: Sequence[str]) -> pl.Expr:
+def condition(text: str, columns: Mapping[str, pl.DataType]) -> pl.Expr:
     """Return a condition as a polars expression.
 
     Parameters
     ----------
     text : str
-    columns : sequence of str
-        Columns that it may use.
+    columns : mapping
+        Columns that it may use, and their types.
 
     Raises
     ------
@@ -131,10 +137,10 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 class _Parser:
     """Reads tokens from left to right; one method per level of precedence, loosest first."""
 
-    def __init__(self, tokens: list[tuple[str, str]], columns: Sequence[str]) -> None:
+    def __init__(self, tokens: list[tuple[str, str]], columns: Mapping[str, pl.DataType]) -> None:
         self._tokens = tokens
         # polars takes some names that are not identifiers as patterns
-        self._columns = frozenset(name for name in columns if name.isidentifier())
+        self._columns = {name: kind for name, kind in columns.items() if name.isidentifier()}
         self._at, self._depth = 0, 0
 
     def whole(self) -> pl.Expr:
@@ -246,7 +252,7 @@ class _Parser:
         while (sign := self._sign()) in joins:
             self._at += 1
             right = part()
-            joined = joins[sign](found.expression, right.expression)
+            joined = joins[sign](found.summand, right.summand)
             found = self._deeper(joined, found, right)
         return found
 
@@ -260,7 +266,7 @@ class _Parser:
             return found
         if found.constant and isinstance(found.constant[0], int | float):
             return _Parsed(pl.lit(-found.constant[0]), constant=(-found.constant[0],))
-        return self._deeper(-found.expression, found)
+        return self._deeper(-found.summand, found)
 
     def _single(self) -> _Parsed:
         if self._take("("):
@@ -285,7 +291,9 @@ class _Parser:
         name = token[1:-1].replace('""', '"') if kind == "quoted" else token
         if name not in self._columns:
             raise UnknownColumn(name)
-        return _Parsed(pl.col(name))
+        column = pl.col(name)
+        is_whole = self._columns[name].is_integer()
+        return _Parsed(column, signed=column.cast(pl.Int64, strict=False) if is_whole else None)
 
     def _call(self, name: str) -> _Parsed:
         if name.lower() not in FUNCTIONS:

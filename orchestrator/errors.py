@@ -15,6 +15,7 @@ Further exit codes: 0 success, 3 not finished yet, 130 interrupted.
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import shlex
@@ -298,6 +299,25 @@ class RunsError(ManyseedError):
     """Runs failed or are wrong."""
 
     exit_code = 1
+
+
+_WAYS_OUT = {
+    "make room, then try again": (errno.ENOSPC, errno.EDQUOT, errno.EFBIG),
+    "give permission, then try again": (errno.EACCES, errno.EPERM, errno.EROFS),
+    "allow more open files, ulimit -n, then try again": (errno.EMFILE, errno.ENFILE),
+    "check what is there, then try again": (
+        *(errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG),
+        *(errno.EEXIST, errno.ENOTEMPTY, errno.EINVAL),
+    ),
+}
+
+
+def way_out(error: OSError) -> str:
+    """Return what to do about an error of the file system: only a full disk needs room."""
+    for way, numbers in _WAYS_OUT.items():
+        if error.errno in numbers:
+            return way
+    return "try again; if it recurs, the disk or its connection fails"
 
 
 def first_line(error: BaseException) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 import polars as pl
 
@@ -31,8 +30,7 @@ def matching(frame: pl.DataFrame, where: str, option: str = "--where") -> pl.Dat
     UserError
         For an unknown column, or an invalid condition.
     """
-    with refusing(where, frame.schema, option):
-        return frame.filter(condition(where, frame.columns))
+    return frame.filter(wanted(where, frame.schema, option))
 
 
 def chosen(
@@ -56,11 +54,8 @@ def chosen(
     UserError
         As `matching`, and if no cell meets the condition.
     """
-    with refusing(where, cells.schema, option):
-        wanted = pl.lit(value=True) if where is None else condition(where, cells.columns)
-        rows = cells.lazy()
-        rows = at_one_snapshot(rows, wanted) if one_snapshot else rows.filter(wanted)
-        met = rows.collect()
+    meets, rows = wanted(where, cells.schema, option), cells.lazy()
+    met = (at_one_snapshot(rows, meets) if one_snapshot else rows.filter(meets)).collect()
     if met.is_empty():
         raise UserError("no cell meets the condition", key=option, value=where)
     return met
@@ -82,12 +77,34 @@ def at_one_snapshot(frame: pl.LazyFrame, wanted: pl.Expr) -> pl.LazyFrame:
     return frame.filter(wanted).filter(pl.col("epoch") == newest)
 
 
-@contextmanager
-def refusing(where: str | None, columns: Mapping[str, pl.DataType], option: str) -> Iterator[None]:
-    """Report a condition that is invalid, or fails on `columns`, as an error of its option."""
-    shown = where and where[:_SHOWN]
+def wanted(where: str | None, columns: Mapping[str, pl.DataType], option: str) -> pl.Expr:
+    """Return an SQL condition as an expression that is true or false in rows of these columns.
+
+    All conditions of users pass through here, before any row is read: an error in reading rows is
+    then never the condition's.
+
+    Parameters
+    ----------
+    where : str or None
+        The condition; None is met by all rows.
+    columns : mapping
+        The table's schema.
+    option : str
+        The option that it came from, for messages.
+
+    Raises
+    ------
+    UserError
+        For an unknown column, an invalid condition, or one that does not suit the columns.
+    """
+    if where is None:
+        return pl.lit(value=True)
+    shown = where[:_SHOWN]
     try:
-        yield
+        met = condition(where, columns)
+        # polars raises when, for instance, a number is compared with a text
+        pl.LazyFrame(schema=dict(columns)).filter(met).collect()
+        return met
     except UnknownColumn as error:
         near = nearest(error.name, columns)
         if "classifier" in columns and _VALUE.fullmatch(where or "") and near.startswith("valid"):
@@ -97,7 +114,6 @@ def refusing(where: str | None, columns: Mapping[str, pl.DataType], option: str)
             f"unknown column {error.name}", key=option, value=shown, remedy=remedy
         ) from None
     except (NoCondition, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
-        # polars raises when it compares, for instance, a number with a text
         raise UserError(
             f"not a condition: {first_line(error)}",
             key=option,

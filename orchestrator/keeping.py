@@ -23,7 +23,12 @@ from manyseed.orchestrator.paths import IMPORTED, JOURNAL, PACKED, SweepPaths
 from manyseed.orchestrator.plans.drop import Drop
 from manyseed.orchestrator.plans.drop import drop as drop_cells
 from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.layout import copies, wrong_coordinates, wrong_descriptions
+from manyseed.orchestrator.plans.layout import (
+    copies,
+    lay_out,
+    wrong_coordinates,
+    wrong_descriptions,
+)
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.provenance import read_recipe
 from manyseed.orchestrator.store.care.compact import Compaction, publish_free
@@ -35,8 +40,9 @@ from manyseed.orchestrator.store.care.verify import verify as verify_group
 from manyseed.orchestrator.store.care.verifyjournals import verify_journals
 from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.layout.groups import Group, find_group
+from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.reading.recipes import recipes_of
-from manyseed.orchestrator.stored import require_sound
+from manyseed.orchestrator.stored import lost_groups, require_sound, ways_back
 from manyseed.orchestrator.submissions.hints import nothing_finished
 from manyseed.orchestrator.submissions.submission import running, submissions
 from manyseed.orchestrator.tasks.setback import set_back
@@ -101,6 +107,13 @@ def _verified(
         Finding(path, f"{', '.join(files)}: cannot be read, or differ from the plan")
         for path, files in wrong_files.items()
     ]
+    lost = lost_groups(paths, plan)
+    lost_rows = {spec.number: _rows(paths, plan, spec) for spec in lost}
+    others += [
+        Finding(spec.path, "is lost, with all its runs", lost_rows[spec.number]) for spec in lost
+    ]
+    if repair and lost and not plan.is_imported:
+        lay_out(paths, plan, specs)
     unreadable = set() if repair else wrong_files.keys()
     groups = [
         group
@@ -132,7 +145,7 @@ def _verified(
         for name in journals.foreign
     ]
     others += unknown
-    wrong = {(finding.group, row) for finding in found for row in finding.rows}
+    wrong = {(finding.group, row) for finding in (*others, *found) for row in finding.rows}
     result: Verified = {
         "runs_checked": sum(checked),
         "runs_wrong": len(wrong),
@@ -159,13 +172,26 @@ def _verified(
             test_sets=TestSets(plan, groups),
             before_dropping=before_dropping,
         )
+        unmended = [f"{one.group}: {one.problem}" for one in unknown]
+        n_lost = 0
+        if plan.is_imported:
+            unmended += [f"{spec.path} is lost: {ways_back(plan)}" for spec in lost]
+        elif lost:
+            n_lost = sum(map(len, lost_rows.values()))
+            named += _addresses(plan, lost_rows)
         result |= {
             "runs_healed": done.healed,
-            "runs_set_back": done.dropped,
+            "runs_set_back": done.dropped + n_lost,
             "set_back": named,
-            "not_mended": [*done.unmade, *(f"{one.group}: {one.problem}" for one in unknown)],
+            "not_mended": [*done.unmade, *unmended],
         }
     return result
+
+
+def _rows(paths: SweepPaths, plan: Plan, spec: GroupSpec) -> tuple[int, ...]:
+    """Return the planned rows of a group that no journal holds."""
+    planned = set(plan.rows.filter(group=spec.number)["row"].to_list())
+    return tuple(sorted(planned - {*JournalIndex(plan.journals(paths)).rows(spec.number).tolist()}))
 
 
 def _unknown_recipes(

@@ -4,17 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
 
 from manyseed.orchestrator.disk.records import read_record, write_json
-from manyseed.orchestrator.errors import DamagedShard, ManyseedError, UserError, command, nearest
-from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.errors import (
+    DamagedGroup,
+    DamagedShard,
+    ManyseedError,
+    UserError,
+    command,
+    nearest,
+)
+from manyseed.orchestrator.paths import IMPORTED, SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import copies, wrong_coordinates
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.care import intact
 from manyseed.orchestrator.store.journals.index import JournalIndex
-from manyseed.orchestrator.store.layout.groups import Group, find_group, published_shards
+from manyseed.orchestrator.store.layout.groups import (
+    Group,
+    find_group,
+    list_groups,
+    published_shards,
+)
+from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.reading.reader import (
     finished_rows,
     read_array,
@@ -39,6 +56,8 @@ def stored_groups(paths: SweepPaths, plan: Plan) -> list[Group]:
     """
     specs = Groups.read(paths)
     specs.require_planned(plan, paths)
+    for spec in lost_groups(paths, plan):
+        raise DamagedGroup(paths.store / spec.path, "is lost, with all its runs", ways_back(plan))
     candidates = (find_group(paths.store, spec) for spec in specs.specs)
     groups = [group for group in candidates if group is not None]
     try:
@@ -50,6 +69,53 @@ def stored_groups(paths: SweepPaths, plan: Plan) -> list[Group]:
         problem = "cannot be read or differs from the plan"
         raise DamagedShard.of(paths.store / path / names[0], problem)
     return groups
+
+
+def lost_groups(paths: SweepPaths, plan: Plan) -> list[GroupSpec]:
+    """Return the groups that the store held once, and of which it has nothing any more.
+
+    An import lays out all groups, and each submission those of the whole plan before it trains:
+    so a planned group was there if the sweep was submitted or later runs are finished.
+    """
+    absent = [spec for spec in Groups.read(paths).specs if _is_absent(paths, spec)]
+    if not absent or not plan.parts:
+        return []
+    begun = _laid_out(paths, plan)
+    first = dict(plan.all_cells.group_by("group").agg(pl.col("part").min()).iter_rows())
+    return [spec for spec in absent if first.get(spec.number, begun + 1) <= begun]
+
+
+def _is_absent(paths: SweepPaths, spec: GroupSpec) -> bool:
+    try:
+        return find_group(paths.store, spec) is None
+    except DamagedGroup:  # reported by whoever reads it
+        return False
+
+
+def _laid_out(paths: SweepPaths, plan: Plan) -> int:
+    """Return how many parts of the plan were certainly laid out in the store."""
+    if plan.is_imported:  # a part that is being added is laid out last
+        return len(plan.parts) - any(paths.journals.glob(f"{IMPORTED}*"))
+    begun = 1 if paths.submissions() else 0
+    index = JournalIndex(plan.journals(paths))
+    finished: dict[int, NDArray[Any]] = {}
+    for group in list_groups(paths.store):
+        journaled = index.rows(group.spec.number)
+        published = finished_rows(statuses(group, journaled))
+        finished[group.spec.number] = np.union1d(published, journaled)
+    for number, part in enumerate(plan.parts, 1):
+        for (group,), rows in plan.with_group(part).partition_by("group", as_dict=True).items():
+            held = finished.get(int(str(group)), np.array([], dtype=np.int64))
+            if np.isin(rows["row"].to_numpy(), held).any():
+                begun = max(begun, number)
+    return begun
+
+
+def ways_back(plan: Plan) -> str:
+    """Return what to do about a lost group."""
+    if plan.is_imported:
+        return "restore it from a copy of the sweep, or import its files again with --out DIR"
+    return "restore it from a copy of the sweep, or run manyseed verify --repair, then resume"
 
 
 def require_sound(paths: SweepPaths) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
 _SECONDS = 120.0
+_SILENT_SECONDS = 5.0
 _NO_ANSWER = (
     "unable to contact slurm",
     "socket timed out",
@@ -89,16 +92,17 @@ def run(arguments: Sequence[str]) -> str:
     """
     name = arguments[0]
     try:
-        done = subprocess.run(
-            arguments,
-            env=_environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=_SECONDS,
-            check=False,
-        )
+        with _told(name):
+            done = subprocess.run(
+                arguments,
+                env=_environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_SECONDS,
+                check=False,
+            )
     except FileNotFoundError:
         raise ClusterUnavailable(f"{name} is not on PATH: is this a SLURM login node?") from None
     except subprocess.TimeoutExpired:
@@ -109,6 +113,19 @@ def run(arguments: Sequence[str]) -> str:
     if any(text in message.lower() for text in _NO_ANSWER):
         raise ClusterUnavailable(f"the cluster does not answer: {message}")
     raise ClusterError(message)
+
+
+@contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Say on standard error what is waited for, once that takes long."""
+    text = f"Waiting for SLURM: {name} has {_SECONDS:.0f} s to answer."
+    timer = threading.Timer(_SILENT_SECONDS, print, [text], {"file": sys.stderr, "flush": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _environment() -> dict[str, str]:

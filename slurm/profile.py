@@ -63,7 +63,7 @@ KEYS = (
 
 _COMMON_KEYS = ("slurm-conf",)
 _CLASSES = ("cpu", "gpu")
-_TIME = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?")
+_TIME = re.compile(r"(?:(\d{1,9})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -140,11 +140,18 @@ def read_profile(path: Path) -> Profile:
     import tomllib
 
     try:
-        table = tomllib.loads(path.read_text())
-    except tomllib.TOMLDecodeError as error:
+        table = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise Refused("", None, f"cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError:
+        raise Refused("", None, "is not UTF-8 text") from None
+    except (ValueError, RecursionError) as error:  # also for integers with thousands of digits
         raise Refused("", None, f"not a TOML file: {error}") from None
+    if _is_deep(table, 4):  # dotted keys can be, without brackets
+        raise Refused("", None, "is nested too deeply")
     common = {key: value for key, value in table.items() if key not in _CLASSES}
-    conf = common.pop("slurm-conf", None)
+    conf = _typed("", common, "slurm-conf", str, None)
+    common.pop("slurm-conf", None)
     _check_keys("", common, [*OPTIONS, *KEYS, *_COMMON_KEYS, *_CLASSES])
     classes: dict[str, Resources] = {}
     for name in _CLASSES:
@@ -158,6 +165,14 @@ def read_profile(path: Path) -> Profile:
         classes[name] = _resources(name, {**common, **specific, "extra": extra})
     return Profile(
         path.stem, path, classes["cpu"], classes.get("gpu"), None if conf is None else Path(conf)
+    )
+
+
+def _is_deep(value: Any, most: int) -> bool:
+    """Return whether tables and lists are nested more than `most` times."""
+    inner = value.values() if isinstance(value, dict) else value
+    return isinstance(value, dict | list) and (
+        not most or any(_is_deep(v, most - 1) for v in inner)
     )
 
 
@@ -229,7 +244,7 @@ def minutes(text: str | int) -> int:
 
 def check_memory(text: str) -> None:
     """Refuse text that is not a number with one of SLURM's units."""
-    if re.fullmatch(r"\d+[KMGT]?B?", text, re.IGNORECASE) is None:
+    if re.fullmatch(r"[0-9]+[KMGT]?B?", text, re.IGNORECASE) is None:
         raise Refused("mem", text, allowed='a number with K, M, G or T, such as "32G"')
 
 
@@ -255,7 +270,7 @@ def _resources(name: str, table: Mapping[str, Any]) -> Resources:
         reason = "excludes cpus-per-task: leave one out"
         raise Refused(f"{where}whole-node", True, reason)
     cores = options.get("cpus-per-task", "1")
-    if not cores.isdigit() or int(cores) < 1:
+    if re.fullmatch(r"0*[1-9][0-9]{0,8}", cores) is None:
         raise Refused(f"{where}cpus-per-task", cores, allowed="a whole number from 1")
     return Resources(
         name=name,

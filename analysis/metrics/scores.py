@@ -37,7 +37,7 @@ def probe(
     float32 array (run, sample)
     """
     if score.shape[2] == 2:
-        return score[..., 1].astype(np.float32) - score[..., 0].astype(np.float32)
+        return _difference(score[..., 1], score[..., 0])
     return true_margin(score, y_true[repeat_of_row])
 
 
@@ -57,5 +57,11 @@ def true_margin(score: Floats, y_true: NDArray[np.integer[Any]]) -> NDArray[np.f
     index = np.broadcast_to(y_true, others.shape[:2])[..., None].astype(np.intp)
     true = np.take_along_axis(others, index, axis=2)[..., 0]
     np.put_along_axis(others, index, -np.inf, axis=2)
-    result: NDArray[np.float32] = true - others.max(axis=2)
-    return result
+    return _difference(true, others.max(axis=2))
+
+
+def _difference(one: Floats, other: Floats) -> NDArray[np.float32]:
+    """Return the difference, rounded once; beyond the range of float32, its largest number."""
+    most = np.finfo(np.float32).max
+    exact = np.subtract(one, other, dtype=np.float64)
+    return np.clip(exact, -most, most, out=exact).astype(np.float32)

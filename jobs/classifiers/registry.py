@@ -91,6 +91,11 @@ def kind_of(name: str, kind: str | None, options: Mapping[str, Any]) -> str:
     return kind or next((form for form in FORMS if form in options), name)
 
 
+def is_known(kind: str, options: Mapping[str, Any]) -> bool:
+    """Return whether there is such a classifier, or the options name the user's own code so."""
+    return kind in names() or (kind in FORMS and kind in options)
+
+
 def names() -> tuple[str, ...]:
     """Return the names of all classifiers."""
     return tuple(CLASSIFIERS)

@@ -70,7 +70,7 @@ def _is_ours(entry: TracebackType | None) -> bool:
 
 def _run() -> int:
     """Run the command; return its exit code."""
-    from manyseed.orchestrator.errors import ManyseedError, UnavailableError
+    from manyseed.orchestrator.errors import ManyseedError, UnavailableError, way_out
 
     try:
         _refuse_shadows()
@@ -90,7 +90,7 @@ def _run() -> int:
     except OSError as error:  # a disk or a folder that refuses, anywhere
         place = f"{error.filename}: " if error.filename else ""
         _say_error(
-            f"{place}{error.strerror or error}\n  make room or give permission, then try again",
+            f"{place}{error.strerror or error}\n  {way_out(error)}",
             UnavailableError.exit_code,
         )
         return UnavailableError.exit_code

@@ -297,9 +297,12 @@ def notes(sweep: Sweep) -> list[str]:
 
 def caveats(sweep: Sweep) -> dict[str, list[str]]:
     """Return sentences on what could not be computed, what stands out, and why."""
+    from polars import selectors as cs
+
     from manyseed.analysis.questions import suspects
     from manyseed.analysis.tables.snapshots import last
     from manyseed.orchestrator.results.caveats import (
+        COMPARED,
         mixed,
         not_computed,
         outdated,
@@ -313,10 +316,12 @@ def caveats(sweep: Sweep) -> dict[str, list[str]]:
     results, (options, record) = read_results(sweep.paths), read_analysis(sweep.paths)
     repeats = results["repeats"]
     with results.damage_named("runs"):
-        infeasible = suspects.notes(last(repeats.lazy()), last(results.scan("runs")), options)
+        runs = last(results.scan("runs"))
+        infeasible = suspects.notes(last(repeats.lazy()), runs, options)
+        compared = runs.select(cs.by_name(*COMPARED, require_all=False)).collect()
     return {
         "infeasible": infeasible,
-        "mixed": mixed(repeats),
+        "mixed": mixed(compared),
         "not_computed": not_computed(record),
         "outdated": outdated(record, results.get("ensembles")),
         "undefined": undefined(repeats),

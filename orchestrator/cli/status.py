@@ -115,6 +115,8 @@ def _print(sweep: Sweep, state: Status) -> None:
         say(f"\n{problem}", to=errors)
     if state["duplicates"]:
         say(f"\nRuns trained more than once: {state['duplicates']:,}.")
+    if state["recipes"] > 1:
+        say(f"\n{state['recipes']:,} recipes: runs were made in several ways.")
     for count, error in _failures(sweep, state):
         say(f"\n{count:,} failed: {error}")
     console.print()

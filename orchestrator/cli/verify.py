@@ -40,6 +40,7 @@ def verify(
 
         manyseed verify quickstart --repair
     """
+    from manyseed.orchestrator.plans.plan import Plan
     from manyseed.orchestrator.submissions.hints import training
     from manyseed.orchestrator.sweep import Sweep
 
@@ -63,10 +64,11 @@ def verify(
             say_training("Next", sweep.paths, "resume")
     if result["findings"] and not repair:
         n_wrong = result["runs_wrong"]
+        retrain = f"; then: {training(sweep.paths, 'resume')}"
         raise RunsError(
             (f"{n_wrong:,} runs are wrong" if n_wrong else "the store is damaged")
-            + f"\n  repair it with: {command('verify', directory, '--repair')}; "
-            f"then: {training(sweep.paths, 'resume')}"
+            + f"\n  repair it with: {command('verify', directory, '--repair')}"
+            + ("" if Plan.read(sweep.paths).is_imported else retrain)
         )
 
 

@@ -17,9 +17,10 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import sys
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from manyseed.jobs import whole
@@ -34,6 +35,28 @@ _SECONDS = 60.0
 _LEAST_SECONDS, _MOST_SECONDS = 0.1, 86_400.0
 _BEATS = 6
 _POLL_SECONDS = 0.1
+_SILENT_SECONDS = 5.0
+
+
+class Wait:
+    """A wait for other processes, which is told after some seconds: once, on standard error.
+
+    Parameters
+    ----------
+    what : callable
+        Returns what is waited for.
+    """
+
+    def __init__(self, what: Callable[[], str]) -> None:
+        self._what, self._began, self._is_told = what, clock(), False
+
+    def pause(self, seconds: float = _POLL_SECONDS) -> None:
+        """Sleep, and tell for what if the wait has become long."""
+        if not self._is_told and clock() - self._began > _SILENT_SECONDS:
+            self._is_told = True
+            with contextlib.suppress(OSError):  # a terminal that is gone
+                print(f"Waiting {self._what()}", file=sys.stderr, flush=True)
+        time.sleep(seconds)
 
 
 def clock() -> float:
@@ -120,6 +143,7 @@ class LeaseWatch:
         until = clock() + self.seconds
         first: dict[str, State] = {}
         over: dict[str, int] = {}  # generations that will never be alive again
+        wait = Wait(lambda: f"{self.seconds:g} s at most, {self._undecided(alive)}")
         while True:
             alive, moved = [], 0
             undecided = {
@@ -137,7 +161,13 @@ class LeaseWatch:
                     over[name] = state.generation
             if len(alive) == moved or clock() > until + _POLL_SECONDS:
                 return sorted(alive)
-            time.sleep(_POLL_SECONDS)
+            wait.pause()
+
+    def _undecided(self, names: Sequence[str]) -> str:
+        """Say whose leases are watched."""
+        holders = ", ".join(Lease(self, name).holder() for name in names[:3])
+        files = ", ".join(f"{name}.*" for name in names[:3]) + (", …" if len(names) > 3 else "")
+        return f"to see whether {holders} is still at work: {self.folder}/{files}"
 
     def _looks(self, listed: Mapping[str, list[int]]) -> Iterator[tuple[str, State]]:
         """Look at leases without listing the folder again."""
@@ -216,12 +246,13 @@ class Lease:
             If a live holder still has it then.
         """
         until = clock() + wait
+        waiting = Wait(lambda: f"for {self.holder()} to release {self.watch.folder}/{self.name}.*")
         while not self.try_take():
             if clock() >= until:
                 raise LeaseHeld(
                     f"{self.name} is held by {self.holder()}: wait for it to finish, or cancel it"
                 )
-            time.sleep(poll)
+            waiting.pause(poll)
 
     def is_held_here(self) -> bool:
         """Whether this machine can see that the holder is alive, even if suspended."""

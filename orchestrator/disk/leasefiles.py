@@ -94,7 +94,6 @@ def listed(folder: Path) -> dict[str, list[int]]:
 
 def look(folder: Path, name: str) -> State:
     """Return the highest generation; generation 0 if the lease has no file."""
-    missed = 0
     while True:
         generations = listed(folder).get(name)
         if not generations:
@@ -102,24 +101,23 @@ def look(folder: Path, name: str) -> State:
         state = read(folder, name, max(generations))
         if state.generation:
             return state
-        if max(generations) == missed:  # a dangling link
-            return State(missed, b"")
-        missed = max(generations)  # the holder of a newer one removed it: look again
+        # the holder of a newer one removed it: look again
 
 
 def read(folder: Path, name: str, generation: int) -> State:
-    """Return a generation; generation 0 if its file does not exist."""
+    """Return a generation; generation 0 if its file does not exist, even as a dangling link."""
+    path = _file(folder, name, generation)
     try:
-        return State(generation, read_plain(_file(folder, name, generation)))
+        return State(generation, read_plain(path))
     except FileNotFoundError:
-        return State(0, b"")
+        return State(generation if path.is_symlink() else 0, b"")
 
 
 def exists(folder: Path, name: str, generation: int) -> bool:
     """Return whether the file of a generation exists."""
     path = _file(folder, name, generation)
     with unavailable("look for the lease", path):
-        return path.exists()
+        return os.path.lexists(path)
 
 
 def create(folder: Path, name: str, generation: int) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from manyseed.jobs import whole
-from manyseed.orchestrator.errors import DamagedFile, LeaseLost, StoreUnavailable
+from manyseed.orchestrator.errors import DamagedFile, LeaseLost, StoreUnavailable, way_out
 
 
 @contextlib.contextmanager
@@ -27,7 +27,7 @@ def unavailable(action: str, path: Path) -> Iterator[None]:
     except OSError as error:
         raise StoreUnavailable(
             f"cannot {action} {path}: {error.strerror or error}; nothing that was finished is "
-            "lost: make room or give permission, then try again"
+            f"lost: {way_out(error)}"
         ) from error
 
 

@@ -15,6 +15,8 @@ from manyseed.orchestrator.grids.schema_errors import first_error, key_text, use
 from manyseed.orchestrator.grids.settings import with_settings
 from manyseed.orchestrator.grids.sweepfile import LARGEST, SweepFile
 
+_DEEPEST = 50
+
 
 def _whole_numbers(
     value: Any, location: tuple[int | str, ...] = ()
@@ -26,6 +28,14 @@ def _whole_numbers(
             yield from _whole_numbers(inner, (*location, key))
     elif isinstance(value, int):
         yield location, value
+
+
+def _is_deep(value: Any, most: int) -> bool:
+    """Return whether tables and lists are nested more than `most` times."""
+    inner = value.values() if isinstance(value, dict) else value
+    return isinstance(value, dict | list) and (
+        not most or any(_is_deep(v, most - 1) for v in inner)
+    )
 
 
 def _given_twice(text: str, message: str) -> str | None:
@@ -83,6 +93,8 @@ def parse_sweep_file(text: str, path: Path) -> SweepFile:
     except (ValueError, RecursionError) as error:  # also for integers with thousands of digits
         remedy = _given_twice(text, str(error))
         raise UserError(f"not valid TOML: {error}", file=path, remedy=remedy) from None
+    if _is_deep(table, _DEEPEST):  # dotted keys can be, without brackets
+        raise UserError("is nested too deeply", file=path)
     for location, number in _whole_numbers(table):
         if not -LARGEST <= number <= LARGEST:
             raise UserError(

@@ -17,7 +17,7 @@ def sweep_name(path: Path) -> str:
 
     try:
         name = tomllib.loads(path.read_bytes().decode("utf-8-sig"))["name"]
-    except (OSError, ValueError, LookupError):
+    except (OSError, ValueError, LookupError, RecursionError):
         name = None
     if isinstance(name, str):
         return name

@@ -212,7 +212,7 @@ class Resolver:
         table = self._sweep.classifier.get(classifier)
         options = {} if table is None else table.options()
         kind = classifiers.kind_of(classifier, table.kind if table else None, options)
-        if kind not in (*classifiers.names(), *classifiers.FORMS):
+        if not classifiers.is_known(kind, options):
             key = f"{where}.classifier"
             remedy = nearest(classifier, (*classifiers.names(), *self._sweep.classifier))
             raise self._error("unknown classifier", key, value=classifier, remedy=remedy)
@@ -331,8 +331,7 @@ class Resolver:
         for name, table in self._sweep.classifier.items():
             key, options = f"classifier.{toml_key(name)}", table.options()
             kind = classifiers.kind_of(name, table.kind, options)
-            is_known = kind in (*classifiers.names(), *classifiers.FORMS)
-            if table.kind in classifiers.FORMS or not is_known:
+            if table.kind in classifiers.FORMS or not classifiers.is_known(kind, options):
                 near = nearest(kind, classifiers.names())
                 remedy = f'{near}; a name of your own needs kind = "…" or {_FORMS}'
                 where = f"{key}.kind" if table.kind else key

@@ -43,16 +43,19 @@ def with_settings(text: str, settings: Sequence[str]) -> str:
         For a malformed setting, or a key in something that is not a table.
     """
     for setting in settings:
-        key, value = _parsed(setting)
         try:
             table = tomllib.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             return text  # reported when the file is parsed
-        wanted = _set(copy.deepcopy(table), key, value, setting)
-        text = next(
-            (edited for edited in _edited(text, key, value) if _is(edited, wanted)),
-            "".join(f"{line}\n" for line in lines(wanted)),
-        )
+        try:
+            key, value = _parsed(setting)
+            wanted = _set(copy.deepcopy(table), key, value, setting)
+            text = next(
+                (edited for edited in _edited(text, key, value) if _is(edited, wanted)),
+                "".join(f"{line}\n" for line in lines(wanted)),
+            )
+        except RecursionError:
+            raise UserError("is nested too deeply", key=OPTION, value=setting) from None
     return text
 
 

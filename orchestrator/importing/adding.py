@@ -139,7 +139,7 @@ def _updated_file(content: bytes, plan: Plan) -> bytes:
             for dataset in grid["dataset"]
             for classifier in grid["classifier"]
         }
-    except (ValueError, LookupError, TypeError):  # the user edited it; leaving it loses nothing
+    except (ValueError, LookupError, TypeError, RecursionError):  # edited; leaving it loses nothing
         return content
     runs = min(int(str(plan.extents["runs"].max())), 60_000)
     text = re.sub(r"(?m)^(runs\s*=\s*)\d+", rf"\g<1>{runs}", text, count=1)

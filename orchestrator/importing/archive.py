@@ -6,11 +6,13 @@ than the sweep's own layout allows; anything else is refused before it is writte
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import re
 import shutil
 import stat
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -62,7 +64,11 @@ def reading_zip(file: Path, key: str | None = None) -> Iterator[None]:
     except (
         *(zipfile.BadZipFile, zlib.error, EOFError, OverflowError, UnicodeDecodeError),
         *(RuntimeError, NotImplementedError),  # encrypted, or in a later format
+        *(ValueError, LookupError, struct.error),
+        OSError,
     ) as error:
+        if isinstance(error, OSError) and error.errno != errno.EINVAL:
+            raise  # not a place in front of or behind the file, but the disk
         raise UserError(
             f"is damaged: {error}", file=file, key=key, remedy="copy it again"
         ) from None
@@ -79,7 +85,12 @@ def opened(file: Path, what: str, remedy: str) -> Iterator[zipfile.ZipFile]:
     """
     try:
         archive = zipfile.ZipFile(file)
-    except (zipfile.BadZipFile, OverflowError, NotImplementedError, ValueError):
+    except OSError as error:
+        reason = error.strerror or error
+        damaged = error.errno == errno.EINVAL  # a place in front of or behind the file
+        message = f"not {what}" if damaged else f"cannot be read: {reason}"
+        raise UserError(message, file=file, remedy=remedy if damaged else None) from None
+    except (zipfile.BadZipFile, OverflowError, NotImplementedError, ValueError, struct.error):
         raise UserError(f"not {what}", file=file, remedy=remedy) from None
     with archive:
         seen = set()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -97,12 +98,29 @@ def _collected(path: Path, frame: pl.LazyFrame) -> pl.DataFrame:
 def _reading(path: Path) -> Iterator[None]:
     """Turn polars' errors in an unreadable file into a user error."""
     try:
-        yield
-    except (
-        *(pl.exceptions.PolarsError, pl.exceptions.PanicException),
-        *(OSError, UnicodeError),
-    ) as error:
+        with _unheard():
+            yield
+    except pl.exceptions.PanicException:
+        raise UserError("is damaged", file=path, remedy="copy it again") from None
+    except (pl.exceptions.PolarsError, OSError, UnicodeError) as error:
         raise UserError(f"cannot be read: {first_line(error)}", file=path) from None
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Hide what polars' threads print on standard error about a damaged file: an error tells it."""
+    try:
+        kept = os.dup(2)
+    except OSError:  # there is none
+        yield
+        return
+    try:
+        with Path(os.devnull).open("wb") as nothing:
+            os.dup2(nothing.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
 
 
 def read_openml(paths: Sequence[Path], names: Names, probability: Probability) -> PredictionFile:

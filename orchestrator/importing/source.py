@@ -133,8 +133,8 @@ def check(source: PredictionFile) -> None:
     if not 2 <= len(source.class_names) <= MAX_CLASSES:
         refuse("class_names", f"there are {len(source.class_names):,} classes, not 2 to 65,535")
     for name in source.class_names:
-        if len(name) > _MAX_CLASS_NAME or not _is_plain(name):
-            limits = f"at most {_MAX_CLASS_NAME} letters and no control characters"
+        if not 1 <= len(name) <= _MAX_CLASS_NAME or not _is_plain(name):
+            limits = f"1 to {_MAX_CLASS_NAME} letters and no control characters"
             refuse("class_names", f"a class may have {limits}", name)
     epochs = source.epochs
     if list(epochs) != sorted(set(epochs)) or not 0 <= epochs[0] <= epochs[-1] <= _MAX_POINT:
@@ -147,6 +147,14 @@ def check(source: PredictionFile) -> None:
             refuse(key, f"goes from {values.min()} to {values.max()}, not from 0 to {most:,}")
     if source.y_true.shape != source.test_index.shape:
         refuse("test_index", f"has shape {source.test_index.shape}, not {source.y_true.shape}")
+    for repeat, index in enumerate(source.test_index):
+        places, counts = np.unique(index, return_counts=True)
+        if (counts > 1).any():
+            refuse(
+                "test_index",
+                f"names the point {places[counts > 1][0]} twice in repeat {repeat}",
+                remedy="give each point of a test set a number of its own, or leave test_index out",
+            )
     if 8 * source.y_true.size > TEST_SETS_BYTES:
         shape = " × ".join(f"{n:,}" for n in source.y_true.shape)
         refuse("repeat", f"{shape} (repeats × points) are more test sets than a sweep can hold")

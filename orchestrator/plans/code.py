@@ -203,7 +203,7 @@ def timeout_of(paths: SweepPaths, name: str, classifier: Mapping[str, Any]) -> f
     try:
         tables = tomllib.loads(paths.sweep_file.read_text(encoding="utf-8-sig"))["classifier"]
         return timeout(tables[name])
-    except (OSError, ValueError, LookupError):
+    except (OSError, ValueError, LookupError, RecursionError):
         return 0.0
 
 

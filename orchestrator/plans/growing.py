@@ -47,7 +47,8 @@ def grow(
     """
     plan = Plan.read(paths)
     planned = plan.cells.join(plan.extents, on="cell").sort("cell")
-    written = paths.sweep_file.read_text().partition(MARK)[0].rstrip()
+    text = load_sweep_file(paths.sweep_file)[1].decode("utf-8-sig")
+    written = text.partition(MARK)[0].rstrip()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / paths.sweep_file.name
         file.write_text(written)

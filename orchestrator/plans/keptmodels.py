@@ -14,7 +14,7 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.orchestrator.conditions import condition
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.filtering import refusing
+from manyseed.orchestrator.filtering import wanted
 from manyseed.orchestrator.plans.plan import CELLS
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 
@@ -35,8 +35,7 @@ def require_condition(where: str, file: Path) -> None:
     UserError
     """
     try:
-        with refusing(where, _COLUMNS, KEY):
-            pl.DataFrame(schema=_COLUMNS).filter(condition(where, [*_COLUMNS]))
+        wanted(where, _COLUMNS, KEY)
     except UserError as error:
         raise UserError(
             error.message,
@@ -61,7 +60,7 @@ def may_be_met(where: str, dataset: str, classifier: str, method: str) -> bool:
     known = {"dataset": dataset, "classifier": classifier, "ensembling": method}
     row = pl.DataFrame({name: [known.get(name)] for name in _COLUMNS}, schema=_COLUMNS)
     # null stands for an unknown value: AND and OR still return what the known values decide
-    return row.select(condition(where, [*_COLUMNS])).item() is not False
+    return row.select(condition(where, _COLUMNS)).item() is not False
 
 
 def conditions(specs: Iterable[GroupSpec]) -> dict[int, str]:
@@ -121,6 +120,6 @@ def with_models(cells: pl.DataFrame, rows: pl.DataFrame, where: Mapping[int, str
     )
     is_kept = pl.lit(value=True)
     for group, text in where.items():
-        is_met = condition(text, [*_COLUMNS]).fill_null(value=False)
+        is_met = condition(text, _COLUMNS).fill_null(value=False)
         is_kept = pl.when(pl.col("group") == group).then(is_met).otherwise(is_kept)
     return named.select(is_kept.alias("models")).collect()["models"]

@@ -67,7 +67,12 @@ class NotSearched(MachineError):
 
     def __init__(self, file: Path, what: str, directory: Path) -> None:
         super().__init__(f"{file} is missing: search for {what} with: {command('tune', directory)}")
-        self.file = file
+        self.file, self.directory = file, directory
+
+    def though_trained(self) -> DamagedFile:
+        """Return the error if runs were trained with the result of the search: it is lost."""
+        remedy = f"search for it again with: {command('tune', self.directory)}"
+        return DamagedFile(self.file, "is not there, though the run was trained", remedy)
 
 
 def searches(paths: SweepPaths, cells: pl.DataFrame) -> list[Search]:

@@ -38,11 +38,16 @@ def next_steps(
     analysing : bool
         Whether an analysis job waits or runs.
     """
+    from manyseed.orchestrator.plans.plan import IS_IMPORTED  # imports polars
+
     directory = paths.directory
     if runs["failed"]:
         yield "Tracebacks", ("logs", directory, "--failed")
     if set(tasks) & {"waiting", "running"}:
         yield "Watch", ("status", directory, "--watch")
+        return
+    if runs["missing"] and cells.select(IS_IMPORTED.any()).item():
+        yield "Check", ("verify", directory)
         return
     if runs["missing"]:
         yield _training(paths, bool(tasks or runs["done"]), cells)

@@ -9,12 +9,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypedDict
 
-from manyseed.orchestrator.errors import ManyseedError, UnavailableError
-from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.errors import ManyseedError, StoreError, UnavailableError
+from manyseed.orchestrator.paths import RECIPE, SweepPaths
+from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.progress.nextsteps import in_words, next_steps, unanalysed, unreported
 from manyseed.orchestrator.progress.watch import summed
 from manyseed.orchestrator.results.jobstate import look
 from manyseed.orchestrator.store.care import retraining
+from manyseed.orchestrator.stored import lost_groups, ways_back
 from manyseed.orchestrator.submissions.hints import training
 from manyseed.orchestrator.submissions.lost import lost_failures, lost_files
 from manyseed.orchestrator.submissions.submission import Submission, submissions, tasks_of
@@ -75,6 +77,8 @@ class Status(TypedDict):
     directory: str
     runs: dict[str, int]
     """By state."""
+    recipes: int
+    """In how many ways runs were made: recorded recipes."""
     duplicates: int
     """Number of fits that were trained more than once."""
     groups: list[dict[str, Any]]
@@ -136,6 +140,7 @@ def status(paths: SweepPaths) -> Status:
     return {
         "directory": str(paths.directory),
         "runs": state.counts,
+        "recipes": sum(1 for _ in paths.recipes.glob(f"[0-9]*{RECIPE}")),
         "duplicates": state.duplicates,
         "groups": state.by_group.drop("group").to_dicts(),
         "tasks": dict(by_state),
@@ -151,6 +156,7 @@ def status(paths: SweepPaths) -> Status:
             *map(_foreign, state.foreign),
             *_problems(paths, listed, tasks),
             *(f"{file} is lost: restore it" for file in lost_files(paths)),
+            *_lost_groups(paths, state.plan),
             *(lost_failures(listed) if state.counts["missing"] else []),
         ],
         "failures": [
@@ -169,6 +175,14 @@ def _seconds_left(paths: SweepPaths, state: Survey, running: Sequence[Attempt]) 
     from manyseed.orchestrator.progress.timeleft import seconds_left  # reads costs
 
     return seconds_left(paths, state, running)
+
+
+def _lost_groups(paths: SweepPaths, plan: Plan) -> Iterator[str]:
+    try:
+        for spec in lost_groups(paths, plan):
+            yield f"{paths.store / spec.path} is lost, with all its runs: {ways_back(plan)}"
+    except StoreError as error:  # of another group
+        yield str(error)
 
 
 def summary(paths: SweepPaths) -> list[str]:

@@ -42,7 +42,7 @@ from manyseed.orchestrator.plans.drop import choose_cells
 from manyseed.orchestrator.plans.keptmodels import conditions, counted, with_models
 from manyseed.orchestrator.plans.own import own_code
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.plans.tuned import fitted
+from manyseed.orchestrator.plans.tuned import NotSearched, fitted
 from manyseed.orchestrator.responding.table import AnswerTable, Counts, Key, ModelAnswers
 from manyseed.orchestrator.store.layout.arrays import DONE
 from manyseed.orchestrator.store.layout.groups import Group, open_group
@@ -277,7 +277,10 @@ def _jobs(
         if place >= group.rows or status[place] != DONE:
             continue
         if number not in known:
-            known[number] = fitted(paths, plan.cell(number))
+            try:
+                known[number] = fitted(paths, plan.cell(number))
+            except NotSearched as error:
+                raise error.though_trained() from None
         yield _Inquiry(
             str(paths.store),
             spec.path,

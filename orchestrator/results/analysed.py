@@ -15,9 +15,8 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.tables.snapshots import last
 from manyseed.jobs.identity import identity
-from manyseed.orchestrator.conditions import condition
 from manyseed.orchestrator.errors import UserError, nearest
-from manyseed.orchestrator.filtering import refusing
+from manyseed.orchestrator.filtering import wanted
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.results.compared import OneCell
@@ -99,11 +98,9 @@ class AnalysedSweep:
         conditions : mapping of option to str or None
             SQL conditions over the cells.
         """
-        names = self.cells.columns
         for option, text in conditions.items():
-            with refusing(text, self.cells.schema, option):
-                if text is not None and "epoch" in condition(text, names).meta.root_names():
-                    return self.cells
+            if "epoch" in wanted(text, self.cells.schema, option).meta.root_names():
+                return self.cells
         return last(self.cells)
 
     def require(self, metric: str) -> None:

@@ -90,7 +90,7 @@ def _worked_out(paths: SweepPaths, record: Analysis) -> Mapping[str, Any]:
     variance = last(results[VARIANCE]) if VARIANCE in results else None
     by_classifier = effects(pairs, by=("classifier",))
     own, options = once(tables), record.conventions(paths)
-    mixed = [Sentence("recipes", text, ("provenance",)) for text in caveats.mixed(tables.repeats)]
+    mixed = [Sentence("recipes", text, ("provenance",)) for text in caveats.mixed(tables.runs)]
     found = answers(own, by_classifier, variance, options, cmi=results.get(CMI))
     return {
         "first": [asdict(one) for one in mixed],

@@ -14,6 +14,9 @@ from manyseed.orchestrator.results.coverage import planned
 from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.results.tables import DEE, Results
 
+LEVEL = 0.05
+"""Probability of telling a difference between recipes, where there is none."""
+
 _LISTED = 3
 _TOLD = {CALIBRATION: "calibration (cll and the like, with them deep ensembles and dee)"}
 FEW_POINTS = 10
@@ -100,22 +103,44 @@ def undefined(repeats: pl.DataFrame) -> list[str]:
     ]
 
 
-def mixed(repeats: pl.DataFrame) -> list[str]:
-    """Say in which repeats runs were made in several ways, one sentence for each group."""
-    if "mixed_recipes" not in repeats.columns:  # of an earlier version
+COMPARED = ("recipe", "dataset", "classifier", "cell", "repeat_index", "accuracy", "identical")
+"""Columns of runs that `mixed` needs, if the version that analysed them wrote the first."""
+
+
+def mixed(runs: pl.DataFrame) -> list[str]:
+    """Say of which classifiers runs were made in several ways, and whether these differ.
+
+    `runs` is the table of runs at one snapshot, with at least the columns `COMPARED`.
+    """
+    if "recipe" not in runs.columns:  # of an earlier version
         return []
-    by_group = (
-        last(repeats)
-        .group_by("dataset", "classifier", maintain_order=True)
-        .agg(pl.col("mixed_recipes").sum(), pl.len())
-        .filter(pl.col("mixed_recipes") > 0)
-    )
-    return [
-        f"{dataset} × {classifier}: in {n:,} of {counted(of, 'repeat')}, runs were made in several "
-        "ways (code of your own, library versions or kinds of processors), so they may differ by "
-        "more than chance. manyseed show says how a run was made."
-        for dataset, classifier, n, of in by_group.iter_rows()
-    ]
+    from manyseed.analysis.questions.recipes import recipes_compared
+
+    sentences = []
+    for row in recipes_compared(runs).iter_rows(named=True):
+        where = f"{row['dataset']} × {row['classifier']}"
+        ways = "in several ways (code of your own, library versions or kinds of processors)"
+        if row["shared"]:
+            n, of = row["shared"], counted(row["sets"], "repeat")
+            made = f"{where}: in {n:,} of {of}, runs were made {ways}"
+        else:
+            made = f"{where}: runs of different repeats were made {ways}"
+        if row["p"] is None:
+            why = "too few of them share" if row["shared"] else "no two of them share"
+            told = f"whether these differ cannot be told, as {why} a cell and test set"
+        elif row["p_holm"] < LEVEL:
+            told = (
+                f"these differ beyond chance: by {row['moved']:.4f} in accuracy (p = "
+                f"{row['p_holm']:.2g}). Results pool them; take one alone with --where "
+                '"recipe = 1" on the table runs'
+            )
+        else:
+            told = (
+                f"no difference between these is established (by {row['moved']:.4f} in accuracy, "
+                f"p = {row['p_holm']:.2g}), and results pool them"
+            )
+        sentences.append(f"{made}; {told}. manyseed show says how a run was made.")
+    return sentences
 
 
 def small_classes(repeats: pl.DataFrame) -> list[str]:

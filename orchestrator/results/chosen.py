@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from manyseed.orchestrator.conditions import condition
 from manyseed.orchestrator.errors import UserError, command
-from manyseed.orchestrator.filtering import at_one_snapshot, refusing
+from manyseed.orchestrator.filtering import at_one_snapshot, wanted
 from manyseed.orchestrator.results.shown import rows_of
 from manyseed.orchestrator.results.tables import Results
 
@@ -35,11 +34,11 @@ def chosen_runs(tables: Results, where: str | None = None, best: int | None = No
         raise UserError("must be at least 1", key="--best", value=best)
     frame = rows_of(tables, "runs")
     schema = frame.collect_schema()
-    with refusing(where, schema, "--where"), tables.damage_named("runs"):
-        wanted = condition(where, schema.names()) if where else pl.lit(value=True)
+    met = wanted(where, schema, "--where")
+    with tables.damage_named("runs"):
         order = ["cell", "repeat_index", "run_index"]
         rows = (
-            at_one_snapshot(frame, wanted)
+            at_one_snapshot(frame, met)
             .filter(~pl.col("identical") | (pl.col("run_index") == 0))
             .select(*order, "address", "accuracy")
             .unique(order, keep="any")

@@ -88,7 +88,7 @@ def dee(
             else f"measure them with: {command('analyze', paths.directory, '--calibration')}",
         )
     cells = last(results["cells"])
-    wanted = chosen(cells, where or None)
+    wanted = chosen(cells, where)
     measured = results[UNCERTAINTY]
     rows = compared(measured, cells, [metric], options.dee_std)
     answers, key = [], list(by) or ["cell"]

@@ -327,6 +327,8 @@ def write(
     _write(paths, ENSEMBLES, summaries, cells, inputs, options)
     if paths.table(ENSEMBLES).exists():
         paths.ensembles_mark.touch()
+    else:  # none could be drawn
+        paths.ensembles_mark.unlink(missing_ok=True)
 
 
 def _write(

@@ -133,7 +133,7 @@ def howmany(
     tables = read_results(paths).of_analysis((*KEY, "run_i", "run_j", "ec_local"))
     inputs = Held(paths).inputs
     options = without_own(read_analysis(paths)[0])
-    cells = cells_once(chosen(tables.cells, where or None, one_snapshot=True), by)
+    cells = cells_once(chosen(tables.cells, where, one_snapshot=True), by)
     has_snapshots = several(tables.cells)
     tables = of_cells(tables, cells)
     drawn = for_alpha(

@@ -95,7 +95,7 @@ def _allowed() -> list[str]:
         return _Allowances.model_validate(table).allowed
     except FileNotFoundError:
         return []
-    except (OSError, ValueError) as error:  # invalid TOML or UTF-8 is a ValueError
+    except (OSError, ValueError, RecursionError) as error:  # TOML or UTF-8: ValueError
         reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
         raise UserError(
             f"cannot be read: {reason}", file=file, remedy='write allowed = ["module:function"]'

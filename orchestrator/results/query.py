@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,8 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.tables.keys import CELL_KEY
 from manyseed.analysis.tables.snapshots import several
 from manyseed.analysis.tables.twins import SAME_AS
-from manyseed.orchestrator.conditions import condition
 from manyseed.orchestrator.errors import UserError, nearest
-from manyseed.orchestrator.filtering import at_one_snapshot, refusing
+from manyseed.orchestrator.filtering import at_one_snapshot, wanted
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.aggregates import COUNT, require
 from manyseed.orchestrator.results.coverage import COVERAGE
@@ -115,12 +114,12 @@ def ask(sweeps: Mapping[str, Results], question: Question) -> pl.DataFrame:
         remedy = "ask for rows with --where"
         raise UserError("its rows are not averaged", key="--by", value=by, remedy=remedy)
     where = question.where
-    with refusing(where, schema, "--where") if where else nullcontext():
-        wanted = condition(where, schema.names()) if where else pl.lit(value=True)
+    meets = wanted(where, schema, "--where")
+    with damage_named(sweeps, [question.table]):
         chosen, single = {}, False
         for name, frame in frames.items():
             last_only = bool(by) and "epoch" not in by and _several(sweeps[name], schema)
-            chosen[name] = at_one_snapshot(frame, wanted) if last_only else frame.filter(wanted)
+            chosen[name] = at_one_snapshot(frame, meets) if last_only else frame.filter(meets)
             single |= last_only
         together = pl.concat(list(chosen.values()), how="vertical")
         shown = list(dict.fromkeys(question.columns)) or main_columns(question.table, together)
@@ -135,7 +134,9 @@ def ask(sweeps: Mapping[str, Results], question: Question) -> pl.DataFrame:
             columns = _numbers(question, shown, by, schema)
             columns = [*(["epoch"] if single and "epoch" not in columns else []), *columns]
             parts = [
-                _grouped(question, sweeps[name], frame, by, columns, wanted if where else None)
+                _grouped(
+                    question, sweeps[name], frame, by, columns, meets if where is not None else None
+                )
                 for name, frame in chosen.items()
             ]
             if len(parts) > 1:
@@ -150,6 +151,19 @@ def ask(sweeps: Mapping[str, Results], question: Question) -> pl.DataFrame:
         down = question.sort.startswith("-")
         result = result.sort(name, descending=down, nulls_last=True, maintain_order=True)
     return result
+
+
+@contextmanager
+def damage_named(sweeps: Mapping[str, Results], names: Iterable[str]) -> Iterator[None]:
+    """Name the damaged table, if there is one, when polars fails on tables of some sweeps."""
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        for tables in sweeps.values():
+            for name in names:
+                if name in tables:
+                    tables[name]  # reading all of it raises DamagedFile
+        raise
 
 
 def require_column(name: str, columns: Sequence[str], option: str) -> None:

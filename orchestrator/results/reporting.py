@@ -69,7 +69,7 @@ def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = No
         (
             *filter(None, [amounts]),
             *caveats.problems(tables.repeats),
-            *caveats.mixed(tables.repeats),
+            *caveats.mixed(last(tables.runs)),
             *caveats.undefined(tables.repeats),
             *caveats.small_classes(tables.repeats),
             *caveats.not_computed(record),

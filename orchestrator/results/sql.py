@@ -9,7 +9,7 @@ import polars as pl
 
 from manyseed.orchestrator.errors import UserError, first_line, nearest
 from manyseed.orchestrator.filtering import quotes
-from manyseed.orchestrator.results.query import ALL_TABLES, named_rows, require_table
+from manyseed.orchestrator.results.query import ALL_TABLES, damage_named, named_rows, require_table
 from manyseed.orchestrator.results.statements import NoStatement, names_in
 from manyseed.orchestrator.results.tables import FURTHER, Results
 
@@ -44,7 +44,10 @@ def ask_sql(sweeps: Mapping[str, Results], text: str) -> pl.DataFrame:
     frames = {name: frame for name, frame in rows.items() if frame is not None}
     schema = {n: t for frame in frames.values() for n, t in frame.collect_schema().items()}
     try:
-        with pl.SQLContext(frames, register_globals=False) as context:
+        with (
+            damage_named(sweeps, frames),
+            pl.SQLContext(frames, register_globals=False) as context,
+        ):
             return context.execute(text, eager=False).collect()
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         message = first_line(error)

@@ -157,7 +157,7 @@ def until(
         _require_no_failed(paths, cells)
         wanted = _first(cells, asked)
         if not wanted:
-            train(_condition(cells["cell"].to_list()) if where else None)
+            train(_condition(cells["cell"].to_list()) if where is not None else None)
             _require_finished(paths, cells)
             analyze()
             answers = look(paths, asked, most, where)
@@ -325,7 +325,7 @@ def _wanted(paths: SweepPaths, where: str | None) -> pl.DataFrame:
             file=paths.directory,
             key="--until",
         )
-    return chosen(cells, where or None)
+    return chosen(cells, where)
 
 
 def _require_no_failed(paths: SweepPaths, cells: pl.DataFrame) -> None:

@@ -106,7 +106,7 @@ def variance(results: Results, where: str | None = None) -> list[VarianceSplit]:
         remedy = command("analyze", "DIR" if results.plan is None else results.plan.directory)
         raise UserError("there is no table of variances yet", remedy=remedy)
     rows = results[VARIANCE]
-    if where:
+    if where is not None:
         rows = matching(rows, where)
         if rows.is_empty():
             raise UserError("no component meets the condition", key="--where", value=where)

@@ -37,9 +37,7 @@ def show(paths: SweepPaths, address: str) -> dict[str, object]:
         cell = fitted(paths, asked)
     except NotSearched as error:
         if was_made.status != "missing":
-            remedy = f"search for it again with: {command('tune', paths.directory)}"
-            reason = "is not there, though the run was trained"
-            raise DamagedFile(error.file, reason, remedy) from None
+            raise error.though_trained() from None
     open_search = is_tuned(cell) or is_searched(cell)
     known = searched(asked, cell) or {}
     scale = {name: value for name, value in known.items() if name == SCALE}

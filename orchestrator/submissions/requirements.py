@@ -118,8 +118,8 @@ def require_space(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.Dat
 
 def require_recipe(
     paths: SweepPaths, state: Survey, devices: pl.Series, *, gpu: str | None, is_here: bool
-) -> None:
-    """Refuse to train with a recipe other than that of the finished runs.
+) -> list[str]:
+    """Refuse to train with a recipe other than that of the finished runs; as `require_same`.
 
     Parameters
     ----------
@@ -135,7 +135,7 @@ def require_recipe(
     finished = state.with_state("done", "copy").select("cell").unique()
     trained = state.plan.cells.join(finished, on="cell", how="semi")["device"].unique()
     has_finished = {device: device in trained for device in devices}
-    require_same(paths, has_finished, gpu=gpu, is_here=is_here)
+    return require_same(paths, has_finished, gpu=gpu, is_here=is_here)
 
 
 def gpu_here(devices: pl.Series) -> str | None:

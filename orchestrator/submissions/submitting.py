@@ -133,7 +133,8 @@ def submit(
         gpu = gpu_here(devices) if is_here else None
         code = CodeHere(paths, cells)
         if not request.other_recipe:
-            require_recipe(paths, state, devices, gpu=gpu, is_here=is_here)
+            for text in require_recipe(paths, state, devices, gpu=gpu, is_here=is_here):
+                report(text)
             code.require_same(state.finished_cells)
         if is_here:
             require_packages(state.plan, cells)

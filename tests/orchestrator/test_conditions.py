@@ -110,7 +110,7 @@ def test_conditions_mean_what_they_mean_in_sql(where: str, expected: list[int] |
 )
 def test_what_is_no_condition_is_told(where: str, message: str) -> None:
     with pytest.raises(NoCondition, match=message):
-        condition(where, TABLE.columns)
+        condition(where, TABLE.schema)
 
 
 def test_a_column_that_there_is_not_is_told_with_the_nearest() -> None:
@@ -120,7 +120,7 @@ def test_a_column_that_there_is_not_is_told_with_the_nearest() -> None:
     assert nearest("accuracy", means).startswith('did you mean "accuracy_mean"?')
     for pattern in ("^n.*$", "*"):
         with pytest.raises(UnknownColumn):
-            condition(f'"{pattern}" = 1', [*TABLE.columns, pattern])
+            condition(f'"{pattern}" = 1', {**TABLE.schema, pattern: pl.Int64()})
 
 
 @pytest.mark.parametrize(

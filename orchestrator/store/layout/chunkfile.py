@@ -100,6 +100,9 @@ def parse(metadata: bytes) -> Format:
     if sharded := codecs[0]["name"] == "sharding_indexed":
         options = codecs[0]["configuration"]
         inner, codecs = options["chunk_shape"], options["codecs"]
+    lengths = (*shape, *outer, *inner)
+    if not shape or any(type(length) is not int or length < 0 for length in lengths):
+        raise StoreError("the lengths of an array are not whole numbers: was it made by manyseed?")
     names = [codec["name"] for codec in codecs]
     if names not in _KNOWN or document["chunk_key_encoding"]["configuration"]["separator"] != ".":
         raise StoreError(f"an array is stored by {', '.join(names)}: was it made by manyseed?")
@@ -109,6 +112,8 @@ def parse(metadata: bytes) -> Format:
         options.pop("typesize", None)  # follows from the dtype
         blosc = _blosc(**{**options, "shuffle": _SHUFFLE[options["shuffle"]]})
     dtype = np.dtype(document["data_type"]).newbyteorder("<")
+    if dtype.kind not in "biuf":
+        raise StoreError(f"an array holds {dtype}, not numbers: was it made by manyseed?")
     fill = document["fill_value"]
     return Format(
         rows=shape[0],

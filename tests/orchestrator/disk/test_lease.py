@@ -327,3 +327,30 @@ def test_many_takers_over_dead_holders(tmp_path):
     taken = [json.loads(line) for line in log.read_text().splitlines()]
     assert [generation for generation, _ in sorted(taken)] == list(range(1, 8 * rounds + 1))
     assert len({holder for _, holder in taken}) == 8 * rounds
+
+
+def test_a_dangling_link_is_taken_over_like_a_dead_lease(leases, now, tmp_path):
+    mine, _ = leases
+    (tmp_path / "shard.00000003.lease").symlink_to("nowhere")
+    assert not mine.try_take()
+    now[0] = 61
+    assert mine.try_take()
+    assert [file.name for file in tmp_path.iterdir()] == ["shard.00000004.lease"]
+
+
+def test_a_long_wait_says_for_what_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(module, "_SILENT_SECONDS", 0.15)
+    (tmp_path / "shard.00000003.lease").symlink_to("nowhere")
+    assert LeaseWatch(tmp_path, 0.6).wait_until_dead() == []
+    told = capsys.readouterr().err
+    assert told.startswith("Waiting 0.6 s at most, to see whether somebody is still at work: ")
+    assert told.endswith(f"{tmp_path}/shard.*\n")
+    assert told.count("\n") == 1
+    monkeypatch.setattr(Process, "state", lambda self: "unknown")
+    holder, other = (Lease(LeaseWatch(tmp_path, 60), "other", doing="x") for _ in range(2))
+    assert holder.try_take()
+    with pytest.raises(LeaseHeld):
+        other.take(wait=0.4)
+    told = capsys.readouterr().err
+    assert f"for process {os.getpid()}" in told
+    assert "to release" in told

@@ -51,7 +51,6 @@ def test_the_same_recipe_goes_on(
     [
         ((None,), "H100", "device: cpu → gpu"),
         ((None, "H100"), None, "device: gpu → cpu"),
-        ((None, "H100"), "A100", "device_class: H100 → A100"),
     ],
 )
 def test_another_device_is_refused(
@@ -63,16 +62,26 @@ def test_another_device_is_refused(
     assert "--other-recipe" in str(raised.value)
 
 
-def test_other_versions_are_refused_anywhere_another_processor_only_here(
+def test_another_processor_goes_on_and_is_told_other_versions_are_refused(
     paths: SweepPaths,
 ) -> None:
-    recorded(paths, None, device_class="an older processor")
-    require_same(paths, {"cpu": True}, gpu=None, is_here=False)
-    with pytest.raises(UserError, match="device_class: an older processor → "):
-        require_same(paths, {"cpu": True}, gpu=None, is_here=True)
-    recorded(paths, None, python="2.7")
-    require_same(paths, {"cpu": True}, gpu=None, is_here=False)
+    recorded(paths, None, device_class="an older processor", threads=2)
+    assert len(require_same(paths, {"cpu": True}, gpu=None, is_here=False)) == 1  # its threads
+    (told,) = require_same(paths, {"cpu": True}, gpu=None, is_here=True)
+    assert "threads: 2 → 1, device_class: an older processor → " in told
+    recorded(paths, "H100")
+    (told,) = require_same(paths, {"gpu": True}, gpu="A100", is_here=True)
+    assert "device_class: H100 → A100" in told
     (paths.recipes / "0001.json").unlink()
+    (paths.recipes / "0002.json").unlink()
+    recorded(paths, None, device_class="an older processor", python="3.3")
+    with pytest.raises(UserError, match=r"device_class: an older processor → .*python: 3\.3 → "):
+        require_same(paths, {"cpu": True}, gpu=None, is_here=True)
+    (paths.recipes / "0003.json").unlink()
+    recorded(paths, None)
+    recorded(paths, None, python="2.7")
+    assert require_same(paths, {"cpu": True}, gpu=None, is_here=True) == []
+    (paths.recipes / "0004.json").unlink()
     with pytest.raises(UserError, match=r"python: 2\.7 → "):
         require_same(paths, {"cpu": True}, gpu=None, is_here=False)
 

@@ -207,6 +207,30 @@ def curves_of_depth(
 _UNSCORED = ("gi_folded", "pal", "pal_printed", "shifted_train_accuracy", "dbi")
 
 
+def two_groups(
+    runs: tuple[int, int] = (6, 8), points: int = 4000, contaminated: float = 0.0, seed: int = 0
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return probe values (run, point) of groups A and B; a share of A's points lies elsewhere."""
+    rng = np.random.default_rng(seed)
+    a, b = (rng.normal(size=(n, points)).astype(np.float32) for n in runs)
+    a[rng.random(a.shape) < contaminated] += 60
+    return a, b
+
+
+def wrong_points(
+    runs: tuple[int, int], apart: float = 0.0, points: int = 1000, seed: int = 0
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return which points the runs of A and B get wrong, (run, point).
+
+    Some points are harder than others, for both groups alike; `apart` of B's are others than A's.
+    """
+    rng = np.random.default_rng(seed)
+    hard = rng.beta(0.3, 2, points)
+    other = np.where(rng.random(points) < apart, rng.permutation(hard), hard)
+    a, b = runs
+    return rng.random((a, points)) < hard, rng.random((b, points)) < other
+
+
 def _at(number: Number, one: tuple[str, str, str, float]) -> float:
     return number(*one) if callable(number) else number
 

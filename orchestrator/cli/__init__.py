@@ -69,11 +69,10 @@ def _run() -> int:
         return error.exit_code
     except OSError as error:  # a disk or a folder that refuses, anywhere
         place = f"{error.filename}: " if error.filename else ""
-        _say_error(
-            f"{place}{error.strerror or error}\n  make room or give permission, then try again",
-            UnavailableError.exit_code,
-        )
-        return UnavailableError.exit_code
+        text = f"{place}{error.strerror or error}\n  make room or give permission, then try again"
+        refusal = UnavailableError(text)
+        _say_error(str(refusal), refusal.exit_code)
+        return refusal.exit_code
     return 0
 
 

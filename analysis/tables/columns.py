@@ -57,6 +57,14 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
     "sources": {
         "accuracy_min": (_POINTS, "Smallest accuracy of the runs, over all test sets."),
         "accuracy_max": (_POINTS, "Largest accuracy of the runs, over all test sets."),
+        "n_judged": (
+            _RUNS,
+            "Runs with α̂: where half of the runs are its reference, those of the other half.",
+        ),
+        "accuracy_mean_judged": (_POINTS, "Mean over repeats of the mean accuracy of judged runs."),
+        "accuracy_std_judged": (_POINTS, "Their standard deviation within repeats, pooled."),
+        "accuracy_min_judged": (_POINTS, "Smallest accuracy of judged runs."),
+        "accuracy_max_judged": (_POINTS, "Largest accuracy of judged runs."),
         "n_close": (
             _RUNS,
             "Runs whose α̂ is at most the option close, in repeats whose runs vary. Null, as are "
@@ -67,6 +75,9 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         "n_pairs": (_PAIRS, "Pairs of runs, without pairs of identical runs."),
         "churn_min": (_POINTS, "Smallest churn of these pairs."),
         "churn_max": (_POINTS, "Largest churn of these pairs."),
+        "n_pairs_judged": (_PAIRS, "Pairs of judged runs."),
+        "churn_min_judged": (_POINTS, "Smallest churn of pairs of judged runs."),
+        "churn_max_judged": (_POINTS, "Largest churn of pairs of judged runs."),
         "n_pairs_close": (_PAIRS, "Pairs of runs that are both close."),
         "churn_min_close": (_POINTS, "Smallest churn of pairs of close runs."),
         "churn_max_close": (_POINTS, "Largest churn of pairs of close runs."),

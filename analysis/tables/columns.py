@@ -117,6 +117,11 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         "low": ("", "Lower end of its 95 % interval."),
         "high": ("", "Upper end of its 95 % interval."),
         "share": ("", "Share of the variance of all, where parts add up to it."),
+        "unequal": (
+            "",
+            "How unequal variances of test sets are: the standard deviation of their logarithm, "
+            "beyond chance. Where it is large, intervals cover less than they say.",
+        ),
         "n_repeats": (_REPEATS, "Repeats that it rests on."),
         "n_runs": (_RUNS, "Runs of the first cell that it rests on."),
         "over": ("", "What the interval is over: test sets, or seeds on one test set."),

@@ -39,7 +39,7 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         "n_distinct": (_RUNS, "Finished runs, identical ones counted once."),
         "n_undefined": (_RUNS, "Finished runs with a margin or a score that is not a number."),
         "identical": ("", "Whether all runs of the repeat are one model."),
-        "coverage": ("share of runs", "Finished runs among the planned ones."),
+        "coverage": ("share of runs", "Planned runs that are finished."),
         "problem": ("", "Why the repeat could not be analysed."),
     },
     "cells": {
@@ -47,10 +47,11 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         "n_identical_repeats": (_REPEATS, "Repeats of identical runs."),
         "n_runs": (_RUNS, "Finished runs of all repeats."),
         "n_distinct": (_RUNS, "Finished runs of all repeats, identical ones counted once."),
-        "coverage": ("share of runs", "Mean over repeats."),
+        "coverage": ("share of runs", "Planned runs that are finished."),
         "draws_from": (
             "",
-            "Sources of randomness in vary that fits draw from: init+batch; or none.",
+            "Sources of randomness in vary that fits draw from: init+batch; none; or, of imported "
+            "runs, unknown.",
         ),
         "same_as": ("", "Cell whose runs are the same fits and count for both; else null."),
     },

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from manyseed.analysis.axes import AXES
+from manyseed.analysis.axes import AXES, UNKNOWN, VARY
 from manyseed.analysis.questions.intervals import SEEDS
 from manyseed.analysis.questions.variance import (
     ACCURACY,
@@ -20,6 +20,7 @@ from manyseed.analysis.questions.variance import (
     TEST_SET,
     TOGETHER,
 )
+from manyseed.analysis.tables.twins import DRAWS_FROM
 from manyseed.orchestrator.errors import UserError, command
 from manyseed.orchestrator.filtering import matching
 from manyseed.orchestrator.results.tables import VARIANCE, Results
@@ -75,6 +76,8 @@ def sentence(row: Mapping[str, Any]) -> str:
     """Report a component: its standard deviation, or that it is not distinguishable from 0."""
     named = "+".join(_SOURCES.get(source, source) for source in row["source"].split("+"))
     part = _PARTS[row["part"]].format(named)
+    if row["source"] == UNKNOWN:
+        part = "between runs (what varies between imported ones is unknown)"
     runs = "" if row["part"] == TEST_SET else f"{row['n_runs']:,} runs of "
     repeats = "repeat" if row["n_repeats"] == 1 else "repeats"
     basis = f"; from {runs}{row['n_repeats']:,} {repeats}"
@@ -123,6 +126,11 @@ def variance(results: Results, where: str | None = None) -> list[VarianceSplit]:
         rows = matching(rows, where)
         if rows.is_empty():
             raise UserError("no component meets the condition", key="--where", value=where)
+    cells = results["cells"]
+    if DRAWS_FROM in cells.columns:
+        blind = cells.filter(pl.col(DRAWS_FROM) == UNKNOWN)["cell"].implode()
+        source = pl.when(~pl.col("cell").is_in(blind) | (pl.col("source") != VARY)).then("source")
+        rows = rows.with_columns(source.otherwise(pl.lit(UNKNOWN)).alias("source"))
     apart = [
         axis
         for axis in AXES

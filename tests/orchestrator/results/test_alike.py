@@ -94,6 +94,14 @@ def test_of_sweeps(sweeps: dict[str, Sweep], tmp_path: Path) -> None:
     assert "α̂ of each side is among its own runs" in hint
 
 
+def test_what_varies_between_imported_runs_is_not_said(sweeps: dict[str, Sweep]) -> None:
+    (split,) = sweeps["clean"].variance()
+    assert split.words["Accuracy"][0].startswith(
+        "between runs (what varies between imported ones is unknown): sd 0.0"
+    )
+    assert sweeps["clean"].results["cells"]["draws_from"].to_list() == ["unknown"]
+
+
 def test_compare_without_a_sweep_says_what_it_needs() -> None:
     with pytest.raises(UserError, match="needs an analysed sweep, or its directory"):
         manyseed.compare()

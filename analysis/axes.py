@@ -21,3 +21,6 @@ LATER = {"augment": "none", "ensembling": "none", "test_augment": "none"}
 
 VARY = "init+batch"
 """The level of `vary` that other levels are compared with."""
+
+UNKNOWN = "unknown"
+"""What varies between imported runs, unless the import names other sources than those of `VARY`."""

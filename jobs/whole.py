@@ -8,6 +8,7 @@ can therefore be found, and removing them stops a writer that was only suspended
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 PARTIAL = ".partial"
+_TEMPORARY = re.compile(r"\.([^/\s]+?)\.[0-9a-f]{32}" + re.escape(PARTIAL))
 
 
 class PartialRemoved(FileNotFoundError):
@@ -32,6 +34,11 @@ class Taken(FileExistsError):
 def partial_of(path: Path) -> Path:
     """Return a temporary name beside a file that no other process, on any machine, uses."""
     return path.with_name(f".{path.name}.{os.urandom(16).hex()}{PARTIAL}")
+
+
+def named_finally(text: str) -> str:
+    """Return a message in which temporary names are those that the files were to have."""
+    return _TEMPORARY.sub(r"\1", text)
 
 
 def sha256(path: Path) -> str:

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
 from manyseed.jobs.similar import quoted, shown, similar, spelling
+from manyseed.jobs.whole import named_finally
 from manyseed.orchestrator.wording import in_python, key_in_python
 
 NOT_FINISHED = 3
@@ -202,9 +203,15 @@ def _plain(value: object) -> str:
 
 
 class UnavailableError(ManyseedError):
-    """The cluster, the environment or the disk cannot be used now."""
+    """The cluster, the environment or the disk cannot be used now.
+
+    A message of a disk or a library may name a temporary file; it then names the final one.
+    """
 
     exit_code = 4
+
+    def __init__(self, *words: object) -> None:
+        super().__init__(*(named_finally(one) if isinstance(one, str) else one for one in words))
 
 
 class DamagedFile(UnavailableError):

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from manyseed.analysis.graph.group import ReportProgress
     from manyseed.analysis.options import Options
+    from manyseed.orchestrator.results.alike import Alike
     from manyseed.orchestrator.results.compared import Compared
     from manyseed.orchestrator.results.dee import DeepAnswers
     from manyseed.orchestrator.results.howmany import GroupAnswers
@@ -250,6 +251,17 @@ class Learning:
         for paths in filter(None, (self.paths, second)):
             tell_newer(paths)
         return compare_cells(self.paths, second, **options)
+
+    @further("results.alike:alike", but=("paths",))
+    def alike(self, other: Learning | str | Path | None = None, **options: Any) -> list[Alike]:
+        """Say whether A's runs are like B's, by α̂ and error consistency between them.
+
+        See `orchestrator.results.alike.alike` for the options and the result.
+        """
+        from manyseed.orchestrator.results.alike import alike
+
+        second = None if other is None else _paths("other", other)
+        return alike(self.paths, second, **options)
 
     @further("results.dee:dee", but=("paths",))
     def dee(self, **options: Any) -> list[DeepAnswers]:

@@ -4,7 +4,9 @@ Each bootstrap sample of the test points is split like the test set itself, a fe
 to give its α̂. The plain percentile interval fails near 0: noise separates eCDFs, so α̂ exceeds the
 level at infinitely many points, and α̂ of a sample, which has more noise, exceeds α̂. So the lower
 end is corrected for the bootstrap's shift, as in the basic interval, but the upper end is not; both
-use the larger of the two deviations, since α̂ varies more where it is larger.
+use the larger of the two deviations, since α̂ varies more where it is larger. For changes of scale
+on a few hundred points the shift falls short of α̂'s excess, and misses are all of the lower end,
+which is therefore a quarter farther away (`LOWER`): coverage was 88 to 91 %, and is 95 to 97.
 
 Means over few splits vary more than α̂ does over test points; this remains as a safety margin. If
 α̂ itself has as few resamples, deviations are scaled up to the variance over test points (variance
@@ -24,6 +26,7 @@ from manyseed.analysis.alphahat.resampling import Resamples
 Real = NDArray[np.float64]
 
 SPLITS = 4  # of each bootstrap sample
+LOWER = 1.25  # how much farther the lower end is
 
 
 def composed(bits: np.random.PCG64, n_test: int, split: Resamples) -> Resamples:
@@ -82,6 +85,6 @@ def interval(levels: Real, bootstrapped: Real, confidence: float) -> tuple[Real,
     tail = (1 - confidence) / 2
     low, high = np.quantile(means, [tail, 1 - tail], axis=1) - means.mean(axis=1)
     deviation = np.maximum(high, -low) * scale
-    lower = centre - np.maximum(shift, 0) - deviation
+    lower = centre - LOWER * (np.maximum(shift, 0) + deviation)
     upper = centre + np.maximum(-shift, 0) + deviation
     return np.clip(lower, 0, 1), np.clip(upper, 0, 1)

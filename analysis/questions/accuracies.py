@@ -17,7 +17,7 @@ from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.blocks import CONTEXT
 from manyseed.analysis.questions.effects import REFERENCES
-from manyseed.analysis.questions.intervals import Real, t_interval, too_few
+from manyseed.analysis.questions.intervals import Real, of_share, t_interval, too_few
 from manyseed.analysis.tables.schema import Tables
 
 LISTED = 3  # datasets
@@ -152,7 +152,7 @@ def sentences(found: Sequence[Accuracies]) -> Iterator[str]:
     told = False
     for number, one in enumerate(found[:LISTED]):
         context = ", ".join(f"{axis} {level}".replace("_", " ") for axis, level in one.context)
-        levels = ", ".join(f"{row.classifier} {_size(row)}" for row in one.rows[:SHOWN])
+        levels = ", ".join(f"{row.classifier} {_level(row)}" for row in one.rows[:SHOWN])
         more = len(one.rows) - SHOWN + one.more if len(one.rows) > SHOWN else one.more
         text = (
             f"Accuracy on {one.dataset}{f' ({context})' if context else ''}: {levels}"
@@ -209,6 +209,14 @@ def _lead(row: Mean) -> str:
     if row.half is None:
         return f"{_size(row)} better on each" if f"{row.value:.4f}" != "0.0000" else "equal"
     return f"{_size(row)} better"
+
+
+def _level(row: Mean) -> str:
+    """Return an accuracy with its interval, which stays between 0 and 1."""
+    if row.half is None or 0 <= row.value - row.half <= row.value + row.half <= 1:
+        return _size(row)
+    low, high = of_share(row.value, row.half)
+    return f"{row.value:.4f} ({low:.4f} to {high:.4f})"
 
 
 def _size(row: Mean) -> str:

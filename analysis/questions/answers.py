@@ -240,19 +240,19 @@ def _levels(tables: Tables, options: Options) -> Iterator[Sentence]:
         worst = far.sort("apart", *key, "run_index", descending=[True, *[False] * 3])
         row = worst.row(0, named=True)
         ties = far.filter(pl.col("apart") == row["apart"]).height
-        against = " against those that are close to each other" if far["moved"].any() else ""
+        closer = " against those that are close to each other" if far["moved"].any() else ""
         text = (
             f"{far.height:,} of {runs.height:,} runs {'is' if far.height == 1 else 'are'} unlike "
             f"the others of {'its' if far.height == 1 else 'their'} repeat (α̂ > {options.close:g}"
-            f"{against}), {_by_classifier(far, runs)}; the largest α̂, {row['apart']:.2f}"
+            f"{closer}), {_by_classifier(far, runs)}; the largest α̂, {row['apart']:.2f}"
             f"{'' if row['moved'] else _interval(row)}, is that of "
             f"{f'{ties:,} runs, the first ' if ties > 1 else ''}run {row['run_index']} of cell "
             f"{row['cell']} ({row['dataset']} × {row['classifier']}), repeat {row['repeat_index']}."
         )
         if undecided := _without_majority(runs, options.close):
-            where = "one repeat" if undecided == 1 else f"{undecided:,} repeats"
+            there = "one repeat" if undecided == 1 else f"{undecided:,} repeats"
             text += (
-                f" In {where}, no majority of the runs is close to each other, so which are unlike "
+                f" In {there}, no majority of the runs is close to each other, so which are unlike "
                 "the others cannot be told there: each differs from the average of the others."
             )
     elif blind.height < runs.height:

@@ -21,6 +21,8 @@ from manyseed.analysis.questions.quantiles import chi2_quantile, f_quantile, t_q
 
 _ROUNDING = 1e-15  # equal values below 1 may seem to differ by this much
 
+FEWEST_COMPARED = 3  # repeats that show whether variances differ
+
 Real = NDArray[np.float64]
 Kind = Literal["variance", "positive", "covariance", "other"]
 Limits = tuple[float, float]
@@ -68,6 +70,16 @@ class Estimates:
         n = self.own.size
         squares = float(self.weights**2 @ np.square(self.own - self.value))
         return squares * n / (n - 1) if n > 1 else 0.0
+
+    @property
+    def unequal(self) -> float:
+        """Standard deviation over repeats of the log variance, beyond that of normal values."""
+        known = (self.own > 0) & (self.freedom > 0)
+        if known.sum() < FEWEST_COMPARED:
+            return 0.0
+        half = self.freedom[known] / 2
+        sampling = (1 / half + 1 / (2 * half**2) + 1 / (6 * half**3)).mean()  # trigamma
+        return float(max(np.log(self.own[known]).var(ddof=1) - sampling, 0.0) ** 0.5)
 
     def plus(self, other: Estimates, times: float = 1.0) -> Estimates:
         """Return self + times · other, estimated from the same runs."""

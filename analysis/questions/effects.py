@@ -153,6 +153,9 @@ def effects(
 def comparisons(repeats: pl.DataFrame) -> pl.DataFrame:
     """Return all pairs of repeats that differ in one axis, one side at its reference.
 
+    A level of `vary` is not compared with one that varies the same sources and more: its runs are
+    some of those of the other, with a part held fixed. What that part adds is a matter of variance.
+
     Parameters
     ----------
     repeats : polars frame
@@ -174,10 +177,12 @@ def comparisons(repeats: pl.DataFrame) -> pl.DataFrame:
             *(pl.col(name).alias(f"{name}_none") for name in (*facts, *EFFECTS)),
             VARIES.alias("varies_none"),
         )
+        own = known.filter(pl.col(axis) != level)
+        if axis == "vary":
+            part = [set(one.split("+")) < set(level.split("+")) for one in own[axis]]
+            own = own.filter(~pl.Series(part, dtype=pl.Boolean))
         found.append(
-            known.filter(pl.col(axis) != level)
-            .join(without, on=key, how="inner", nulls_equal=True)
-            .with_columns(
+            own.join(without, on=key, how="inner", nulls_equal=True).with_columns(
                 axis=pl.lit(axis),
                 level=pl.col(axis),
                 reference=pl.lit(level),

@@ -172,7 +172,7 @@ def for_mean(
         for divisor in (freedom, chi2_quantile(freedom, 1 - tail), chi2_quantile(freedom, tail))
     )
     answer = _answer(purpose, (runs, low, high), made, len(useful), confidence, seconds_per_run)
-    skewness = _skewness(useful)
+    skewness = skewness_of(useful)
     if answer.runs is None or low == high or abs(skewness) <= SKEWED:
         return answer
     warning = (
@@ -214,7 +214,7 @@ def _unresolved(
     return reason
 
 
-def _skewness(values: Sequence[Real]) -> float:
+def skewness_of(values: Sequence[Real]) -> float:
     """Return the skewness of values around the means of their arrays; 0 if they are all equal."""
     deviations = np.concatenate([own - own.mean() for own in values])
     spread = float(np.sqrt(np.square(deviations).mean()))

@@ -176,3 +176,25 @@ def holm(p: NDArray[Any]) -> Real:
     scaled = p[order] * np.arange(order.size, 0, -1)
     result[order] = np.minimum(np.maximum.accumulate(scaled), 1)
     return result
+
+
+def of_share(centre: Any, half: Any) -> tuple[Any, Any]:
+    """Return the ends of an interval of a share: those of ± half, on the scale of the log odds.
+
+    There the standard error is that of the share divided by p (1 - p), so the interval stays
+    between 0 and 1; far from both, it is about the same.
+
+    Parameters
+    ----------
+    centre, half : float or float array
+        The share, and the half-width of its t interval. A share of 0 or 1 without variance keeps
+        its value; with some, the whole range is possible.
+    """
+    centre, half = np.asarray(centre, np.float64), np.asarray(half, np.float64)
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        odds, wide = np.log(centre) - np.log1p(-centre), half / (centre * (1 - centre))
+        low, high = (1 / (1 + np.exp(-(odds + end))) for end in (-wide, wide))
+    at_end = (centre <= 0) | (centre >= 1)
+    low = np.where(at_end, np.where(half > 0, 0.0, centre), low)
+    high = np.where(at_end, np.where(half > 0, 1.0, centre), high)
+    return (low[()], high[()])

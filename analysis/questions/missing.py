@@ -54,8 +54,8 @@ def notes(runs: pl.DataFrame, repeats: pl.DataFrame) -> list[str]:
         return []
     finished = float(repeats["coverage"].drop_nulls().to_numpy().mean())
     result = [
-        f"{short.height:,} of {repeats.height:,} repeats lack runs (coverage {finished:.1%}): "
-        "their means, ranges and quantiles cover the finished runs alone."
+        f"{short.height:,} of {repeats.height:,} repeats lack runs (on average, {finished:.1%} are "
+        "finished): their means, ranges and quantiles cover the finished runs alone."
     ]
     tests: list[tuple[float, str]] = []
     for group in short.select(key).unique().sort(key).iter_rows():

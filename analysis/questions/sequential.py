@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.howmany import skewness_of
 from manyseed.analysis.questions.quantiles import t_quantile
 
 Real = NDArray[np.float64]
@@ -55,6 +56,8 @@ class Decision:
         Number of runs at which the precision was reached; None if it was not.
     predicted : int or None
         About how many runs it takes, judged from how much they differ so far.
+    skewness : float
+        Of the values at the last look.
     """
 
     runs: int
@@ -63,6 +66,7 @@ class Decision:
     high: float
     enough: int | None
     predicted: int | None
+    skewness: float = 0.0
 
     @property
     def half_width(self) -> float:
@@ -122,19 +126,24 @@ def decide(
         raise ValueError(f"± {half_width!r} has no answer; it must be positive")
     alpha = 1 - confidence
     quantile = 1 - _AT_TARGET * alpha / 2
-    looked, mean, predicted = 0, float(values.mean()) if values.size else math.nan, None
+    skewness, looked, mean, predicted = (
+        0.0,
+        0,
+        float(values.mean()) if values.size else math.nan,
+        None,
+    )
     low, high = -math.inf, math.inf
     for n in range(first, values.size + 1, block):
         seen = values[:n]
-        looked, mean = n, float(seen.mean())
+        looked, mean, skewness = n, float(seen.mean()), skewness_of([seen])
         std = max(float(seen.std(ddof=1)), step / math.sqrt(12))
         wide = running(n, std, (1 - _AT_TARGET) * alpha)
         low, high = max(low, mean - wide), min(high, mean + wide)
         reached = float(t_quantile(n - 1, quantile)) * std / math.sqrt(n)
         if reached <= half_width:
             low, high = max(low, mean - half_width), min(high, mean + half_width)
-            return Decision(n, mean, low, high, n, n)
+            return Decision(n, mean, low, high, n, n, skewness)
         predicted = math.ceil(n * (reached / half_width) ** 2)
         if high - low <= 2 * half_width:  # the second sequence got there first
-            return Decision(n, mean, low, high, n, n)
-    return Decision(looked, mean, low, high, None, predicted)
+            return Decision(n, mean, low, high, n, n, skewness)
+    return Decision(looked, mean, low, high, None, predicted, skewness)

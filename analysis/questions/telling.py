@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 GROUP = ("dataset", "classifier")
@@ -18,8 +16,6 @@ LEVEL = 0.05
 
 LISTED = 3
 """Most transforms named in a sentence, and most pairs of dataset and classifier with one."""
-
-_SHAPES = np.geomspace(0.3, 1e4, 400)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,40 +72,17 @@ def judged(found: pl.DataFrame) -> pl.DataFrame:
     -------
     frame
         Its rows with `beyond` (cmi above its null's 95 % quantile) and `sure` (for single scores:
-        above the quantile, Bonferroni-corrected to an error of `LEVEL` for all scores of a dataset
-        and classifier, of the gamma distribution with its null's mean and 95 % quantile; null for
-        combinations). Both are null without a null distribution.
+        also p, given whatever hparams, Bonferroni-corrected to an error of `LEVEL` for all scores
+        of a dataset and classifier; null for combinations). Both are null without a null
+        distribution.
     """
     if found.is_empty():
         return found.with_columns(beyond=pl.lit(None, pl.Boolean), sure=pl.lit(None, pl.Boolean))
     known = pl.col("cmi").is_not_null() & pl.col("null_q95").is_not_null()
     compared = (is_single() & known).sum().over(GROUP)
-    rows = found.with_columns(_compared=compared, _known=known)
-    least = [
-        _quantile(mean, q95, LEVEL / max(1, n)) if is_known else None
-        for mean, q95, n, is_known in rows.select(
-            "null_mean", "null_q95", "_compared", "_known"
-        ).iter_rows()
-    ]
     beyond = pl.when(known).then(pl.col("cmi") > pl.col("null_q95"))
-    sure = pl.when(known & is_single()).then(beyond & (pl.col("cmi") > pl.col("_least")))
-    return (
-        rows.with_columns(pl.Series("_least", least, dtype=pl.Float64))
-        .with_columns(beyond=beyond, sure=sure)
-        .drop("_compared", "_known", "_least")
-    )
-
-
-@cache
-def _quantile(mean: float, q95: float, level: float) -> float:
-    """Return what a gamma distribution with this mean and 95 % quantile exceeds at rate `level`."""
-    from scipy import stats
-
-    if mean <= 0:
-        return q95
-    ratios = stats.gamma.ppf(0.95, _SHAPES) / _SHAPES
-    shape = _SHAPES[np.abs(ratios - q95 / mean).argmin()]
-    return max(q95, float(mean * stats.gamma.isf(level, shape) / shape))
+    sure = beyond & (pl.col("p") < LEVEL / compared.clip(1))
+    return found.with_columns(beyond=beyond, sure=pl.when(known & is_single()).then(sure))
 
 
 def telling(found: pl.DataFrame) -> list[Telling]:

@@ -24,6 +24,7 @@ means minus the contribution of runs; training rows change with the test set.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -67,6 +68,7 @@ SCHEMA: Mapping[str, Any] = {
     "low": pl.Float64,
     "high": pl.Float64,
     "share": pl.Float64,
+    "unequal": pl.Float64,
     "n_repeats": pl.UInt32,
     "n_runs": pl.UInt32,
     "over": pl.String,
@@ -92,7 +94,8 @@ def variance(tables: Tables, confidence: float = CONFIDENCE) -> pl.DataFrame:
         Columns `SCHEMA`: `cell`, the one of the context that varies most; `metric` (of `METRICS`);
         `source` (of `vary`; subsample; an axis of schemes; all sources that vary, joined by +);
         `part` (of the parts above); `variance`, whose estimate may be negative, and its interval;
-        `share` of the variance of all, if parts add up to it; `n_repeats` and `n_runs` that it
+        `share` of the variance of all, if parts add up to it; `unequal`, by how much the variance
+        differs between test sets (sd of its logarithm); `n_repeats` and `n_runs` that it
         rests on; `over`, what the interval is over; `cells` that it is estimated from. Error
         consistency is a different quantity in each cell, so it has only `ALONE` and `ALL`, the
         variances of a pair of runs, and `TEST_SET`.
@@ -138,6 +141,7 @@ class _Report:
         self.terms = sharing(own, self.full)
         self.reported: set[str] = set()
         self.all: dict[str, float] = {}
+        self.most: dict[str, float] = {}
 
     def alone(self) -> Iterator[tuple[str, Varied]]:
         """Yield (source, cell) for the cells that vary a single source, except the fullest cell."""
@@ -161,6 +165,7 @@ class _Report:
             limits = found.limits(self.confidence, kind, scale)
         if part == ALL:
             self.all[metric] = found.value
+            self.most[metric] = math.inf if limits is None else limits[1]
         over = TEST_SETS if found.own.size > 1 else SEEDS
         return self._as_row(metric, source, part, found.value, limits, found, cells, over)
 
@@ -178,6 +183,10 @@ class _Report:
         is_share = metric not in CONSISTENCY and part not in (ALONE, TEST_SET)
         whole = self.all.get(metric) if is_share else None
         low, high = limits or (None, None)
+        if limits is not None and part in (OWN, TOGETHER, TEST_SET):  # no variance is negative
+            low, high = max(limits[0], 0.0), max(limits[1], 0.0)
+            if part != TEST_SET:  # a part is no more than the whole
+                low, high = (min(end, self.most.get(metric, math.inf)) for end in (low, high))
         return {
             "cell": self.full.cell,
             "metric": metric,
@@ -187,6 +196,7 @@ class _Report:
             "low": low,
             "high": high,
             "share": value / whole if whole else None,
+            "unequal": found.unequal if part in (ALL, ALONE) else None,
             "n_repeats": found.own.size,
             "n_runs": sum(one.size for one in found.left_out),
             "over": over if limits else None,

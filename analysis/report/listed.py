@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import polars as pl
@@ -115,6 +116,18 @@ def _ensembles(ensembles: pl.DataFrame | None, close: float) -> Listed | None:
     )
 
 
+def _judged(row: Mapping[str, Any], name: str) -> Any:
+    """Return a value of judged runs, or of all if none is judged."""
+    return row[f"{name}_judged"] if row.get("n_judged") else row[name]
+
+
+def _of_judged(n: int | None, judged: int | None) -> str:
+    """Return how many of the judged runs or pairs, and their share."""
+    if n is None or not judged:
+        return "–" if n is None else f"{n:,}"
+    return f"{n:,} of {judged:,} ({n / judged:.0%})"
+
+
 def _sources(cells: pl.DataFrame, sources: pl.DataFrame | None, close: float) -> Listed | None:
     """Return tables II and III of RKS, for cells that differ only in their sources."""
     if sources is None or cells["vary"].n_unique() < 2:
@@ -129,8 +142,8 @@ def _sources(cells: pl.DataFrame, sources: pl.DataFrame | None, close: float) ->
     apart = shown["_of"].n_unique() > 1
     heads = [
         *("Dataset", "Classifier", *(["Cell"] if apart else []), "Sources", "Runs"),
-        *("Accuracy ± seeds", "Accuracy, range", "Ensemble", f"Runs with α̂ ≤ {close:g}"),
-        *("Their accuracy, range", "Churn of pairs, range", "Of pairs of such runs"),
+        *("Judged", "Accuracy ± seeds", "Accuracy, range", "Ensemble", f"Runs with α̂ ≤ {close:g}"),
+        *("Their accuracy, range", "Churn of pairs, range", "Pairs of such runs", "Their churn"),
     ]
     rows = [
         (
@@ -139,21 +152,26 @@ def _sources(cells: pl.DataFrame, sources: pl.DataFrame | None, close: float) ->
             *([row["_of"]] if apart else []),
             row["vary"],
             f"{row['n_runs']:,}",
-            with_sd(row["accuracy_mean"], row["accuracy_std"]),
-            _range(row["accuracy_min"], row["accuracy_max"]),
+            f"{row.get('n_judged') or 0:,}",
+            with_sd(of("accuracy_mean"), of("accuracy_std")),
+            _range(of("accuracy_min"), of("accuracy_max")),
             number(row["ensemble_accuracy"], 4),
-            "–" if row["n_close"] is None else f"{row['n_close']:,}",
+            _of_judged(row["n_close"], row.get("n_judged")),
             _range(row["accuracy_min_close"], row["accuracy_max_close"]),
-            _range(row["churn_min"], row["churn_max"]),
+            _range(of("churn_min"), of("churn_max")),
+            _of_judged(row["n_pairs_close"], row.get("n_pairs_judged")),
             _range(row["churn_min_close"], row["churn_max_close"]),
         )
         for row in shown.sort(*key, "cell").iter_rows(named=True)
+        for of in [partial(_judged, row)]
     ]
     return Listed(
         "sources",
         "Sources of randomness",
-        "Cells that differ only in their sources of randomness. Accuracy: mean over repeats ± "
-        "standard deviation between the runs of a repeat, pooled; ranges are over the runs of all "
+        "Cells that differ only in their sources of randomness. Judged: runs with α̂; where half "
+        "of the runs are its reference, the other half. Accuracy, churn and shares are of judged "
+        "runs, if there are any. Accuracy: mean over repeats ± standard deviation between the runs "
+        "of a repeat, pooled; ranges are over the runs of all "
         "test sets, those of churn over pairs within repeats. Ensemble: accuracy of the average "
         "of all runs of a repeat. A dash: δ is above the level, so a small α̂ says nothing, or "
         "there is no such run.",

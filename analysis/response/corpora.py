@@ -10,7 +10,7 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.response.combining import COMBINATIONS, combine, oriented
-from manyseed.analysis.response.information import Cmi, cmi
+from manyseed.analysis.response.information import Cmi, Given, cmi, weakest
 
 CORPUS = ("dataset", "classifier", "transform", "layer")
 """Only models that share these are compared."""
@@ -42,6 +42,7 @@ SCHEMA: Mapping[str, Any] = {
     "tied": pl.Float64,
     "null_mean": pl.Float64,
     "null_q95": pl.Float64,
+    "p": pl.Float64,
     "pearson": pl.Float64,
     "spearman": pl.Float64,
 }
@@ -97,9 +98,10 @@ def information(
     -------
     frame
         `SCHEMA`, a row for each value of `CORPUS` and measure or combination of two: means over its
-        corpora, cmi_sd their standard deviation (n - 1), n_models and n_excluded over all of them;
-        given, n_bins and n_pairs of the first. Cmi is null if corpora have fewer models than
-        `FEWEST_MODELS`, and a measure is left out if it is undefined for a model.
+        corpora, cmi_sd their standard deviation (n - 1), p that of the means, n_models and
+        n_excluded over all of them; given, n_bins and n_pairs of the first. Cmi is null if corpora
+        have fewer models than `FEWEST_MODELS`, and a measure is left out if it is undefined for a
+        model.
     """
     rows = []
     for key, every in distinct(scores).group_by(CORPUS, maintain_order=True):
@@ -155,11 +157,31 @@ def _summary(corpora: Sequence[Cmi | None]) -> dict[str, float | int | str | Non
     return {
         **{name: _mean([getattr(corpus, name) for corpus in known]) for name in means},
         "cmi_sd": float(np.std(values, ddof=1)) if len(values) > 1 else None,
+        "p": _p(known),
         "given": "+".join(known[0].given) or "nothing",
         "n_corpora": len(corpora),
         "n_bins": known[0].n_bins,
         "n_pairs": known[0].n_pairs,
     }
+
+
+def _p(corpora: Sequence[Cmi]) -> float | None:
+    """Return p of the means over corpora, of the set of hparams for which it is the largest."""
+    parts: dict[tuple[str, ...], list[Given]] = {}
+    for corpus in corpora:
+        for one in corpus.sets:
+            parts.setdefault(one.hparams, []).append(one)
+    means = [
+        Given(
+            names,
+            float(np.mean([one.value for one in own])),
+            float(np.mean([one.null_mean for one in own])),
+            float(np.mean([one.null_q95 for one in own])),
+        )
+        for names, own in parts.items()
+    ]
+    least = weakest(means)
+    return None if least is None else least.p
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -16,6 +17,52 @@ from manyseed.analysis.refused import Refused
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a measure says about the order of gaps, given one set of hparams.
+
+    Attributes
+    ----------
+    hparams : tuple of str
+    value : float
+        In percent.
+    null_mean, null_q95 : float
+        Mean and 95 % quantile when the measure is permuted among models that are equal in these
+        hparams, so that it keeps all that they say.
+    """
+
+    hparams: tuple[str, ...]
+    value: float
+    null_mean: float
+    null_q95: float
+
+    @property
+    def p(self) -> float:
+        """Probability of such a value by chance: of the gamma distribution with the null's ends."""
+        if self.null_mean <= 0:
+            return float(self.value <= self.null_q95)
+        shape = _SHAPES[np.abs(_ratios() - self.null_q95 / self.null_mean).argmin()]
+        return float(stats.gamma.sf(self.value * shape / self.null_mean, shape))
+
+
+_SHAPES = np.geomspace(0.3, 1e4, 400)
+
+
+@cache
+def _ratios() -> Floats:
+    """Return the 95 % quantile over the mean of gamma distributions with these shapes."""
+    return np.asarray(stats.gamma.ppf(0.95, _SHAPES) / _SHAPES)
+
+
+def weakest(sets: Sequence[Given]) -> Given | None:
+    """Return the set given which the measure most likely says nothing; None without any.
+
+    The measure says something beyond the hparams only if it does given each set: its p is the
+    largest of all, and needs no correction for their number.
+    """
+    return max(sets, key=lambda one: (one.p, one.null_q95 - one.value), default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +85,13 @@ class Cmi:
         Share of the pairs with equal gaps, which are left out, or with equal measures, about which
         the measure says nothing.
     null_mean, null_q95 : float or None
-        Mean and 95 % quantile of `cmi` when the measure is permuted over the models. A measure
-        whose `cmi` is not above `null_q95` says nothing.
+        What `cmi` would be, on average and with probability 5 % at least, if the measure said
+        nothing given the weakest set of hparams: its bias, which differs between sets, is that of
+        its own null. A measure whose `cmi` is not above `null_q95` says nothing.
     pearson, spearman : float or None
         Correlations of measure and gap; None if either is constant.
+    sets : tuple of Given
+        Every set of hparams with its null; empty without permutations.
     """
 
     cmi: float | None
@@ -55,6 +105,13 @@ class Cmi:
     null_q95: float | None
     pearson: float | None
     spearman: float | None
+    sets: tuple[Given, ...] = ()
+
+    @property
+    def p(self) -> float | None:
+        """Probability by chance of so much information given each set of hparams."""
+        least = weakest(self.sets)
+        return None if least is None else least.p
 
 
 def cmi(
@@ -80,7 +137,7 @@ def cmi(
     hparams : mapping of arrays (model,)
         By name; values are compared for equality.
     permutations : int
-        Permutations for the null; 0 for none.
+        Permutations for the null of each set, within the levels of its hparams; 0 for none.
     seed : int
         Seed of the permutations.
 
@@ -108,8 +165,9 @@ def cmi(
     pairs = _PairCounts(g, codes)
     best, given = pairs.information(mu)
     rng = np.random.default_rng(seed)
-    null = [pairs.information(rng.permutation(mu))[0] for _ in range(permutations)]
-    defined = [value for value in null if value is not None]
+    sets = tuple(pairs.given(mu, rng, permutations)) if permutations else ()
+    least = weakest(sets)
+    shift = 0.0 if least is None or best is None else best - least.value
     varies = bool(np.ptp(mu) > 0 and np.ptp(g) > 0)
     n_pairs, n_bins = pairs.counted(given)
     return Cmi(
@@ -120,10 +178,11 @@ def cmi(
         n_pairs=n_pairs,
         n_bins=n_bins,
         tied=pairs.tied(mu),
-        null_mean=float(np.mean(defined)) if defined else None,
-        null_q95=float(np.quantile(defined, 0.95)) if defined else None,
+        null_mean=None if least is None else least.null_mean + shift,
+        null_q95=None if least is None else least.null_q95 + shift,
         pearson=float(stats.pearsonr(mu, g).statistic) if varies else None,
         spearman=float(stats.spearmanr(mu, g).statistic) if varies else None,
+        sets=sets,
     )
 
 
@@ -141,7 +200,8 @@ class _PairCounts:
         self.n_pairs = len(untied)
         self.first, self.second = first[untied], second[untied]
         self.larger = gap[self.first] > gap[self.second]
-        self.sets = {names: self._binned(values) for names, values in _sets(codes, len(gap))}
+        self.levels = dict(_sets(codes, len(gap)))
+        self.sets = {names: self._binned(values) for names, values in self.levels.items()}
 
     def _binned(self, values: Integers) -> _Bins:
         one, other = values[self.first], values[self.second]
@@ -164,16 +224,35 @@ class _PairCounts:
 
     def information(self, measure: Floats) -> tuple[float | None, tuple[str, ...]]:
         """Return the cmi in percent, and the set that attains it."""
-        sign = np.sign(measure[self.first] - measure[self.second]).astype(np.int64)
-        best: tuple[float | None, tuple[str, ...]] = None, ()
+        found = [(self._given(names, measure), names) for names in self._open()]
+        return min(found, key=lambda one: one[0], default=(None, ()))
+
+    def given(
+        self, measure: Floats, rng: np.random.Generator, permutations: int
+    ) -> Iterator[Given]:
+        """Yield what the measure says given each set of hparams, and by chance."""
+        for names in self._open():
+            levels = self.levels[names]
+            places = np.argsort(levels, kind="stable")  # models level by level
+            null, permuted = np.empty(permutations), np.empty_like(measure)
+            for k in range(permutations):
+                permuted[places] = measure[np.lexsort((rng.random(levels.size), levels))]
+                null[k] = self._given(names, permuted)
+            q95 = float(np.quantile(null, 0.95))
+            yield Given(names, self._given(names, measure), float(null.mean()), q95)
+
+    def _open(self) -> Iterator[tuple[str, ...]]:
+        """Yield the sets of hparams that leave the order of gaps open."""
         for names, bins in self.sets.items():
-            total = float((bins.weights * bins.entropy).sum())
-            if total > 0:
-                information = float((bins.weights * bins.information(sign)).sum())
-                value = 100 * information / total
-                if best[0] is None or value < best[0]:
-                    best = value, names
-        return best
+            if (bins.weights * bins.entropy).sum() > 0:
+                yield names
+
+    def _given(self, names: tuple[str, ...], measure: Floats) -> float:
+        """Return what the measure says given a set, in percent."""
+        bins = self.sets[names]
+        sign = np.sign(measure[self.first] - measure[self.second]).astype(np.int64)
+        information = float((bins.weights * bins.information(sign)).sum())
+        return 100 * information / float((bins.weights * bins.entropy).sum())
 
     def tied(self, measure: Floats) -> float:
         """Return the share of pairs with equal gaps or measures."""

@@ -39,7 +39,7 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         "n_distinct": (_RUNS, "Finished runs, identical ones counted once."),
         "n_undefined": (_RUNS, "Finished runs with a margin or a score that is not a number."),
         "identical": ("", "Whether all runs of the repeat are one model."),
-        "coverage": ("share of runs", "Finished runs among the planned ones."),
+        "coverage": ("share of runs", "Planned runs that are finished."),
         "problem": ("", "Why the repeat could not be analysed."),
     },
     "cells": {
@@ -47,16 +47,25 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         "n_identical_repeats": (_REPEATS, "Repeats of identical runs."),
         "n_runs": (_RUNS, "Finished runs of all repeats."),
         "n_distinct": (_RUNS, "Finished runs of all repeats, identical ones counted once."),
-        "coverage": ("share of runs", "Mean over repeats."),
+        "coverage": ("share of runs", "Planned runs that are finished."),
         "draws_from": (
             "",
-            "Sources of randomness in vary that fits draw from: init+batch; or none.",
+            "Sources of randomness in vary that fits draw from: init+batch; none; or, of imported "
+            "runs, unknown.",
         ),
         "same_as": ("", "Cell whose runs are the same fits and count for both; else null."),
     },
     "sources": {
         "accuracy_min": (_POINTS, "Smallest accuracy of the runs, over all test sets."),
         "accuracy_max": (_POINTS, "Largest accuracy of the runs, over all test sets."),
+        "n_judged": (
+            _RUNS,
+            "Runs with α̂: where half of the runs are its reference, those of the other half.",
+        ),
+        "accuracy_mean_judged": (_POINTS, "Mean over repeats of the mean accuracy of judged runs."),
+        "accuracy_std_judged": (_POINTS, "Their standard deviation within repeats, pooled."),
+        "accuracy_min_judged": (_POINTS, "Smallest accuracy of judged runs."),
+        "accuracy_max_judged": (_POINTS, "Largest accuracy of judged runs."),
         "n_close": (
             _RUNS,
             "Runs whose α̂ is at most the option close, in repeats whose runs vary. Null, as are "
@@ -67,6 +76,9 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         "n_pairs": (_PAIRS, "Pairs of runs, without pairs of identical runs."),
         "churn_min": (_POINTS, "Smallest churn of these pairs."),
         "churn_max": (_POINTS, "Largest churn of these pairs."),
+        "n_pairs_judged": (_PAIRS, "Pairs of judged runs."),
+        "churn_min_judged": (_POINTS, "Smallest churn of pairs of judged runs."),
+        "churn_max_judged": (_POINTS, "Largest churn of pairs of judged runs."),
         "n_pairs_close": (_PAIRS, "Pairs of runs that are both close."),
         "churn_min_close": (_POINTS, "Smallest churn of pairs of close runs."),
         "churn_max_close": (_POINTS, "Largest churn of pairs of close runs."),
@@ -106,6 +118,11 @@ TABLES: Mapping[str, Mapping[str, Meaning]] = {
         "low": ("", "Lower end of its 95 % interval."),
         "high": ("", "Upper end of its 95 % interval."),
         "share": ("", "Share of the variance of all, where parts add up to it."),
+        "unequal": (
+            "",
+            "How unequal variances of test sets are: the standard deviation of their logarithm, "
+            "beyond chance. Where it is large, intervals cover less than they say.",
+        ),
         "n_repeats": (_REPEATS, "Repeats that it rests on."),
         "n_runs": (_RUNS, "Runs of the first cell that it rests on."),
         "over": ("", "What the interval is over: test sets, or seeds on one test set."),

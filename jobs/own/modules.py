@@ -98,7 +98,10 @@ def _find(option: str, entry: str, roots: Sequence[Path]) -> Code:
     module = entry.partition(":")[0]
     top = module.partition(".")[0]
     for root in roots:
-        if _place(root, top) is not None:
+        if (place := _place(root, top)) is not None:
+            if module == f"{top}.py" and place.is_file():
+                named = f"{top}{entry.removeprefix(module)}"
+                raise Refused(option, entry, f'names a module, not a file: "{named}"')
             return _local(option, entry, module, root)
     try:
         spec = importlib.util.find_spec(top)

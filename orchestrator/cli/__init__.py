@@ -89,11 +89,9 @@ def _run() -> int:
         return error.exit_code
     except OSError as error:  # a disk or a folder that refuses, anywhere
         place = f"{error.filename}: " if error.filename else ""
-        _say_error(
-            f"{place}{error.strerror or error}\n  {way_out(error)}",
-            UnavailableError.exit_code,
-        )
-        return UnavailableError.exit_code
+        refusal = UnavailableError(f"{place}{error.strerror or error}\n  {way_out(error)}")
+        _say_error(str(refusal), refusal.exit_code)
+        return refusal.exit_code
     return 0
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +14,7 @@ from manyseed.orchestrator.cli.common import Directory, Json, where_option
 from manyseed.orchestrator.cli.output import counted, print_json, say
 
 if TYPE_CHECKING:
-    from manyseed.orchestrator.results.compared import Compared, OneCell
+    from manyseed.orchestrator.results.compared import OneCell
 
 
 def compare(
@@ -41,6 +42,10 @@ def compare(
     lower: Annotated[
         bool, typer.Option("--lower", help="For a metric of your own: lower is better.")
     ] = False,
+    alike: Annotated[
+        bool,
+        typer.Option("--alike", help="Are A's runs like B's: α̂ and error consistency between."),
+    ] = False,
     confidence: Annotated[
         float, typer.Option(help="Confidence of each single interval.")
     ] = CONFIDENCE,
@@ -63,11 +68,32 @@ def compare(
         manyseed compare quickstart --a "classifier = 'mlp'" --b "classifier = 'xgb'"
 
         manyseed compare quickstart other-sweep --metric ece
+
+        manyseed compare quickstart --a "classifier = 'mlp'" --b "classifier = 'xgb'" --alike
     """
     from manyseed.analysis.questions.intervals import too_few
     from manyseed.orchestrator.results.compared import words
     from manyseed.orchestrator.sweep import Sweep
 
+    if alike:
+        between = Sweep(directory).alike(other, by=by, a=a, b=b, where=where, confidence=confidence)
+        if as_json:
+            values = [asdict(one) | {"words": one.words} for one in between]
+            print_json({"alike": values})
+            return
+        say(f"Are A's runs like B's, {counted(len(between), 'comparison')}", style="bold")
+        for pair in between[:limit]:
+            axes = pair.b.axes
+            same = {name: level for name, level in pair.a.axes.items() if level == axes[name]}
+            say("")
+            for name, cell, rest in (("A", pair.a, pair.b), ("B", pair.b, pair.a)):
+                named = _named(cell, rest, same, of_sweeps=other is not None)
+                say(f"{name}: {named}", style="bold")
+            for sentence in pair.words:
+                say(sentence, indent=2)
+        if len(between) > limit:
+            say(f"… {len(between) - limit:,} more; see --limit, --where and --json", style="dim")
+        return
     comparisons = Sweep(directory).compare(
         other,
         by=by,
@@ -84,10 +110,17 @@ def compare(
     say(f"{metric}, {counted(len(comparisons), 'comparison')}", style="bold")
     for one in comparisons[:limit]:
         say("")
-        say(f"A: {_named(one.a, one, of_sweeps=other is not None)}", style="bold")
-        say(f"B: {_named(one.b, one, of_sweeps=other is not None)}", style="bold")
+        say(f"A: {_named(one.a, one.b, one.same, of_sweeps=other is not None)}", style="bold")
+        say(f"B: {_named(one.b, one.a, one.same, of_sweeps=other is not None)}", style="bold")
         for sentence in words(one):
             say(sentence, indent=2)
+    if metric == "alpha_hat":
+        say("")
+        say(
+            "α̂ of each side is among its own runs; whether A's runs are like B's is answered by "
+            "--alike.",
+            style="dim",
+        )
     results = [one.result for one in comparisons[:limit] if one.result and one.result.sets]
     if few := too_few(min((min(one.sets_a, one.sets_b) for one in results), default=0)):
         say("")
@@ -103,7 +136,7 @@ def compare(
         )
 
 
-def _named(cell: OneCell, pair: Compared, *, of_sweeps: bool) -> str:
+def _named(cell: OneCell, rest: OneCell, same: Mapping[str, Any], *, of_sweeps: bool) -> str:
     """Name a cell by the levels in which it differs from the other or from the defaults."""
     plain = ("none", "default", 1.0)
     axes = cell.axes
@@ -111,9 +144,9 @@ def _named(cell: OneCell, pair: Compared, *, of_sweeps: bool) -> str:
         f"{axis} = {value}"
         for axis, value in axes.items()
         if axis not in ("dataset", "classifier")
-        and (axis not in pair.same or (value not in plain and axis != "vary"))
+        and (axis not in same or (value not in plain and axis != "vary"))
     ]
-    if pair.a.epoch != pair.b.epoch and cell.epoch:
+    if cell.epoch != rest.epoch and cell.epoch:
         more.append(f"epoch {cell.epoch:,}")
     name = ", ".join([f"{axes['dataset']} × {axes['classifier']}", *more])
     return f"{name} (cell {cell.cell}{f' of {cell.directory}' if of_sweeps else ''})"

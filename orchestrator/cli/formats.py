@@ -116,8 +116,8 @@ def as_json(frame: pl.DataFrame, of: Mapping[str, Any], notes: Sequence[str]) ->
 def in_cells(frame: pl.DataFrame) -> tuple[list[str], list[list[object]], list[str]]:
     """Return column heads and rows for readers, and remarks on them.
 
-    A mean and its interval become one cell, ``0.93 ± 0.01``; a remark says what all intervals are
-    over.
+    A mean and its interval become one cell, ``0.93 ± 0.01``, or ``0.93 (0.61 to 0.99)`` if the
+    interval of a share would leave 0 to 1; a remark says what all intervals are over.
     """
     remarks = []
     if _OVER in frame.columns and any(name.endswith(_HIGH) for name in frame.columns):
@@ -125,21 +125,30 @@ def in_cells(frame: pl.DataFrame) -> tuple[list[str], list[list[object]], list[s
         if len(over) == 1:
             remarks = [f"± is half of the 95 % interval over {over[0]}."]
         frame = frame if len(over) > 1 else frame.drop(_OVER)
-    half = {}
+    limits = {}
     for name in frame.columns:
         # a mean that --agg asks for has the interval of its column
         ends = name if f"{name}{_HIGH}" in frame.columns else name.removesuffix("_mean")
         if f"{ends}{_HIGH}" in frame.columns:
-            half[name] = (frame[f"{ends}{_HIGH}"] - frame[f"{ends}{_LOW}"]) / 2
+            limits[name] = list(zip(frame[f"{ends}{_LOW}"], frame[f"{ends}{_HIGH}"], strict=True))
     columns = [name for name in frame.columns if not name.endswith((_LOW, _HIGH))]
     cells: list[list[object]] = []
     for name in columns:
         values: list[object] = frame[name].to_list()
-        if name in half:
-            both = zip(values, half[name], strict=True)
-            values = [mean if h is None else f"{shown(mean)} ± {shown(h)}" for mean, h in both]
+        if name in limits:
+            values = [_with_limits(*both) for both in zip(values, limits[name], strict=True)]
         cells.append(values)
     return columns, [list(row) for row in zip(*cells, strict=True)], remarks
+
+
+def _with_limits(mean: Any, limits: tuple[float | None, float | None]) -> object:
+    low, high = limits
+    if mean is None or low is None or high is None:
+        return mean
+    half = (high - low) / 2
+    if abs(low + half - mean) > 1e-6 * half:
+        return f"{shown(mean)} ({shown(low)} to {shown(high)})"
+    return f"{shown(mean)} ± {shown(half)}"
 
 
 def write_out(content: bytes, output: Path | None, name: str) -> None:

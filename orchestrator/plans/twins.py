@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 import polars as pl
 
-from manyseed.analysis.axes import AXES, VARY
+from manyseed.analysis.axes import AXES, UNKNOWN, VARY
 from manyseed.jobs.cells import SOURCES_OF_RANDOMNESS, consumed
 from manyseed.jobs.datasets.split import n_points
 from manyseed.jobs.identity import canonical_json
@@ -129,10 +129,14 @@ def _reduced(canonical: str, points: float) -> str:
 def sources_drawn(cells: pl.DataFrame) -> pl.Series:
     """Return the varied sources that each cell's fits draw from, as shown in results.
 
-    ``none`` if they draw from none. `cells` has the column canonical.
+    ``none`` if they draw from none; ``unknown`` for imported runs, unless the import names other
+    sources than those of the default. `cells` has the column canonical.
     """
-    drawn = [_drawn(json.loads(canonical)) for canonical in cells["canonical"]]
-    return pl.Series("draws_from", ["+".join(each) or "none" for each in drawn], dtype=pl.String)
+    drawn = []
+    for canonical, imported in cells.select("canonical", _=IS_IMPORTED).iter_rows():
+        words = "+".join(_drawn(json.loads(canonical))) or "none"
+        drawn.append(UNKNOWN if imported and words == VARY else words)
+    return pl.Series("draws_from", drawn, dtype=pl.String)
 
 
 def _drawn(description: Mapping[str, Any]) -> tuple[str, ...]:

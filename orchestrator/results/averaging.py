@@ -7,6 +7,7 @@ each run index is a cluster; for metrics of pairs, a jackknife over runs gives e
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +16,14 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.intervals import FEWEST, clustered, of_pairs, t_interval, total
+from manyseed.analysis.questions.intervals import (
+    FEWEST,
+    clustered,
+    of_pairs,
+    of_share,
+    t_interval,
+    total,
+)
 from manyseed.analysis.tables.means import VARIES, compares_runs
 from manyseed.analysis.tables.snapshots import last
 from manyseed.orchestrator.errors import UserError
@@ -95,6 +103,10 @@ class Averages:
             for column in ("mean", "variance", "freedom")
         )
         low, high, _ = t_interval(mean, variance, freedom, CONFIDENCE)
+        shares = [number for number, name in enumerate(self._known) if name in self._shares]
+        outside = means[_COLUMN].is_in(shares).to_numpy() & ((low < 0) | (high > 1))
+        inside = of_share(mean, (high - low) / 2)
+        low, high = (np.where(outside, *ends) for ends in zip(inside, (low, high), strict=True))
         # of lists: of arrays, polars imports numpy.ma
         ends = {
             LOW: pl.Series("low", low.tolist(), pl.Float64),
@@ -120,6 +132,16 @@ class Averages:
         names = [name for name in self.columns if name in schema and schema[name].is_float()]
         # the other columns of sources are over the runs of all test sets
         return names if self.table != "sources" else [n for n in names if n in _OF_SOURCES]
+
+    @cached_property
+    def _shares(self) -> set[str]:
+        """The columns whose values are from 0 to 1, by their units."""
+        columns = json.loads(self.tables.metadata(self.table).get("columns", "{}"))
+        return {
+            name
+            for name, column in columns.items()
+            if column.get("unit", "").startswith(("share of", "trimming level"))
+        }
 
     @cached_property
     def _units(self) -> pl.LazyFrame:

@@ -83,22 +83,12 @@ def compare_cells(
         If there is nothing to compare.
     """
     require_confidence(confidence)
-    if (a is None) != (b is None):
-        given, lacking = ("--a", "--b") if b is None else ("--b", "--a")
-        problem = "chooses the cells of one side only"
-        raise UserError(problem, key=given, value=a or b, remedy=f"give {lacking}, too")
-    require_axes([by])
+    _require_sides(a, b, by)
     first = AnalysedSweep(paths)
     second = first if other is None else AnalysedSweep(other)
     for sweep in (first, *([] if second is first else [second])):
         sweep.require(metric)
-    conditions = {"--where": where, "--a": a, "--b": b}
-    of_a, of_b = (chosen(one.snapshots(conditions), where, "--where") for one in (first, second))
-    if a is None and other is None:
-        pairs = _levels(last(of_a), by)
-    else:
-        of_a, of_b = last(chosen(of_a, a, "--a")), last(chosen(of_b, b, "--b"))
-        pairs = _matched(of_a, of_b, one_sweep=first is second)
+    pairs = pairs_of(first, second, by=by, a=a, b=b, where=where)
     higher = not (lower or metric.startswith(LOWER_IS_BETTER))
     compared = [
         _compare(first, second, *pair, metric, higher=higher, confidence=confidence)
@@ -113,6 +103,33 @@ def compare_cells(
 # ---- which cells belong together
 
 Pair = tuple[AnalysedCell, AnalysedCell]
+
+
+def _require_sides(a: str | None, b: str | None, by: str) -> None:
+    if (a is None) != (b is None):
+        given, lacking = ("--a", "--b") if b is None else ("--b", "--a")
+        problem = "chooses the cells of one side only"
+        raise UserError(problem, key=given, value=a or b, remedy=f"give {lacking}, too")
+    require_axes([by])
+
+
+def pairs_of(
+    first: AnalysedSweep,
+    second: AnalysedSweep,
+    *,
+    by: str = "classifier",
+    a: str | None = None,
+    b: str | None = None,
+    where: str | None = None,
+) -> list[Pair]:
+    """Return the pairs of cells to compare; parameters are those of `compare_cells`."""
+    _require_sides(a, b, by)
+    conditions = {"--where": where, "--a": a, "--b": b}
+    of_a, of_b = (chosen(one.snapshots(conditions), where, "--where") for one in (first, second))
+    if a is None and first is second:
+        return _levels(last(of_a), by)
+    of_a, of_b = last(chosen(of_a, a, "--a")), last(chosen(of_b, b, "--b"))
+    return _matched(of_a, of_b, one_sweep=first is second)
 
 
 def _levels(cells: pl.DataFrame, by: str) -> list[Pair]:

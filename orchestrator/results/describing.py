@@ -61,6 +61,10 @@ def described(
     held = plan.cells.join(merged.cells, on="cell", how="semi", maintain_order="left")
     drawn = held.select("cell", sources_drawn(held), fits=fits(held))
     twins = same_as(drawn, merged.cells)
+    planned = plan.extents.select("cell", planned=pl.col("repeats") * pl.col("runs"))
+    share = (pl.col("n_runs") / pl.col("planned")).alias("coverage")
+    whole = merged.cells.join(planned, on="cell", how="left", maintain_order="left")
+    merged = replace(merged, cells=whole.with_columns(share).drop("planned"))
     of_cells, of_sources = (
         part.join(twins, on="cell", how="left", maintain_order="left")
         for part in (merged.cells, side_by_side(lambda here: sources(here, close), merged))

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 import polars as pl
 
 from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.howmany import SKEWED
 from manyseed.analysis.questions.sequential import BLOCK, FIRST, Decision, Real, decide
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import RunsError, StillRunning, UserError, command
@@ -80,7 +81,7 @@ class Answered:
         sets = "1 test set" if self.repeats == 1 else f"{self.repeats:,} test sets"
         if self.state == "enough":
             precision = f"± {decided.half_width:.2g} over seeds, on {sets}"
-            return f"{level} {precision}: {decided.runs:,} runs are enough."
+            return f"{level} {precision}: {decided.runs:,} runs are enough. {_assumed(decided)}"
         if math.isfinite(decided.half_width):
             level += f", known to ± {decided.half_width:.2g} after {decided.runs:,} runs"
         about = f"; it takes about {decided.predicted:,}" if decided.predicted else ""
@@ -94,6 +95,21 @@ class Answered:
             for name, value in asdict(self.decision).items()
         }
         return asdict(self) | {"decision": decision, "words": self.words}
+
+
+def _assumed(decided: Decision) -> str:
+    """Say what the interval assumes, and what so many runs cannot exclude."""
+    if abs(decided.skewness) > SKEWED:
+        return (
+            "The interval assumes roughly normal accuracies, but these are skewed "
+            f"({decided.skewness:+.1f}): with one bad run in ten, it held in 81 to 89 % of "
+            "simulations."
+        )
+    unseen = 1 - 0.05 ** (1 / decided.runs)
+    return (
+        f"The interval assumes roughly normal accuracies; up to {unseen:.0%} of further runs may "
+        "be unlike all of these (95 %)."
+    )
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from manyseed.analysis.axes import AXES
+from manyseed.analysis.axes import AXES, UNKNOWN, VARY
 from manyseed.analysis.questions.intervals import SEEDS
 from manyseed.analysis.questions.variance import (
     ACCURACY,
@@ -20,9 +20,13 @@ from manyseed.analysis.questions.variance import (
     TEST_SET,
     TOGETHER,
 )
+from manyseed.analysis.tables.twins import DRAWS_FROM
 from manyseed.orchestrator.errors import UserError, command
 from manyseed.orchestrator.filtering import matching
 from manyseed.orchestrator.results.tables import VARIANCE, Results
+
+UNEQUAL = 0.7
+"""Standard deviation of the log variance beyond which intervals come with a warning."""
 
 _METRICS = {
     ACCURACY: "Accuracy",
@@ -72,20 +76,32 @@ def sentence(row: Mapping[str, Any]) -> str:
     """Report a component: its standard deviation, or that it is not distinguishable from 0."""
     named = "+".join(_SOURCES.get(source, source) for source in row["source"].split("+"))
     part = _PARTS[row["part"]].format(named)
+    if row["source"] == UNKNOWN:
+        part = "between runs (what varies between imported ones is unknown)"
     runs = "" if row["part"] == TEST_SET else f"{row['n_runs']:,} runs of "
     repeats = "repeat" if row["n_repeats"] == 1 else "repeats"
     basis = f"; from {runs}{row['n_repeats']:,} {repeats}"
     value, low, high = row["variance"], row["low"], row["high"]
     if low is None:
-        return f"{part}: none, nothing differs{basis}"
+        return f"{part}: none seen, as nothing differs, which a few runs may do by chance{basis}"
     share = "" if row["share"] is None or row["part"] == ALL else f", {row['share']:.0%} of all"
     on = ", on this one test set" if row["over"] == SEEDS else ""
-    if low > 0:
+    if low > 0 and value > 0:
         ends = f"{low**0.5:.3g} to {high**0.5:.3g}"
-        return f"{part}: sd {value**0.5:.3g} ({ends}, 95 %{on}){share}{basis}"
+        return f"{part}: sd {value**0.5:.3g} ({ends}, 95 %{on}){share}{basis}{_unequal(row)}"
     sign = "estimated below 0" if value < 0 else "estimated"
     unclear = f"not distinguishable from 0: variance {sign} at {value:.3g} ({low:.3g} to {high:.3g}"
     return f"{part}: {unclear}, 95 %{on}){basis}"
+
+
+def _unequal(row: Mapping[str, Any]) -> str:
+    """Say what unequal variances do to the interval; nothing if they are about equal."""
+    if (row.get("unequal") or 0.0) < UNEQUAL:
+        return ""
+    return (
+        f"; the variance differs between test sets (sd of its logarithm {row['unequal']:.1f}), and "
+        "where it does, such intervals covered the truth in 72 to 85 % of simulations (log sd 1.4)"
+    )
 
 
 def variance(results: Results, where: str | None = None) -> list[VarianceSplit]:
@@ -110,6 +126,11 @@ def variance(results: Results, where: str | None = None) -> list[VarianceSplit]:
         rows = matching(rows, where)
         if rows.is_empty():
             raise UserError("no component meets the condition", key="--where", value=where)
+    cells = results["cells"]
+    if DRAWS_FROM in cells.columns:
+        blind = cells.filter(pl.col(DRAWS_FROM) == UNKNOWN)["cell"].implode()
+        source = pl.when(~pl.col("cell").is_in(blind) | (pl.col("source") != VARY)).then("source")
+        rows = rows.with_columns(source.otherwise(pl.lit(UNKNOWN)).alias("source"))
     apart = [
         axis
         for axis in AXES

@@ -98,8 +98,16 @@ OF_RESPONSES: dict[str, dict[str, Meaning]] = {
         "n_bins": ("bins", "Bins of the hparams `given`, in the first corpus."),
         "n_pairs": ("pairs", "Pairs counted in these bins."),
         "tied": ("share of pairs", "Pairs with equal gaps or measures."),
-        "null_mean": ("%", "Mean of cmi when the measure is permuted at random."),
+        "null_mean": (
+            "%",
+            "What cmi is on average if the measure says nothing given the set of hparams for which "
+            "that is most likely: permuted within the levels of these.",
+        ),
         "null_q95": ("%", "95 % quantile of the same: a cmi below it says nothing."),
+        "p": (
+            "probability",
+            "Of so much information by chance, the largest over the sets of hparams.",
+        ),
         "pearson": ("1", "Correlation of gap and measure, signed so that it should be positive."),
         "spearman": ("1", "Rank correlation of the same."),
     },

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         UnavailableError,
         UserError,
     )
+    from manyseed.orchestrator.results.alike import alpha_hat, error_consistency
     from manyseed.orchestrator.results.compared import Compared
     from manyseed.orchestrator.sweep import Sweep
 
@@ -33,8 +34,10 @@ __all__ = [
     "UnavailableError",
     "UserError",
     "__version__",
+    "alpha_hat",
     "classifier",
     "compare",
+    "error_consistency",
 ]
 
 _ERRORS = ("DamagedFile", "ManyseedError", "UnavailableError", "UserError")
@@ -54,6 +57,11 @@ def __getattr__(name: str) -> Any:
         from manyseed.orchestrator import errors
 
         return getattr(errors, name)
+    if name in ("alpha_hat", "error_consistency"):
+        from manyseed.orchestrator.calls import checked
+        from manyseed.orchestrator.results import alike
+
+        return checked(getattr(alike, name), name)
     if name == "__version__":
         from importlib.metadata import version
 
@@ -88,10 +96,22 @@ def classifier(name: str, *, form: str | None = None, **options: Any) -> Callabl
 
 
 def compare(
-    sweep: Sweep | str | Path, other: Sweep | str | Path | None = None, **options: Any
+    sweep: Sweep | str | Path | None = None,
+    other: Sweep | str | Path | None = None,
+    **options: Any,
 ) -> list[Compared]:
     """Compare cells of a sweep, or two sweeps; see `Sweep.compare`."""
     from manyseed.orchestrator.sweep import Sweep
 
+    if sweep is None:
+        from manyseed.orchestrator.errors import UserError
+
+        error = UserError(
+            "needs an analysed sweep, or its directory",
+            key="sweep",
+            remedy='such as manyseed.compare("DIR"), or manyseed.compare("DIR", "OTHER")',
+        )
+        error.from_python = True
+        raise error
     first = sweep if isinstance(sweep, Sweep) else Sweep(sweep)
     return first.compare(other, **options)

@@ -156,6 +156,81 @@ def equal_runs(classifier: str | None = None, *, points: int = 40, **sizes: Any)
     return replace(tables, runs=runs, repeats=repeats)
 
 
+def curves_of_depth(
+    seed: int = 0,
+    runs: int = 2,
+    told: float = 0.0,
+    per_depth: int = 12,
+    transforms: Sequence[str] = ("intra", "inter"),
+) -> pl.DataFrame:
+    """Return scores of models whose gap depends on depth, and their scores on depth, too.
+
+    Given depth, scores say nothing, except gi if `told` (0 to 1) of it is the gap. The first run
+    indices differ in seeds. Hparams: depth (4 values), and width (3) which matters for nothing.
+    """
+    rng = np.random.default_rng(seed)
+    depth = np.repeat(np.arange(4), per_depth)
+    width = np.tile(np.arange(3), depth.size // 3)
+    parts = []
+    for transform, run in product(transforms, range(runs)):
+        own = rng.normal(0, 0.5, (4, depth.size))
+        gap = 0.3 + 0.05 * (depth + own[0])
+        gi, mean, end = (
+            depth
+            + np.where([[True], [False], [False]], told * own[0], 0)
+            + (np.sqrt(1 - np.array([[told], [0], [0]]) ** 2) * own[1:])
+        )
+        parts.append(
+            pl.DataFrame(
+                {
+                    "dataset": "d",
+                    "classifier": "c",
+                    "transform": transform,
+                    "layer": pl.Series([0] * depth.size, dtype=pl.UInt8),
+                    "repeat_index": 0,
+                    "run_index": run,
+                    "augment": "none",
+                    "hparam_depth": depth,
+                    "hparam_width": width,
+                    "gap": gap,
+                    "gi": 0.5 + 0.05 * gi,
+                    "mean_accuracy": 0.5 - 0.05 * mean,
+                    "end_accuracy": 0.5 - 0.05 * end,
+                    "train_accuracy": 1.0,
+                    **dict.fromkeys(_UNSCORED, pl.Series([None] * depth.size, dtype=pl.Float64)),
+                }
+            )
+        )
+    return pl.concat(parts)
+
+
+_UNSCORED = ("gi_folded", "pal", "pal_printed", "shifted_train_accuracy", "dbi")
+
+
+def two_groups(
+    runs: tuple[int, int] = (6, 8), points: int = 4000, contaminated: float = 0.0, seed: int = 0
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return probe values (run, point) of groups A and B; a share of A's points lies elsewhere."""
+    rng = np.random.default_rng(seed)
+    a, b = (rng.normal(size=(n, points)).astype(np.float32) for n in runs)
+    a[rng.random(a.shape) < contaminated] += 60
+    return a, b
+
+
+def wrong_points(
+    runs: tuple[int, int], apart: float = 0.0, points: int = 1000, seed: int = 0
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Return which points the runs of A and B get wrong, (run, point).
+
+    Some points are harder than others, for both groups alike; `apart` of B's are others than A's.
+    """
+    rng = np.random.default_rng(seed)
+    hard = rng.beta(0.3, 2, points)
+    other = np.where(rng.random(points) < apart, rng.permutation(hard), hard)
+    a, b = runs
+    return rng.random((a, points)) < hard, rng.random((b, points)) < other
+
+
 def _at(number: Number, one: tuple[str, str, str, float]) -> float:
     return number(*one) if callable(number) else number
 

@@ -196,7 +196,7 @@ def test_tables_two_and_three_compare_sources(sweep):
         accuracy = sweep.runs.filter(vary=vary)["accuracy"]
         assert row["Accuracy, range"] == f"{accuracy.min():.4f} to {accuracy.max():.4f}"
         assert row["Runs"] == "30"
-        close = "30" if vary == "init" else "0"
+        close = "30 of 30 (100%)" if vary == "init" else "0 of 30 (0%)"
         assert row["Runs with α̂ ≤ 0.05"] == close
         assert (row["Their accuracy, range"] == "–") == (vary != "init")
         churn = tables.pairs.filter(vary=vary)["churn"]

@@ -35,6 +35,8 @@ def drawn(rng, design, n_test, n_runs=N_RUNS):
         margin[0] = np.where(rng.random(n_test) < size, 50, margin[0])
     elif kind == "shifted":
         margin[0] += size
+    elif kind == "scaled":
+        margin[0] *= size
     elif kind == "wrong where hard":
         margin[0] = np.where(point < -1, margin[0] - size, margin[0])
     return margin
@@ -50,6 +52,7 @@ def drawn(rng, design, n_test, n_runs=N_RUNS):
         ("contaminated", 0.35),
         ("shifted", 0.3),
         ("shifted", 0.6),
+        ("scaled", 2.5),
         ("wrong where hard", 3),
     ],
 )
@@ -86,7 +89,7 @@ def slow_interval(levels, means, within, confidence=0.95):
         grand - np.quantile(means, tail),
     )
     shift = grand - centre
-    return max(centre - max(shift, 0) - reach, 0), min(centre + max(-shift, 0) + reach, 1)
+    return max(centre - 1.25 * (max(shift, 0) + reach), 0), min(centre + max(-shift, 0) + reach, 1)
 
 
 @pytest.mark.parametrize("offset", [-0.1, 0.0, 0.1])

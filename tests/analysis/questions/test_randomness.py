@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -22,6 +24,29 @@ def tables():
     runs = made.runs.with_columns(alpha_hat=pl.Series(rng.uniform(0, 0.1, made.runs.height)))
     # as of a large test set
     return Tables(runs, made.pairs, made.repeats.with_columns(delta=pl.lit(0.04)), made.cells)
+
+
+def test_references_are_not_judged():
+    """With `half`, 20 of 40 runs are candidates: shares are of 20 runs and 190 pairs, not 780."""
+    frame = regular(1, 1, 40)
+    rng = np.random.default_rng(3)
+    y_true = np.zeros((1, 4300), np.uint16)
+    margin = rng.normal(size=(40, 1, 4300)).astype(np.float32)
+    margin[25] += 60  # one candidate apart
+    score = np.stack([np.zeros_like(margin), margin], axis=-1)
+    options = Options(metrics=("accuracy", "agreement", "alpha_hat", "ensemble"), resamples=2)
+    options = replace(options, alpha_reference="half")
+    group = analyze_group(predictions(score, y_true, frame), options)
+    made = compute([group], scheduler="synchronous")[0]
+    (row,) = sources(made).iter_rows(named=True)
+    assert (row["n_runs"], row["n_judged"], row["n_close"]) == (40, 20, 19)
+    assert (row["n_pairs"], row["n_pairs_judged"], row["n_pairs_close"]) == (780, 190, 171)
+    own = made.runs.filter(pl.col("alpha_hat").is_not_null())["accuracy"]
+    assert own.len() == 20
+    found = [row[f"accuracy_{of}_judged"] for of in ("mean", "std", "min", "max")]
+    assert found == pytest.approx([own.mean(), own.std(), own.min(), own.max()])
+    churn = made.pairs.filter(pl.col("run_i") >= 20)["churn"]
+    assert (row["churn_min_judged"], row["churn_max_judged"]) == (churn.min(), churn.max())
 
 
 def test_sources_are_compared_row_by_row(tables):

@@ -65,6 +65,12 @@ def test_a_precision_that_is_none_is_refused():
         decide(np.zeros(20), 0.0)
 
 
+def test_a_bad_run_is_seen_as_skewness():
+    values = np.r_[np.full(9, 0.9) + 0.001 * np.arange(9), 0.5]
+    assert decide(values, 0.1).skewness < -2
+    assert abs(decide(np.r_[values[:9], 0.909], 0.1).skewness) < 0.1
+
+
 SHAPES = {
     "normal": lambda rng, shape: rng.normal(size=shape),
     "skewed": lambda rng, shape: (rng.gamma(4, 1, shape) - 4) / 2,

@@ -1,4 +1,5 @@
 import os
+import pickle
 import stat
 from pathlib import Path
 
@@ -116,6 +117,18 @@ def test_temporary_files_are_told_apart_by_name(tmp_path):
     assert remove_partial(tmp_path) == 2
     assert [path.name for path in tmp_path.iterdir()] == ["c.1.0"]
     assert remove_partial(tmp_path / "absent") == 0
+
+
+def test_a_refusal_names_no_temporary_file(tmp_path):
+    def of_a_library(partial):
+        raise OSError(f"failed to write {partial}: disk full")  # without errno, as of polars
+
+    with pytest.raises(StoreUnavailable) as refused, replacing([tmp_path / "a.json"]) as (one,):
+        of_a_library(one)
+    assert f"failed to write {tmp_path / 'a.json'}: disk full" in str(refused.value)
+    assert ".partial" not in str(refused.value)
+    again = pickle.loads(pickle.dumps(refused.value))
+    assert str(again) == str(refused.value)
 
 
 def test_what_the_file_system_refuses_is_said(tmp_path):

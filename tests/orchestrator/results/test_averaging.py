@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from itertools import combinations
 from pathlib import Path
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from manyseed.analysis.axes import LATER
+from manyseed.orchestrator.cli.formats import in_cells
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results.query import query
 from manyseed.orchestrator.results.tables import Results
@@ -29,7 +31,7 @@ PLAIN |= dict.fromkeys(
 Cells = Sequence[tuple[Mapping[str, Any], NDArray[np.float64]]]
 
 
-def tables(folder: Path, cells: Cells, deltas: Sequence[float] = (0.1,)) -> Results:
+def tables(folder: Path, cells: Cells, deltas: Sequence[float] = (0.1,), unit: str = "") -> Results:
     """Tables of cells: what each is, and accuracies (test set, run), NaN where no run is."""
     rows: dict[str, list[dict[str, Any]]] = {n: [] for n in ("runs", "pairs", "repeats", "cells")}
     for cell, (axes, values) in enumerate(cells):
@@ -55,7 +57,10 @@ def tables(folder: Path, cells: Cells, deltas: Sequence[float] = (0.1,)) -> Resu
     for name, of_table in rows.items():
         files[name] = folder / f"{name}.parquet"
         frame = pl.DataFrame(of_table, infer_schema_length=None)
-        frame.cast({n: t for n, t in KEY.items() if n in frame.columns}).write_parquet(files[name])
+        known = {"unit": unit}
+        units = {"columns": json.dumps({"accuracy": known, "accuracy_mean": known})}
+        frame = frame.cast({n: t for n, t in KEY.items() if n in frame.columns})
+        frame.write_parquet(files[name], metadata=units)
     return Results(files, {}, "")
 
 
@@ -86,6 +91,28 @@ def test_intervals_over_test_sets_hold_the_truth(tmp_path: Path, table: str) -> 
     wide = (alone[f"{column}_ci_high"] - alone[f"{column}_ci_low"]).to_numpy().mean()
     # another classifier on the same test sets is hardly more evidence
     assert 0.85 < (high - low).to_numpy().mean() / wide < 1.05
+
+
+@pytest.mark.parametrize("truth", [0.5, 0.9])
+def test_intervals_of_shares_stay_between_0_and_1_and_hold_the_truth(
+    tmp_path: Path, truth: float
+) -> None:
+    """400 studies of two test sets, most of which ± would leave the possible."""
+    random = np.random.default_rng(9)
+    values = random.beta(8 * truth, 8 * (1 - truth), (400, 2, 1))
+    cells = [
+        ({"dataset": "a", "classifier": "c", "perturb_continuous": f"s{k}"}, own)
+        for k, own in enumerate(values)
+    ]
+    results = tables(tmp_path, cells, unit="share of test points")
+    found = query(results, "cells", by=["perturb_continuous"], columns=["accuracy_mean"])
+    low, high = (found[f"accuracy_mean_ci_{end}"].to_numpy() for end in ("low", "high"))
+    assert low.min() >= 0
+    assert high.max() <= 1
+    assert 0.92 <= ((low <= truth) & (truth <= high)).mean() <= 0.98
+    _, rows, _ = in_cells(found[int((high - low).argmax())])
+    assert " to " in rows[0][-1]
+    assert "±" not in rows[0][-1]
 
 
 def test_intervals_hold_the_truth_where_runs_are_missing_at_random(tmp_path: Path) -> None:

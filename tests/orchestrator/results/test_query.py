@@ -111,6 +111,9 @@ def test_coverage_is_of_what_is_planned(sweep: Sweep, tmp_path: Path) -> None:
     good = copy.query("runs", by=["classifier"], where="accuracy > 0", columns=["accuracy"])
     assert good["coverage"].to_list() == [0.5, 0.5]  # of the cells that have such runs
     assert sweep.query(by=["train_fraction"])["coverage"].to_list() == [1.0, 1.0]
+    copy.analyze(workers=1)  # and in the table of cells
+    assert set(copy.results["cells"]["coverage"]) == {0.5}
+    assert set(copy.results["repeats"]["coverage"]) == {1.0}
 
 
 def test_several_sweeps_stand_side_by_side(sweep: Sweep, tmp_path: Path) -> None:

@@ -11,12 +11,12 @@ import polars as pl
 import pytest
 
 from manyseed import Sweep
-from manyseed.analysis.questions.sequential import decide
+from manyseed.analysis.questions.sequential import Decision, decide
 from manyseed.orchestrator.errors import StillRunning, UserError
 from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.plans.growing import MARK, grow
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.results.until import means, preview, recorded
+from manyseed.orchestrator.results.until import Answered, means, preview, recorded
 from manyseed.orchestrator.submissions.requirements import require_code
 from tests.orchestrator.conftest import inside, stored, write
 
@@ -54,6 +54,20 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sweep, list, dict, 
         0.003, most=20, workers=2, tell=told.append, where="classifier = 'lr-sgd' OR cell = 4"
     )
     return sweep, found, before, told
+
+
+@pytest.mark.parametrize(
+    ("skewness", "said"),
+    [
+        (0.2, "up to 26% of further runs may be unlike all of these (95 %)."),
+        (-2.7, "but these are skewed (-2.7): with one bad run in ten, it held in 81 to 89 % of"),
+    ],
+)
+def test_what_the_interval_assumes_is_said(skewness: float, said: str) -> None:
+    decision = Decision(10, 0.9, 0.89, 0.91, 10, 10, skewness)
+    words = Answered(0, "id", "name", 2, 10, decision, "enough").words
+    assert "10 runs are enough. The interval assumes roughly normal accuracies" in words
+    assert said in words
 
 
 def test_cells_stop_by_themselves_and_runs_are_only_added(grown) -> None:

@@ -1,0 +1,102 @@
+"""Are A's runs like B's: planted groups of runs, formulas point by point, coverage."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+from scipy.special import logit
+
+from manyseed.analysis.alphahat.trimming import dkw_threshold
+from manyseed.analysis.questions.between import alpha_hat_between, consistency_between, labels
+from manyseed.analysis.questions.intervals import of_share
+from tests.analysis.planted import two_groups, wrong_points
+
+
+def test_groups_of_one_kind_are_alike():
+    a, b = two_groups(points=6000)
+    found = alpha_hat_between([a], [b], resamples=20, bootstrap=20)
+    assert found.alike is True
+    assert found.low <= found.alpha_hat <= found.high < 0.05
+    assert (found.n_side, found.delta) == (3000, dkw_threshold(3000, 0.01))
+    assert found.words.startswith("A's runs are like B's: α̂ = 0.0")
+    assert "0 of 6 runs of A are above 0.05 against 8 runs of B." in found.words
+    assert "δ = 0.042 at N = 3,000 test points per side." in found.words
+
+
+@pytest.mark.parametrize("share", [0.2, 0.4])
+def test_contamination_of_a_is_found_with_its_level(share):
+    """Well-separated contamination ν gives (ν - δ) / (1 - δ)."""
+    a, b = two_groups(points=6000, contaminated=share)
+    found = alpha_hat_between([a], [b], resamples=20, bootstrap=20)
+    delta = dkw_threshold(3000, 0.01)
+    expected = (share - delta) / (1 - delta)
+    assert found.alpha_hat == pytest.approx(expected, abs=0.03)
+    assert found.low < expected < found.high + 0.02
+    assert found.alike is False
+    assert found.within < 0.01
+    assert "A's runs are unlike B's" in found.words
+    assert "6 of 6 runs of A are above 0.05" in found.words
+
+
+def test_few_points_cannot_tell():
+    a, b = two_groups(points=200)
+    found = alpha_hat_between([a], [b], resamples=20, bootstrap=20)
+    assert found.alike is None
+    assert "cannot be told" in found.words
+    assert "so that differences up to about 24% are not seen" in found.words
+
+
+def test_consistency_is_that_of_all_pairs():
+    wrong_a, wrong_b = wrong_points(runs=(4, 5), apart=0.5)
+    found = consistency_between([wrong_a], [wrong_b])
+
+    def ec(one, other):
+        return (one & other).sum() / (one | other).sum()
+
+    assert found.ec_local == pytest.approx(np.mean([ec(*p) for p in product(wrong_a, wrong_b)]))
+    within = [np.mean([ec(*p) for p in combinations(own, 2)]) for own in (wrong_a, wrong_b)]
+    assert [found.within_a, found.within_b] == pytest.approx(within)
+    assert found.less == pytest.approx(np.mean(within) - found.ec_local)
+    assert 0 <= found.low < found.ec_local < found.high <= 1
+    assert "4 × 5 pairs of runs on 1,000 test points" in found.words
+
+
+def test_errors_that_differ_are_told_and_others_are_not():
+    unlike = consistency_between(*([own] for own in wrong_points(runs=(8, 8), apart=0.5)))
+    assert unlike.less_low > 0
+    assert "A's errors are unlike B's: less consistent between than within by +0." in unlike.words
+    alike = consistency_between(*([own] for own in wrong_points(runs=(8, 8))))
+    assert alike.less_low < 0 < alike.less_high
+    assert "That A's errors are unlike B's is not seen" in alike.words
+    pair = consistency_between(*([own] for own in wrong_points(runs=(2, 8))))
+    assert "cannot be told" in pair.words
+    single = consistency_between(*([own] for own in wrong_points(runs=(1, 8))))
+    assert (single.low, single.within_a, single.less) == (None, None, None)
+
+
+def test_a_difference_is_claimed_as_seldom_as_promised():
+    """200 pairs of groups of one kind: 5 % of two-sided intervals miss, half of them above 0."""
+    missed = [
+        consistency_between(*([own] for own in wrong_points(runs=(6, 6), seed=seed)))
+        for seed in range(200)
+    ]
+    assert sum(one.less_low > 0 for one in missed) <= 12
+    assert sum(not one.less_low <= 0 <= one.less_high for one in missed) <= 20
+
+
+def test_intervals_of_shares_stay_inside():
+    low, high = of_share(0.5008, 1.8574)
+    assert 0 < low < 0.01
+    assert 0.99 < high < 1
+    assert of_share(0.9, 0.001) == pytest.approx((0.899, 0.901), abs=1e-5)
+    assert of_share(1.0, 0.0) == (1, 1)
+    assert of_share(np.array([0.3]), np.array([0.1]))[0] == pytest.approx(
+        1 / (1 + np.exp(-(logit(0.3) - 0.1 / 0.21)))
+    )
+
+
+def test_labels_are_the_largest_scores():
+    scores = np.random.default_rng(0).random((3, 7, 4))
+    assert (labels("a", scores) == scores.argmax(axis=2)).all()

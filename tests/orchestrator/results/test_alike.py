@@ -1,0 +1,107 @@
+"""Are A's runs like B's: from arrays, from sweeps, from the shell."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import manyseed
+from manyseed import Sweep, UserError
+from manyseed.analysis.options import Options
+from tests.analysis.planted import two_groups
+from tests.orchestrator.conftest import command
+
+SHARES = {"clean": 0.0, "dirty": 0.3}
+
+
+@pytest.fixture(scope="module")
+def sweeps(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Sweep]:
+    """Two imported sweeps with one test set; A's runs of `dirty` are contaminated."""
+    folder = tmp_path_factory.mktemp("alike")
+    y = np.arange(3000) % 2
+    found = {}
+    for place, (name, share) in enumerate(SHARES.items()):
+        gaps, _ = two_groups((5, 2), 3000, share, seed=place)
+        scores = np.stack([np.zeros_like(gaps), gaps + 2 * y - 1], axis=-1)
+        made = Sweep.from_predictions(
+            {"scores": scores, "y_true": y}, folder / name, dataset="d", classifier="c"
+        )
+        made.analyze(Options(resamples=4))
+        found[name] = made
+    return found
+
+
+def scores(classes: int, runs: int = 4, seed: int = 0) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(runs, 900, classes)) + 2 * np.eye(classes)[np.arange(900) % classes]
+
+
+def test_from_arrays() -> None:
+    y = np.arange(900) % 3
+    found = manyseed.alpha_hat(scores(3), scores(3, seed=1), y, resamples=10, bootstrap=10)
+    assert found.alpha_hat < 0.01
+    assert found.words.startswith("Whether A's runs are like B's cannot be told")  # δ is 0.11
+    two = scores(2)
+    gap = two[..., 1] - two[..., 0]
+    options = {"resamples": 10, "bootstrap": 10}
+    assert manyseed.alpha_hat(two, two + 60 * np.eye(2)[0], **options) == manyseed.alpha_hat(
+        gap, gap - 60, **options
+    )
+    consistency = manyseed.error_consistency(scores(3), scores(3, seed=1), y)
+    assert consistency == manyseed.error_consistency(
+        scores(3).argmax(axis=2), scores(3, seed=1).argmax(axis=2), y
+    )
+    assert 0 < consistency.low < consistency.ec_local < consistency.high < 1
+
+
+@pytest.mark.parametrize(
+    ("function", "arguments", "words"),
+    [
+        ("alpha_hat", (scores(3), scores(3)), "y: must be the true classes of the 900"),
+        ("alpha_hat", (scores(2), scores(2)[:1]), "must have 2 runs or more, as a reference"),
+        ("alpha_hat", (scores(2), scores(2)[:, :9]), "must have the test points of a: 900, not 9"),
+        ("alpha_hat", (np.zeros(3), scores(2)), "must be margins (run, point) or scores"),
+        ("alpha_hat", (np.full((2, 9), np.nan), np.zeros((2, 9))), "leave out runs with NaN"),
+        ("error_consistency", (scores(2)[..., 0], scores(2), [0]), "must be labels (run, point)"),
+        ("error_consistency", (scores(2), scores(2), [0.5]), "the true classes of the 900 points"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(function, arguments, words) -> None:
+    with pytest.raises(UserError) as refused:
+        getattr(manyseed, function)(*arguments)
+    assert words in str(refused.value)
+
+
+def test_of_sweeps(sweeps: dict[str, Sweep], tmp_path: Path) -> None:
+    (dirty,) = sweeps["dirty"].alike(sweeps["clean"])
+    assert dirty.alpha_hat.alike is False
+    assert dirty.alpha_hat.alpha_hat == pytest.approx(0.26, abs=0.04)
+    assert dirty.alpha_hat.n_side == 1500
+    gaps = [np.asarray(one.runs("d", "c").margin.isel(epoch=-1)) for one in sweeps.values()]
+    again = manyseed.alpha_hat(gaps[1], gaps[0])
+    assert again.alpha_hat == pytest.approx(dirty.alpha_hat.alpha_hat, abs=0.02)
+    assert dirty.error_consistency.n_test == 3000
+    clean, other = (str(sweeps[name].paths.directory) for name in SHARES)
+    shown = command("compare", other, clean, "--alike")
+    assert "A's runs are unlike B's: α̂ = 0.2" in shown.stdout
+    assert "Local error consistency between A and B is" in shown.stdout
+    found = json.loads(command("compare", other, clean, "--alike", "--json").stdout)
+    assert found["alike"][0]["alpha_hat"]["delta"] == dirty.alpha_hat.delta
+    hint = command("compare", other, clean, "-m", "alpha_hat").stdout
+    assert "α̂ of each side is among its own runs" in hint
+
+
+def test_what_varies_between_imported_runs_is_not_said(sweeps: dict[str, Sweep]) -> None:
+    (split,) = sweeps["clean"].variance()
+    assert split.words["Accuracy"][0].startswith(
+        "between runs (what varies between imported ones is unknown): sd 0.0"
+    )
+    assert sweeps["clean"].results["cells"]["draws_from"].to_list() == ["unknown"]
+
+
+def test_compare_without_a_sweep_says_what_it_needs() -> None:
+    with pytest.raises(UserError, match="needs an analysed sweep, or its directory"):
+        manyseed.compare()

@@ -526,7 +526,11 @@ def _truth(of: str, moved: Real, *, paired: bool) -> float:
         "better": float(stats.norm.cdf(moved / wide).mean()),
         "runs": 100 * SHARED**2 / (SHARED**2 + SEED**2),
         "test sets": 100
-        * (1 - (MOVES**2 + 2 * SEED**2 / 6) / (2 * EASY**2 + MOVES**2 + 2 * (SEED**2 + SHARED**2) / 6)),
+        * (
+            1
+            - (MOVES**2 + 2 * SEED**2 / 6)
+            / (2 * EASY**2 + MOVES**2 + 2 * (SEED**2 + SHARED**2) / 6)
+        ),
     }[of]
 
 
@@ -628,7 +632,9 @@ def _sources(parts: Parts, pattern: str) -> Callable[[int], Tally]:
     def count(seed: int) -> Tally:
         known = {"dataset": pl.lit("one"), "classifier": pl.lit("mlp")}
         found = varied(seed, parts).with_columns(**known)
-        return Tally(bool(re.search(pattern, _sentence_on(tables_of("one cell", 0), "sources", found))))
+        return Tally(
+            bool(re.search(pattern, _sentence_on(tables_of("one cell", 0), "sources", found)))
+        )
 
     return count
 
@@ -832,7 +838,10 @@ CLAIMS: tuple[Claim, ...] = (
         r"is better than",
         0.05,
         "sentences",
-        _each("two best", r"(a is better than b|b is better than a|than [ab] by|is better .*and than [ab])"),
+        _each(
+            "two best",
+            r"(a is better than b|b is better than a|than [ab] by|is better .*and than [ab])",
+        ),
         _each("two best", r"is better than c by"),
         "two equal, the third worse by 0.05",
         "the third",
@@ -853,7 +862,9 @@ CLAIMS: tuple[Claim, ...] = (
         0.05,
         "sweeps",
         _says("alike", "spread", "^Between seeds"),
-        _says("varied", "spread", "^Between seeds, the accuracy of a varies most.* that of c least"),
+        _says(
+            "varied", "spread", "^Between seeds, the accuracy of a varies most.* that of c least"
+        ),
         f"{_NOTHING}: {_MANY_SAMPLE}",
         "sd of 0.02, 0.01 and 0.005",
     ),
@@ -1126,8 +1137,20 @@ CLAIMS: tuple[Claim, ...] = (
         )
         for paired, how in ((True, "paired"), (False, "unpaired"))
         for name, of, wording, value, effect in (
-            ("A - B over seeds, at these test sets", "seeds", "Over seeds, at ", 0.0, "0.01: excludes 0"),
-            ("A - B over seeds and new test sets", "sets", "and new test sets", 0.0, "0.01: excludes 0"),
+            (
+                "A - B over seeds, at these test sets",
+                "seeds",
+                "Over seeds, at ",
+                0.0,
+                "0.01: excludes 0",
+            ),
+            (
+                "A - B over seeds and new test sets",
+                "sets",
+                "and new test sets",
+                0.0,
+                "0.01: excludes 0",
+            ),
             ("P(A better than B) over seeds", "better", r"P\(A better", 0.5, "0.01: excludes 0.5"),
             (
                 "P(A better than B) over new test sets",

@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,8 +73,10 @@ class Claim:
         in one with the effect, how many say it.
     without, effect : str
         What is planted in the two.
-    costly : bool
-        Whether a sweep takes a large part of a second.
+    sweeps : int
+        How many are planted for each rate.
+    why : str
+        Why the promise is not kept, if it is not.
     """
 
     name: str
@@ -86,7 +88,8 @@ class Claim:
     said: Callable[[int], Tally]
     without: str
     effect: str
-    costly: bool = False
+    sweeps: int = 400
+    why: str = ""
 
 
 OPTIONS = Options()
@@ -173,13 +176,13 @@ def tables_of(sweep: str, seed: int) -> Tables:
     return SWEEPS[sweep](seed)
 
 
-@lru_cache(16)
+@cache
 def effects_of(sweep: str, seed: int) -> pl.DataFrame:
     """Return its effects by classifier."""
     return effects(tables_of(sweep, seed), by=("classifier",))
 
 
-@lru_cache(16)
+@cache
 def answered(sweep: str, seed: int) -> Mapping[str, str]:
     """Return its answers, by what they are about, a line each."""
     tables = tables_of(sweep, seed)
@@ -330,7 +333,7 @@ _ALPHA = Options(metrics=("alpha_hat",), resamples=20, alpha_bootstrap=0)
 _WITH_INTERVAL = replace(_ALPHA, alpha_bootstrap=40)
 
 
-@lru_cache(16)
+@cache
 def levels(seed: int, apart: tuple[float, ...], options: Options = _ALPHA) -> Tables:
     """Return the analysis of six runs; `apart` are shares of the points moved, by run.
 
@@ -383,7 +386,7 @@ def _unlike(seed: int) -> Tally:
     return Tally(int(found[1]) if found else 0, RUNS)
 
 
-@lru_cache
+@cache
 def _scattered() -> float:
     """Return the mean α̂ of runs that are all apart from each other."""
     each = [levels(-1 - k, SCATTERED).runs["alpha_hat"].to_numpy() for k in range(40)]
@@ -487,7 +490,7 @@ _CELL = OneCell("sweep", 0, "", 0, dict.fromkeys(AXES, ""))
 SEED, SHARED, MOVES, EASY = 0.005, 0.006, 0.004, 0.02  # standard deviations
 
 
-@lru_cache(64)
+@cache
 def compared(
     seed: int, better: float, *, paired: bool, sets: int = 5, apart: bool = False
 ) -> tuple[str, Real]:
@@ -556,20 +559,34 @@ def _compared(
 # ---- variance
 
 
-def _parts(seed: int, init: float, batch: float, together: float, of_set: float) -> Tables:
-    """Return tables of cells that vary init, batch, and both; parts in units of 0.01."""
+def _parts(
+    seed: int,
+    init: float,
+    batch: float,
+    together: float,
+    of_set: float,
+    shape: tuple[int, int] = (4, 8),
+) -> Tables:
+    """Return tables of cells that vary init, batch, both, and both with noise of variance 1.
+
+    Parts are in units of 0.01.
+    """
     rng = np.random.default_rng([seed, 11])
-    repeats, runs = 4, 8
+    repeats, runs = shape
     drawn, fixed = rng.normal(size=(2, repeats, runs)), rng.normal(size=(2, repeats, 1))
     sets = of_set * rng.normal(size=(repeats, 1))
     key = {name: "none" for name in AXES} | {"dataset": "one", "classifier": "mlp"}
     of_runs, of_repeats = [], []
-    for cell, vary in enumerate(("init", "batch", "init+batch")):
+    noise = rng.normal(size=(repeats, runs))
+    for cell, vary in enumerate(("init", "batch", "init+batch", "init+batch")):
         x = drawn[0] if "init" in vary else fixed[0]
         y = drawn[1] if "batch" in vary else fixed[1]
         value = 0.9 + 0.01 * (init * x + batch * y + together * x * y + sets + 0 * drawn[0])
+        more = {"cell": cell, "vary": vary, "train_fraction": 1.0, "hparams": "default"}
+        if cell == 3:
+            more["perturb_continuous"] = "relative:0.1"
+            value = value + 0.01 * noise
         for repeat in range(repeats):
-            more = {"cell": cell, "vary": vary, "train_fraction": 1.0, "hparams": "default"}
             of_repeats.append({**key, **more, "repeat_index": repeat, "n_runs": runs})
             of_runs += [(cell, repeat, run, float(value[repeat, run])) for run in range(runs)]
     types = {"cell": pl.UInt32, "repeat_index": pl.UInt16}
@@ -594,7 +611,7 @@ SAME: Parts = (1.0, 0.7, 0.0, 1.2)  # test sets vary as much as runs
 APART: Parts = (0.5, 0.3, 0.0, 4.0)
 
 
-@lru_cache(16)
+@cache
 def varied(seed: int, parts: Parts) -> pl.DataFrame:
     """Return the variance components of planted parts."""
     return variance(_parts(seed, *parts))
@@ -602,7 +619,10 @@ def varied(seed: int, parts: Parts) -> pl.DataFrame:
 
 def _components(seed: int, parts: Parts) -> Mapping[tuple[str, str], str]:
     rows = varied(seed, parts).filter(metric="accuracy").iter_rows(named=True)
-    return {(row["source"], row["part"]): sentence(row) for row in rows}
+    found: dict[tuple[str, str], str] = {}
+    for row in rows:
+        found.setdefault((row["source"], row["part"]), sentence(row))
+    return found
 
 
 _LOW_HIGH = r"\((-?[\d.e-]+) to (-?[\d.e+-]+), 95 %"
@@ -628,6 +648,83 @@ def _distinct(source: str, part: str, parts: Parts) -> Callable[[int], Tally]:
     return lambda seed: Tally(": sd" in _components(seed, parts)[source, part])
 
 
+def _hard(rng: np.random.Generator, shape: tuple[int, ...], scales: Sequence[float]) -> Any:
+    """Return which of 200 points are wrong: those whose difficulty and parts of runs exceed 1.5."""
+    parts = [scale * rng.normal(size=shape) for scale in scales]
+    return rng.normal(size=(*shape[:-2], 1, shape[-1])), parts
+
+
+INIT, BATCH, LIMIT = 0.6, 0.3, 1.5
+
+
+@cache
+def varied_errors(seed: int) -> Mapping[tuple[str, str, str], str]:
+    """Return the sentences on errors, by metric, source and part; 3 test sets of 6 runs."""
+    rng = np.random.default_rng([seed, 29])
+    repeats, runs, points = 3, 6, 200
+    hard, (init, batch) = _hard(rng, (repeats, runs, points), (INIT, BATCH))
+    tables = _parts(seed, 1, 1, 0, 0, (repeats, runs))
+    i, j = np.triu_indices(runs, 1)
+    rows, of_runs = [], []
+    for cell, vary in enumerate(("init", "batch", "init+batch")):
+        x = init if "init" in vary else init[:, :1]
+        y = batch if "batch" in vary else batch[:, :1]
+        wrong = hard + x + y + 0 * init > LIMIT
+        both = (wrong[:, i] & wrong[:, j]).mean(axis=2)
+        either = (wrong[:, i] | wrong[:, j]).mean(axis=2)
+        accuracy = 1 - wrong.mean(axis=2)
+        of_runs += [(cell, r, k, accuracy[r, k]) for r, k in np.ndindex(repeats, runs)]
+        rows += [
+            (cell, r, i[k], j[k], both[r, k] / either[r, k], both[r, k])
+            for r, k in np.ndindex(*both.shape)
+        ]
+    tables = replace(
+        tables,
+        runs=pl.DataFrame(of_runs, schema=tables.runs.schema, orient="row"),
+        pairs=pl.DataFrame(rows, schema=tables.pairs.schema, orient="row"),
+        repeats=tables.repeats.filter(pl.col("cell") < 3),
+    )
+    return {
+        (row["metric"], row["source"], row["part"]): sentence(row)
+        for row in variance(tables).iter_rows(named=True)
+    }
+
+
+@cache
+def _variance_of_errors(metric: str, part: str) -> float:
+    """Return the true variance: of all sources, or the own part of init."""
+    if metric == "ec_local":  # of a pair of runs, over pairs, from many test sets
+        rng = np.random.default_rng(31)
+        hard, (own,) = _hard(rng, (1000, 40, 200), (math.hypot(INIT, BATCH),))
+        wrong = hard + own > LIMIT
+        one, two = wrong[:, ::2], wrong[:, 1::2]
+        values = (one & two).mean(axis=2) / (one | two).mean(axis=2)
+        return float(values.var(axis=1, ddof=1).mean())
+    x = np.linspace(-9, 9, 4001)
+    weight = stats.norm.pdf(x) * (x[1] - x[0])
+
+    def both_wrong(shared: float, drawn: float) -> float:
+        return float(weight @ stats.norm.sf((LIMIT - math.hypot(1, shared) * x) / drawn) ** 2)
+
+    apart = both_wrong(0, math.hypot(INIT, BATCH))
+    if part == "own":  # what runs with one init have in common, beyond others
+        return both_wrong(INIT, BATCH) - apart
+    return float(stats.norm.sf(LIMIT / math.sqrt(1 + INIT**2 + BATCH**2))) - apart
+
+
+def _of_errors(metric: str, source: str, part: str) -> Callable[[int], Tally]:
+    def count(seed: int) -> Tally:
+        text = varied_errors(seed)[metric, source, part]
+        found = re.search(_LOW_HIGH, text)
+        if not found:
+            return Tally(0, 0)
+        truth = _variance_of_errors(metric, part)
+        truth = math.sqrt(truth) if ": sd" in text else truth
+        return Tally(_miss(float(found[1]), truth, float(found[2]), 0.005 * truth))
+
+    return count
+
+
 def _sources(parts: Parts, pattern: str) -> Callable[[int], Tally]:
     def count(seed: int) -> Tally:
         known = {"dataset": pl.lit("one"), "classifier": pl.lit("mlp")}
@@ -645,7 +742,7 @@ UNTIL = 0.003
 STEP = 1 / 500
 
 
-@lru_cache(16)
+@cache
 def _until(seed: int, most: int = 200) -> Answered:
     values = np.random.default_rng([seed, 13]).normal(0.9, 0.01, most)
     decision = decide(np.round(values / STEP) * STEP, UNTIL, step=STEP)
@@ -746,7 +843,7 @@ def corpus(seed: int, depth: float, told: float) -> pl.DataFrame:
     return pl.concat(frames)
 
 
-@lru_cache(16)
+@cache
 def told_by(seed: int, depth: float, told: float) -> pl.DataFrame:
     """Return how much scores say about the gap."""
     return information(corpus(seed, depth, told), _HPARAMS, permutations=60)
@@ -773,7 +870,8 @@ def _beyond(depth: float, told: float, measure: str | None = None) -> Callable[[
 
 # ---- the claims
 
-_STATED = "intervals stated"
+COSTLY, CHEAP = 200, 1000
+_STATED = "intervals"
 _NOTHING = "nothing differs"
 _MANY_SAMPLE = "2 datasets, 3 classifiers, 4 test sets of 6 runs"
 
@@ -835,7 +933,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "a is better than b, of two that are best",
         "answers",
-        r"is better than",
+        r"cannot be told apart from",
         0.05,
         "sentences",
         _each(
@@ -920,7 +1018,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "Accuracy changes beyond chance (or: no factor is found)",
         "answers, effects",
-        r"changes beyond chance in|No factor is found|Holm, {} for all together",
+        r"changes beyond chance in|No factor is found|Holm, {} for all together|when corrected for multiple",
         0.05,
         "sweeps",
         _says("alike", "effects", "changes beyond chance"),
@@ -987,7 +1085,7 @@ CLAIMS: tuple[Claim, ...] = (
         _level(ONE, r"^1 of 6 runs is unlike .* run 3 of"),
         f"six runs of one distribution, {POINTS:,} points",
         "a fifth of the scores of one run elsewhere: it is named",
-        costly=True,
+        sweeps=COSTLY,
     ),
     Claim(
         "No run is seen to differ by more than 5 %",
@@ -999,7 +1097,7 @@ CLAIMS: tuple[Claim, ...] = (
         _level(NONE, r"^No run is seen"),
         "a fifth of the scores of one run elsewhere",
         "six runs of one distribution",
-        costly=True,
+        sweeps=COSTLY,
     ),
     Claim(
         "No majority is close to each other, so which are unlike cannot be told",
@@ -1011,7 +1109,7 @@ CLAIMS: tuple[Claim, ...] = (
         _level(DIVIDED, "no majority"),
         "one run of six apart",
         "three runs of six apart",
-        costly=True,
+        sweeps=COSTLY,
     ),
     _interval(
         "The largest α̂, 0.20 (0.18 to 0.23)",
@@ -1021,7 +1119,7 @@ CLAIMS: tuple[Claim, ...] = (
         partial(_level_interval, power=True),
         "a quarter of the scores of each run elsewhere; the largest of six",
         "excludes 0.05",
-        costly=True,
+        sweeps=COSTLY,
     ),
     Claim(
         "With so few test points, α̂ cannot detect differences",
@@ -1044,7 +1142,7 @@ CLAIMS: tuple[Claim, ...] = (
         _suspects(COLLAPSED, r"The likely cause: run 2 \(cell 0, repeat 0\);"),
         "six runs of one distribution",
         "one collapsed run, alone to be named",
-        costly=True,
+        sweeps=COSTLY,
     ),
     Claim(
         "No majority of the runs agrees, so no run is named as the cause",
@@ -1056,7 +1154,7 @@ CLAIMS: tuple[Claim, ...] = (
         _suspects(DIVIDED, "no majority"),
         "one collapsed run of six",
         "three collapsed runs of six",
-        costly=True,
+        sweeps=COSTLY,
     ),
     _interval(
         "Knowing the mean to ± 0.005 takes 16 runs (11 to 30), of one cell",
@@ -1113,6 +1211,7 @@ CLAIMS: tuple[Claim, ...] = (
         _says_equal,
         "a quarter of the runs differ",
         "all runs are equal",
+        sweeps=CHEAP,
     ),
     Claim(
         "At least 95 % of all ensembles of that size are close (α̂ ≤ 0.05)",
@@ -1124,6 +1223,7 @@ CLAIMS: tuple[Claim, ...] = (
         _ensembles(1.0),
         "95 % of the two smaller sizes, 60 draws",
         "all of all sizes: the smallest",
+        sweeps=CHEAP,
     ),
     *(
         _interval(
@@ -1134,13 +1234,14 @@ CLAIMS: tuple[Claim, ...] = (
             _compared(of, paired=paired, better=0.01, power=value),
             "5 test sets of 6 runs, no difference on average",
             effect,
+            sweeps=CHEAP,
         )
         for paired, how in ((True, "paired"), (False, "unpaired"))
         for name, of, wording, value, effect in (
             (
                 "A - B over seeds, at these test sets",
                 "seeds",
-                "Over seeds, at ",
+                r"{} over seeds|Over seeds and new",
                 0.0,
                 "0.01: excludes 0",
             ),
@@ -1169,6 +1270,7 @@ CLAIMS: tuple[Claim, ...] = (
         _compared("sets", paired=False, apart=True, better=0.08, power=0.0),
         "5 test sets of 6 runs each",
         "0.08 (4 sd between test sets): excludes 0",
+        sweeps=CHEAP,
     ),
     _interval(
         "Pairing runs saves 59 % of them (20 to 80 %)",
@@ -1178,6 +1280,7 @@ CLAIMS: tuple[Claim, ...] = (
         _compared("runs", paired=True, power=0.0),
         "correlation 0.59",
         "excludes 0",
+        sweeps=CHEAP,
     ),
     _interval(
         "Sharing test sets saves 95 % of them (70 to 99 %)",
@@ -1187,6 +1290,7 @@ CLAIMS: tuple[Claim, ...] = (
         _compared("test sets", paired=True, power=0.0),
         "correlation 0.97 over 5 test sets",
         "excludes 0",
+        sweeps=CHEAP,
     ),
     *(
         _interval(
@@ -1204,6 +1308,35 @@ CLAIMS: tuple[Claim, ...] = (
             ("init", "alone", "alone", 1.25, "alone, all else held fixed"),
             ("init+batch", "together", "together", 0.25, "what sources do together"),
             ("test set", "between test sets", "between", 1.0, "between test sets, beyond"),
+            ("perturb_continuous", "added", "adds", 1.0, "adds to the same cell without"),
+        )
+    ),
+    *(
+        _interval(
+            f"{name}: sd 0.2 (0.15 to 0.25)",
+            "variance",
+            wording,
+            _of_errors(metric, source, part),
+            lambda seed, key=(metric, source, part): Tally(": sd" in varied_errors(seed)[key]),
+            "200 points of which runs err on different ones; 3 test sets of 6 runs",
+            "is told from 0",
+        )
+        for metric, source, part, name, wording in (
+            (
+                "errors",
+                "init+batch",
+                "all",
+                "errors, init+batch varying",
+                "between runs, {} varying",
+            ),
+            ("errors", "init", "own", "errors, init by itself", "by itself"),
+            (
+                "ec_local",
+                "init+batch",
+                "all",
+                "error consistency of a pair",
+                "between runs, {} var",
+            ),
         )
     ),
     Claim(
@@ -1247,6 +1380,7 @@ CLAIMS: tuple[Claim, ...] = (
         lambda seed: Tally(_until(seed).words.endswith("runs are enough.")),
         "sd 0.01, on a grid of 500 points; looks every 10 runs",
         "is reached within 200 runs",
+        sweeps=CHEAP,
     ),
     Claim(
         "Beyond chance, ranks tell a from b (or: no two apart)",
@@ -1269,7 +1403,7 @@ CLAIMS: tuple[Claim, ...] = (
         _telling(0.0, 0.95),
         "32 models whose scores are noise",
         "0.95 of one score is the gap",
-        costly=True,
+        sweeps=COSTLY,
     ),
     Claim(
         "… scores know depth, an hparam, and nothing else",
@@ -1281,7 +1415,7 @@ CLAIMS: tuple[Claim, ...] = (
         _telling(1.0, 0.95),
         "gap and scores of 32 models rise with depth",
         "given depth, 0.95 of one score is the gap",
-        costly=True,
+        sweeps=COSTLY,
     ),
     Claim(
         "cmi 12 ± 3 (or: as by chance)",
@@ -1293,7 +1427,7 @@ CLAIMS: tuple[Claim, ...] = (
         _beyond(0.0, 0.95, "gi"),
         "32 models whose scores are noise",
         "0.95 of the score is the gap",
-        costly=True,
+        sweeps=COSTLY,
     ),
     Claim(
         "Runs are not missing at random: accuracy varies with coverage",
@@ -1318,3 +1452,47 @@ CLAIMS: tuple[Claim, ...] = (
         "slow runs fail",
     ),
 )
+
+PLAIN: Mapping[str, str] = {
+    r"One test set allows no|more repeats do,|too few for useful intervals": (
+        "One test set allows no interval; two or three are too few for useful ones."
+    ),
+    r"Without an interval, so not judged": "Effects without an interval are named, not judged.",
+    r"has no answer in|there is no answer|more than {} runs|no repeat has|too few runs err|"
+    r"runs of every repeat are identical|was not computed|raise max_pair_runs|pairs of the {} runs": (
+        "Why `howmany` has no answer: too few runs, nothing differs, or more than ten million."
+    ),
+    r"assumes? normal values": "Intervals that assume normal values where accuracies are skewed.",
+    r"too few cells to be compared": "Classifiers that share too few cells with the others.",
+    r"compares runs with each other|there is one test set|same on all test sets|single test set|"
+    r"has a single run|all runs agree, which|No interval over": (
+        "Why `compare` has no interval: one run or test set, or nothing differs."
+    ),
+    r"runs of A with|run by run|Left out: test sets": (
+        "What `compare` compares: runs, shared streams, test sets left out."
+    ),
+    r"not all ensembles of|points per side are too few|contamination of up to|classical KS test "
+    r"accepts|from the sizes drawn|can't be drawn from|ensembles need 4": (
+        "Ensembles: which sizes were drawn, that not all pass, or that δ hides what is asked."
+    ),
+    r"first by mean accuracy": "Mean ranks, wins, and which classifier ranks first on these datasets.",
+    r"The reference is an average of models": "Which reference of α̂ shows the likely cause.",
+    r", reversed: |spread over seeds is unknown|and those for {} more": (
+        "Of scores: the sign of the correlation in these models; one seed shows no spread."
+    ),
+    r"one run {}, all {} averaged|nothing is gained|where that is a gain|half of the gain|are at a "
+    r"bound|is not comparable between": (
+        "`dee`: means of what was measured, and how far one standard deviation goes."
+    ),
+    r"Whether a point is wrong|error consistency of a pair|dropout with it": (
+        "`variance`: names of metrics and sources."
+    ),
+    r"are the same model|more runs: up to|Another question was asked": (
+        "`howmany --until`: that nothing varies, what is trained next, that the question changed."
+    ),
+    r"95 % quantile of the same|end of the 95 % interval|half of the 95 % interval over": (
+        "Columns of tables, and what their intervals are over."
+    ),
+    r"alpha_hat_infeasible_max|must be from {}": "Names of columns, and limits of options.",
+}
+"""Words without a rate, by how they are known in the source: why they promise none."""

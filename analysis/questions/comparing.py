@@ -77,15 +77,15 @@ class Saving:
     share : float
         Share of the runs (or test sets) saved: 1 - Var(a - b) / (Var a + Var b). Negative where
         pairing costs.
-    low, high : float or None
-        Interval of the share, by Fisher's transformation of the correlation; None with fewer than
-        three degrees of freedom.
+    low, high : float
+        Interval of the share, that of the ratio of the variances of a + b and a - b (Pitman 1939):
+        exact for normal values, also if A varies more than B.
     """
 
     correlation: float
     share: float
-    low: float | None
-    high: float | None
+    low: float
+    high: float
 
     def unpaired(self, n: int) -> float:
         """Return how many unpaired runs are as precise as `n` paired ones; may be infinite."""
@@ -358,9 +358,10 @@ def _saving(a: Sequence[Real], b: Sequence[Real], confidence: float) -> Saving |
         return None
     scale = 2 * math.sqrt(squares[0] * squares[1])
     correlation = float(np.clip(2 * (x @ y) / scale, -1, 1))
-    low = high = None
-    if freedom > 2:
-        half = _z(confidence) / math.sqrt(freedom - 2)
-        centre = math.atanh(min(max(correlation, -1 + 1e-15), 1 - 1e-15))
-        low, high = (math.tanh(centre + end) * scale / sum(squares) for end in (-half, half))
-    return Saving(correlation, correlation * scale / sum(squares), low, high)
+    share = correlation * scale / sum(squares)
+    # with s = a + b and d = a - b: (1 + share) / (1 - share) = Var s / Var d
+    alike = (squares[0] - squares[1]) ** 2 / (sum(squares) ** 2 * max(1 - share**2, 1e-15))
+    quantile = t_quantile(confidence, freedom - 1)
+    half = math.acosh(1 + 2 * quantile**2 * max(1 - alike, 0.0) / (freedom - 1)) / 2
+    centre = math.atanh(min(max(share, -1 + 1e-15), 1 - 1e-15))
+    return Saving(correlation, share, math.tanh(centre - half), math.tanh(centre + half))

@@ -128,9 +128,7 @@ def _pairing(found: Compared, result: Comparison) -> Iterator[str]:
 
 
 def _saved(what: str, saving: Saving, n: int, noun: str) -> str:
-    limits = ""
-    if saving.low is not None and saving.high is not None:
-        limits = f", {100 * saving.low:.0f} to {100 * saving.high:.0f} %"
+    limits = f", {100 * saving.low:.0f} to {100 * saving.high:.0f} %"
     if saving.share <= 0:
         return f"{what} saves nothing (correlation {saving.correlation:.2f}{limits})."
     unpaired = saving.unpaired(n)

@@ -120,6 +120,7 @@ def planted(
         pl.lit(4000, pl.UInt32).alias("n_test"),
         pl.lit(2000, pl.UInt32).alias("n_side"),
         pl.lit(delta).alias("delta"),
+        pl.lit(400, pl.UInt32).alias("n_wrong_by_any"),
         pl.lit("gap").alias("probe"),
     )
     summed = summed.with_columns(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import polars as pl
 import pytest
@@ -248,6 +249,17 @@ def test_how_many_seeds_are_enough_is_the_answer_of_howmany():
     assert "so far" not in one
     assert one.endswith("Its repeats have too few runs for that.")
     assert "enough" not in said(planted(runs=1))
+
+
+def test_the_range_of_seeds_is_from_the_least_to_the_most_of_many_cells():
+    """Cells in the order of their names, whose standard deviations rise and fall."""
+    sds = dict(zip("abcdefghijkl", [9, 3, 7, 1, 12, 5, 2, 11, 4, 8, 10, 6], strict=True))
+    sd = of_classifier(**{name: 0.002 * step for name, step in sds.items()})
+    text = said(planted(classifiers=tuple(sds), repeats=10, sd=sd))["enough"]
+    found = re.search(r"takes (\d+) to (\d+) runs, .*; (\d+) in data-00 × (\w), cell 4 ", text)
+    assert int(found[1]) < 5
+    assert 90 < int(found[2]) == int(found[3])
+    assert found[4] == "e"
 
 
 def test_equal_runs_are_not_enough_runs():

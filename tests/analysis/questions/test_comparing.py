@@ -172,6 +172,21 @@ def test_what_pairing_saves_is_the_ratio_of_variances():
     assert (same.saved_runs.share, same.saved_runs.unpaired(10)) == (pytest.approx(1), math.inf)
 
 
+@pytest.mark.parametrize(("n", "correlation", "ratio"), [(5, 0.97, 1), (4, 0.6, 2), (10, 0.97, 2)])
+def test_intervals_of_what_pairing_saves_hold_as_often_as_they_say(n, correlation, ratio):
+    """400 pairs of normal values; A may vary more than B."""
+    rng = np.random.default_rng(n)
+    x, y = rng.normal(size=(2, 400, n))
+    b = ratio * (correlation * x + math.sqrt(1 - correlation**2) * y)
+    truth = 2 * correlation * ratio / (1 + ratio**2)
+    found = [
+        compare(sides(*pair), sides(*other), paired=True).saved_runs
+        for pair, other in zip(x[:, None], b[:, None], strict=True)
+    ]
+    held = sum(one.low <= truth <= one.high for one in found)
+    assert 0.92 * 400 <= held <= 0.98 * 400
+
+
 DESIGNS = ("paired", "apart", "unequal", "coarse")
 
 

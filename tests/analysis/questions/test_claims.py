@@ -1,0 +1,90 @@
+"""Each kind of sentence has a measured rate of error; here a small form of what docs/claims.md has.
+
+`benchmarks/claims.py` holds the kinds, and the planted sweeps.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from scipy import stats
+
+from benchmarks.bench_claims import PAGE, measured, page
+from benchmarks.claims import CLAIMS, PLAIN
+
+ROOT = Path(__file__).parents[3]
+SAID_BY = (
+    *sorted(ROOT.glob("analysis/questions/*.py")),
+    *(
+        ROOT / "orchestrator" / "results" / f"{name}.py"
+        for name in ("compared", "variance", "until")
+    ),
+)
+"""Modules all of whose words are said of results."""
+ALSO = [
+    *(file for folder in ("figures", "report") for file in ROOT.glob(f"analysis/{folder}/*.py")),
+    *(file for folder in ("results", "cli") for file in ROOT.glob(f"orchestrator/{folder}/*.py")),
+]
+"""Modules of which only words on chance and intervals need a row."""
+CHANCE = re.compile(r"by chance|beyond chance|95 %|significan|p below|differ by chance")
+WORDS = 4  # of a text that is a sentence or a part of one
+SWEEPS = 6
+
+
+def texts(file: Path) -> Iterator[str]:
+    """Yield the texts of a module, values as {}, but for docstrings and what is raised."""
+    tree = ast.parse(file.read_text())
+    skipped: set[int] = set()
+    for node in ast.walk(tree):
+        called = isinstance(node, ast.Call) and getattr(node.func, "id", "").endswith(
+            ("Error", "Refused", "Option", "Argument", "_option")
+        )
+        if isinstance(node, ast.Raise) or called:
+            skipped.update(id(one) for one in ast.walk(node))
+        elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            skipped.add(id(node.value))
+        elif isinstance(node, ast.JoinedStr):
+            for part in node.values:
+                skipped.add(id(part))
+                if isinstance(part, ast.FormattedValue) and part.format_spec:
+                    skipped.update(id(one) for one in ast.walk(part.format_spec))
+    for node in ast.walk(tree):
+        if id(node) in skipped:
+            continue
+        text = ""
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(
+                part.value if isinstance(part, ast.Constant) else "{}" for part in node.values
+            )
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            text = node.value
+        if len(re.findall(r"[A-Za-z]{2,}", text)) >= WORDS:
+            yield text
+
+
+ROWS = [re.compile(pattern) for pattern in (*(claim.wording for claim in CLAIMS), *PLAIN)]
+
+
+def unlisted(files, only=re.compile("")):
+    return [
+        f"{file.relative_to(ROOT)}: {text}"
+        for file in files
+        for text in texts(file)
+        if only.search(text) and not any(row.search(text) for row in ROWS)
+    ]
+
+
+def test_every_sentence_has_a_row():
+    """A new sentence needs a record in benchmarks/claims.py: what it promises, and planted sweeps."""
+    assert unlisted(SAID_BY) == []
+    assert unlisted(ALSO, CHANCE) == []
+
+
+def test_every_row_is_of_a_sentence():
+    said = [text for file in (*SAID_BY, *ALSO) for text in texts(file)]
+    gone = [row.pattern for row in ROWS if not any(row.search(text) for text in said)]
+    assert gone == []

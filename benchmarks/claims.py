@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.figures.gaps import gaps
 from manyseed.analysis.graph.group import analyze_group, compute
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import missing, suspects
@@ -575,7 +574,7 @@ def _parts(
     repeats, runs = shape
     drawn, fixed = rng.normal(size=(2, repeats, runs)), rng.normal(size=(2, repeats, 1))
     sets = of_set * rng.normal(size=(repeats, 1))
-    key = {name: "none" for name in AXES} | {"dataset": "one", "classifier": "mlp"}
+    key = dict.fromkeys(AXES, "none") | {"dataset": "one", "classifier": "mlp"}
     of_runs, of_repeats = [], []
     noise = rng.normal(size=(repeats, runs))
     for cell, vary in enumerate(("init", "batch", "init+batch", "init+batch")):

@@ -21,12 +21,11 @@ from manyseed.analysis.refused import Refused
 from manyseed.orchestrator.errors import UserError, refused
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.analysed import AnalysedCell, AnalysedSweep
-from manyseed.orchestrator.results.analysing import read_analysis
 from manyseed.orchestrator.results.averaging import require_confidence
 from manyseed.orchestrator.results.compared import OneCell
 from manyseed.orchestrator.results.comparing import pairs_of
 from manyseed.orchestrator.results.published import Published, published
-from manyseed.orchestrator.results.record import without_own
+from manyseed.orchestrator.results.record import read_analysis, without_own
 
 
 @dataclass(frozen=True, slots=True)

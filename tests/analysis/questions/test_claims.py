@@ -10,10 +10,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-from scipy import stats
-
-from benchmarks.bench_claims import PAGE, measured, page
 from benchmarks.claims import CLAIMS, PLAIN
 
 ROOT = Path(__file__).parents[3]

@@ -17,6 +17,11 @@ from typing import BinaryIO
 PARTIAL = ".partial"
 
 
+def expanded(name: str) -> Path:
+    """Return a path with ``~`` replaced; of a user who does not exist it is part of a name."""
+    return Path(os.path.expanduser(name))  # noqa: PTH111  # pathlib's raises
+
+
 class PartialRemoved(FileNotFoundError):
     """The temporary file of `path` was removed while it was being written."""
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets.cache import HOME_VARIABLE, data_home
 from manyseed.jobs.run import MachineError
-from manyseed.jobs.whole import place, sha256
+from manyseed.jobs.whole import expanded, place, sha256
 
 PUBLISHED = {
     "swin_t": "https://download.pytorch.org/models/swin_t-704ceda3.pth",
@@ -42,7 +42,7 @@ def locate(backbone: str, weights: object = None) -> tuple[Path, str]:
     if weights is not None and not isinstance(weights, str):
         raise Refused("weights", weights, allowed="the path of a file")
     hub = _in_hub(backbone)
-    path = hub if weights is None else Path(weights).expanduser()
+    path = hub if weights is None else expanded(weights)
     if not path.is_file():
         absent = "there is no such file" if weights else f"those of {backbone} are not in {hub}"
         get = f"download {PUBLISHED[backbone]} to {hub}, or give the path of a state dict"
@@ -102,7 +102,7 @@ def _in_hub(backbone: str) -> Path:
     cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     home = os.environ.get("TORCH_HOME") or f"{cache}/torch"
     name = PUBLISHED[backbone].rpartition("/")[2]
-    return Path(home).expanduser() / "hub" / "checkpoints" / name
+    return expanded(home) / "hub" / "checkpoints" / name
 
 
 def _digest(path: Path) -> str:

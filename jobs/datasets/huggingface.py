@@ -23,6 +23,7 @@ from manyseed.jobs.datasets.function import digest
 from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples, test_counts
 from manyseed.jobs.installing import install
 from manyseed.jobs.run import MachineError
+from manyseed.jobs.whole import expanded
 
 CONFIG, SPLITS, TARGET = "config", "splits", "target"
 _LISTS = ("categorical", "continuous", "ignore")
@@ -94,7 +95,7 @@ def _is_local(name: str) -> bool:
 
 
 def _place(name: str) -> Path:
-    return Path(name).expanduser().absolute()
+    return expanded(name).absolute()
 
 
 def _is_saved(path: Path) -> bool:

@@ -40,6 +40,7 @@ from manyseed.jobs.datasets.source import (
 )
 from manyseed.jobs.datasets.tabular import DataColumn, to_samples
 from manyseed.jobs.run import MachineError
+from manyseed.jobs.whole import expanded
 
 if TYPE_CHECKING:
     import polars as pl
@@ -83,7 +84,7 @@ class _Loaded:
 
 
 def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
-    path = Path(name).expanduser().absolute()
+    path = expanded(name).absolute()
     if _is_folder(path):
         return imagefolder.describe(path, given)
     return read(name, given)[0]
@@ -103,7 +104,7 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
     ------
     Refused
     """
-    path = Path(name).expanduser().absolute()
+    path = expanded(name).absolute()
     if imagefolder.SIZE in given:
         reason = "is for a folder of images; images in a file have their size"
         raise Refused(imagefolder.SIZE, given[imagefolder.SIZE], reason)
@@ -111,7 +112,7 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
     own = {**parts.read(given), **together.read(given)}
     files = [_opened("source", name, path, target, own)]
     if (other := own.pop(parts.TEST_FILE, None)) is not None:
-        beside = Path(other).expanduser().absolute()
+        beside = expanded(other).absolute()
         if beside.suffix != path.suffix and not {beside.suffix, path.suffix} <= {*TABLES}:
             reason = f"is another kind of file than the source, {path.suffix}"
             raise Refused(parts.TEST_FILE, other, reason)

@@ -455,3 +455,13 @@ def test_names_of_columns_are_not_taken_for_data(tmp_path, header, row):
     ]
     source = csv(tmp_path, "\n".join([header, *rows]) + "\n")
     assert resolve(source, target=header.rpartition(",")[2]).n_samples == 24
+
+
+def test_a_name_may_begin_with_a_tilde_of_nobody(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "~nobody-of-this-name"
+    folder.mkdir()
+    (folder / "a.csv").write_text(table_of(x=range(8), y=["a", "b"] * 4))
+    assert resolve(f"file:{folder.name}/a.csv", target="y").n_samples == 8
+    with pytest.raises(Refused, match="does not exist"):
+        resolve("file:~nobody-else/a.csv", target="y")

@@ -77,7 +77,7 @@ def in_words(data: xr.Dataset, *, names: bool = False) -> FinishedRuns:
     Each run has its own test set: ``y_true`` and ``test_index`` become (run, sample). Copies are
     marked by the coordinate ``is_copy``; with `names`, labels are names of classes.
     """
-    about = {"long_name": "copy of the first run of its repeat, not trained"}
+    about = {"long_name": "copy of the first run of its repeat, not trained", "units": "1"}
     words: dict[str, Any] = {COPY: ("run", data["status"].to_numpy() == IS_COPY, about)}
     for name in (name for name in (*FLAGS, *LATER_FLAGS) if name in data.coords):
         codes = data[name]

@@ -247,9 +247,11 @@ class Campaign:
         file = (self.folder / name).with_stem("odd")
         file.write_bytes(content)
         truth = " --truth y.npy" if file.suffix == ".npy" else ""
-        self.tell(f"damaged {name}", f"import {file.name} --out OUT{truth}", codes=(0, 2))
-        if (self.folder / "out/o").is_dir():
-            self.tell(f"imported from a damaged {name}", "verify OUT", codes=(0,))
+        made = self.folder / "made"
+        shutil.rmtree(made, ignore_errors=True)
+        self.tell(f"damaged {name}", f"import {file.name} --out made{truth}", codes=(0, 2))
+        if made.is_dir():
+            self.tell(f"imported from a damaged {name}", "verify made", codes=(0,))
 
     def condition_one(self, words: str, condition: str) -> None:
         """Give what is no condition to a verb."""

@@ -316,9 +316,9 @@ def _enough(tables: Tables) -> Iterator[Sentence]:
             (pl.col("n").sum() // pl.len()).alias("n"),
         )
         .with_columns(variance=pl.col("squares") / pl.col("freedom"))
-        .sort("variance", "cell")
         .join(tables.repeats.group_by("cell").agg(pl.col("n_test").min()), on="cell")
         .with_columns(resolution=(1 / pl.col("n_test")).fill_null(0.0))
+        .sort("variance", "cell")
     )
     if cells.is_empty():
         return

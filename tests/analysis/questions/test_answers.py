@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import polars as pl
 import pytest
@@ -248,6 +249,14 @@ def test_how_many_seeds_are_enough_is_the_answer_of_howmany():
     assert "so far" not in one
     assert one.endswith("Its repeats have too few runs for that.")
     assert "enough" not in said(planted(runs=1))
+
+
+def test_the_range_of_enough_runs_is_that_of_all_cells():
+    sds = {f"c{k:02d}": 0.002 * (1 + (7 * k) % 12) for k in range(12)}
+    text = said(planted(classifiers=tuple(sds), sd=of_classifier(**sds)))["enough"]
+    few, many = map(int, re.search(r"takes (\d+) to (\d+) runs", text).groups())
+    assert few < 10 < many
+    assert f"{many} in data-00 × c05" in text
 
 
 def test_equal_runs_are_not_enough_runs():

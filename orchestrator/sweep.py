@@ -38,7 +38,8 @@ class Sweep(Executing, Learning):
     - open predictions: `runs` of a dataset and classifier, `predictions`, `raw_predictions`;
       ask kept models: `respond`
     - learn: `analyze` here or `submit_analysis` as a job (`analysis_job`), then `answers`,
-      `results`, `query`, `howmany`, `howmany_until`, `compare`, `variance`, `dee`, `plot`, `report`
+      `results`, `query`, `howmany`, `howmany_until`, `compare`, `alike`, `variance`, `dee`,
+      `plot`, `report`
 
     Parameters
     ----------

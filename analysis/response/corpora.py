@@ -10,7 +10,7 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.response.combining import COMBINATIONS, combine, oriented
-from manyseed.analysis.response.information import Cmi, Given, cmi, weakest
+from manyseed.analysis.response.information import Cmi, GivenHparams, cmi, weakest
 
 CORPUS = ("dataset", "classifier", "transform", "layer")
 """Only models that share these are compared."""
@@ -167,12 +167,12 @@ def _summary(corpora: Sequence[Cmi | None]) -> dict[str, float | int | str | Non
 
 def _p(corpora: Sequence[Cmi]) -> float | None:
     """Return p of the means over corpora, of the set of hparams for which it is the largest."""
-    parts: dict[tuple[str, ...], list[Given]] = {}
+    parts: dict[tuple[str, ...], list[GivenHparams]] = {}
     for corpus in corpora:
         for one in corpus.sets:
             parts.setdefault(one.hparams, []).append(one)
     means = [
-        Given(
+        GivenHparams(
             names,
             float(np.mean([one.value for one in own])),
             float(np.mean([one.null_mean for one in own])),

@@ -20,7 +20,7 @@ Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenHparams:
     """What a measure says about the order of gaps, given one set of hparams.
 
     Attributes
@@ -56,7 +56,7 @@ def _ratios() -> Floats:
     return np.asarray(stats.gamma.ppf(0.95, _SHAPES) / _SHAPES)
 
 
-def weakest(sets: Sequence[Given]) -> Given | None:
+def weakest(sets: Sequence[GivenHparams]) -> GivenHparams | None:
     """Return the set given which the measure most likely says nothing; None without any.
 
     The measure says something beyond the hparams only if it does given each set: its p is the
@@ -90,7 +90,7 @@ class Cmi:
         its own null. A measure whose `cmi` is not above `null_q95` says nothing.
     pearson, spearman : float or None
         Correlations of measure and gap; None if either is constant.
-    sets : tuple of Given
+    sets : tuple of GivenHparams
         Every set of hparams with its null; empty without permutations.
     """
 
@@ -105,7 +105,7 @@ class Cmi:
     null_q95: float | None
     pearson: float | None
     spearman: float | None
-    sets: tuple[Given, ...] = ()
+    sets: tuple[GivenHparams, ...] = ()
 
     @property
     def p(self) -> float | None:
@@ -229,7 +229,7 @@ class _PairCounts:
 
     def given(
         self, measure: Floats, rng: np.random.Generator, permutations: int
-    ) -> Iterator[Given]:
+    ) -> Iterator[GivenHparams]:
         """Yield what the measure says given each set of hparams, and by chance."""
         for names in self._open():
             levels = self.levels[names]
@@ -239,7 +239,7 @@ class _PairCounts:
                 permuted[places] = measure[np.lexsort((rng.random(levels.size), levels))]
                 null[k] = self._given(names, permuted)
             q95 = float(np.quantile(null, 0.95))
-            yield Given(names, self._given(names, measure), float(null.mean()), q95)
+            yield GivenHparams(names, self._given(names, measure), float(null.mean()), q95)
 
     def _open(self) -> Iterator[tuple[str, ...]]:
         """Yield the sets of hparams that leave the order of gaps open."""

@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.claims import CLAIMS, PLAIN, Claim, Tally
 
-PAGE = ROOT / "docs" / "claims.md"
+PAGE = Path(__file__).parents[1] / "docs" / "claims.md"
 QUICK = 2
 
 
@@ -68,24 +67,26 @@ def percent(share: float) -> str:
 _HEAD = """\
 # How often the sentences are wrong
 
-Each kind of sentence that `answers`, `howmany`, `compare`, `variance`, `howmany --until`, the page and its captions
-can say was measured on planted sweeps: tables made directly, without training, whose truth is known. *False* is how
-often it is said, or its interval misses, where it must not; *power* is how often it is said where it must be (for
-an interval: how often it excludes the value stated). A rate may exceed the promise by three standard errors; **rows in
-bold** exceed it by more. `python benchmarks/bench_claims.py` writes this page ({day}, {least:,} to {most:,} sweeps for each
-rate); the tests measure a small form of every row, and fail if a sentence has no row here.
+Each kind of sentence that `answers`, `howmany`, `howmany --until`, `compare`, `variance`, the page
+and its captions can say was measured on planted sweeps: tables made directly, without training,
+whose truth is known. *False* is how often it is said, or its interval misses, where it must not.
+*Power* is how often it is said where it must be, or how often an interval excludes the value
+stated. A rate may exceed its promise by three standard errors of so many sweeps; rows in bold
+exceed it by more.
+
+`python benchmarks/bench_claims.py` writes this page: {day}, {least:,} to {most:,} planted sweeps
+for each rate. The tests measure a small form of every row, and fail if a sentence has none.
 
 Values are normal; where accuracies are skewed, sentences warn that their intervals may miss
-([what that costs](results.md#the-page)). Unless stated otherwise, runs have a standard deviation of 0.01 between seeds and
-of 0.02 between test sets.
+([how often](results.md#the-page)). Unless stated otherwise, the standard deviation of runs is 0.01
+between seeds, and that of their means 0.02 between test sets.
 
 """
 
 _REST = """
 ## Said without a rate
 
-These state counts, definitions or what the numbers rest on, admit that something cannot be told, or give estimates
-that promise no precision:
+These count, define, admit that something cannot be told, or give estimates without a precision:
 
 """
 

@@ -4,7 +4,8 @@
 
 Every kind of sentence (`benchmarks/claims.py`) is measured on planted sweeps, 200 to 1,000 of each
 kind: none may be false more often than it promises, plus three standard errors of so many sweeps.
-The full run writes docs/claims.md; --quick, --sweeps and --only leave it alone.
+The full run writes docs/claims.md, and --only writes the rows that match; --quick and --sweeps leave
+it alone.
 """
 
 from __future__ import annotations
@@ -91,27 +92,31 @@ These count, define, admit that something cannot be told, or give estimates with
 """
 
 
-def page(results: Iterable[tuple[Claim, Rate, Rate]]) -> str:
-    """Return docs/claims.md."""
-    rows = list(results)
-    counts = [claim.sweeps for claim, *_ in rows]
-    lines = [
-        "| said by | sentence | promise | false | power | planted |",
-        "|---|---|---|---|---|---|",
+def row(claim: Claim, false: Rate, said: Rate) -> str:
+    """Return the row of the page; a rate above its promise stands in bold."""
+    bold = "**" if false.above(claim.promise) else ""
+    cells = [
+        claim.by,
+        f"{bold}{claim.name}{bold}",
+        percent(claim.promise),
+        f"{bold}{percent(false.share)} of {false.of:,} {claim.holds}{bold}",
+        percent(said.share),
+        f"{claim.without}; power: {claim.effect}",
     ]
-    for claim, false, said in rows:
-        above = false.above(claim.promise)
-        wrong = f"{percent(false.share)} of {false.of:,} {claim.holds}"
-        planted = f"{claim.without}; power: {claim.effect}"
-        cells = [
-            claim.by,
-            f"**{claim.name}**" if above else claim.name,
-            percent(claim.promise),
-            f"**{wrong}**" if above else wrong,
-            percent(said.share),
-            planted + (f". {claim.why}" if above and claim.why else ""),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
+    return f"| {' | '.join(cells)} |"
+
+
+def page(results: Iterable[tuple[Claim, Rate, Rate]], before: str = "") -> str:
+    """Return docs/claims.md; rows of claims that were not measured are those before."""
+    rows = {
+        cells[1].strip("*"): line
+        for line in before.splitlines()
+        if len(cells := line.split(" | ")) == 6
+    }
+    rows |= {claim.name: row(claim, false, said) for claim, false, said in results}
+    counts = [claim.sweeps for claim in CLAIMS]
+    lines = ["| said by | sentence | promise | false | power | planted |", "|---" * 6 + "|"]
+    lines += [rows[claim.name] for claim in CLAIMS if claim.name in rows]
     head = _HEAD.format(day=date.today().isoformat(), least=min(counts), most=max(counts))
     rest = "\n".join(f"- {reason}" for reason in PLAIN)
     return f"{head}{chr(10).join(lines)}\n{_REST}{rest}\n"
@@ -151,8 +156,9 @@ def main() -> None:
             for claim, false, said in results
         ]
         print(json.dumps(rows, indent=2, ensure_ascii=False))
-    if sweeps is None and not options.only:
-        PAGE.write_text(page(results))
+    if sweeps is None:
+        before = PAGE.read_text() if options.only and PAGE.exists() else ""
+        PAGE.write_text(page(results, before))
 
 
 if __name__ == "__main__":

@@ -2,10 +2,10 @@
 
     python benchmarks/bench_claims.py [--quick] [--json] [--sweeps N] [--only REGEX]
 
-Every kind of sentence (`benchmarks/claims.py`) is measured on planted sweeps, 200 to 1,000 of each
+Every kind of sentence (`benchmarks/claims/`) is measured on planted sweeps, 200 to 1,000 of each
 kind: none may be false more often than it promises, plus three standard errors of so many sweeps.
-The full run writes docs/claims.md, and --only writes the rows that match; --quick and --sweeps leave
-it alone.
+The full run writes docs/claims.md, and --only writes the rows that match; with --quick or --sweeps,
+nothing is written.
 """
 
 from __future__ import annotations

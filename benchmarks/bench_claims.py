@@ -2,9 +2,10 @@
 
     python benchmarks/bench_claims.py [--quick] [--json] [--sweeps N] [--only REGEX]
 
-Every kind of sentence (`benchmarks/claims.py`) is measured on planted sweeps, 200 to 1,000 of each
+Every kind of sentence (`benchmarks/claims/`) is measured on planted sweeps, 200 to 1,000 of each
 kind: none may be false more often than it promises, plus three standard errors of so many sweeps.
-The full run writes docs/claims.md; --quick, --sweeps and --only leave it alone.
+The full run writes docs/claims.md, and --only writes the rows that match; with --quick or --sweeps,
+nothing is written.
 """
 
 from __future__ import annotations
@@ -19,12 +20,11 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.claims import CLAIMS, PLAIN, Claim, Tally
 
-PAGE = ROOT / "docs" / "claims.md"
+PAGE = Path(__file__).parents[1] / "docs" / "claims.md"
 QUICK = 2
 
 
@@ -68,49 +68,55 @@ def percent(share: float) -> str:
 _HEAD = """\
 # How often the sentences are wrong
 
-Each kind of sentence that `answers`, `howmany`, `compare`, `variance`, `howmany --until`, the page and its captions
-can say was measured on planted sweeps: tables made directly, without training, whose truth is known. *False* is how
-often it is said, or its interval misses, where it must not; *power* is how often it is said where it must be (for
-an interval: how often it excludes the value stated). A rate may exceed the promise by three standard errors; **rows in
-bold** exceed it by more. `python benchmarks/bench_claims.py` writes this page ({day}, {least:,} to {most:,} sweeps for each
-rate); the tests measure a small form of every row, and fail if a sentence has no row here.
+Each kind of sentence that `answers`, `howmany`, `howmany --until`, `compare`, `variance`, the page
+and its captions can say was measured on planted sweeps: tables made directly, without training,
+whose truth is known. *False* is how often it is said, or its interval misses, where it must not.
+*Power* is how often it is said where it must be, or how often an interval excludes the value
+stated. A rate may exceed its promise by three standard errors of so many sweeps; rows in bold
+exceed it by more.
+
+`python benchmarks/bench_claims.py` writes this page: {day}, {least:,} to {most:,} planted sweeps
+for each rate. The tests measure a small form of every row, and fail if a sentence has none.
 
 Values are normal; where accuracies are skewed, sentences warn that their intervals may miss
-([what that costs](results.md#the-page)). Unless stated otherwise, runs have a standard deviation of 0.01 between seeds and
-of 0.02 between test sets.
+([how often](results.md#the-page)). Unless stated otherwise, the standard deviation of runs is 0.01
+between seeds, and that of their means 0.02 between test sets.
 
 """
 
 _REST = """
 ## Said without a rate
 
-These state counts, definitions or what the numbers rest on, admit that something cannot be told, or give estimates
-that promise no precision:
+These count, define, admit that something cannot be told, or give estimates without a precision:
 
 """
 
 
-def page(results: Iterable[tuple[Claim, Rate, Rate]]) -> str:
-    """Return docs/claims.md."""
-    rows = list(results)
-    counts = [claim.sweeps for claim, *_ in rows]
-    lines = [
-        "| said by | sentence | promise | false | power | planted |",
-        "|---|---|---|---|---|---|",
+def row(claim: Claim, false: Rate, said: Rate) -> str:
+    """Return the row of the page; a rate above its promise stands in bold."""
+    bold = "**" if false.above(claim.promise) else ""
+    cells = [
+        claim.by,
+        f"{bold}{claim.name}{bold}",
+        percent(claim.promise),
+        f"{bold}{percent(false.share)} of {false.of:,} {claim.holds}{bold}",
+        percent(said.share),
+        f"{claim.without}; power: {claim.effect}",
     ]
-    for claim, false, said in rows:
-        above = false.above(claim.promise)
-        wrong = f"{percent(false.share)} of {false.of:,} {claim.holds}"
-        planted = f"{claim.without}; power: {claim.effect}"
-        cells = [
-            claim.by,
-            f"**{claim.name}**" if above else claim.name,
-            percent(claim.promise),
-            f"**{wrong}**" if above else wrong,
-            percent(said.share),
-            planted + (f". {claim.why}" if above and claim.why else ""),
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
+    return f"| {' | '.join(cells)} |"
+
+
+def page(results: Iterable[tuple[Claim, Rate, Rate]], before: str = "") -> str:
+    """Return docs/claims.md; rows of claims that were not measured are those before."""
+    rows = {
+        cells[1].strip("*"): line
+        for line in before.splitlines()
+        if len(cells := line.split(" | ")) == 6
+    }
+    rows |= {claim.name: row(claim, false, said) for claim, false, said in results}
+    counts = [claim.sweeps for claim in CLAIMS]
+    lines = ["| said by | sentence | promise | false | power | planted |", "|---" * 6 + "|"]
+    lines += [rows[claim.name] for claim in CLAIMS if claim.name in rows]
     head = _HEAD.format(day=date.today().isoformat(), least=min(counts), most=max(counts))
     rest = "\n".join(f"- {reason}" for reason in PLAIN)
     return f"{head}{chr(10).join(lines)}\n{_REST}{rest}\n"
@@ -150,8 +156,9 @@ def main() -> None:
             for claim, false, said in results
         ]
         print(json.dumps(rows, indent=2, ensure_ascii=False))
-    if sweeps is None and not options.only:
-        PAGE.write_text(page(results))
+    if sweeps is None:
+        before = PAGE.read_text() if options.only and PAGE.exists() else ""
+        PAGE.write_text(page(results, before))
 
 
 if __name__ == "__main__":

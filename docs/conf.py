@@ -38,6 +38,7 @@ PAGES = {
     "Sweeps": ("sweep-file", "datasets", "classifiers", "own", "perturbations", "cluster", "scale"),
     "Results": (
         "results",
+        "claims",
         "plots",
         "fashion",
         "uncertainty",

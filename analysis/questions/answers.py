@@ -328,7 +328,9 @@ def _enough(tables: Tables) -> Iterator[Sentence]:
         yield Sentence("enough", _no_spread(unknown, own), ("summary",))
         return
     # More variance takes more runs, so the first and last cell give the range.
-    least, answer = (_answer(own.filter(cell=cells["cell"][place])) for place in (0, -1))
+    least, answer = (
+        _answer(own.filter(cell=cells["cell"][place]), among=cells.height) for place in (0, -1)
+    )
     if answer.runs is None:
         return
     row = own.filter(cell=cells["cell"][-1]).row(0, named=True)
@@ -343,8 +345,9 @@ def _enough(tables: Tables) -> Iterator[Sentence]:
     )
     text = (
         f"Knowing the mean accuracy of {of_cells} to ± {PRECISE:g} (95 %, over seeds, on one "
-        f"test set) takes {f'{answer.runs:,} runs' if alone else most} ({interval}, 95 %; "
-        f"from {answer.made:,} runs). "
+        f"test set) takes {f'{answer.runs:,} runs' if alone else most} ({interval}, 95 %"
+        f"{'' if alone else f' for all {cells.height:,} cells together'}; from {answer.made:,} "
+        "runs). "
     )
     if enough == cells.height:
         text += "Each repeat has enough runs for that."
@@ -370,11 +373,11 @@ def _no_spread(unknown: pl.DataFrame, runs: pl.DataFrame) -> str:
     )
 
 
-def _answer(runs: pl.DataFrame, resolution: float = 0.0) -> Answer:
-    """Return the answer of `for_mean` for the runs of a cell."""
+def _answer(runs: pl.DataFrame, resolution: float = 0.0, among: int = 1) -> Answer:
+    """Return the answer of `for_mean` for the runs of a cell, one of so many."""
     parts = runs.partition_by("repeat_index", maintain_order=True)
     values = [one["accuracy"].to_numpy() for one in parts]
-    return for_mean(f"± {PRECISE:g}", values, PRECISE, resolution=resolution)
+    return for_mean(f"± {PRECISE:g}", values, PRECISE, resolution=resolution, among=among)
 
 
 def _sources(variance: pl.DataFrame | None) -> Iterator[Sentence]:

@@ -133,6 +133,7 @@ def for_mean(
     seconds_per_run: float | None = None,
     nothing: str = "no repeat has 2 runs or more",
     resolution: float = 0.0,
+    among: int = 1,
 ) -> Answer:
     """Answer for the mean of a quantity of single runs, such as their accuracies.
 
@@ -153,6 +154,9 @@ def for_mean(
         The reason to give if no array holds two values.
     resolution : float
         Step between two values: of accuracies, one test point.
+    among : int
+        Number of such answers from which this one is chosen by its result: its interval then holds
+        for all of them together (Bonferroni).
     """
     useful = [own for own in values if own.size > 1]
     made = sum(own.size for own in useful)
@@ -166,7 +170,7 @@ def for_mean(
             bound = fewest_runs(partial(operator.truediv, resolution**2), half_width, confidence)
         reason = _unresolved(squares / freedom, freedom, made, resolution, bound, confidence)
         return Answer(purpose, None, None, bound, made, len(useful), confidence, reason=reason)
-    tail = (1 - confidence) / 2
+    tail = (1 - confidence) / 2 / among
     runs, low, high = (
         fewest_runs(partial(operator.truediv, squares / divisor), half_width, confidence)
         for divisor in (freedom, chi2_quantile(freedom, 1 - tail), chi2_quantile(freedom, tail))

@@ -234,11 +234,15 @@ def test_how_many_seeds_are_enough_is_the_answer_of_howmany():
     of_cells = []
     for cell in (0, 1):
         own = tables.runs.filter(cell=cell).partition_by("repeat_index")
-        of_cells.append(for_mean("", [one["accuracy"].to_numpy() for one in own], 0.005))
+        values = [one["accuracy"].to_numpy() for one in own]
+        of_cells.append(for_mean("", values, 0.005, among=2))
     few, many = of_cells
     text = said(tables)["enough"]
     assert f"takes {few.runs} to {many.runs} runs, by their standard deviations so far;" in text
-    assert f"; {many.runs} in data-00 × mlp, cell 1 ({many.low} to {many.high}, 95 %;" in text
+    assert (
+        f"; {many.runs} in data-00 × mlp, cell 1 ({many.low} to {many.high}, 95 % for all 2 "
+        in text
+    )
     assert few.runs <= 10 < many.runs
     assert "1 of 2 cells have enough runs for that in their repeats." in text
     assert said(planted(sd=0.05))["enough"].endswith("No cell has enough runs for that yet.")
@@ -247,6 +251,7 @@ def test_how_many_seeds_are_enough_is_the_answer_of_howmany():
     one = said(planted(sd=0.02, classifiers=("mlp",)))["enough"]
     assert one.startswith("Knowing the mean accuracy of the cell to ± 0.005")
     assert "so far" not in one
+    assert "together" not in one
     assert one.endswith("Its repeats have too few runs for that.")
     assert "enough" not in said(planted(runs=1))
 

@@ -7,9 +7,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
+import pytest
+from scipy import stats
+
+from benchmarks.bench_claims import PAGE, measured
 from benchmarks.claims import CLAIMS, PLAIN
 
 ROOT = Path(__file__).parents[3]
@@ -17,7 +22,7 @@ SAID_BY = (
     *sorted(ROOT.glob("analysis/questions/*.py")),
     *(
         ROOT / "orchestrator" / "results" / f"{name}.py"
-        for name in ("compared", "variance", "until")
+        for name in ("compared", "variance", "until", "caveats")
     ),
 )
 """Modules all of whose words are said of results."""
@@ -28,11 +33,12 @@ ALSO = [
 """Modules of which only words on chance and intervals need a row."""
 CHANCE = re.compile(r"by chance|beyond chance|95 %|significan|p below|differ by chance")
 WORDS = 4  # of a text that is a sentence or a part of one
-SWEEPS = 6
 
 
-def texts(file: Path) -> Iterator[str]:
-    """Yield the texts of a module, values as {}, but for docstrings and what is raised."""
+@cache
+def texts(file: Path) -> Sequence[str]:
+    """Return the texts of a module, values as {}, but for docstrings and what is raised."""
+    found = []
     tree = ast.parse(file.read_text())
     skipped: set[int] = set()
     for node in ast.walk(tree):
@@ -58,8 +64,8 @@ def texts(file: Path) -> Iterator[str]:
             )
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             text = node.value
-        if len(re.findall(r"[A-Za-z]{2,}", text)) >= WORDS:
-            yield text
+        found.append(text)
+    return found
 
 
 ROWS = [re.compile(pattern) for pattern in (*(claim.wording for claim in CLAIMS), *PLAIN)]
@@ -70,12 +76,14 @@ def unlisted(files, only=re.compile("")):
         f"{file.relative_to(ROOT)}: {text}"
         for file in files
         for text in texts(file)
-        if only.search(text) and not any(row.search(text) for row in ROWS)
+        if len(re.findall(r"[A-Za-z]{2,}", text)) >= WORDS
+        and only.search(text)
+        and not any(row.search(text) for row in ROWS)
     ]
 
 
 def test_every_sentence_has_a_row():
-    """A new sentence needs a record in benchmarks/claims.py: what it promises, and planted sweeps."""
+    """A new one needs a record in benchmarks/claims.py: what it promises, and planted sweeps."""
     assert unlisted(SAID_BY) == []
     assert unlisted(ALSO, CHANCE) == []
 
@@ -84,3 +92,33 @@ def test_every_row_is_of_a_sentence():
     said = [text for file in (*SAID_BY, *ALSO) for text in texts(file)]
     gone = [row.pattern for row in ROWS if not any(row.search(text) for text in said)]
     assert gone == []
+
+
+def test_a_new_sentence_is_found(tmp_path):
+    new = tmp_path / "new.py"
+    new.write_text('def words(name):\n    return f"{name} is certainly the best one of all"\n')
+    assert [text for text in texts(new) if not any(row.search(text) for row in ROWS)]
+
+
+FEW = {200: 2, 1000: 20}
+"""Sweeps of each kind, by how many the benchmark plants."""
+
+
+@pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"{claim.by}: {claim.name}"[:60])
+def test_a_sentence_is_rarely_false_and_often_said(claim):
+    """On the benchmark's first sweeps. So many false ones come by chance once in 1,000."""
+    false, said = measured(claim, FEW[claim.sweeps])
+    most = int(stats.binom.ppf(0.999, false.sweeps, claim.promise))
+    assert false.times <= most * max(false.of // max(false.sweeps, 1), 1)
+    assert said.times > 0
+
+
+def test_the_page_has_a_row_for_each():
+    """`python benchmarks/bench_claims.py` writes it."""
+    text = PAGE.read_text()
+    lacking = [
+        claim.name
+        for claim in CLAIMS
+        if f"| {claim.name} |" not in text and f"| **{claim.name}** |" not in text
+    ]
+    assert lacking == []

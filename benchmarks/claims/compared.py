@@ -1,0 +1,168 @@
+"""Two cells compared."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from benchmarks.claims.record import (
+    CHEAP,
+    SIGNED,
+    Claim,
+    Tally,
+    interval,
+    miss,
+    number,
+)
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.questions.comparing import Side, compare, compare_apart
+from manyseed.orchestrator.results.compared import Compared, OneCell, words
+
+Real = NDArray[np.float64]
+
+
+_CELL = OneCell("sweep", 0, "", 0, dict.fromkeys(AXES, ""))
+SEED, SHARED, MOVES, EASY = 0.005, 0.006, 0.004, 0.02  # standard deviations
+
+
+@cache
+def compared(
+    seed: int, better: float, *, paired: bool, sets: int = 5, apart: bool = False
+) -> tuple[str, Real]:
+    """Return what is said of A and B of 6 runs on each test set, and A - B of each test set."""
+    rng = np.random.default_rng([seed, 7])
+    runs = 6
+    easy, moves = EASY * rng.normal(size=(2, sets, 1)), MOVES * rng.normal(size=(sets, 1))
+    shared = SHARED * rng.normal(size=(sets, runs)) * paired
+    a = 0.9 + better + easy[0] + moves + shared + SEED * rng.normal(size=(sets, runs))
+    b = 0.9 + easy[int(apart)] + shared + SEED * rng.normal(size=(sets, runs))
+    sides = [Side(own) for own in a], [Side(own) for own in b]
+    result = compare_apart(*sides) if apart else compare(*sides, paired=paired)
+    found = Compared(
+        _CELL, _CELL, {}, "accuracy", True, 0.95, not apart, (0, 0), ("init",) * paired, result
+    )
+    return " ".join(words(found)), better + moves[:, 0]
+
+
+_ENDS = {
+    "seeds": rf"Over seeds, at these.*?: {SIGNED} to {SIGNED} ",
+    "sets": rf"Over seeds and new test sets.*?: {SIGNED} to {SIGNED} ",
+    "better": r"P\(A better than B\) = [\d.]+ \((\d\.\d+) to (\d\.\d+) over seeds",
+    "better sets": r"(\d\.\d+) to (\d\.\d+) over new test sets, too",
+    "runs": r"Pairing runs saves .*?, (-?\d+) to (-?\d+) %",
+    "test sets": r"Sharing test sets saves .*?, (-?\d+) to (-?\d+) %",
+}
+
+
+def _truth(of: str, moved: Real, *, paired: bool) -> float:
+    wide = math.hypot(SEED, SHARED * paired) * math.sqrt(2)  # two runs that share nothing
+    if of == "better sets":
+        return 0.5
+    return {
+        "seeds": float(moved.mean()),
+        "sets": 0.0,
+        "better": float(stats.norm.cdf(moved / wide).mean()),
+        "runs": 100 * SHARED**2 / (SHARED**2 + SEED**2),
+        "test sets": 100
+        * (
+            1
+            - (MOVES**2 + 2 * SEED**2 / 6)
+            / (2 * EASY**2 + MOVES**2 + 2 * (SEED**2 + SHARED**2) / 6)
+        ),
+    }[of]
+
+
+def _compared(
+    of: str, *, paired: bool, better: float = 0.0, power: float | None = None, apart: bool = False
+) -> Callable[[int], Tally]:
+    """Return whether an interval misses the truth or, given `power`, excludes that value."""
+    rounded = {"better": 0.005, "better sets": 0.005, "runs": 0.5, "test sets": 0.5}.get(of, 5e-5)
+
+    def count(seed: int) -> Tally:
+        text, moved = compared(seed, better, paired=paired, apart=apart)
+        found = re.search(_ENDS[of], text)
+        if not found:
+            return Tally(0, 0)
+        low, high = map(number, found.groups())
+        if power is not None:
+            return Tally(miss(low, power, high))
+        return Tally(miss(low, _truth(of, moved, paired=paired), high, rounded))
+
+    return count
+
+
+CLAIMS: tuple[Claim, ...] = (
+    *(
+        interval(
+            f"{name} ({how})",
+            "compare",
+            wording,
+            _compared(of, paired=paired),
+            _compared(of, paired=paired, better=0.01, power=value),
+            "5 test sets of 6 runs, no difference on average",
+            effect,
+            sweeps=CHEAP,
+        )
+        for paired, how in ((True, "paired"), (False, "unpaired"))
+        for name, of, wording, value, effect in (
+            (
+                "A - B over seeds, at these test sets",
+                "seeds",
+                r"{} over seeds|Over seeds and new",
+                0.0,
+                "0.01: excludes 0",
+            ),
+            (
+                "A - B over seeds and new test sets",
+                "sets",
+                "and new test sets",
+                0.0,
+                "0.01: excludes 0",
+            ),
+            ("P(A better than B) over seeds", "better", r"P\(A better", 0.5, "0.01: excludes 0.5"),
+            (
+                "P(A better than B) over new test sets",
+                "better sets",
+                "over new test sets, too",
+                0.5,
+                "0.01: excludes 0.5",
+            ),
+        )
+    ),
+    interval(
+        "A - B over new test sets, which differ",
+        "compare",
+        "Unpaired: the test sets differ",
+        _compared("sets", paired=False, apart=True),
+        _compared("sets", paired=False, apart=True, better=0.08, power=0.0),
+        "5 test sets of 6 runs each",
+        "0.08 (4 sd between test sets): excludes 0",
+        sweeps=CHEAP,
+    ),
+    interval(
+        "Pairing runs saves 59 % of them (20 to 80 %)",
+        "compare",
+        r"are as precise as|saves nothing",
+        _compared("runs", paired=True),
+        _compared("runs", paired=True, power=0.0),
+        "correlation 0.59",
+        "excludes 0",
+        sweeps=CHEAP,
+    ),
+    interval(
+        "Sharing test sets saves 95 % of them (70 to 99 %)",
+        "compare",
+        r"are as precise as|saves nothing",
+        _compared("test sets", paired=True),
+        _compared("test sets", paired=True, power=0.0),
+        "correlation 0.97 over 5 test sets",
+        "excludes 0",
+        sweeps=CHEAP,
+    ),
+)

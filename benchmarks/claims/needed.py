@@ -1,0 +1,176 @@
+"""How many runs are needed, and whether there are enough."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from functools import cache
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from benchmarks.claims.record import (
+    CHEAP,
+    Claim,
+    Tally,
+    interval,
+    miss,
+    number,
+)
+from benchmarks.claims.tabled import needs, tables_of
+from manyseed.analysis.questions.answers import PRECISE
+from manyseed.analysis.questions.ensemble_size import for_alpha
+from manyseed.analysis.questions.howmany import fewest_runs, for_mean, howmany
+from manyseed.analysis.questions.sequential import decide
+from manyseed.orchestrator.results.until import Answered
+
+Real = NDArray[np.float64]
+
+
+def _howmany(of: int, truth: int) -> Callable[[int], Tally]:
+    """Return whether the interval of an answer misses the truth."""
+
+    def count(seed: int) -> Tally:
+        text = howmany(tables_of("one cell", seed))[of].words
+        found = re.search(r"needed \(([\d,]+) (?:to ([\d,]+)|or more), 95 %\)", text)
+        if not found:
+            return Tally(0, 0)
+        high = number(found[2]) if found[2] else math.inf
+        return Tally(miss(number(found[1]), truth, high))
+
+    return count
+
+
+def _more_than_twice(of: int, truth: int) -> Callable[[int], Tally]:
+    """Return whether the interval of an answer excludes four times the truth."""
+
+    def count(seed: int) -> Tally:
+        answer = howmany(tables_of("one cell", seed))[of]
+        return Tally(answer.high is not None and answer.high < 4 * truth)
+
+    return count
+
+
+def _differing(share: float) -> Callable[[int], Tally]:
+    """Return whether runs of which `share` differ are said to differ less."""
+
+    def count(seed: int) -> Tally:
+        drawn = np.random.default_rng([seed, 3]).random((1, 12)) < share
+        answer = for_mean("x", [0.9 + 0.025 * drawn[0]], PRECISE, resolution=1 / 40)
+        found = re.search(r"up to (\d+)% of further", answer.words)
+        return Tally(bool(found) and share > int(found[1]) / 100 + 0.005)  # type: ignore[index]
+
+    return count
+
+
+def _says_equal(seed: int) -> Tally:
+    same = for_mean("x", [np.full(12, 0.9)], PRECISE, resolution=1 / 40)
+    return Tally(same.runs is None and "of further runs may differ" in same.words)
+
+
+def _ensembles(passing: float) -> Callable[[int], Tally]:
+    """Return whether a larger share of ensembles is said to pass than does."""
+
+    def count(seed: int) -> Tally:
+        rng = np.random.default_rng([seed, 5])
+        draws = 60
+        close = rng.binomial(draws, [passing, passing, 1.0], 3) / draws
+        table = pl.DataFrame(
+            {
+                "size": [5, 10, 30],
+                "close": close,
+                "accepted": close,
+                "distinct": draws,
+                "models": 60,
+                "delta": 0.04,
+                "n_side": 4000,
+            }
+        )
+        text = for_alpha(table, made=120, epsilon=0.01)[0].words
+        found = re.search(r"needed.*different ensembles .*at least (\d+\.\d)%", text)
+        size = re.search(r": (\d+) runs are needed", text)
+        if not found or not size:
+            return Tally(0)
+        truth = 1.0 if size[1] == "30" else passing
+        return Tally(100 * truth < float(found[1]) if passing < 1 else size[1] == "5")
+
+    return count
+
+
+UNTIL = 0.003
+STEP = 1 / 500
+
+
+@cache
+def _until(seed: int, most: int = 200) -> Answered:
+    values = np.random.default_rng([seed, 13]).normal(0.9, 0.01, most)
+    decision = decide(np.round(values / STEP) * STEP, UNTIL, step=STEP)
+    state = "enough" if decision.enough else "most"
+    return Answered(0, "", "", 1, most, decision, state)
+
+
+def _until_misses(seed: int) -> Tally:
+    """Return whether the interval of any look misses the mean."""
+    for most in range(10, 201, 10):
+        decision = _until(seed, most).decision
+        if miss(decision.low, 0.9, decision.high):
+            return Tally(1)
+        if decision.enough:
+            break
+    return Tally(0)
+
+
+CLAIMS: tuple[Claim, ...] = (
+    interval(
+        "For accuracy ± 0.005: 16 runs are needed (11 to 30)",
+        "howmany",
+        r"fixed test set; from {} runs",
+        _howmany(0, needs(0.01)),
+        _more_than_twice(0, needs(0.01)),
+        "3 test sets of 10 runs",
+        "excludes four times as many",
+    ),
+    interval(
+        "For local error consistency ± 0.02: 96 runs are needed (65 to 157)",
+        "howmany",
+        r"fixed test set; from {} runs",
+        _howmany(1, fewest_runs(lambda n: 4 * 0.05**2 / n, 0.02) or 0),
+        _more_than_twice(1, fewest_runs(lambda n: 4 * 0.05**2 / n, 0.02) or 0),
+        "3 test sets of 10 runs, whose parts add up",
+        "excludes four times as many",
+    ),
+    interval(
+        "The accuracies of all 12 runs are equal, while up to 24 % of further runs may differ",
+        "howmany, answers",
+        r"it cannot be told yet, as the|enough'? if it is at most|may differ",
+        _differing(0.25),
+        _says_equal,
+        "a quarter of the runs differ",
+        "all runs are equal",
+        sweeps=CHEAP,
+    ),
+    Claim(
+        "At least 95 % of all ensembles of that size are close (α̂ ≤ 0.05)",
+        "howmany",
+        r"of all ensembles of these runs do|different ensembles of that size|the one ensemble of",
+        0.05,
+        "answers",
+        _ensembles(0.95),
+        _ensembles(1.0),
+        "95 % of the two smaller sizes, 60 draws",
+        "all of all sizes: the smallest",
+        sweeps=CHEAP,
+    ),
+    interval(
+        "Accuracy 0.9 ± 0.003: 60 runs are enough (at all looks)",
+        "until",
+        r"known to ± {} after|are enough|accuracy not known yet|the most allowed",
+        _until_misses,
+        lambda seed: Tally(_until(seed).words.endswith("runs are enough.")),
+        "sd 0.01, on a grid of 500 points; looks every 10 runs",
+        "is reached within 200 runs",
+        sweeps=CHEAP,
+    ),
+)

@@ -1,0 +1,58 @@
+"""Words of which no rate is measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+PLAIN: Mapping[str, str] = {
+    r"One test set allows no|more repeats do,|too few for useful intervals": (
+        "One test set allows no interval; two or three are too few for useful ones."
+    ),
+    r"Without an interval, so not judged": "Effects without an interval are named, not judged.",
+    r"has no answer in|there is no answer|more than {} runs|no repeat has|too few runs err|"
+    r"runs of every repeat are identical|was not computed|raise max_pair_runs|pairs of the {}": (
+        "Why `howmany` has no answer: too few runs, nothing differs, or more than ten million."
+    ),
+    r"assumes? normal values": "Intervals that assume normal values where accuracies are skewed.",
+    r"too few cells to be compared": "Classifiers that share too few cells with the others.",
+    r"compares runs with each other|there is one test set|same on all test sets|single test set|"
+    r"has a single run|all runs agree, which|No interval over": (
+        "Why `compare` has no interval: one run or test set, or nothing differs."
+    ),
+    r"runs of A with|run by run|Left out: test sets": (
+        "What `compare` compares: runs, shared streams, test sets left out."
+    ),
+    r"not all ensembles of|points per side are too few|contamination of up to|classical KS test "
+    r"accepts|from the sizes drawn|can't be drawn from|ensembles need 4": (
+        "Ensembles: which sizes were drawn, that not all pass, or that δ hides what is asked."
+    ),
+    r"first by mean accuracy": "Mean ranks, wins, and which classifier is first on these datasets.",
+    r"The reference is an average of models": "Which reference of α̂ shows the likely cause.",
+    r", reversed: |spread over seeds is unknown|and those for {} more": (
+        "Of scores: the sign of the correlation in these models; one seed shows no spread."
+    ),
+    r"one run {}, all {} averaged|nothing is gained|where that is a gain|half of the gain|worth "
+    r"more than|are at a bound|is not comparable between": (
+        "`dee`: means of what was measured, and how far one standard deviation goes."
+    ),
+    r"Whether a point is wrong|error consistency of a pair|dropout with it": (
+        "`variance`: names of metrics and sources."
+    ),
+    r"are the same model|more runs: up to|Another question was asked": (
+        "`howmany --until`: that nothing varies, what is trained next, that the question changed."
+    ),
+    r"95 % quantile of the same|end of the 95 % interval|half of the 95 % interval over": (
+        "Columns of tables, and what their intervals are over."
+    ),
+    r"The others are published by|Analysed \{analysed|no finished run that was analysed|their "
+    r"predictions have changed|is not computed for|calibration \(cll|scores that are not numbers|"
+    r"runs were made in several ways": (
+        "Notes that count: runs analysed, runs made in several ways, what is not computed and why."
+    ),
+    r"Do not choose runs by ece|accuracy is optimistic|Runs are ranked by|can't be said whether|a "
+    r"class has no test point|the smallest class has": (
+        "Notes on reading numbers: rankings, small classes, calibration error, δ above `close`."
+    ),
+    r"alpha_hat_infeasible_max|must be from {}": "Names of columns, and limits of options.",
+}
+"""Words without a rate, by how they are known in the source: why they promise none."""

@@ -19,11 +19,6 @@ PARTIAL = ".partial"
 _TEMPORARY = re.compile(r"\.([^/\s]+?)\.[0-9a-f]{32}" + re.escape(PARTIAL))
 
 
-def expanded(name: str) -> Path:
-    """Return a path with ``~`` replaced; of a user who does not exist it is part of a name."""
-    return Path(os.path.expanduser(name))  # noqa: PTH111  # pathlib's raises
-
-
 class PartialRemoved(FileNotFoundError):
     """The temporary file of `path` was removed while it was being written."""
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from manyseed.jobs.checks import Refused, expanded
 from manyseed.jobs.datasets.cache import HOME_VARIABLE, data_home
 from manyseed.jobs.run import MachineError
-from manyseed.jobs.whole import expanded, place, sha256
+from manyseed.jobs.whole import place, sha256
 
 PUBLISHED = {
     "swin_t": "https://download.pytorch.org/models/swin_t-704ceda3.pth",

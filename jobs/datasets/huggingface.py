@@ -23,7 +23,6 @@ from manyseed.jobs.datasets.function import digest
 from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples, test_counts
 from manyseed.jobs.installing import install
 from manyseed.jobs.run import MachineError
-from manyseed.jobs.whole import expanded
 
 CONFIG, SPLITS, TARGET = "config", "splits", "target"
 _LISTS = ("categorical", "continuous", "ignore")

@@ -40,7 +40,6 @@ from manyseed.jobs.datasets.source import (
 )
 from manyseed.jobs.datasets.tabular import DataColumn, to_samples
 from manyseed.jobs.run import MachineError
-from manyseed.jobs.whole import expanded
 
 if TYPE_CHECKING:
     import polars as pl

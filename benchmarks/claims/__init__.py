@@ -8,7 +8,7 @@ definitions, are in `PLAIN`. Nothing is trained: tables are made directly.
 
 from __future__ import annotations
 
-from benchmarks.claims import compared, components, lacking, levels, needed, scores, tabled
+from benchmarks.claims import between, compared, components, lacking, levels, needed, scores, tabled
 from benchmarks.claims.plain import PLAIN
 from benchmarks.claims.record import Claim, Tally
 
@@ -19,6 +19,7 @@ CLAIMS: tuple[Claim, ...] = (
     *levels.CLAIMS,
     *needed.CLAIMS,
     *compared.CLAIMS,
+    *between.CLAIMS,
     *components.CLAIMS,
     *lacking.CLAIMS,
     *scores.CLAIMS,

@@ -1,8 +1,9 @@
-"""Whether runs are missing at random."""
+"""Whether runs are missing at random, and whether those made in several ways differ."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 import numpy as np
 import polars as pl
@@ -13,6 +14,7 @@ from benchmarks.claims.record import (
     Tally,
 )
 from manyseed.analysis.questions import missing
+from manyseed.orchestrator.results.caveats import mixed
 
 Real = NDArray[np.float64]
 
@@ -49,6 +51,30 @@ def _lacking(seed: int, pattern: str, *, slow: float = 0.0, bad: bool = False) -
     return Tally(bool(re.search(pattern, " ".join(missing.notes(whole, repeats_left)))))
 
 
+def _recipes(moved: float, pattern: str) -> Callable[[int], Tally]:
+    """Return what is said of runs of two recipes on 4 test sets of 12 runs."""
+
+    def count(seed: int) -> Tally:
+        rng = np.random.default_rng([seed, 41])
+        place = np.repeat(np.arange(4), 12)
+        recipe = rng.integers(1, 3, place.size)
+        noise = 0.01 * rng.normal(size=place.size)
+        runs = pl.DataFrame(
+            {
+                "dataset": "d",
+                "classifier": "c",
+                "cell": 0,
+                "repeat_index": place,
+                "recipe": recipe,
+                "accuracy": 0.9 + 0.02 * place + noise + moved * (recipe == 2),
+                "identical": False,
+            }
+        )
+        return Tally(bool(re.search(pattern, " ".join(mixed(runs)))))
+
+    return count
+
+
 CLAIMS: tuple[Claim, ...] = (
     Claim(
         "Runs are not missing at random: accuracy varies with coverage",
@@ -71,5 +97,16 @@ CLAIMS: tuple[Claim, ...] = (
         lambda seed: _lacking(seed, "more runs are missing where fits take longer", slow=1.0),
         "a tenth of the runs missing at random",
         "slow runs fail",
+    ),
+    Claim(
+        "Runs were made in several ways; these differ beyond chance (or: is not established)",
+        "answers, page",
+        r"these differ beyond chance|no difference between these is established",
+        0.05,
+        "sweeps",
+        _recipes(0.0, "differ beyond chance"),
+        _recipes(0.01, "differ beyond chance: by"),
+        "two recipes that are alike, 4 test sets of 12 runs",
+        "recipes that differ by 0.01 (1 sd)",
     ),
 )

@@ -13,7 +13,9 @@ PLAIN: Mapping[str, str] = {
     r"runs of every repeat are identical|was not computed|raise max_pair_runs|pairs of the {}": (
         "Why `howmany` has no answer: too few runs, nothing differs, or more than ten million."
     ),
-    r"assumes? normal values": "Intervals that assume normal values where accuracies are skewed.",
+    r"assumes? (roughly )?normal|the variance differs between test sets": (
+        "Warnings where accuracies are skewed or test sets unequal: how far intervals still hold."
+    ),
     r"too few cells to be compared": "Classifiers that share too few cells with the others.",
     r"compares runs with each other|there is one test set|same on all test sets|single test set|"
     r"has a single run|all runs agree, which|No interval over": (
@@ -35,24 +37,26 @@ PLAIN: Mapping[str, str] = {
     r"more than|are at a bound|is not comparable between": (
         "`dee`: means of what was measured, and how far one standard deviation goes."
     ),
-    r"Whether a point is wrong|error consistency of a pair|dropout with it": (
-        "`variance`: names of metrics and sources."
+    r"Whether a point is wrong|error consistency of a pair|dropout with it|none seen, as|"
+    r"is unknown\)": (
+        "`variance`: names of metrics and sources, and that nothing is seen to differ."
     ),
     r"are the same model|more runs: up to|Another question was asked": (
         "`howmany --until`: that nothing varies, what is trained next, that the question changed."
     ),
-    r"95 % quantile of the same|end of the 95 % interval|half of the 95 % interval over": (
-        "Columns of tables, and what their intervals are over."
-    ),
+    r"95 % quantile of the same|Of so much information by chance|end of the 95 % interval|"
+    r"half of the 95 % interval over": ("Columns of tables, and what their intervals are over."),
     r"The others are published by|Analysed \{analysed|no finished run that was analysed|their "
     r"predictions have changed|is not computed for|calibration \(cll|scores that are not numbers|"
-    r"runs were made in several ways": (
+    r"in several ways \(code|runs were made \{|repeats were made|whether these differ cannot|"
+    r"of them share|says how a run was made": (
         "Notes that count: runs analysed, runs made in several ways, what is not computed and why."
     ),
     r"Do not choose runs by ece|accuracy is optimistic|Runs are ranked by|can't be said whether|a "
     r"class has no test point|the smallest class has": (
         "Notes on reading numbers: rankings, small classes, calibration error, δ above `close`."
     ),
-    r"alpha_hat_infeasible_max|must be from {}": "Names of columns, and limits of options.",
+    r"alpha_hat_infeasible_max|must be from {}|must be margins|must be labels|"
+    r"must be the true": "Names of columns, and limits of options.",
 }
 """Words without a rate, by how they are known in the source: why they promise none."""

@@ -107,7 +107,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "cmi 12 ± 3 (or: as by chance)",
         "captions, page",
-        r"as by chance|by the chance|when the measure is assigned|within its own chance",
+        r"as by chance|measures within it read|within its own chance",
         0.05,
         "scores",
         _beyond(0.0, 0.0),

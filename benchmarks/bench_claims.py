@@ -118,7 +118,7 @@ def page(results: Iterable[tuple[Claim, Rate, Rate]], before: str = "") -> str:
     lines = ["| said by | sentence | promise | false | power | planted |", "|---" * 6 + "|"]
     lines += [rows[claim.name] for claim in CLAIMS if claim.name in rows]
     head = _HEAD.format(day=date.today().isoformat(), least=min(counts), most=max(counts))
-    rest = "\n".join(f"- {reason}" for reason in PLAIN)
+    rest = "\n".join(f"- {reason}" for reason in PLAIN.values())
     return f"{head}{chr(10).join(lines)}\n{_REST}{rest}\n"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
@@ -14,10 +15,13 @@ from manyseed.orchestrator.paths import SweepPaths
 if TYPE_CHECKING:
     from manyseed.orchestrator.tasks.intent import Intent
 
+_SAID_AFTER = 10.0
+"""Seconds; nobody has to read about what takes less."""
+
 
 @contextmanager
 def one_core(paths: SweepPaths, what: str, more: str = "") -> Iterator[None]:
-    """On a login node, keep to one core and say so.
+    """On a login node, keep to one core, and say so if it takes long.
 
     Parameters
     ----------
@@ -39,12 +43,15 @@ def one_core(paths: SweepPaths, what: str, more: str = "") -> Iterator[None]:
     if not hasattr(os, "sched_setaffinity") or not is_login_node(last):
         yield
         return
-    say(f"This machine submits jobs, so {what} keeps to one of its cores.", style="dim", to=errors)
-    if more:
-        say(more, style="dim", to=errors)
+    lines = [f"This machine submits jobs, so {what} keeps to one of its cores.", more]
+    text = "\n".join(filter(None, lines))
+    said = threading.Timer(_SAID_AFTER, say, (text,), {"style": "dim", "to": errors})
+    said.daemon = True
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {sorted(cores)[os.getpid() % len(cores)]})
+    said.start()
     try:
         yield
     finally:
+        said.cancel()
         os.sched_setaffinity(0, cores)

@@ -11,7 +11,7 @@ MOST_LINES = 22
 """The most lines of a traceback that are shown of many failures."""
 
 _FRAME = re.compile(r'^  File "(.+)", line (\d+), in ')
-_OURS = re.compile(r"[/\\]manyseed[/\\](?:orchestrator|jobs|slurm|analysis)[/\\]")
+_OURS = re.compile(r"[/\\](?:manyseed)[/\\](?:orchestrator|jobs|slurm|analysis)[/\\]")
 _INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python3[^/\\]*)[/\\]|^<")
 _PATH = re.compile(r"(?<![\w.])(?:~|[A-Za-z]:)?[/\\][^\s'\"<>:,;()]+")
 _DIGITS = re.compile(r"0x[0-9a-fA-F]+|\d(?:[\d_,.]*\d)?(?:e[-+]?\d+)?")

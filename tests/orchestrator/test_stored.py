@@ -207,18 +207,25 @@ def test_the_documented_lines_tell_the_accuracy_of_the_analysis(copy: Sweep) -> 
     runs = (
         copy.results["runs"].filter(classifier="lr-sgd").sort("cell", "repeat_index", "run_index")
     )
-    readme = snippet("README.md", 'accuracy = (one.label == one.y_true).mean("sample")')
-    readme = readme.replace('"sklearn:breast_cancer", "mlp"', str(PATH.split("/"))[1:-1])
+    last = "one.accuracy_by_cell()  # as in the table of cells"
+    readme = snippet("README.md", last).replace(
+        '"sklearn:breast_cancer", "mlp"', str(PATH.split("/"))[1:-1]
+    )
+    by_cell: dict[str, Any] = {"sweep": copy}
+    exec(readme.replace("one.accuracy", "found = one.accuracy"), by_cell)
+    cells = copy.results["cells"].filter(classifier="lr-sgd").sort("cell")
+    found = by_cell["found"].sort("cell")
+    assert found["cell"].to_list() == cells["cell"].to_list()
+    np.testing.assert_allclose(found["accuracy"], cells["accuracy_mean"], atol=1e-12)
     plain = snippet("docs/store.md", 'accuracy = right.mean("sample")').replace(
         "openml%3Avehicle/mlp", PATH
     )
     plain = plain.replace("predictions.zarr", str(copy.paths.store))
-    for lines in (readme, plain):
-        names: dict[str, Any] = {"sweep": copy, "xr": xr}
-        exec(lines, names)
-        found = names["accuracy"].isel(epoch=-1)
-        order = np.lexsort((found.run_index, found.repeat_index, found.cell))
-        np.testing.assert_allclose(found.to_numpy()[order], runs["accuracy"], atol=1e-12)
+    names: dict[str, Any] = {"xr": xr}
+    exec(plain, names)
+    found = names["accuracy"].isel(epoch=-1)
+    order = np.lexsort((found.run_index, found.repeat_index, found.cell))
+    np.testing.assert_allclose(found.to_numpy()[order], runs["accuracy"], atol=1e-12)
 
 
 def test_all_rows_are_asked_for_by_name(copy: Sweep) -> None:

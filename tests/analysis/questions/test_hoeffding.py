@@ -89,11 +89,12 @@ def test_what_is_too_little_says_nothing():
     assert parts([star]) is None
 
 
-def test_pairs_that_are_all_alike_need_two_runs():
+def test_pairs_that_are_all_alike_do_not_tell_how_many_runs_are_needed():
     values = np.full((6, 6), 0.4)
     np.fill_diagonal(values, np.nan)
     answer = for_pairs("x", [values], 0.01)
-    assert (answer.runs, answer.low, answer.high) == (2, 2, 2)
+    assert (answer.runs, answer.low, answer.high) == (None, None, None)
+    assert answer.reason
 
 
 def consistency(wrong):

@@ -18,6 +18,7 @@ from manyseed.analysis.alphahat.resampling import disjoint_halves, generator
 from manyseed.analysis.alphahat.trimming import dkw_threshold, smallest_trimming_level
 from manyseed.analysis.options import Options
 from manyseed.jobs.datasets import dataset_id
+from manyseed.orchestrator.disk.parquet import read_metadata, write_parquet
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.results.conventions import conventions
@@ -196,7 +197,8 @@ def test_tables_without_the_column_are_read(trained: Sweep, tmp_path: Path) -> N
     answers = [group.answers[:2] for group in sweep.howmany()]
     for name in (*TABLES, "inputs"):
         file = sweep.paths.table(name)
-        pl.read_parquet(file).drop("epoch").write_parquet(file)
+        described = {"columns": read_metadata(file).get("columns", "{}")}
+        write_parquet(file, pl.read_parquet(file).drop("epoch"), described)
     record = Analysis.read(sweep.paths)
     earlier = {**record.options, "epoch": -1, "reference_epoch": None}
     del earlier["snapshots"], earlier["reference_snapshot"]

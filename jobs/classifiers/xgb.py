@@ -95,7 +95,7 @@ def _to_single(
         middle, half = low + high, high - low
         if not half:
             continue
-        with np.errstate(over="ignore", under="ignore"):
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             moved = float(np.abs(known.astype(np.float32) - known).max())
         if moved > 0 and moved / half > _COARSE * float(((known - middle) / half).std()):
             coarse.append((j, middle, half))
@@ -106,7 +106,8 @@ def _to_single(
             for j, middle, half in coarse:
                 rows[:, j] = (rows[:, j] - middle) / half
         if np.nanmax(np.abs(rows), initial=0.0) > _LARGEST:
-            rows = np.clip(rows, -_LARGEST, _LARGEST)
+            # XGBoost refuses infinite values, which must not become large ones
+            rows = np.where(np.isinf(rows), rows, np.clip(rows, -_LARGEST, _LARGEST))
         return rows
 
     return to_single

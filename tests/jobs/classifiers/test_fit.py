@@ -353,3 +353,12 @@ def test_test_rows_beyond_float32_are_the_largest():
     kinds = np.zeros(1, dtype=np.int32)
     result = fit("xgb", TrainingSet(X[:90], y[:90], X[90:], 2, kinds))
     assert result.label[0, -2:].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("where", ["X", "X_test"])
+def test_trees_refuse_infinite_values_instead_of_taking_them_for_large_ones(where):
+    data, _ = examples.binary()
+    rows = getattr(data, where).copy()
+    rows[0, 0] = np.inf
+    with pytest.raises(ValueError, match="inf"):
+        examples.fit("xgb", replace(data, **{where: rows}))

@@ -225,7 +225,8 @@ def _held(paths: SweepPaths, inputs: pl.DataFrame) -> tuple[pl.DataFrame, pl.Dat
             )
             for name in (ENSEMBLES, DRAWS)
         )
-        return table, each
+        is_whole = {*_OF_TABLE_ONE} - {"epoch"} <= {*table.columns}  # not from earlier versions
+        return (table, each) if is_whole else None
     except (FileNotFoundError, DamagedFile, pl.exceptions.PolarsError):
         return None  # they are drawn again
 

@@ -75,6 +75,11 @@ def test_ensembles_on_disk_are_not_drawn_again(
         assert one.ensembles.schema == other.ensembles.schema
     for name, table in zip(names, tables, strict=True):
         assert sweep.results[name].equals(table)
+    earlier = tables[0].drop("models")
+    write_parquet(sweep.paths.table("ensembles"), earlier)
+    with pytest.raises(pytest.fail.Exception, match="drawn again"):
+        sweep.howmany(draws=20, workers=1)
+    write_parquet(sweep.paths.table("ensembles"), tables[0])
     for others in ({"draws": 21}, {"draws": 20, "sizes": [2, 4]}):
         with pytest.raises(pytest.fail.Exception, match="drawn again"):
             sweep.howmany(**others, workers=1)  # type: ignore[arg-type]

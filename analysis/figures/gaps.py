@@ -11,7 +11,7 @@ import polars as pl
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.described import coloured_by, levels_of
 from manyseed.analysis.figures.style import Handle, Mark, Plot, dots, legend, panels, styled
-from manyseed.analysis.questions.telling import RESPONSE, is_single, judged, named, numbered
+from manyseed.analysis.questions.scores import RESPONSE, is_single, judged, named, numbered
 
 MOST = 12  # most transforms and layers that are drawn
 MINUS = "\N{MINUS SIGN}"

@@ -31,7 +31,7 @@ from manyseed.analysis.figures.sources import sources
 from manyseed.analysis.figures.style import Plot
 from manyseed.analysis.figures.tace import calibration_by_bins
 from manyseed.analysis.figures.violins import levels, violins
-from manyseed.analysis.questions.standings import standings
+from manyseed.analysis.questions.classifiers import standings
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.schema import Tables
 

@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.colours import colour, marker
 from manyseed.analysis.figures.style import Plot, styled, wide
-from manyseed.analysis.questions.standings import Standings
+from manyseed.analysis.questions.classifiers import Standings
 
 WIDTH, ROW = 7.2, 0.24  # inches of the figure, and per classifier
 BESIDE = 0.72  # inches for the number of wins

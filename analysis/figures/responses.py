@@ -15,7 +15,7 @@ from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.colours import colour, marker
 from manyseed.analysis.figures.described import coloured_by, levels_of
 from manyseed.analysis.figures.style import Handle, Plot, legend, panels, styled
-from manyseed.analysis.questions.telling import GROUP, named
+from manyseed.analysis.questions.scores import GROUP, named
 
 MOST = 6  # most pairs of dataset and classifier that are drawn
 EQUAL = 0.01  # largest difference of final accuracies called equal

@@ -13,14 +13,13 @@ import polars as pl
 
 from manyseed.analysis.counts import counted, some
 from manyseed.analysis.options import CONFIDENCE, Options
-from manyseed.analysis.questions import telling
-from manyseed.analysis.questions.accuracies import accuracies, sentences
+from manyseed.analysis.questions import scores
+from manyseed.analysis.questions.accuracy import accuracies, sentences
+from manyseed.analysis.questions.classifiers import Spreads, in_words, spreads, standings
 from manyseed.analysis.questions.howmany import SKEWED, Answer, for_mean, too_alike
 from manyseed.analysis.questions.intervals import SEEDS, total
 from manyseed.analysis.questions.quantiles import t_quantile
-from manyseed.analysis.questions.sentence import Sentence, incomplete
-from manyseed.analysis.questions.spreads import Spreads, spreads
-from manyseed.analysis.questions.standings import in_words, standings
+from manyseed.analysis.questions.question import Sentence, incomplete
 from manyseed.analysis.questions.variance import ACCURACY, ALL, OWN, TEST_SET
 from manyseed.analysis.tables.means import VARIES
 from manyseed.analysis.tables.schema import Tables
@@ -77,7 +76,7 @@ def answers(
         *_enough(tables),
         *_sources(variance),
         *(Sentence("standings", *found) for found in in_words(standings(tables.cells))),
-        *(Sentence("scores", *found) for found in ([] if cmi is None else telling.sentences(cmi))),
+        *(Sentence("scores", *found) for found in ([] if cmi is None else scores.sentences(cmi))),
     ]
 
 

@@ -32,21 +32,23 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.components import Estimates, Kind, Limits, difference_limits
-from manyseed.analysis.questions.effects import UNPERTURBED
-from manyseed.analysis.questions.hoeffding import mean_variance, parts
-from manyseed.analysis.questions.intervals import SEEDS, TEST_SETS
-from manyseed.analysis.questions.varied import (
+from manyseed.analysis.questions.components import (
     CONSISTENCY,
     CONTEXT,
+    Estimates,
+    Kind,
+    Limits,
     Term,
     Varied,
     combined,
     contexts,
+    difference_limits,
     errors,
     ordered,
     sharing,
 )
+from manyseed.analysis.questions.effects import UNPERTURBED
+from manyseed.analysis.questions.intervals import SEEDS, TEST_SETS, mean_variance, parts
 from manyseed.analysis.tables.schema import Tables
 
 OWN, ALONE, ADDED, TOGETHER, ALL, TEST_SET = (

@@ -13,11 +13,11 @@ from manyseed.analysis.figures.described import differing
 from manyseed.analysis.figures.drawn import Picture
 from manyseed.analysis.figures.given import Given
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions import missing, suspects
+from manyseed.analysis.questions import caveats
 from manyseed.analysis.questions.answers import answers
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.intervals import TEST_SETS, too_few
-from manyseed.analysis.questions.sentence import Sentence
+from manyseed.analysis.questions.question import Sentence
 from manyseed.analysis.report.citations import citations
 from manyseed.analysis.report.listed import Listed, filled, listed
 from manyseed.analysis.report.methods import of_methods
@@ -227,8 +227,8 @@ def context(
         switches=switches(own.cells),
         notes=(
             *notes,
-            *missing.notes(own.runs, own.repeats),
-            *suspects.notes(own.repeats.lazy(), own.runs.lazy(), options),
+            *caveats.missing_notes(own.runs, own.repeats),
+            *caveats.suspect_notes(own.repeats.lazy(), own.runs.lazy(), options),
             *snapshots_in_words(cells),
             *conventions(tables, options),
         ),

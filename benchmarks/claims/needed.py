@@ -21,9 +21,8 @@ from benchmarks.claims.record import (
 )
 from benchmarks.claims.tabled import needs, tables_of
 from manyseed.analysis.questions.answers import PRECISE
-from manyseed.analysis.questions.ensemble_size import for_alpha
-from manyseed.analysis.questions.howmany import fewest_runs, for_mean, howmany
-from manyseed.analysis.questions.sequential import decide
+from manyseed.analysis.questions.ensembles import for_alpha
+from manyseed.analysis.questions.howmany import decide, fewest_runs, for_mean, howmany
 from manyseed.orchestrator.results.until import Answered
 
 Real = NDArray[np.float64]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from manyseed.analysis.questions.sentence import Sentence, incomplete
+from manyseed.analysis.questions.question import Sentence, incomplete
 from manyseed.analysis.version import wording_version
 from manyseed.orchestrator.disk.parquet import checksum
 from manyseed.orchestrator.disk.records import read_json, write_json

@@ -37,7 +37,7 @@ def amounts(record: Analysis) -> str | None:
 
 def incomplete(tables: Results) -> list[str]:
     """Say what is not finished, and whether that depends on accuracy, one sentence each."""
-    from manyseed.analysis.questions.missing import notes
+    from manyseed.analysis.questions.caveats import missing_notes
 
     sentences = []
     repeats = last(tables["repeats"])
@@ -53,7 +53,7 @@ def incomplete(tables: Results) -> list[str]:
     columns = runs.collect_schema()
     with tables.damage_named("runs"):
         read = runs.select(name for name in names if name in columns).collect()
-    return [*sentences, *notes(read, repeats)]
+    return [*sentences, *missing_notes(read, repeats)]
 
 
 def not_computed(record: Analysis) -> list[str]:
@@ -114,7 +114,7 @@ def mixed(runs: pl.DataFrame) -> list[str]:
     """
     if "recipe" not in runs.columns:  # of an earlier version
         return []
-    from manyseed.analysis.questions.recipes import recipes_compared
+    from manyseed.analysis.questions.caveats import recipes_compared
 
     sentences = []
     for row in recipes_compared(runs).iter_rows(named=True):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from manyseed.analysis.questions.comparing import Comparison, Saving
+from manyseed.analysis.questions.comparison import Comparison, Saving
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.comparing import Side, compare, compare_apart
+from manyseed.analysis.questions.comparison import Side, compare, compare_apart
 from manyseed.analysis.tables.means import compares_runs, is_level
 from manyseed.analysis.tables.snapshots import last
 from manyseed.analysis.tables.twins import cells_once

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from manyseed.analysis.options import CALIBRATION
-from manyseed.analysis.questions.dee import check, compared
-from manyseed.analysis.questions.worth import Gain, Worth, gains, worths
+from manyseed.analysis.questions.dee import Gain, Worth, check, compared, gains, worths
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.snapshots import last
 from manyseed.orchestrator.errors import UserError, command, refused

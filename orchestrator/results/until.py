@@ -13,8 +13,7 @@ from dataclasses import asdict, dataclass
 import polars as pl
 
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.howmany import SKEWED
-from manyseed.analysis.questions.sequential import BLOCK, FIRST, Decision, Real, decide
+from manyseed.analysis.questions.howmany import BLOCK, FIRST, SKEWED, Decision, Real, decide
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import RunsError, StillRunning, UserError, command
 from manyseed.orchestrator.filtering import chosen
@@ -144,7 +143,7 @@ def until(
     analyze : callable
         Analyses finished runs.
     confidence : float
-        Probability that the interval holds at all looks at once (`analysis.questions.sequential`).
+        Probability that the interval holds at all looks at once (`analysis.questions.howmany`).
     most : int
         Most runs of a cell on each test set.
     block : int

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions.accuracies import accuracies, sentences
+from manyseed.analysis.questions.accuracy import accuracies, sentences
 from manyseed.analysis.questions.answers import answers
 from manyseed.analysis.questions.effects import effects
 from tests.analysis.planted import planted

@@ -10,17 +10,17 @@ import pytest
 
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.answers import Sentence, answers
-from manyseed.analysis.questions.blocks import block
-from manyseed.analysis.questions.effects import effects
-from manyseed.analysis.questions.howmany import for_mean
-from manyseed.analysis.questions.spreads import spreads
-from manyseed.analysis.questions.standings import (
+from manyseed.analysis.questions.classifiers import (
     Standing,
     Standings,
+    block,
     critical_difference,
     in_words,
+    spreads,
     standings,
 )
+from manyseed.analysis.questions.effects import effects
+from manyseed.analysis.questions.howmany import for_mean
 from manyseed.analysis.tables.schema import Tables
 from tests.analysis.planted import equal_runs, one_apart, planted
 

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from manyseed import Sweep
-from manyseed.analysis.questions.sequential import Decision, decide
+from manyseed.analysis.questions.howmany import Decision, decide
 from manyseed.orchestrator.errors import StillRunning, UserError
 from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.plans.growing import MARK, grow

@@ -1,25 +1,98 @@
-"""Which classifier's accuracy varies most between seeds, on cells shared by all compared ones.
+"""Classifiers compared on the cells that all of them have: spread between seeds, mean ranks.
 
 The variance of a classifier is the sum of its runs' squared deviations from the means of their
 repeats, divided by the degrees of freedom. Runs with the same number on the same test set share
 streams in all cells, so they are one cluster, and repeats are strata. The error of the log variance
 is that of `analysis.questions.intervals.clustered`, but at least that of independent normal values,
 which few clusters may underestimate.
+
+On each dataset, classifiers are ranked by mean accuracy over the cells that all of them have; ties
+are averaged. Two mean ranks differ beyond chance if they are at least the critical difference of
+Nemenyi's test apart: q √(k (k + 1) / 6 N), with q the quantile of the range of k standard normal
+values over √2, and N datasets. It takes datasets as independent draws from a population and is
+valid for many of them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import polars as pl
 
+from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.blocks import block
 from manyseed.analysis.questions.intervals import clustered, t_quantile, total
+from manyseed.analysis.questions.quantiles import average_ranks, range_quantile
 from manyseed.analysis.tables.means import VARIES
 from manyseed.analysis.tables.schema import Tables
+
+CONTEXT = [name for name in AXES if name != "classifier"]
+"""The axes that describe a cell, without its classifier."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellBlock:
+    """Classifiers and the cells of the contexts that all of them have.
+
+    Attributes
+    ----------
+    classifiers : tuple of str
+    contexts : int
+        Number of cells of each classifier.
+    left : tuple of str
+        Classifiers left out: they share too few cells with the others.
+    cells : polars frame
+        Columns cell, classifier and dataset.
+    """
+
+    classifiers: tuple[str, ...]
+    contexts: int
+    left: tuple[str, ...]
+    cells: pl.DataFrame
+
+
+def block(cells: pl.DataFrame) -> CellBlock | None:
+    """Return the block with the most cells; None if no two classifiers share a context.
+
+    Classifiers are added in descending order of how many contexts they have.
+
+    Parameters
+    ----------
+    cells : polars frame
+        Columns cell and those of `AXES`.
+    """
+    context = pl.struct(CONTEXT).map_elements(repr, return_dtype=pl.String)
+    known = (
+        cells.select("cell", *AXES)
+        .with_columns(pl.col("dataset", "classifier").cast(pl.String))
+        .with_columns(_context=context)
+        .unique("cell", maintain_order=True)
+    )
+    have = {
+        name: set(own["_context"])
+        for (name,), own in known.partition_by("classifier", as_dict=True).items()
+    }
+    order = sorted(have, key=lambda name: (-len(have[name]), name))
+    best: tuple[int, int] = (0, 0)
+    common: set[str] = set()
+    shared = have[order[0]] if order else set()
+    for count, name in enumerate(order, start=1):
+        shared = shared & have[name]
+        size = (count * len(shared), count)
+        if count > 1 and shared and size >= best:
+            best, common = size, shared
+    if not common:
+        return None
+    kept = tuple(sorted(order[: best[1]]))
+    inside = known.filter(
+        pl.col("classifier").is_in(kept), pl.col("_context").is_in(sorted(common))
+    ).select("cell", "classifier", "dataset")
+    return CellBlock(kept, len(common), tuple(sorted(order[best[1] :])), inside)
+
 
 FEWEST = 4  # runs of a repeat: fewer say next to nothing about a variance
 FREEDOM = 6  # degrees of freedom of a classifier, likewise
@@ -180,3 +253,112 @@ def _of_ratio(influence: pl.DataFrame, one: str, other: str) -> tuple[float, flo
     )
     row = clustered(both, ["key"]).row(0, named=True)
     return row["variance"], row["freedom"]
+
+
+ENOUGH = 10
+"""Datasets below which the distribution behind critical differences is a rough approximation."""
+
+LISTED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Mean rank of one classifier, and on how many datasets it is best or tied for best."""
+
+    classifier: str
+    rank: float
+    wins: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """Classifiers by mean rank.
+
+    Attributes
+    ----------
+    rows : tuple of Standing
+        The best first.
+    datasets : int
+    critical : float
+        Mean ranks that differ by less may do so by chance.
+    apart : tuple of (str, str)
+        Pairs of classifiers that differ by at least that much, the better one first.
+    """
+
+    rows: tuple[Standing, ...]
+    datasets: int
+    critical: float
+    apart: tuple[tuple[str, str], ...]
+
+
+def standings(cells: pl.DataFrame) -> Standings | None:
+    """Rank classifiers; None if no two of them share two datasets.
+
+    Parameters
+    ----------
+    cells : polars frame
+        The table of cells with the columns of `AXES`, of one snapshot.
+    """
+    known = cells.filter(pl.col("accuracy_mean").is_not_null())
+    shared = block(known) if known.height else None
+    if shared is None:
+        return None
+    means = (
+        known.select("cell", "accuracy_mean")
+        .join(shared.cells, on="cell")
+        .sort("dataset", "classifier", "cell")
+        .group_by("dataset", "classifier", maintain_order=True)
+        .agg(pl.col("accuracy_mean").implode().list.mean())
+    )
+    table = means["accuracy_mean"].to_numpy().reshape(-1, len(shared.classifiers))
+    datasets = table.shape[0]
+    if datasets < 2:
+        return None
+    ranks = np.apply_along_axis(average_ranks, 1, -table)
+    mean = ranks.mean(axis=0)
+    wins = (table == table.max(axis=1, keepdims=True)).sum(axis=0)
+    order = np.lexsort((np.array(shared.classifiers), mean))
+    rows = tuple(Standing(shared.classifiers[k], float(mean[k]), int(wins[k])) for k in order)
+    critical = critical_difference(len(rows), datasets)
+    apart = tuple(
+        (one.classifier, other.classifier)
+        for index, one in enumerate(rows)
+        for other in rows[index + 1 :]
+        if other.rank - one.rank >= critical
+    )
+    return Standings(rows, datasets, critical, apart)
+
+
+def critical_difference(classifiers: int, datasets: int) -> float:
+    """Return how far apart two of several mean ranks must be to differ beyond chance."""
+    q = range_quantile(CONFIDENCE, classifiers) / math.sqrt(2)
+    return q * math.sqrt(classifiers * (classifiers + 1) / (6 * datasets))
+
+
+def in_words(found: Standings | None) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Say how classifiers rank and which differ beyond chance, with names of what shows it."""
+    if found is None:
+        return
+    best = found.rows[0]
+    others = ", ".join(f"{row.classifier} {row.rank:.1f}" for row in found.rows[1:])
+    wins = f"{best.wins} {'win' if best.wins == 1 else 'wins'}"
+    first = [row.classifier for row in found.rows if row.rank == best.rank]
+    who = f"{best.classifier} ranks" if len(first) == 1 else f"{' and '.join(first)} both rank"
+    if len(first) > 2:
+        who = f"{', '.join(first)} all rank"
+    text = (
+        f"Across {found.datasets} datasets {who} first by mean accuracy (mean rank "
+        f"{best.rank:.1f} of {len(found.rows)}, {wins}; {others}). "
+    )
+    if found.apart:
+        named = [f"{better} from {worse}" for better, worse in found.apart[:LISTED]]
+        more = len(found.apart) - len(named)
+        text += f"Beyond chance, ranks tell {', '.join(named)}{f' and {more} more' if more else ''}"
+    else:
+        text += "Ranks tell no two classifiers apart beyond chance"
+    text += (
+        f": those less than {found.critical:.2f} apart may differ by chance (Nemenyi, "
+        f"{1 - CONFIDENCE:.0%}; datasets taken as independent draws"
+        + (", and so few that the test is rough)." if found.datasets < ENOUGH else ").")
+    )
+    yield text, ("mean-ranks", "summary")

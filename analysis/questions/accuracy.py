@@ -15,7 +15,7 @@ import polars as pl
 
 from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.blocks import CONTEXT
+from manyseed.analysis.questions.classifiers import CONTEXT
 from manyseed.analysis.questions.effects import REFERENCES
 from manyseed.analysis.questions.intervals import Real, of_share, t_interval, too_few
 from manyseed.analysis.tables.schema import Tables

@@ -16,17 +16,20 @@ valid for many of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.howmany import SKEWED
 from manyseed.analysis.questions.intervals import clustered, t_quantile, total
 from manyseed.analysis.questions.quantiles import average_ranks, range_quantile
+from manyseed.analysis.questions.question import Answer, Evidence
 from manyseed.analysis.tables.means import VARIES
 from manyseed.analysis.tables.schema import Tables
 
@@ -362,3 +365,68 @@ def in_words(found: Standings | None) -> Iterator[tuple[str, tuple[str, ...]]]:
         + (", and so few that the test is rough)." if found.datasets < ENOUGH else ").")
     )
     yield text, ("mean-ranks", "summary")
+
+
+def answer_spread(evidence: Evidence) -> Iterator[Answer]:
+    """Say which classifier varies most and which least, or which ones cannot be told apart."""
+    found = spreads(evidence.tables)
+    if found is None:
+        return
+    most, least = found.rows[0], found.rows[-1]
+    runs = f"{most.runs:,} runs of each"
+    if most.runs != least.runs:
+        runs = f"{most.runs:,} and {least.runs:,} runs"
+    all_of = "both" if len(found.rows) == 2 else f"all {len(found.rows)}"
+    over = f"over {runs} on the {counted(found.contexts, 'cell')} that {all_of} have"
+    if max(abs(row.skewness) for row in found.rows) > SKEWED:
+        over += (
+            "; the intervals assume normal values, but these are skewed, so they may miss the truth"
+        )
+    if found.left:
+        share = "shares" if len(found.left) == 1 else "share"
+        over += f"; {', '.join(found.left)} {share} too few cells to be compared"
+    largest, smallest = (f"{row.sd:.4f} ({row.low:.4f} to {row.high:.4f})" for row in (most, least))
+    ratio = f"{found.ratio:.1f} times ({found.low:.1f} to {found.high:.1f})"
+    sure = "95 %"
+    if len(found.rows) > 2:
+        sure = f"95 %, for the ratio over all {found.pairs} pairs of classifiers together"
+    if found.low > 1:
+        varies, against = "most", f"and that of {least.classifier} least, with"
+        if found.like_first:
+            varies, against = f"more than that of {least.classifier}", "against"
+        elif found.like_last:
+            against = f"against that of {least.classifier},"
+        text = (
+            f"Between seeds, the accuracy of {most.classifier} varies {varies}, with a standard "
+            f"deviation of {largest}, {against} {smallest}: {ratio} as much ({sure}; {over})."
+        )
+        if found.like_first:
+            text += _alike("most", (most.classifier, *found.like_first))
+        if found.like_last:
+            text += _alike("least", (*found.like_last, least.classifier))
+        elif found.like_first:
+            text += f" That of {least.classifier} varies least."
+    else:
+        text = (
+            "Which classifier's accuracy varies most between seeds cannot be told: its standard "
+            f"deviation is {largest} for {most.classifier} and {smallest} for {least.classifier}, "
+            f"{ratio} as much ({sure}; {over})."
+        )
+    yield Answer(
+        text,
+        rows=[asdict(row) for row in found.rows],
+        figures=("overview-accuracy-std", "cells-1", "summary"),
+    )
+
+
+def _alike(superlative: str, classifiers: Sequence[str]) -> str:
+    named = f"{', '.join(classifiers[:-1])} and {classifiers[-1]}"
+    return f" Which of {named} varies {superlative} cannot be told."
+
+
+def answer_standings(evidence: Evidence) -> Iterator[Answer]:
+    """Say how classifiers rank across datasets, and which differ beyond chance."""
+    found = standings(evidence.tables.cells)
+    for text, figures in in_words(found):
+        rows = [] if found is None else [asdict(row) for row in found.rows]
+        yield Answer(text, rows=rows, figures=figures)

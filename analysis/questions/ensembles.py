@@ -29,7 +29,7 @@ from manyseed.analysis.metrics.metric import HeldOut, Part
 from manyseed.analysis.metrics.probabilities import confidences
 from manyseed.analysis.metrics.scores import labels, true_margin
 from manyseed.analysis.options import CLOSE, CONFIDENCE, Options
-from manyseed.analysis.questions.howmany import Answer
+from manyseed.analysis.questions.howmany import RunsNeeded
 from manyseed.analysis.questions.quantiles import beta_quantile
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.means import mean_of, std_of
@@ -267,7 +267,7 @@ def for_alpha(
     confidence: float = CONFIDENCE,
     seconds_each: float | None = None,
     drawn_from: str = "one repeat",
-) -> list[Answer]:
+) -> list[RunsNeeded]:
     """Read off Table I from which size on all ensembles are close, or pass the classical test.
 
     That all pass is evidence only if the test could have failed them: where δ exceeds `close` it
@@ -293,7 +293,7 @@ def for_alpha(
 
     Returns
     -------
-    list of two Answer
+    list of two RunsNeeded
         For α̂ at most `close`, and for acceptance by the classical test. `low` is one more than the
         largest size that failed, so the interval is as wide as the gap between sizes. The reason
         says which well-separated contamination ν passes unseen: α̂ ≈ (ν - δ) / (1 - δ).
@@ -331,14 +331,16 @@ def for_alpha(
                 f"points per side, {passes} passes too"
             )
         reason = f"{reason}; from {made:,} runs of {drawn_from}"
-        answers.append(Answer(purpose, runs, low, runs, made, 1, None, seconds, reason))
+        answers.append(RunsNeeded(purpose, runs, low, runs, made, 1, None, seconds, reason))
     return answers
 
 
-def no_ensembles(reason: str, close: float = CLOSE) -> list[Answer]:
+def no_ensembles(reason: str, close: float = CLOSE) -> list[RunsNeeded]:
     """Return the answers of `for_alpha` where no ensembles could be drawn."""
     purposes = (_CLOSE.format(close), _ACCEPTED)
-    return [Answer(purpose, None, None, None, 0, 0, None, reason=reason) for purpose in purposes]
+    return [
+        RunsNeeded(purpose, None, None, None, 0, 0, None, reason=reason) for purpose in purposes
+    ]
 
 
 def _all_pass(table: pl.DataFrame, column: str) -> tuple[int | None, int, int]:

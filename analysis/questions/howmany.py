@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -42,10 +42,14 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions import quantiles
-from manyseed.analysis.questions.intervals import FEWEST, matrix, parts, t_quantile
+from manyseed.analysis.questions.intervals import FEWEST, matrix, parts, t_quantile, total
 from manyseed.analysis.questions.quantiles import chi2_quantile
+from manyseed.analysis.questions.question import Answer, Evidence
 from manyseed.analysis.tables.keys import REPEAT
 from manyseed.analysis.tables.schema import Tables
+
+PRECISE = 0.005
+"""Half-width of the interval that a mean accuracy should have."""
 
 MAX_RUNS = 10_000_000  # more runs are no practical answer
 _ROUNDING = 1e-24  # equal values below 1 may seem to have this variance
@@ -56,7 +60,7 @@ Real = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RunsNeeded:
     """How many runs are needed for one purpose.
 
     Attributes
@@ -154,7 +158,7 @@ def for_mean(
     nothing: str = "no repeat has 2 runs or more",
     resolution: float = 0.0,
     among: int = 1,
-) -> Answer:
+) -> RunsNeeded:
     """Answer for the mean of a quantity of single runs, such as their accuracies.
 
     The interval is based on χ², for approximately normal values; if they are visibly skewed
@@ -182,14 +186,14 @@ def for_mean(
     made = sum(own.size for own in useful)
     freedom = made - len(useful)
     if freedom < 1:
-        return Answer(purpose, None, None, None, made, len(useful), confidence, reason=nothing)
+        return RunsNeeded(purpose, None, None, None, made, len(useful), confidence, reason=nothing)
     squares = sum(float(np.square(own - own.mean()).sum()) for own in useful)
     if too_alike(squares / freedom, resolution):
         bound = None
         if resolution > 0:
             bound = fewest_runs(partial(operator.truediv, resolution**2), half_width, confidence)
         reason = _unresolved(squares / freedom, freedom, made, resolution, bound, confidence)
-        return Answer(purpose, None, None, bound, made, len(useful), confidence, reason=reason)
+        return RunsNeeded(purpose, None, None, bound, made, len(useful), confidence, reason=reason)
     tail = (1 - confidence) / 2 / among
     runs, low, high = (
         fewest_runs(partial(operator.truediv, squares / divisor), half_width, confidence)
@@ -252,7 +256,7 @@ def for_pairs(
     confidence: float = CONFIDENCE,
     seconds_per_run: float | None = None,
     nothing: str = f"no repeat has {FEWEST} runs or more",
-) -> Answer:
+) -> RunsNeeded:
     """Answer for the mean of a quantity of pairs of runs.
 
     Parameters are those of `for_mean`, but `values` holds an array (run, run) per repeat, as
@@ -260,11 +264,13 @@ def for_pairs(
     """
     found = parts(values)
     if found is None:
-        return Answer(purpose, None, None, None, 0, 0, confidence, reason=nothing)
+        return RunsNeeded(purpose, None, None, None, 0, 0, confidence, reason=nothing)
     if found.limits(FEWEST, confidence)[1] <= _ROUNDING:
         made = int(found.runs.sum())
         reason = f"it cannot be told yet, as all pairs of the {made:,} runs have the same value"
-        return Answer(purpose, None, None, None, made, found.runs.size, confidence, reason=reason)
+        return RunsNeeded(
+            purpose, None, None, None, made, found.runs.size, confidence, reason=reason
+        )
 
     def limit(end: int, n: int) -> float:
         return found.limits(n, confidence)[end]
@@ -284,12 +290,12 @@ def _answer(
     repeats: int,
     confidence: float,
     seconds_per_run: float | None,
-) -> Answer:
+) -> RunsNeeded:
     """Answer for a mean; `needed` holds the number of runs and the ends of its interval."""
     runs, low, high = needed
     basis = (made, repeats, confidence)
     if runs is None:
-        return Answer(
+        return RunsNeeded(
             purpose, None, low, high, *basis, reason=f"it takes more than {MAX_RUNS:,} runs"
         )
     low = min(runs, low) if low is not None else runs
@@ -300,7 +306,7 @@ def _answer(
         f"from {made:,} runs of {repeats:,} {basis_repeats}"
     )
     seconds = runs * seconds_per_run if seconds_per_run is not None else None
-    return Answer(purpose, runs, low, high, *basis, seconds, reason)
+    return RunsNeeded(purpose, runs, low, high, *basis, seconds, reason)
 
 
 def seconds_per_run(runs: pl.DataFrame) -> float | None:
@@ -317,7 +323,7 @@ def howmany(
     accuracy: float = 0.005,
     consistency: float = 0.02,
     confidence: float = CONFIDENCE,
-) -> list[Answer]:
+) -> list[RunsNeeded]:
     """Answer for accuracy and for local error consistency from the result tables.
 
     Parameters
@@ -504,3 +510,84 @@ def decide(
         if high - low <= 2 * half_width:  # the second sequence got there first
             return Decision(n, mean, low, high, n, n, skewness)
     return Decision(looked, mean, low, high, None, predicted, skewness)
+
+
+def answer(evidence: Evidence) -> Iterator[Answer]:
+    """Say how many seeds it takes to know each cell's mean accuracy to `PRECISE`."""
+    tables, key = evidence.tables, ["cell", "repeat_index"]
+    own = tables.runs.filter(~pl.col("identical")).drop_nulls("accuracy").sort(*key, "run_index")
+    repeats = own.group_by(key, maintain_order=True).agg(
+        pl.len().alias("n"), pl.col("accuracy").implode().list.var().alias("variance")
+    )
+    cells = (
+        repeats.filter(pl.col("n") > 1)
+        .group_by("cell", maintain_order=True)
+        .agg(
+            total(pl.col("variance") * (pl.col("n") - 1)).alias("squares"),
+            (pl.col("n") - 1).sum().alias("freedom"),
+            (pl.col("n").sum() // pl.len()).alias("n"),
+        )
+        .with_columns(variance=pl.col("squares") / pl.col("freedom"))
+        .join(tables.repeats.group_by("cell").agg(pl.col("n_test").min()), on="cell")
+        .with_columns(resolution=(1 / pl.col("n_test")).fill_null(0.0))
+        .sort("variance", "cell")
+    )
+    if cells.is_empty():
+        return
+    alike = [too_alike(*row) for row in cells.select("variance", "resolution").rows()]
+    unknown, cells = cells.filter(alike), cells.filter(~pl.Series(alike))
+    if cells.is_empty():
+        yield Answer(_no_spread(unknown, own), figures=("summary",))
+        return
+    # More variance takes more runs, so the first and last cell give the range.
+    least, needed = (
+        _of_cell(own.filter(cell=cells["cell"][place]), among=cells.height) for place in (0, -1)
+    )
+    if needed.runs is None:
+        return
+    row = own.filter(cell=cells["cell"][-1]).row(0, named=True)
+    interval = f"{needed.low:,} to {needed.high:,}" if needed.high else f"{needed.low:,} or more"
+    half = quantiles.t_quantile(cells["n"].to_numpy() - 1, (1 + CONFIDENCE) / 2)
+    enough = int((half * (cells["variance"] / cells["n"]).sqrt().to_numpy() <= PRECISE).sum())
+    alone = cells.height == 1
+    of_cells = "the cell" if alone else f"each of {cells.height:,} cells"
+    most = (
+        f"{least.runs:,} to {needed.runs:,} runs, by their standard deviations so far; "
+        f"{needed.runs:,} in {row['dataset']} × {row['classifier']}, cell {row['cell']}"
+    )
+    text = (
+        f"Knowing the mean accuracy of {of_cells} to ± {PRECISE:g} (95 %, over seeds, on one "
+        f"test set) takes {f'{needed.runs:,} runs' if alone else most} ({interval}, 95 %"
+        f"{'' if alone else f' for all {cells.height:,} cells together'}; from {needed.made:,} "
+        "runs). "
+    )
+    if enough == cells.height:
+        text += "Each repeat has enough runs for that."
+    elif alone:
+        text += "Its repeats have too few runs for that."
+    elif enough:
+        text += f"{enough} of {cells.height:,} cells have enough runs for that in their repeats."
+    else:
+        text += "No cell has enough runs for that yet."
+    if unknown.height:
+        text += f" {_no_spread(unknown, own)}"
+    rows = cells.with_columns(sd=pl.col("variance").sqrt()).select("cell", "n", "sd").to_dicts()
+    yield Answer(text, rows=rows, figures=("summary",))
+
+
+def _no_spread(unknown: pl.DataFrame, runs: pl.DataFrame) -> str:
+    """Say in which cells runs seem to vary too little, and what is known of the first."""
+    cell, resolution = unknown.select("cell", "resolution").row(0)
+    found = _of_cell(runs.filter(cell=cell), resolution)
+    where = "the cell" if unknown.height == 1 else f"{unknown.height:,} cells, such as"
+    return (
+        f"How many seeds it takes to know the mean accuracy to ± {PRECISE:g} has no answer in "
+        f"{where} {cell}: {found.reason}."
+    )
+
+
+def _of_cell(runs: pl.DataFrame, resolution: float = 0.0, among: int = 1) -> RunsNeeded:
+    """Return the answer of `for_mean` for the runs of a cell, one of so many."""
+    parts = runs.partition_by("repeat_index", maintain_order=True)
+    values = [one["accuracy"].to_numpy() for one in parts]
+    return for_mean(f"± {PRECISE:g}", values, PRECISE, resolution=resolution, among=among)

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import polars as pl
 
+from manyseed.analysis.counts import some
 from manyseed.analysis.options import CLOSE
 from manyseed.analysis.questions.intervals import total
+from manyseed.analysis.questions.question import Answer, Evidence
 from manyseed.analysis.tables.keys import REPEAT
 from manyseed.analysis.tables.means import VARIES
 from manyseed.analysis.tables.schema import Tables
+
+LISTED = 3
 
 COMPARED = ("accuracy", "alpha_hat", "ece", "churn_ensemble", "churn_mean")
 HELD_OUT = ("choosing_accuracy", "choosing_alpha_hat", "choosing_delta", "holdout_accuracy")
@@ -184,3 +190,88 @@ def _churn(tables: Tables, close: float) -> pl.DataFrame:
         near.max().alias("churn_max_close"),
     )
     return compared.collect(engine="streaming")
+
+
+def answer(evidence: Evidence) -> Iterator[Answer]:
+    """Say which runs are unlike the others of their repeat, and where the test cannot tell."""
+    tables, options = evidence.tables, evidence.options
+    key = ["cell", "repeat_index"]
+    varying = tables.repeats.filter(VARIES).select(*key, "delta")
+    runs = tables.runs.join(varying, on=key).filter(pl.col("alpha_hat").is_not_null())
+    if runs.is_empty():
+        return
+    majority = pl.lit(None, pl.Float64)
+    if "alpha_hat_majority" in runs.columns:  # one run apart may move the reference of all others
+        majority = pl.col("alpha_hat_majority")
+    runs = runs.with_columns(apart=pl.coalesce(majority, "alpha_hat"), moved=majority.is_not_null())
+    far = runs.filter(pl.col("apart") > options.close)
+    blind = runs.filter(pl.col("delta") > options.close)
+    where = blind["dataset"].cast(pl.String).unique().sort().to_list()
+    text = ""
+    if far.height:
+        worst = far.sort("apart", *key, "run_index", descending=[True, *[False] * 3])
+        row = worst.row(0, named=True)
+        ties = far.filter(pl.col("apart") == row["apart"]).height
+        closer = " against those that are close to each other" if far["moved"].any() else ""
+        text = (
+            f"{far.height:,} of {runs.height:,} runs {'is' if far.height == 1 else 'are'} unlike "
+            f"the others of {'its' if far.height == 1 else 'their'} repeat (α̂ > {options.close:g}"
+            f"{closer}), {_by_classifier(far, runs)}; the largest α̂, {row['apart']:.2f}"
+            f"{'' if row['moved'] else _interval(row)}, is that of "
+            f"{f'{ties:,} runs, the first ' if ties > 1 else ''}run {row['run_index']} of cell "
+            f"{row['cell']} ({row['dataset']} × {row['classifier']}), repeat {row['repeat_index']}."
+        )
+        if undecided := _without_majority(runs, options.close):
+            there = "one repeat" if undecided == 1 else f"{undecided:,} repeats"
+            text += (
+                f" In {there}, no majority of the runs is close to each other, so which are unlike "
+                "the others cannot be told there: each differs from the average of the others."
+            )
+    elif blind.height < runs.height:
+        seen = runs.height - blind.height
+        text = (
+            f"No run is seen to differ from the others of its repeat by more than "
+            f"{options.close:.0%} of the test points (α̂ ≤ {options.close:g} for all {seen:,} runs "
+            "on test sets large enough to tell)."
+        )
+    if blind.height:
+        deltas = blind["delta"].unique().sort()
+        delta = f"{deltas[0]:.2f}"
+        delta += f" to {deltas[-1]:.2f}" if f"{deltas[-1]:.2f}" != delta else ""
+        from manyseed.analysis.alphahat.trimming import points_needed  # imports numba
+
+        points = points_needed(options.close, options.epsilon)
+        text += (
+            f"{' ' if text else ''}With so few test points in {some(where, LISTED, ' datasets')}, "
+            f"α̂ cannot detect differences below δ = {delta}; a small α̂ is not informative there "
+            f"({blind.height:,} runs). About {points:,} test points on each side would be enough."
+        )
+    shown = ("dataset", "classifier", *key, "run_index", "apart", "delta")
+    yield Answer(
+        text,
+        rows=far.select(shown).to_dicts(),
+        figures=("alpha-hat-accuracy", "cells-1", "summary"),
+    )
+
+
+def _without_majority(runs: pl.DataFrame, close: float) -> int:
+    """Return in how many repeats at least half of the runs are far from the others' average."""
+    far = (pl.col("apart") > close).mean().alias("far")
+    return runs.group_by("cell", "repeat_index").agg(far).filter(pl.col("far") >= 1 / 2).height
+
+
+def _by_classifier(far: pl.DataFrame, runs: pl.DataFrame) -> str:
+    counts = (
+        far.group_by("classifier")
+        .len("far")
+        .join(runs.group_by("classifier").len("all"), on="classifier")
+    )
+    rows = counts.sort("far", "classifier", descending=[True, False]).head(LISTED).iter_rows()
+    return ", ".join(f"{name} {far:,} of {n:,}" for name, far, n in rows)
+
+
+def _interval(row: dict[str, object]) -> str:
+    low, high = row.get("alpha_hat_low"), row.get("alpha_hat_high")
+    if low is None or high is None:
+        return ""
+    return f" ({low:.2f} to {high:.2f}, 95 % for new test points)"

@@ -17,7 +17,7 @@ from manyseed.analysis.questions import caveats
 from manyseed.analysis.questions.answers import answers
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.intervals import TEST_SETS, too_few
-from manyseed.analysis.questions.question import Sentence
+from manyseed.analysis.questions.question import Answer
 from manyseed.analysis.report.citations import citations
 from manyseed.analysis.report.listed import Listed, filled, listed
 from manyseed.analysis.report.methods import of_methods
@@ -139,7 +139,7 @@ def context(
     responses: pl.DataFrame | None = None,
     response_curves: pl.DataFrame | None = None,
     cmi: pl.DataFrame | None = None,
-    further: Sequence[Sentence] = (),
+    further: Sequence[Answer] = (),
     figures: Sequence[Picture] | None = None,
 ) -> Context:
     """Make the page's content.
@@ -177,7 +177,7 @@ def context(
         Its text.
     responses, response_curves, cmi : polars frames or None
         Response curves, and what their scores predict, if measured.
-    further : sequence of Sentence
+    further : sequence of Answer
         Shown after the answers.
     figures : sequence of Picture or None
         The figures, if they were drawn before from the same tables and options.
@@ -266,7 +266,7 @@ def answered(
     options: Options,
     counts: RunCounts,
     cmi: pl.DataFrame | None = None,
-) -> list[Sentence]:
+) -> list[Answer]:
     """Answer for the runs that `counts` says are shown; parameters are those of `answers`."""
     return answers(
         tables,
@@ -296,13 +296,13 @@ def switches(cells: pl.DataFrame) -> list[tuple[str, list[str]]]:
     ]
 
 
-def linked(found: Sequence[Sentence], figures: Sequence[Picture]) -> tuple[LinkedSentence, ...]:
+def linked(found: Sequence[Answer], figures: Sequence[Picture]) -> tuple[LinkedSentence, ...]:
     """Return sentences with the first of their links that is on the page."""
     labels = {plot.name: f"Figure {number}" for number, plot in enumerate(figures, start=1)}
     labels |= {name: name.capitalize() for name in ("summary", "effects", "conventions")}
-    anchors = [next((name for name in one.links if name in labels), "") for one in found]
+    anchors = [next((name for name in one.figures if name in labels), "") for one in found]
     return tuple(
-        LinkedSentence(one.text, anchor, labels.get(anchor, ""))
+        LinkedSentence(one.headline, anchor, labels.get(anchor, ""))
         for one, anchor in zip(found, anchors, strict=True)
     )
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import Iterator, MutableMapping
 from importlib import import_module
 from pathlib import Path
@@ -12,7 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from manyseed.orchestrator.cli.common import Command, without_conversion
+from manyseed.orchestrator.cli.common import Command, shown_help, without_conversion
 
 __all__ = ["app"]
 
@@ -22,10 +20,7 @@ _PANELS = {
         *("resume", "cancel", "pause", "throttle"),
     ),
     "Keep": ("verify", "compact", "export", "import", "rerun", "drop"),
-    "Learn": (
-        *("respond", "analyze", "answers", "query", "howmany", "compare", "dee"),
-        *("variance", "plot", "report", "show"),
-    ),
+    "Learn": (*("respond", "analyze", "answers", "query", "plot", "report", "show"),),
     "Help": ("docs", "doctor"),
     "Data": ("datasets",),
     "Clusters": ("cluster", "testcluster"),
@@ -36,11 +31,16 @@ _MODULES = {"import": "importing", "report": "analyze"}
 """Modules that are not called like their verb."""
 
 
+_QUESTIONS = ("howmany", "compare", "dee", "variance")
+"""Questions that were verbs of their own, and still are: hidden."""
+
+
 class _Verbs(MutableMapping[str, Any]):
     """Commands by verb, made when they are looked up."""
 
     def __init__(self) -> None:
         self._panels = {verb: panel for panel, verbs in _PANELS.items() for verb in verbs}
+        self._panels |= dict.fromkeys(_QUESTIONS, "")
         self._made: dict[str, Any] = {}
 
     def __getitem__(self, verb: str) -> Any:
@@ -70,7 +70,7 @@ class _Root(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Return the verbs, without importing them."""
-        return [*self.commands]
+        return [verb for verb in self.commands if verb not in _QUESTIONS]
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments before the verb."""
@@ -80,6 +80,8 @@ class _Root(TyperGroup):
 
 def _command(verb: str, panel: str) -> Any:
     """Return the command, or the group of commands, of a verb."""
+    if verb in _QUESTIONS:
+        return import_module("manyseed.orchestrator.cli.answers").verb_of(verb)
     module = import_module(f"manyseed.orchestrator.cli.{_MODULES.get(verb, verb)}")
     parent = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
     if hasattr(module, "app"):
@@ -92,19 +94,8 @@ def _command(verb: str, panel: str) -> Any:
         registered = parent.registered_commands
     for one in registered:
         one.cls = one.cls or Command
-        one.help = _help(one.callback.__doc__ or "")
+        one.help = shown_help(one.callback.__doc__ or "")
     return typer.main.get_group(parent).commands[verb]
-
-
-def _help(docstring: str) -> str:
-    """Return a docstring as help text that wraps at any width, with markup escaped."""
-    text = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.cleandoc(docstring))
-    text = re.sub(r"^    (?=\S)", "$ ", text, flags=re.MULTILINE)
-    if "[" not in text:
-        return text
-    from rich.markup import escape
-
-    return escape(text)
 
 
 app = typer.Typer(

@@ -25,7 +25,8 @@ from manyseed.orchestrator.errors import DamagedFile, refused, toml_value
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
-from manyseed.orchestrator.results import answering, ensembles
+from manyseed.orchestrator.results import ensembles
+from manyseed.orchestrator.results.answers import summary
 from manyseed.orchestrator.results.conventions import why_not
 from manyseed.orchestrator.results.curves import KEY as CURVE_KEY
 from manyseed.orchestrator.results.curves import NEEDED, learning_curves
@@ -162,7 +163,7 @@ def analyze(
         outdated=outdated,
     ).write(paths)
     held.remember(wanted)
-    answering.keep(paths)
+    summary.keep(paths)
     return read_results(paths)
 
 

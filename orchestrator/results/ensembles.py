@@ -14,7 +14,7 @@ from manyseed.analysis.metrics.alpha_tests import MIN_OTHERS, side
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import ensembles
 from manyseed.analysis.questions.ensembles import SIZES, RunPool, ensemble_draws, table_one
-from manyseed.analysis.questions.howmany import Answer, seconds_per_run
+from manyseed.analysis.questions.howmany import RunsNeeded, seconds_per_run
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.keys import EPOCH, REPEAT, RUN
 from manyseed.analysis.tables.schema import Tables
@@ -41,14 +41,14 @@ class Drawn:
 
     Attributes
     ----------
-    answers : list of Answer
+    answers : list of RunsNeeded
     table : DataFrame
         Table I; empty if no ensembles could be drawn.
     each : DataFrame
         The first `EACH` ensembles of each size, one row each.
     """
 
-    answers: list[Answer]
+    answers: list[RunsNeeded]
     table: pl.DataFrame = field(default_factory=pl.DataFrame)
     each: pl.DataFrame = field(default_factory=pl.DataFrame)
 

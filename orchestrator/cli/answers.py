@@ -140,8 +140,8 @@ def verb_of(question: str) -> Any:
 def _command(question: Question, *, hidden: bool = False) -> Any:
     """Return the command that asks a question; a hidden verb has DIR as its own argument."""
 
-    def run(**given: Any) -> None:
-        above = {} if (context := _above()) is None else context.params
+    def run(context: typer.Context, **given: Any) -> None:
+        above = {} if hidden or context.parent is None else context.parent.params
         directory = given.pop("directory", None) or above["directory"]
         as_json = given.pop("as_json") or above.get("as_json", False)
         _asked(question, directory, given, as_json=as_json)
@@ -150,7 +150,9 @@ def _command(question: Question, *, hidden: bool = False) -> Any:
     parameters.sort(key=lambda one: isinstance(one.annotation.__metadata__[0], _OPTION))
     first = [_fixed("directory", Directory)] if hidden else []
     last = _fixed("as_json", Json, default=False)
-    vars(run)["__signature__"] = inspect.Signature([*first, *parameters, last])
+    vars(run)["__signature__"] = inspect.Signature(
+        [_fixed("context", typer.Context), *first, *parameters, last]
+    )
     run.__doc__ = _help(question, "manyseed {name} quickstart" if hidden else _ASKED)
     parent = typer.Typer(
         add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich"
@@ -162,14 +164,6 @@ def _command(question: Question, *, hidden: bool = False) -> Any:
 
 _ASKED = "manyseed answers quickstart {name}"
 _OPTION = typer.models.OptionInfo
-
-
-def _above() -> Any:
-    """Return the context of ``answers DIR``, if a question is asked below it."""
-    import click
-
-    parent = click.get_current_context().parent
-    return parent if parent is not None and "directory" in parent.params else None
 
 
 def _fixed(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:

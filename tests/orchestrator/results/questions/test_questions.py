@@ -15,7 +15,7 @@ import manyseed.orchestrator.results.questions as folder
 from manyseed import Sweep
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results.questions import registry
-from tests.here import inside
+from tests.orchestrator.conftest import inside
 
 ROOT = Path(__file__).parents[4]
 

@@ -43,9 +43,8 @@ from manyseed.orchestrator.store.layout.groups import Group, find_group
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.reading.recipes import recipes_of
 from manyseed.orchestrator.stored import lost_groups, require_sound, ways_back
-from manyseed.orchestrator.submissions.hints import nothing_finished
-from manyseed.orchestrator.submissions.submission import running, submissions
-from manyseed.orchestrator.tasks.setback import set_back
+from manyseed.orchestrator.submissions.submission import nothing_finished, running, submissions
+from manyseed.orchestrator.tasks.attempts import set_back
 from manyseed.orchestrator.working.checkpoints import remove_stale
 
 

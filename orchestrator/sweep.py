@@ -278,7 +278,7 @@ class Sweep(Executing, Learning):
 
     def show(self, address: str) -> dict[str, object]:
         """Return what defines the run ``CELL:REPEAT:RUN``, and how it was made or why it failed."""
-        from manyseed.orchestrator.progress.unfinished import unfinished
+        from manyseed.orchestrator.progress.logs import unfinished
         from manyseed.orchestrator.runs.show import show
 
         value = show(self.paths, address)

@@ -21,8 +21,8 @@ from pathlib import Path
 
 import polars as pl
 
-from manyseed.orchestrator.disk.folders import appearing
 from manyseed.orchestrator.disk.parquet import scan_parquet
+from manyseed.orchestrator.disk.placing import appearing
 from manyseed.orchestrator.errors import (
     DamagedFile,
     DamagedShard,

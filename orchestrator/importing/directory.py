@@ -13,9 +13,8 @@ import polars as pl
 from manyseed.analysis.axes import LATER
 from manyseed.jobs.identity import canonical_json
 from manyseed.jobs.run import Cell
-from manyseed.orchestrator.disk.folders import appearing
 from manyseed.orchestrator.disk.lease import LeaseWatch
-from manyseed.orchestrator.disk.placing import place
+from manyseed.orchestrator.disk.placing import appearing, place
 from manyseed.orchestrator.errors import UserError, toml_value
 from manyseed.orchestrator.importing.rows import write_rows
 from manyseed.orchestrator.importing.source import DEFAULTS, PredictionFile

@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from manyseed.orchestrator.errors import UnavailableError
-from manyseed.orchestrator.submissions.submission import Submission, tasks_of
-from manyseed.orchestrator.submissions.taskstate import TaskState
+from manyseed.orchestrator.submissions.submission import Submission, TaskState, tasks_of
 from manyseed.orchestrator.tasks.intent import LOCAL
 
 _LEAST_BYTES = 2**16

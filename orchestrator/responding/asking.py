@@ -50,8 +50,8 @@ from manyseed.orchestrator.store.layout.optional import PARAMETERS
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.reading.reader import read_array, read_rows, statuses
 from manyseed.orchestrator.stored import ComparedShards, stored_groups
-from manyseed.orchestrator.submissions.hints import nothing_finished
-from manyseed.orchestrator.working.spawned import spawned
+from manyseed.orchestrator.submissions.submission import nothing_finished
+from manyseed.orchestrator.working.pool import spawned
 
 Report = Callable[[int, int], None]
 

@@ -49,7 +49,7 @@ from manyseed.orchestrator.results.tables import (
 )
 from manyseed.orchestrator.results.writing import write_result
 from manyseed.orchestrator.store.reading.reader import read_array
-from manyseed.orchestrator.submissions.hints import nothing_finished
+from manyseed.orchestrator.submissions.submission import nothing_finished
 from manyseed.orchestrator.survey import survey
 
 

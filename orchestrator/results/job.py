@@ -28,12 +28,10 @@ from manyseed.orchestrator.submissions.cluster import SIGNAL_SECONDS, refusal, u
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.submissions.submission import Submission, tasks_of
 from manyseed.orchestrator.tasks.attempts import Attempt
-from manyseed.orchestrator.tasks.intent import AnalysisRequest, Intent, TaskArray
-from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
+from manyseed.orchestrator.tasks.intent import AnalysisRequest, Intent, SubmissionPaths, TaskArray
 from manyseed.orchestrator.working.node import Node
-from manyseed.slurm import ClusterError, ClusterUnavailable, arrays, processes, signals
-from manyseed.slurm.profile import Profile
-from manyseed.slurm.refused import Refused
+from manyseed.slurm import ClusterError, ClusterUnavailable, arrays, processes
+from manyseed.slurm.profile import Profile, Refused
 
 if TYPE_CHECKING:
     from manyseed.analysis.options import Options
@@ -168,7 +166,7 @@ def run(directory: str, number: str) -> str:
             asked.append(True)
             raise KeyboardInterrupt
 
-    signals.on_stop(interrupt)
+    processes.on_stop(interrupt)
     try:
         options = from_json(request.options)
         if intent.modules and any(":" in metric for metric in options.metrics):
@@ -178,7 +176,7 @@ def run(directory: str, number: str) -> str:
         )
     except BaseException as error:
         # worker processes receive the signal, too, and may end first
-        if not signals.received():
+        if not processes.received():
             reason, code = _ending(error)
         elif time.time() - attempt.last.started < walltime - _LAST_SECONDS:
             attempt.end("interrupted", "", None)

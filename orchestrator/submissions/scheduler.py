@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from manyseed.orchestrator.errors import UnavailableError
-from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
+from manyseed.orchestrator.tasks.intent import SubmissionPaths
 from manyseed.slurm import ClusterError, available, commands, states
 from manyseed.slurm.states import JobState
 

@@ -26,9 +26,7 @@ from manyseed.orchestrator.plans.tuned import require_searched
 from manyseed.orchestrator.provenance import keep_numbers
 from manyseed.orchestrator.store.reading.recipes import highest_recipe
 from manyseed.orchestrator.submissions import cluster, profiles
-from manyseed.orchestrator.submissions.ending import wait_for_ending
-from manyseed.orchestrator.submissions.hints import training
-from manyseed.orchestrator.submissions.lost import lost_failures
+from manyseed.orchestrator.submissions.cluster import TaskSize, cut
 from manyseed.orchestrator.submissions.requirements import (
     gpu_here,
     require_data,
@@ -38,20 +36,23 @@ from manyseed.orchestrator.submissions.requirements import (
     require_walltime,
 )
 from manyseed.orchestrator.submissions.scheduler import Scheduler, scheduler_of
-from manyseed.orchestrator.submissions.sizing import TaskSize, cut
-from manyseed.orchestrator.submissions.stopping import unpause
-from manyseed.orchestrator.submissions.submission import Submission, submissions, tasks_of
+from manyseed.orchestrator.submissions.stopping import unpause, wait_for_ending
+from manyseed.orchestrator.submissions.submission import (
+    Submission,
+    lost_failures,
+    submissions,
+    tasks_of,
+    training,
+)
 from manyseed.orchestrator.survey import Survey, survey
-from manyseed.orchestrator.tasks.intent import LOCAL, Intent, TaskArray
-from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
+from manyseed.orchestrator.tasks.intent import LOCAL, Intent, SubmissionPaths, TaskArray
 from manyseed.orchestrator.tasks.task import held_rows, make_tasks
 from manyseed.orchestrator.working.checkpoints import checkpoint_seconds
-from manyseed.orchestrator.working.neighbours import shards_of, write_shards
 from manyseed.orchestrator.working.node import broken_nodes, is_environment
+from manyseed.orchestrator.working.queue import shards_of, write_shards
 from manyseed.slurm import ClusterError, ClusterUnavailable, local
-from manyseed.slurm.profile import Profile
-from manyseed.slurm.refused import Refused
-from manyseed.slurm.signals import deferred
+from manyseed.slurm.processes import deferred
+from manyseed.slurm.profile import Profile, Refused
 
 FUNCTION = "manyseed.orchestrator.working.worker:run_task"
 

@@ -6,7 +6,9 @@ Tasks import this module at startup, so it imports no table library.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +22,8 @@ from manyseed.orchestrator.disk.records import (
     write_json,
 )
 from manyseed.orchestrator.errors import DamagedFile
-from manyseed.orchestrator.tasks.submissionpaths import FAILURES, PROGRESS, SubmissionPaths
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.tasks.intent import FAILURES, PROGRESS, SubmissionPaths
 
 UNREADABLE = "unreadable"
 """The state of an attempt whose file cannot be read; other sources show what became of it."""
@@ -206,3 +209,106 @@ def read_failures(attempt: Path, plan: str) -> list[Failure]:
     for failure in failures:
         require_same_plan(file, failure.plan, plan, _REMEDY)
     return [replace(failure, file=file) for failure in failures]
+
+
+MOST_LINES = 22
+"""The most lines of a traceback that are shown of many failures."""
+
+_FRAME = re.compile(r'^  File "(.+)", line (\d+), in ')
+_OURS = re.compile(r"[/\\](?:manyseed)[/\\](?:orchestrator|jobs|slurm|analysis)[/\\]")
+_INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python3[^/\\]*)[/\\]|^<")
+_PATH = re.compile(r"(?<![\w.])(?:~|[A-Za-z]:)?[/\\][^\s'\"<>:,;()]+")
+_DIGITS = re.compile(r"0x[0-9a-fA-F]+|\d(?:[\d_,.]*\d)?(?:e[-+]?\d+)?")
+_WIDEST = 500
+
+
+def kind(failure: Failure) -> tuple[str, str]:
+    """Return what failures of one cause share.
+
+    Returns
+    -------
+    error : str
+        Exception and message without paths and digits, which differ from run to run.
+    line : str
+        The innermost line of the user's own code that raised it; empty if none did.
+    """
+    files = [_FRAME.match(line) for line in failure.traceback.splitlines()]
+    own = [found for found in files if found and not _foreign(found[1])]
+    line = f"{own[-1][1].rpartition('/')[2]}:{own[-1][2]}" if own else ""
+    return _DIGITS.sub("#", _PATH.sub("…", failure.error)), line
+
+
+def shortened(traceback: str) -> str:
+    """Return a traceback without manyseed's own frames and cut in its middle, if it is long."""
+    lines = [line[:_WIDEST] for line in _without_ours(traceback)]
+    if len(lines) > MOST_LINES:
+        first = MOST_LINES // 4
+        left = len(lines) - MOST_LINES + 1
+        lines[first : first + left] = [f"  … {left:,} lines"]
+    return "\n".join(lines)
+
+
+def _without_ours(traceback: str) -> Iterator[str]:
+    is_ours = False
+    for line in traceback.strip().splitlines():
+        if found := _FRAME.match(line):
+            is_ours = _OURS.search(found[1]) is not None
+        elif not line.startswith("   "):  # no line of a frame's code
+            is_ours = False
+        if not is_ours:
+            yield line
+
+
+def _foreign(file: str) -> bool:
+    return bool(_OURS.search(file) or _INSTALLED.search(file))
+
+
+@dataclass(frozen=True, slots=True)
+class _SetBack:
+    """Rows by group number, and the attempts (below ``tasks``) whose failures in them are void."""
+
+    rows: dict[int, list[int]]
+    lives: list[str]
+
+
+def set_back(paths: SweepPaths, plan: str, rows: Mapping[int, Collection[int]]) -> None:
+    """Void all failures so far in these rows of a plan, given by group number."""
+    attempts = {
+        attempt
+        for attempt, failure in _failures(paths, plan)
+        if failure.row in rows.get(failure.group, ())
+    }
+    if attempts:
+        record = _SetBack({group: sorted(n) for group, n in rows.items()}, sorted(attempts))
+        write_json(paths.set_back(os.urandom(16).hex()), asdict(record))
+
+
+def valid_failures(
+    paths: SweepPaths, plan: str, attempts: Iterable[Path] | None = None
+) -> Iterator[Failure]:
+    """Yield the failures of a plan that count, of all or some attempts, oldest submission first."""
+    records = [read_record(file, _SetBack) for file in paths.all_set_back()]
+    void = [
+        (set(record.lives), {group: set(rows) for group, rows in record.rows.items()})
+        for record in records
+    ]
+    for attempt, failure in _failures(paths, plan, attempts):
+        if not any(
+            attempt in void_attempts and failure.row in void_rows.get(failure.group, ())
+            for void_attempts, void_rows in void
+        ):
+            yield failure
+
+
+def _failures(
+    paths: SweepPaths, plan: str, attempts: Iterable[Path] | None = None
+) -> Iterator[tuple[str, Failure]]:
+    if attempts is None:
+        attempts = (
+            file.parent
+            for submission in paths.submissions()
+            for file in SubmissionPaths(submission).of_attempts(FAILURES)
+        )
+    for attempt in attempts:
+        for failure in read_failures(attempt, plan):
+            yield attempt.relative_to(paths.tasks).as_posix(), failure

@@ -16,9 +16,8 @@ from manyseed.orchestrator.devices import gpus
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.tasks.attempts import Attempt, read_attempts
-from manyseed.orchestrator.tasks.intent import Intent
-from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
-from manyseed.slurm import ClusterError, control, local
+from manyseed.orchestrator.tasks.intent import Intent, SubmissionPaths
+from manyseed.slurm import ClusterError, commands, local
 
 _FORGIVEN_SECONDS = 24 * 3600.0
 _SUSPECTS = 3
@@ -140,6 +139,6 @@ def keep_away(submission: Path, intent: Intent) -> None:
         excluded = [text for text in (intent.exclude.get(array.resource, ""),) if text]
         with suppress(ClusterError):  # if jobs may not modify jobs, `resume` does it
             if must_stop:
-                control.cancel(waiting)
+                commands.cancel(waiting)
             elif nodes:
-                control.exclude_nodes(waiting, [*excluded, *sorted(nodes)])
+                commands.exclude_nodes(waiting, [*excluded, *sorted(nodes)])

@@ -39,11 +39,9 @@ from manyseed.orchestrator.store.reading.recipes import highest_recipe
 from manyseed.orchestrator.tasks.attempts import COPY_OF_FAILED, Failure
 from manyseed.orchestrator.tasks.task import Task
 from manyseed.orchestrator.working.checkpoints import checkpoint, checkpoint_seconds
-from manyseed.orchestrator.working.faults import fault
-from manyseed.orchestrator.working.messages import Batch, Fault, Outcome, Ready
-from manyseed.orchestrator.working.neighbours import journal_name
-from manyseed.orchestrator.working.nursery import NURSERY, leave, serve
-from manyseed.slurm.signals import belong_to_parent
+from manyseed.orchestrator.working.pool import NURSERY, leave, serve
+from manyseed.orchestrator.working.queue import Batch, Fault, Outcome, Ready, fault, journal_name
+from manyseed.slurm.processes import belong_to_parent
 
 MACHINE_ERRORS = (MachineError, StoreError, ImportError, MemoryError, OSError)
 """Errors that are the machine's fault, not a run's."""

@@ -47,7 +47,7 @@ from manyseed.orchestrator.store.publishing.splits import write_splits
 from manyseed.orchestrator.survey import survey
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.task import Task
-from manyseed.orchestrator.working.neighbours import journal_name
+from manyseed.orchestrator.working.queue import journal_name
 from manyseed.slurm import local
 from tests.crashpoints import Disk
 from tests.orchestrator.slurmstub import Queue

@@ -16,14 +16,14 @@ from manyseed.orchestrator.store.journals.records import RowBytes
 from manyseed.orchestrator.store.publishing.shards import publish
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.task import Span, Task
-from manyseed.orchestrator.working.neighbours import (
+from manyseed.orchestrator.working.queue import (
     SharedJournals,
     journal_name,
     read_shards,
     shards_of,
     write_shards,
 )
-from manyseed.orchestrator.working.publisher import Publisher
+from manyseed.orchestrator.working.worker import Publisher
 from tests.orchestrator.store.world import NUMBER, World, finished
 
 SHARD = 4

@@ -35,13 +35,12 @@ from manyseed.orchestrator.store.care.compact import Compaction, publish_free
 from manyseed.orchestrator.store.care.compact import compact as compact_store
 from manyseed.orchestrator.store.care.repair import repair as repair_store
 from manyseed.orchestrator.store.care.repair import require_rest
-from manyseed.orchestrator.store.care.verify import Finding, shards_to_verify
+from manyseed.orchestrator.store.care.verify import Finding, shards_to_verify, verify_journals
 from manyseed.orchestrator.store.care.verify import verify as verify_group
-from manyseed.orchestrator.store.care.verifyjournals import verify_journals
 from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
 from manyseed.orchestrator.store.layout.groups import Group, find_group
 from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.reading.recipes import recipes_of
+from manyseed.orchestrator.store.publishing.shards import recipes_of
 from manyseed.orchestrator.stored import lost_groups, require_sound, ways_back
 from manyseed.orchestrator.submissions.submission import nothing_finished, running, submissions
 from manyseed.orchestrator.tasks.attempts import set_back

@@ -23,7 +23,7 @@ from manyseed.orchestrator.paths import IMPORTED, SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import copies, wrong_coordinates
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.store.care import intact
+from manyseed.orchestrator.store.care import verify
 from manyseed.orchestrator.store.journals.index import JournalIndex
 from manyseed.orchestrator.store.layout.groups import (
     Group,
@@ -43,7 +43,7 @@ from manyseed.orchestrator.store.zarrfiles.encoding import Bools
 if TYPE_CHECKING:
     import xarray as xr
 
-    from manyseed.orchestrator.store.reading.named import FinishedRuns
+    from manyseed.orchestrator.store.reading.lazy import FinishedRuns
 
 
 def stored_groups(paths: SweepPaths, plan: Plan) -> list[Group]:
@@ -191,8 +191,8 @@ class Unseen:
     copies: Bools
 
     def compare(self) -> None:
-        """Compare the rows; raises like `intact.compare`."""
-        intact.compare(self.group, self.shard, self.copies)
+        """Compare the rows; raises like `verify.compare`."""
+        verify.compare(self.group, self.shard, self.copies)
 
 
 class ComparedShards:
@@ -218,7 +218,7 @@ class ComparedShards:
             seen, identical = self._seen.get(group.spec.path, {}), copies(self._plan, group)
             for shard in sorted(published_shards(group.folder)) if shards is None else shards:
                 if shard < group.shards:
-                    version = intact.version(group, shard)
+                    version = verify.version(group, shard)
                     if seen.get(str(shard)) != version:
                         of_shard = identical[slice(*group.span(shard))]
                         found.append(Unseen(group, shard, version, of_shard))

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.store.care.retraining import count_retrained
+from manyseed.orchestrator.store.care.compact import count_retrained
 from manyseed.orchestrator.store.journals.index import JournalIndex
 from manyseed.orchestrator.store.layout.arrays import COPY, DONE, MISSING
 from manyseed.orchestrator.store.layout.groups import Group, find_group

@@ -178,11 +178,11 @@ def set_parallelism(job_ids: Iterable[str], parallelism: int) -> None:
 
 def exclude_nodes(job_ids: Iterable[str], nodes: Sequence[str]) -> None:
     """Keep waiting jobs off nodes; replaces previously excluded nodes."""
-    for job in compact(job_ids):
+    for job in compact_ids(job_ids):
         _run(["scontrol", "update", f"ExcNodeList={','.join(nodes)}"], [job], "JobId=")
 
 
-def compact(job_ids: Iterable[str]) -> list[str]:
+def compact_ids(job_ids: Iterable[str]) -> list[str]:
     """Return one expression per array: ``123_0``, ``123_1``, ``123_5`` → ``123_[0-1,5]``."""
     arrays: dict[str, list[int]] = {}
     plain = []
@@ -206,7 +206,7 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def _run(command: list[str], job_ids: Iterable[str], prefix: str = "") -> None:
-    for job in compact(job_ids):
+    for job in compact_ids(job_ids):
         try:
             run([*command, prefix + job])
         except ClusterUnavailable:

@@ -201,7 +201,7 @@ def max_array_size(config: Mapping[str, str]) -> int:
     for parameter in config.get("SchedulerParameters", "").split(","):
         name, _, value = parameter.strip().partition("=")
         if name == "max_array_tasks":
-            append(value)
+            limits.append(value)
     found = [states.number(limit, "the size of arrays") for limit in limits if limit]
     size = min((limit for limit in found if limit is not None), default=_ARRAY_SIZE)
     if size < 1:

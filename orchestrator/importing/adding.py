@@ -45,8 +45,7 @@ from manyseed.orchestrator.plans.layout import lay_out
 from manyseed.orchestrator.plans.plan import ROWS, Plan, write_plan
 from manyseed.orchestrator.provenance import register
 from manyseed.orchestrator.store.care.compact import compact
-from manyseed.orchestrator.store.journals.journal import JournalWriter
-from manyseed.orchestrator.store.journals.rowbytes import encode_row
+from manyseed.orchestrator.store.journals.records import JournalWriter, encode_row
 from manyseed.orchestrator.store.layout.groups import find_group, list_groups
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.publishing.splits import Integers, write_splits

@@ -23,10 +23,9 @@ from manyseed.orchestrator.plans.layout import lay_out
 from manyseed.orchestrator.plans.plan import CELLS, ROWS, Plan, write_plan
 from manyseed.orchestrator.provenance import Recipe, register
 from manyseed.orchestrator.store.layout.groups import open_group
-from manyseed.orchestrator.store.layout.lengths import planned_group
-from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.layout.schema import GroupSpec, planned_group
 from manyseed.orchestrator.store.publishing.splits import write_splits
-from manyseed.orchestrator.store.zarrfiles.consolidated import consolidate
+from manyseed.orchestrator.store.zarrfiles.metadata import consolidate
 
 
 def write_sweep(sources: Sequence[PredictionFile], directory: Path) -> int:

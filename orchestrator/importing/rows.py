@@ -12,7 +12,7 @@ from manyseed.jobs.run import Prediction, Probability
 from manyseed.jobs.training.prediction import gaps, labels
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing.source import Positions, Predicted, PredictionFile
-from manyseed.orchestrator.store.journals.rowbytes import encode_row
+from manyseed.orchestrator.store.journals.records import encode_row
 from manyseed.orchestrator.store.layout.arrays import COPY, DONE, PADDING
 from manyseed.orchestrator.store.layout.groups import Group
 from manyseed.orchestrator.store.layout.schema import GroupSpec

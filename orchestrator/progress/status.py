@@ -26,7 +26,7 @@ from manyseed.orchestrator.paths import RECIPE
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.progress.watch import summed
 from manyseed.orchestrator.results.jobstate import look
-from manyseed.orchestrator.store.care import retraining
+from manyseed.orchestrator.store.care.compact import ledger_damage
 from manyseed.orchestrator.store.layout.arrays import MISSING
 from manyseed.orchestrator.stored import lost_groups, ways_back
 from manyseed.orchestrator.submissions.submission import (
@@ -43,7 +43,7 @@ from manyseed.orchestrator.survey import Survey, survey
 from manyseed.orchestrator.tasks.attempts import UNREADABLE, Attempt, kind
 from manyseed.orchestrator.tasks.intent import LOCAL
 from manyseed.orchestrator.working.node import broken_nodes, is_environment
-from manyseed.slurm.commands import compact
+from manyseed.slurm.commands import compact_ids
 
 Step = tuple[str, tuple[object, ...]]
 """The purpose of a command, and its arguments."""
@@ -345,7 +345,7 @@ def _jobs(tasks: Sequence[TaskState]) -> dict[str, list[str]]:
     for task in tasks:
         if task.job_id:
             by_state.setdefault(task.state, []).append(task.job_id)
-    return {state: compact(ids) for state, ids in by_state.items()}
+    return {state: compact_ids(ids) for state, ids in by_state.items()}
 
 
 def _task(submission: Submission, task: TaskState) -> TaskStatus:
@@ -397,7 +397,7 @@ def _problems(
 
     Unreadable files are named for all submissions.
     """
-    if damage := retraining.damage(paths.journals):
+    if damage := ledger_damage(paths.journals):
         yield damage
     yield from _unreadable(tasks)
     if not listed:

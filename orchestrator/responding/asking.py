@@ -45,8 +45,8 @@ from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.tuned import NotSearched, fitted
 from manyseed.orchestrator.responding.table import AnswerTable, Counts, Key, ModelAnswers
 from manyseed.orchestrator.store.layout.arrays import DONE
+from manyseed.orchestrator.store.layout.coordinates import PARAMETERS
 from manyseed.orchestrator.store.layout.groups import Group, open_group
-from manyseed.orchestrator.store.layout.optional import PARAMETERS
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.reading.reader import read_array, read_rows, statuses
 from manyseed.orchestrator.stored import ComparedShards, stored_groups

@@ -18,8 +18,8 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.journals.index import JournalIndex
 from manyseed.orchestrator.store.layout.arrays import COPY
+from manyseed.orchestrator.store.layout.coordinates import TRAIN_ACCURACY
 from manyseed.orchestrator.store.layout.groups import Group as StoredGroup
-from manyseed.orchestrator.store.layout.optional import TRAIN_ACCURACY
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.reading.reader import (
     StoredArray,

@@ -19,7 +19,7 @@ from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.responding.table import answers_of
 from manyseed.orchestrator.results.published import Published
 from manyseed.orchestrator.results.tables import CMI, RESPONSE_CURVES, RESPONSES
-from manyseed.orchestrator.store.layout.optional import RESPONSE_ARRAYS
+from manyseed.orchestrator.store.layout.coordinates import RESPONSE_ARRAYS
 from manyseed.orchestrator.store.reading.reader import read_array
 
 _FIRST_BLOCK = DBI_LAYERS.index(1)

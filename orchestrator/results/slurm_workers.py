@@ -245,7 +245,7 @@ class _Following:
 
     def _without(self, seconds: float) -> str:
         """Return the jobs' states while there is no worker; set `problem` if none will come."""
-        first = commands.compact(self._jobs.ids)[0]
+        first = commands.compact_ids(self._jobs.ids)[0]
         try:
             found = self._jobs.states()
         except ClusterError as error:  # submitted jobs may start all the same

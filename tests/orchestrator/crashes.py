@@ -37,10 +37,9 @@ from manyseed.orchestrator.provenance import Recipe, register
 from manyseed.orchestrator.responding import asking
 from manyseed.orchestrator.results import here
 from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
-from manyseed.orchestrator.store.journals.journal import JournalWriter
-from manyseed.orchestrator.store.journals.rowbytes import encode_row
+from manyseed.orchestrator.store.journals.records import JournalWriter, encode_row
+from manyseed.orchestrator.store.layout.coordinates import RESPONSE_ARRAYS
 from manyseed.orchestrator.store.layout.groups import list_groups, open_group
-from manyseed.orchestrator.store.layout.optional import RESPONSE_ARRAYS
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.publishing.shards import publish
 from manyseed.orchestrator.store.publishing.splits import write_splits

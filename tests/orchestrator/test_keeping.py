@@ -27,8 +27,7 @@ from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import lay_out
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
-from manyseed.orchestrator.store.journals.journal import JournalWriter
-from manyseed.orchestrator.store.journals.records import RowBytes
+from manyseed.orchestrator.store.journals.records import JournalWriter, RowBytes
 from manyseed.orchestrator.store.layout.groups import list_groups, open_group
 from manyseed.orchestrator.store.layout.schema import LAYOUT_VERSION
 from manyseed.orchestrator.store.publishing.splits import read_splits, write_splits

@@ -15,7 +15,7 @@ from benchmarks.storm.damage import Damage
 from benchmarks.storm.ledger import SIZE, Ledger, read_journal
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
-from manyseed.orchestrator.store.journals.journal import JournalWriter
+from manyseed.orchestrator.store.journals.records import JournalWriter
 from manyseed.orchestrator.sweep import Sweep
 from tests.orchestrator.conftest import QUICK, write
 from tests.orchestrator.store.journals.test_journal import fill

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from manyseed.slurm import ClusterError, ClusterUnavailable, commands, discover, states
 from manyseed.slurm.arrays import cut, job_id
-from manyseed.slurm.commands import compact
+from manyseed.slurm.commands import compact_ids
 from manyseed.slurm.processes import shielded
 
 
@@ -162,7 +162,7 @@ def test_a_users_defaults_do_not_reach_our_commands(
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 30)), unique=True))
 def test_job_ids_are_said_shortly(pairs: list[tuple[int, int]]) -> None:
     ids = [f"{array}_{index}" for array, index in pairs]
-    said = compact(ids)
+    said = compact_ids(ids)
     assert len(said) == len({array for array, _ in pairs})
     assert sorted(job for text in said for job in states.expand(text)) == sorted(ids)
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import hashlib
+import time
 from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
@@ -11,9 +13,10 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.orchestrator.disk.placing import identity
+from manyseed.orchestrator.disk.placing import identity, unavailable
 from manyseed.orchestrator.errors import DamagedShard
-from manyseed.orchestrator.store.journals.index import JournalIndex
+from manyseed.orchestrator.store.journals.index import JournalIndex, Place
+from manyseed.orchestrator.store.journals.records import LENGTHS
 from manyseed.orchestrator.store.layout.arrays import (
     COPY,
     CURVES,
@@ -22,13 +25,18 @@ from manyseed.orchestrator.store.layout.arrays import (
     PADDING,
     ArraySpec,
 )
+from manyseed.orchestrator.store.layout.coordinates import DECLARED, NAN
 from manyseed.orchestrator.store.layout.groups import Group, published_shards
-from manyseed.orchestrator.store.layout.optional import DECLARED, NAN
 from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.publishing.splits import (
+    checksums_file,
+    differing,
+    read_checksums,
+    read_splits,
+)
+from manyseed.orchestrator.store.reading.reader import read_array, read_rows, statuses
 from manyseed.orchestrator.store.zarrfiles import encoding
 from manyseed.orchestrator.store.zarrfiles.encoding import Array, Bools
-from manyseed.orchestrator.store.zarrfiles.setsums import checksums_file, differing, read_checksums
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,3 +387,181 @@ def _findings(
     if wrong.any():
         rows = tuple((first + np.flatnonzero(wrong)).tolist())
         yield Finding(spec.path, problem, rows, damaged=damaged)
+
+
+def version(group: Group, shard: int) -> str:
+    """Return a digest that changes whenever a file of a shard is replaced or written to.
+
+    Raises
+    ------
+    DamagedShard
+        If a file is missing.
+    """
+    stamps = []
+    for array in group.spec.arrays:
+        if array.role in ("prediction", "record"):
+            path = group.file(array, shard)
+            with unavailable("look at", path):
+                try:
+                    info = path.stat()
+                except FileNotFoundError:
+                    problem = "is missing, though published data need it"
+                    raise DamagedShard.of(path, problem) from None
+            stamps.append((info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino))
+    return hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]
+
+
+def compare(group: Group, shard: int, copies: Bools) -> None:
+    """Check the rows of a published shard against their checksums and possible statuses.
+
+    Holds one inner chunk in memory. Retries, as files may be replaced meanwhile.
+
+    Parameters
+    ----------
+    group : Group
+    shard : int
+    copies : bool array (run,)
+        Which runs of the shard are planned as identical to the first of their repeat.
+
+    Raises
+    ------
+    DamagedShard
+        If a row differs.
+    """
+    for attempt in range(encoding.ATTEMPTS):
+        problem = _problem(group, shard, copies)
+        if problem is None:
+            return
+        time.sleep(0.01 * attempt)
+    names = [a.name for a in group.spec.arrays if a.role == "prediction"] + ["crc", "status"]
+    files = ", ".join(
+        str(group.file(group.spec.array(n), shard).relative_to(group.folder)) for n in names
+    )
+    raise DamagedShard.of(group.folder, f"holds in shard {shard} {problem} ({files})")
+
+
+def _problem(group: Group, shard: int, copies: Bools) -> str | None:
+    start, stop = group.span(shard)
+    stored = read_rows(group, ("status", "crc", "cell", "fit_seconds"), range(start, stop))
+    status, planned = stored["status"], stored["cell"] >= 0
+    finished = np.isin(status, (DONE, COPY)) & planned
+    timed = ~np.isnan(stored["fit_seconds"])
+    impossible = np.where(planned, ~np.isin(status, (MISSING, DONE, COPY)), status != PADDING)
+    # copies have no time; trained runs may have lost theirs in a repair, unless planned as copies
+    wrong_kind = np.where(timed, status == COPY, (status == DONE) & copies)
+    impossible |= np.where(finished, wrong_kind, stored["crc"] != 0)
+    if impossible.any():
+        return f"{int(impossible.sum()):,} rows with an impossible status"
+    wrong, step = 0, group.spec.chunk_length
+    for first in range(start, stop, step):
+        part = slice(first - start, first - start + step)
+        if finished[part].any():
+            crcs, damaged = row_checksums(group, first, first + step)
+            wrong += int((finished[part] & (damaged | (crcs != stored["crc"][part]))).sum())
+    return f"{wrong:,} runs that differ from their checksums" if wrong else None
+
+
+def verify_journals(
+    group: Group, journals: JournalIndex, checked: Callable[[int], None] = lambda rows: None
+) -> Iterator[Finding]:
+    """Check the first good record of each finished run of a group that is not published.
+
+    Checks checksums, lengths, and values like `verify`. Holds as many runs in memory as an inner
+    chunk. Unreadable records are read once more with a fresh index.
+
+    Parameters
+    ----------
+    group : Group
+    journals : JournalIndex
+        A current index; rows published after its refresh are not detected.
+    checked : callable
+        Called with the number of finished runs just checked.
+    """
+    spec = group.spec
+    held = journals.rows(spec.number)
+    if not len(held[held < group.rows]):
+        return
+    try:
+        published = np.isin(statuses(group), (DONE, COPY))
+        repeats = read_array(group, "repeat_index")
+        y_true, test_index = read_splits(group)
+    except DamagedShard:  # `verify` reports it, and a repair fixes it first
+        return
+    held = held[held < group.rows]
+    rows = held[~published[held]]
+    trained = np.intersect1d(rows, journals.fits(spec.number)[0])
+    truth = np.where(test_index < 0, -1, y_true.astype(np.int32))
+    for first in range(0, len(trained), spec.chunk_length):
+        chunk = trained[first : first + spec.chunk_length]
+        yield from _verify_rows(group, journals, chunk, truth[repeats[chunk]])
+        checked(len(chunk))
+    finished = {*trained.tolist(), *np.flatnonzero(published).tolist()}
+    checked(_count_copies(group, journals, np.setdiff1d(rows, trained), finished))
+
+
+def _verify_rows(
+    group: Group, journals: JournalIndex, rows: Array, y_true: Array
+) -> Iterator[Finding]:
+    spec = group.spec
+    parts = {
+        array.name: encoding.filled(spec, array, len(rows))
+        for array in spec.arrays
+        if array.role == "prediction"
+    }
+    good, misshapen = _read_journal(
+        journals, spec.number, rows, list(parts.values()), spec.part_bytes
+    )
+    if not good.all():
+        again = journals.again()
+        good, misshapen = _read_journal(
+            again, spec.number, rows, list(parts.values()), spec.part_bytes
+        )
+    for problem, wrong in (
+        ("records in journals cannot be read", ~good),
+        ("records in journals have another shape", misshapen),
+    ):
+        if wrong.any():
+            yield Finding(spec.path, problem, tuple(rows[wrong].tolist()), damaged=True)
+    good &= ~misshapen
+    for problem, wrong in wrong_values(spec, parts, y_true):
+        if (wrong & good).any():
+            yield Finding(spec.path, f"in journals: {problem}", tuple(rows[wrong & good].tolist()))
+
+
+def _read_journal(
+    journals: JournalIndex, number: int, rows: Array, parts: list[Array], sizes: tuple[int, ...]
+) -> tuple[Array, Array]:
+    """Read rows from journals; return which were read, and which do not have the group's shape."""
+    flat = [part.reshape(len(part), -1) for part in parts]
+    good = np.zeros(len(rows), dtype=np.bool_)
+    misshapen = np.zeros(len(rows), dtype=np.bool_)
+    left = {int(row): n for n, row in enumerate(rows)}
+    while left:
+        records = journals.records(number, min(left), max(left) + 1)
+        places: dict[int, Place] = {}
+        for row in left:
+            trained = [place for place in records.get(row, []) if not place.is_copy]
+            if trained:
+                places[row] = trained[0]
+        if not places:
+            break
+        at = [left[row] for row in places]
+        fields, sound = journals.fill(list(places.values()), at, flat)
+        lengths = np.stack([fields[name] for name in LENGTHS], axis=1)
+        good[at], misshapen[at] = sound, sound & (lengths != sizes).any(axis=1)
+        # records that are not sound no longer count, so the row's next one is tried
+        left = {
+            row: left[row] for row, fine in zip(places, sound.tolist(), strict=True) if not fine
+        }
+    return good, misshapen
+
+
+def _count_copies(group: Group, journals: JournalIndex, rows: Array, finished: set[int]) -> int:
+    """Count the copies among `rows` whose source is finished; the others have to wait."""
+    records = journals.records(group.spec.number, 0, group.rows) if len(rows) else {}
+
+    def is_ready(place: Place) -> bool:
+        header = journals.header(place)
+        return header is not None and header.source in finished
+
+    return sum(any(map(is_ready, records.get(row, []))) for row in rows.tolist())

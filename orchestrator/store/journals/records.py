@@ -12,14 +12,28 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.orchestrator.store.layout.arrays import COPY, DONE, NO_RECIPE
+from manyseed.analysis.metrics.scores import true_margin
+from manyseed.orchestrator.store.layout.arrays import COPY, CURVES, DONE, NO_RECIPE
+from manyseed.orchestrator.store.layout.coordinates import DECLARED, PARAMETERS
 from manyseed.orchestrator.store.layout.schema import GroupSpec
+
+if TYPE_CHECKING:
+    from manyseed.jobs.run import Prediction
+import contextlib
+import os
+import time
+from pathlib import Path
+
+from manyseed.jobs import whole
+from manyseed.orchestrator.disk.placing import unavailable
+from manyseed.orchestrator.errors import LeaseLost
+from manyseed.orchestrator.paths import JOURNAL
 
 _SEARCH_BYTES = 2**20
 MAGIC = b"\x93mseed\x01\n"
@@ -260,3 +274,208 @@ def find_header(file: BinaryIO, start: int, size: int, besides: int) -> int | No
             position = block.find(MAGIC, position + 1)
         start += max(1, len(block) - len(MAGIC) + 1)
     return None
+
+
+def encode_row(
+    spec: GroupSpec, prediction: Prediction, y_true: NDArray[np.integer[Any]]
+) -> RowBytes:
+    """Reduce a prediction to the arrays that its group keeps.
+
+    Parameters
+    ----------
+    spec : GroupSpec
+    prediction : Prediction
+    y_true : integer array (sample,)
+        True classes of the run's test set; only used for the true-class margin.
+
+    Raises
+    ------
+    ValueError
+        If shapes or classes do not fit the group.
+    """
+    grid = (len(spec.epochs), spec.samples)
+    classes = () if spec.n_classes == 2 else (spec.n_classes,)
+    if prediction.label.shape != grid or prediction.scores.shape != (*grid, *classes):
+        raise ValueError(
+            f"{spec.path} holds labels {grid} and scores {(*grid, *classes)}, got "
+            f"{prediction.label.shape} and {prediction.scores.shape}"
+        )
+    if int(prediction.label.max()) >= spec.n_classes:
+        raise ValueError(f"label {prediction.label.max()} of {spec.n_classes} classes")
+    label = _bytes(prediction.label, spec.array("label").dtype)
+    optional = (_curves(spec, prediction) if spec.curves else b"") + _optional(spec, prediction)
+    if spec.scores == "none":
+        return RowBytes(label, optional=optional)
+    if spec.scores == "all":
+        scores = _all_scores(prediction.scores, spec)
+    else:
+        scores = prediction.scores if classes == () else true_margin(prediction.scores, y_true)
+    values, clipped = _rounded(scores, spec.dtype)
+    confidence = b""
+    if spec.has_confidence:
+        if prediction.confidence.shape != grid:
+            raise ValueError(f"confidence has shape {prediction.confidence.shape}, not {grid}")
+        confidence = _bytes(prediction.confidence, spec.dtype)
+    return RowBytes(label, _bytes(values, spec.dtype), confidence, clipped, optional)
+
+
+def _all_scores(scores: NDArray[np.float32], spec: GroupSpec) -> NDArray[np.float32]:
+    if spec.n_classes == 2:
+        return np.stack([-scores / 2, scores / 2], axis=-1)
+    if spec.dtype == "float16" and spec.probability == "softmax":
+        # an offset common to all classes costs digits, but does not change the softmax
+        centred: NDArray[np.float32] = scores - scores.mean(axis=-1, keepdims=True)
+        return centred
+    return scores
+
+
+def _curves(spec: GroupSpec, prediction: Prediction) -> bytes:
+    absent = np.full(spec.epochs[-1], np.nan, dtype=np.float32)
+    curves = [(prediction.curves or {}).get(name, absent) for name in CURVES]
+    if any(curve.shape != absent.shape for curve in curves):
+        shapes = ", ".join(str(curve.shape) for curve in curves)
+        raise ValueError(f"{spec.path} holds curves of {len(absent)} epochs, got {shapes}")
+    return _bytes(np.stack(curves), "float32")
+
+
+def _optional(spec: GroupSpec, prediction: Prediction) -> bytes:
+    measured, encoded = prediction.measured or {}, []
+    for array in spec.optional:
+        values = measured.get(array.name)
+        if values is None and array.name == PARAMETERS.name and spec.parameters_where:
+            values = np.empty(0)  # the run's model is not kept
+        if DECLARED[array.name].pads and values is not None and values.ndim == 1:
+            n_absent = max(0, array.shape[0] - len(values))
+            values = np.pad(values, (0, n_absent), constant_values=np.nan)
+        if values is None or values.shape != array.shape:
+            got = "nothing" if values is None else f"{values.shape}"
+            raise ValueError(f"{spec.path} holds {array.name} {array.shape}, got {got}")
+        encoded.append(_bytes(values, array.dtype))
+    return b"".join(encoded)
+
+
+def _rounded(values: NDArray[np.float32], dtype: str) -> tuple[NDArray[np.float32], int]:
+    if dtype == "float32":
+        return values, 0
+    largest = float(np.finfo(np.float16).max)
+    return np.clip(values, -largest, largest), int(np.count_nonzero(np.abs(values) > largest))
+
+
+def _bytes(values: NDArray[Any], dtype: str) -> bytes:
+    return np.ascontiguousarray(values, dtype=np.dtype(dtype).newbyteorder("<")).tobytes()
+
+
+SYNC_SECONDS = 30.0
+
+
+class JournalWriter:
+    """Appends records to a new file.
+
+    Parameters
+    ----------
+    path : Path
+        A name never used before, with the suffix ``.journal``: names order records and distinguish
+        attempts.
+    plan : str
+        Identity of the plan that numbers the rows; empty if unknown.
+
+    Raises
+    ------
+    StoreUnavailable
+        If the file exists or the file system refuses.
+    """
+
+    def __init__(self, path: Path, plan: str = "") -> None:
+        if path.suffix != JOURNAL:
+            raise ValueError(f"the name of a journal must end in {JOURNAL}, got {path.name!r}")
+        self.path = path
+        self._preamble = preamble(plan) if plan else b""
+        self._end = 0
+        self._synced = 0
+        self._last_sync = time.monotonic()
+        with unavailable("create", path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            self._file: int | None = os.open(path, flags, 0o666)
+            whole.sync(path.parent)
+
+    def append(
+        self, group: int, row: int, values: RowBytes, *, recipe: int, fit_seconds: float
+    ) -> None:
+        """Append the run of a group's row; it counts as finished once synced.
+
+        Raises
+        ------
+        StoreUnavailable
+            If the file system refuses, for example because the disk is full. No part of the record
+            remains, and further records can be appended.
+        """
+        self._write(done(group, row, recipe, fit_seconds, values))
+
+    def append_copy(self, group: int, row: int, source: int) -> None:
+        """Append a run that is a copy of the row `source` of its group, including the recipe."""
+        self._write(copy(group, row, source))
+
+    def _write(self, data: bytes) -> None:
+        if not self._end:
+            data = self._preamble + data
+        file, view, end = self._open_file(), memoryview(data), self._end
+        with unavailable("append to", self.path):
+            try:
+                while view:
+                    written = os.pwrite(file, view, end)
+                    view, end = view[written:], end + written
+            except BaseException:
+                # what cannot be truncated now is overwritten by the next record
+                with contextlib.suppress(OSError):
+                    os.ftruncate(file, self._end)
+                raise
+        self._end = end
+
+    @property
+    def unsynced(self) -> int:
+        """Number of bytes that a power cut would lose."""
+        return self._end - self._synced
+
+    def sync(self) -> None:
+        """Make everything appended so far durable.
+
+        Raises
+        ------
+        LeaseLost
+            If others removed the file, taking this process for dead.
+        """
+        self._last_sync = time.monotonic()
+        if self.unsynced:
+            with unavailable("sync", self.path):
+                os.fsync(self._open_file())
+                if os.fstat(self._open_file()).st_nlink == 0:
+                    raise LeaseLost(f"{self.path} was removed: this process was taken for dead")
+            self._synced = self._end
+
+    def sync_if_due(self, every: float = SYNC_SECONDS) -> bool:
+        """Sync if the last sync was at least `every` seconds ago; return whether it was."""
+        if time.monotonic() - self._last_sync < every:
+            return False
+        self.sync()
+        return True
+
+    def close(self) -> None:
+        """Sync and close."""
+        if self._file is not None:
+            try:
+                self.sync()
+            finally:
+                os.close(self._file)
+                self._file = None
+
+    def __enter__(self) -> JournalWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _open_file(self) -> int:
+        if self._file is None:
+            raise ValueError(f"{self.path} is closed")
+        return self._file

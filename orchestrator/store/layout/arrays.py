@@ -8,8 +8,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from manyseed.orchestrator.store.layout.coordinates import Coordinate
-from manyseed.orchestrator.store.layout.optional import DECLARED, NAN, PARAMETERS, OptionalArray
+from manyseed.orchestrator.store.layout.coordinates import (
+    DECLARED,
+    NAN,
+    PARAMETERS,
+    Coordinate,
+    OptionalArray,
+)
 
 MISSING, DONE, COPY, PADDING = 0, 1, 2, 255
 STATUSES = {"missing": MISSING, "done": DONE, "copy": COPY, "padding": PADDING}

@@ -24,6 +24,10 @@ from manyseed.orchestrator.errors import StoreError
 
 if TYPE_CHECKING:
     from numcodecs.blosc import Blosc
+import contextlib
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
 _ABSENT = 2**64 - 1
 _CRC_BYTES = 4
@@ -259,3 +263,95 @@ def _bytes(values: NDArray[Any]) -> NDArray[np.uint8]:
 def _checksum(data: Any) -> bytes:
     """Return the CRC-32C of bytes or an array; the library does not accept a memoryview."""
     return int(google_crc32c.value(data)).to_bytes(_CRC_BYTES, "little")
+
+
+_BEHIND_BYTES = 2**22
+
+
+@contextlib.contextmanager
+def write_behind(
+    forms: Sequence[Format], paths: Sequence[Path], rows: int
+) -> Iterator[WriteBehind]:
+    """Let the block write new files, one per array, some rows at a time.
+
+    The files are completed, not synced, when the block ends without an exception.
+
+    Parameters
+    ----------
+    forms : sequence of Format
+        Formats of the files.
+    paths : sequence of Path
+        The files, which must not exist.
+    rows : int
+        Maximum number of rows written at a time; memory holds twice as many.
+
+    Raises
+    ------
+    OSError
+        If the file system refuses.
+    """
+    buffers = [[form.empty(rows) for form in forms] for _ in range(2)]
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(path.open("xb", buffering=0)) for path in paths]
+        files = [_File(form, file) for form, file in zip(forms, opened, strict=True)]
+        writing = WriteBehind(files, buffers, stack.enter_context(ThreadPoolExecutor(1)))
+        yield writing
+        writing.wait()
+        for file in files:
+            file.writer.finish()
+
+
+class WriteBehind:
+    """Writes rows to open files; made by `write_behind`."""
+
+    def __init__(
+        self, files: list[_File], buffers: list[list[NDArray[Any]]], thread: ThreadPoolExecutor
+    ) -> None:
+        self._files, self._buffers, self._thread = files, buffers, thread
+        self._written: Future[None] | None = None
+
+    def buffers(self, rows: int) -> list[NDArray[Any]]:
+        """Return uninitialised arrays for the next rows."""
+        return [buffer[:rows] for buffer in self._buffers[0]]
+
+    def write(self, parts: Sequence[NDArray[Any]]) -> None:
+        """Write the rows put into `buffers`.
+
+        Raises
+        ------
+        OSError
+            If the file system refused the previous rows.
+        """
+        self.wait()
+        self._written = self._thread.submit(self._write, parts)
+        self._buffers.reverse()
+
+    def wait(self) -> None:
+        """Wait for pending writes.
+
+        Raises
+        ------
+        OSError
+            If the file system refused them.
+        """
+        if self._written is not None:
+            self._written.result()
+
+    def _write(self, parts: Sequence[NDArray[Any]]) -> None:
+        for file, rows in zip(self._files, parts, strict=True):
+            file.write(rows)
+
+
+class _File:
+    """An open file, and how much of it the system was asked to write."""
+
+    def __init__(self, form: Format, file: BinaryIO) -> None:
+        self.writer, self._file, self._announced = ChunkWriter(form, file), file.fileno(), 0
+
+    def write(self, rows: NDArray[Any]) -> None:
+        self.writer.add(rows)
+        if (new := self.writer.written - self._announced) >= _BEHIND_BYTES:
+            # Linux then starts writing what is not on disk yet, so fsync has less to wait for.
+            if hasattr(os, "posix_fadvise"):
+                os.posix_fadvise(self._file, self._announced, new, os.POSIX_FADV_DONTNEED)
+            self._announced = self.writer.written

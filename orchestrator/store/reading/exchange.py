@@ -22,8 +22,8 @@ from manyseed.orchestrator.disk.placing import open_plain, placing, remove_parti
 from manyseed.orchestrator.errors import DamagedShard, StoreError
 from manyseed.orchestrator.paths import BESIDE, CHUNK, METADATA
 from manyseed.orchestrator.store.layout.arrays import COPY, FLAGS, LATER_FLAGS
+from manyseed.orchestrator.store.layout.coordinates import TRAIN_ACCURACY
 from manyseed.orchestrator.store.layout.groups import Group, list_groups
-from manyseed.orchestrator.store.layout.optional import TRAIN_ACCURACY
 from manyseed.orchestrator.store.reading.reader import (
     finished_rows,
     read_array,
@@ -31,8 +31,8 @@ from manyseed.orchestrator.store.reading.reader import (
     statuses,
     test_sets,
 )
-from manyseed.orchestrator.store.zarrfiles.consolidated import consolidated
 from manyseed.orchestrator.store.zarrfiles.encoding import Array
+from manyseed.orchestrator.store.zarrfiles.metadata import consolidated
 
 SCHEMA = pl.Schema(
     {

@@ -24,9 +24,9 @@ from manyseed.orchestrator.paths import METADATA
 from manyseed.orchestrator.store.layout.arrays import COPY, DONE, MISSING, PADDING, ArraySpec
 from manyseed.orchestrator.store.layout.chunkfile import parse
 from manyseed.orchestrator.store.layout.groups import Group, published_shards
+from manyseed.orchestrator.store.publishing.splits import require_stored
 from manyseed.orchestrator.store.zarrfiles import encoding
 from manyseed.orchestrator.store.zarrfiles.encoding import Array
-from manyseed.orchestrator.store.zarrfiles.setsums import require_stored
 
 Integers = NDArray[np.integer[Any]]
 

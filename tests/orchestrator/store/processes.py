@@ -11,7 +11,7 @@ from manyseed.jobs import whole
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.errors import LeaseHeld
 from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
-from manyseed.orchestrator.store.journals.journal import JournalWriter
+from manyseed.orchestrator.store.journals.records import JournalWriter
 from manyseed.orchestrator.store.layout.groups import open_group
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 from manyseed.orchestrator.store.publishing import shards

@@ -8,9 +8,9 @@ from manyseed.orchestrator.errors import DamagedGroup, DamagedShard, LeaseHeld
 from manyseed.orchestrator.store.care import compact as module
 from manyseed.orchestrator.store.care.compact import compact, publish_free
 from manyseed.orchestrator.store.care.repair import drop
-from manyseed.orchestrator.store.journals.tombstones import write_tombstone
+from manyseed.orchestrator.store.journals.index import write_tombstone
 from manyseed.orchestrator.store.publishing.shards import publish
-from manyseed.orchestrator.store.zarrfiles.consolidated import consolidated
+from manyseed.orchestrator.store.zarrfiles.metadata import consolidated
 from tests.orchestrator.store.care.test_verify import overwrite
 from tests.orchestrator.store.world import NUMBER, World, assert_true_rows, finished
 

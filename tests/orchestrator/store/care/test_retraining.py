@@ -5,9 +5,8 @@ import pytest
 
 from manyseed.orchestrator.paths import LEDGER
 from manyseed.orchestrator.store.care import compact as module
-from manyseed.orchestrator.store.care.compact import compact
+from manyseed.orchestrator.store.care.compact import compact, count_retrained, damage
 from manyseed.orchestrator.store.care.repair import drop
-from manyseed.orchestrator.store.care.retraining import count_retrained, damage
 from manyseed.orchestrator.store.publishing.shards import publish
 from tests.orchestrator.store.world import NUMBER, World, values
 

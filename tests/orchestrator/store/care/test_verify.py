@@ -9,11 +9,11 @@ import pytest
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.errors import DamagedShard, LeaseHeld
 from manyseed.orchestrator.store.care import repair as module
+from manyseed.orchestrator.store.care.compact import count_retrained
 from manyseed.orchestrator.store.care.repair import drop, repair
-from manyseed.orchestrator.store.care.retraining import count_retrained
 from manyseed.orchestrator.store.care.verify import Finding, verify
-from manyseed.orchestrator.store.journals.rowbytes import encode_row
-from manyseed.orchestrator.store.layout.optional import TRAIN_ACCURACY
+from manyseed.orchestrator.store.journals.records import encode_row
+from manyseed.orchestrator.store.layout.coordinates import TRAIN_ACCURACY
 from manyseed.orchestrator.store.publishing.shards import publish
 from manyseed.orchestrator.store.reading import reader
 from manyseed.orchestrator.store.zarrfiles import encoding

@@ -12,20 +12,18 @@ from hypothesis import strategies as st
 
 from manyseed.orchestrator.errors import LeaseLost, StoreUnavailable
 from manyseed.orchestrator.store.journals import index as module
-from manyseed.orchestrator.store.journals import payloads
-from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
-from manyseed.orchestrator.store.journals.journal import JournalWriter
+from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex, write_tombstone
 from manyseed.orchestrator.store.journals.records import (
     HEADER_SIZE,
     MAGIC,
     PREAMBLE_SIZE,
+    JournalWriter,
     RowBytes,
     copy,
     done,
     parse_header,
     parse_headers,
 )
-from manyseed.orchestrator.store.journals.tombstones import write_tombstone
 
 SIZES = (40, 160, 20, 16)  # of `row`
 
@@ -172,7 +170,7 @@ import resource, sys
 sys.path.insert(0, {str(Path.cwd())!r})
 from pathlib import Path
 from manyseed.orchestrator.errors import StoreUnavailable
-from manyseed.orchestrator.store.journals.journal import JournalWriter
+from manyseed.orchestrator.store.journals.records import JournalWriter
 from tests.orchestrator.store.journals.test_journal import row
 writer = JournalWriter(Path({str(tmp_path)!r}) / "a.journal")
 soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -298,10 +296,10 @@ def test_records_are_read_into_rows_of_arrays(tmp_path_factory, data):
     most = data.draw(st.integers(1, 12))
     preadv = os.preadv
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(payloads, "_MOST_BUFFERS", data.draw(st.sampled_from([1, 10, 1024])))
-        patch.setattr(payloads, "_CACHED_BYTES", data.draw(st.sampled_from([1, 700, 2**20])))
+        patch.setattr(module, "_MOST_BUFFERS", data.draw(st.sampled_from([1, 10, 1024])))
+        patch.setattr(module, "_CACHED_BYTES", data.draw(st.sampled_from([1, 700, 2**20])))
         short = lambda file, buffers, place: preadv(file, buffers[: max(5, most)], place)  # noqa: E731
-        patch.setattr(payloads.os, "preadv", short)
+        patch.setattr(module.os, "preadv", short)
         fields, good = index.fill([places[number] for number in wanted], at, parts)
     lost = {number for number in wanted if number in damaged or names[number] in gone}
     assert [number for number, fine in zip(wanted, good, strict=True) if not fine] == [

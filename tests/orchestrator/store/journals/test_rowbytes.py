@@ -4,7 +4,7 @@ import google_crc32c
 import numpy as np
 import pytest
 
-from manyseed.orchestrator.store.journals.rowbytes import encode_row
+from manyseed.orchestrator.store.journals.records import encode_row
 from tests.orchestrator.store.world import prediction, spec, truth
 
 

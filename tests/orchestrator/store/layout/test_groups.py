@@ -22,7 +22,7 @@ from manyseed.orchestrator.store.layout.schema import LAYOUT_VERSION
 from manyseed.orchestrator.store.publishing.shards import publish
 from manyseed.orchestrator.store.reading.reader import read_array
 from manyseed.orchestrator.store.zarrfiles import encoding
-from manyseed.orchestrator.store.zarrfiles.creating import create_group
+from manyseed.orchestrator.store.zarrfiles.metadata import create_group
 from tests.orchestrator.store.world import REPEATS, World, rows
 
 Spoil = Callable[[Path], object]

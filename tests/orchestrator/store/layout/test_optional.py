@@ -18,32 +18,32 @@ from manyseed.jobs.response.measure import ARRAYS
 from manyseed.jobs.training.alive import MEASURES
 from manyseed.orchestrator.errors import DamagedGroup, LayoutTooNew, StoreError
 from manyseed.orchestrator.store.care.repair import repair
-from manyseed.orchestrator.store.care.verify import verify
-from manyseed.orchestrator.store.care.verifyjournals import verify_journals
+from manyseed.orchestrator.store.care.verify import verify, verify_journals
 from manyseed.orchestrator.store.journals import records
-from manyseed.orchestrator.store.journals.rowbytes import encode_row
+from manyseed.orchestrator.store.journals.records import encode_row
 from manyseed.orchestrator.store.layout import schema
 from manyseed.orchestrator.store.layout.coordinates import (
     COORDINATES,
-    Coordinate,
-    DeclaredCoordinate,
-)
-from manyseed.orchestrator.store.layout.groups import find_group, list_groups
-from manyseed.orchestrator.store.layout.lengths import planned_group
-from manyseed.orchestrator.store.layout.optional import (
     DECLARED,
     NAN,
     TRAIN_ACCURACY,
+    Coordinate,
     Declared,
+    DeclaredCoordinate,
     OptionalArray,
 )
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.layout.sizes import count_files, stored_bytes
+from manyseed.orchestrator.store.layout.groups import find_group, list_groups
+from manyseed.orchestrator.store.layout.schema import (
+    GroupSpec,
+    count_files,
+    planned_group,
+    stored_bytes,
+)
 from manyseed.orchestrator.store.publishing.shards import publish
 from manyseed.orchestrator.store.reading.exchange import export_zip
 from manyseed.orchestrator.store.reading.lazy import open_runs
 from manyseed.orchestrator.store.reading.reader import read_rows
-from manyseed.orchestrator.store.zarrfiles.creating import wrong_coordinates
+from manyseed.orchestrator.store.zarrfiles.metadata import wrong_coordinates
 from tests.orchestrator.store.care.test_verify import forget, overwrite, reseal
 from tests.orchestrator.store.world import (
     NUMBER,

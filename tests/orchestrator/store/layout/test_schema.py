@@ -7,9 +7,14 @@ from hypothesis import strategies as st
 
 from manyseed.orchestrator.errors import LayoutTooNew, StoreError
 from manyseed.orchestrator.paths import encode_name
-from manyseed.orchestrator.store.layout.lengths import SHARD_BYTES, planned_group
-from manyseed.orchestrator.store.layout.schema import LAYOUT_VERSION, GroupSpec
-from manyseed.orchestrator.store.layout.sizes import count_files, stored_bytes
+from manyseed.orchestrator.store.layout.schema import (
+    LAYOUT_VERSION,
+    SHARD_BYTES,
+    GroupSpec,
+    count_files,
+    planned_group,
+    stored_bytes,
+)
 from manyseed.orchestrator.store.publishing.shards import publish
 from tests.orchestrator.store.world import NUMBER, REPEATS, World, spec
 

@@ -18,16 +18,16 @@ from manyseed.orchestrator.errors import (
     StoreUnavailable,
 )
 from manyseed.orchestrator.store.journals.records import HEADER_SIZE
+from manyseed.orchestrator.store.layout.coordinates import TRAIN_ACCURACY
 from manyseed.orchestrator.store.layout.groups import published_shards
-from manyseed.orchestrator.store.layout.optional import TRAIN_ACCURACY
-from manyseed.orchestrator.store.layout.sizes import count_files
+from manyseed.orchestrator.store.layout.schema import count_files
 from manyseed.orchestrator.store.publishing import shards
 from manyseed.orchestrator.store.publishing.shards import lease_name, publish
 from manyseed.orchestrator.store.publishing.splits import read_splits, write_splits
 from manyseed.orchestrator.store.reading import reader
 from manyseed.orchestrator.store.reading.lazy import open_runs
 from manyseed.orchestrator.store.zarrfiles import encoding
-from manyseed.orchestrator.store.zarrfiles.creating import extend_group
+from manyseed.orchestrator.store.zarrfiles.metadata import extend_group
 from tests.orchestrator.store.world import (
     NUMBER,
     REPEATS,

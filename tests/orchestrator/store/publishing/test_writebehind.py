@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyseed.orchestrator.store.layout.chunkfile import ChunkWriter, parse
-from manyseed.orchestrator.store.publishing import writebehind
-from manyseed.orchestrator.store.publishing.writebehind import write_behind
+from manyseed.orchestrator.store.layout import chunkfile
+from manyseed.orchestrator.store.layout.chunkfile import ChunkWriter, parse, write_behind
 from manyseed.orchestrator.store.zarrfiles import encoding
 from manyseed.orchestrator.store.zarrfiles.metadata import array_metadata
 from tests.orchestrator.store.world import open_files, spec
@@ -31,7 +30,7 @@ def test_the_bytes_are_those_of_all_rows_at_once(tmp_path_factory, sizes, told):
     folder = tmp_path_factory.mktemp("files")
     paths, rows = [folder / array.name for array in ARRAYS], rows_of(sum(sizes))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(writebehind, "_BEHIND_BYTES", told)
+        patch.setattr(chunkfile, "_BEHIND_BYTES", told)
         with write_behind(FORMS, paths, 7) as files:
             first = 0
             for size in sizes:

@@ -15,8 +15,8 @@ from manyseed.orchestrator.errors import DamagedShard, StoreError, StoreUnavaila
 from manyseed.orchestrator.paths import BESIDE
 from manyseed.orchestrator.store.care.verify import verify
 from manyseed.orchestrator.store.journals.records import RowBytes
+from manyseed.orchestrator.store.layout.coordinates import TRAIN_ACCURACY
 from manyseed.orchestrator.store.layout.groups import list_groups
-from manyseed.orchestrator.store.layout.optional import TRAIN_ACCURACY
 from manyseed.orchestrator.store.publishing.shards import publish
 from manyseed.orchestrator.store.reading import exchange
 from manyseed.orchestrator.store.reading.exchange import SCHEMA, export_parquet, export_zip

@@ -11,7 +11,7 @@ import xarray as xr
 
 from manyseed import Sweep, UserError
 from manyseed.analysis.options import Options
-from manyseed.orchestrator.store.reading.named import FinishedRuns, with_names
+from manyseed.orchestrator.store.reading.lazy import FinishedRuns, with_names
 
 TRUE = np.array([0, 1, 2, 1, 0])
 RIGHT = np.array([3, 2, 4, 1])  # of 5 points, by run

@@ -9,8 +9,7 @@ import xarray as xr
 
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.errors import DamagedShard, StoreUnavailable
-from manyseed.orchestrator.store.layout.coordinates import COORDINATES
-from manyseed.orchestrator.store.layout.optional import DECLARED
+from manyseed.orchestrator.store.layout.coordinates import COORDINATES, DECLARED
 from manyseed.orchestrator.store.publishing.shards import publish
 from manyseed.orchestrator.store.reading import lazy, reader
 from manyseed.orchestrator.store.zarrfiles import encoding

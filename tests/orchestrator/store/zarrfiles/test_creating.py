@@ -8,11 +8,11 @@ from manyseed.orchestrator.errors import GroupMismatch, LayoutTooNew, StoreError
 from manyseed.orchestrator.store.layout.arrays import FLAGS
 from manyseed.orchestrator.store.layout.groups import list_groups, open_group
 from manyseed.orchestrator.store.reading import lazy, reader
-from manyseed.orchestrator.store.zarrfiles import creating
-from manyseed.orchestrator.store.zarrfiles.consolidated import consolidate
-from manyseed.orchestrator.store.zarrfiles.creating import (
+from manyseed.orchestrator.store.zarrfiles import metadata
+from manyseed.orchestrator.store.zarrfiles.metadata import (
     Flags,
     GroupRows,
+    consolidate,
     create_group,
     extend_group,
 )
@@ -85,7 +85,7 @@ def test_extension_starts_at_a_shard_and_keeps_flags(world):
 def test_extension_across_coordinate_files(tmp_path, monkeypatch):
     # planning and schema each hold the name
     monkeypatch.setattr("manyseed.orchestrator.store.layout.schema.COORDINATE_ROWS", 8)
-    monkeypatch.setattr("manyseed.orchestrator.store.zarrfiles.creating.COORDINATE_ROWS", 8)
+    monkeypatch.setattr("manyseed.orchestrator.store.zarrfiles.metadata.COORDINATE_ROWS", 8)
     world = World(tmp_path, n=10)
     group = extend_group(world.group, rows(9, first=10), REPEATS, start=12)
     assert reader.read_array(group, "run_index").tolist() == [
@@ -104,7 +104,7 @@ def test_interrupted_planning_is_completed(tmp_path, monkeypatch, stop_after):
     world = World(tmp_path, n=10)
     placed = []
 
-    def place(path, data, before_rename=None, original=creating.place):
+    def place(path, data, before_rename=None, original=metadata.place):
         if len(placed) == stop_after:
             raise KeyboardInterrupt
         placed.append(path)
@@ -112,7 +112,7 @@ def test_interrupted_planning_is_completed(tmp_path, monkeypatch, stop_after):
 
     other = spec(3)
     with monkeypatch.context() as patch:
-        patch.setattr(creating, "place", place)
+        patch.setattr(metadata, "place", place)
         try:
             extend_group(world.group, rows(3, first=10), 3, start=12)
             create_group(world.folder / "other.zarr", other, rows(5), REPEATS)

@@ -8,8 +8,11 @@ from random import Random
 import pytest
 
 from manyseed.orchestrator.errors import DamagedGroup
-from manyseed.orchestrator.store.zarrfiles.consolidated import consolidate
-from manyseed.orchestrator.store.zarrfiles.descriptions import wrong_descriptions, wrong_folders
+from manyseed.orchestrator.store.zarrfiles.metadata import (
+    consolidate,
+    wrong_descriptions,
+    wrong_folders,
+)
 from tests.orchestrator.store.world import REPEATS, World, rows
 
 

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.store.care.compact import count_retrained
-from manyseed.orchestrator.store.journals.index import JournalIndex
-from manyseed.orchestrator.store.layout.arrays import COPY, DONE, MISSING
-from manyseed.orchestrator.store.layout.groups import Group, find_group
-from manyseed.orchestrator.store.reading.reader import require_statuses, statuses
+from manyseed.orchestrator.store.arrays import COPY, DONE, MISSING
+from manyseed.orchestrator.store.compact import count_retrained
+from manyseed.orchestrator.store.groups import Group, find_group
+from manyseed.orchestrator.store.index import JournalIndex
+from manyseed.orchestrator.store.reader import require_statuses, statuses
 from manyseed.orchestrator.tasks.attempts import Failure, valid_failures
 
 FAILED = 3

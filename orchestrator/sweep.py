@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.results.until import Answered
     from manyseed.orchestrator.runs.rerun import Differences
     from manyseed.orchestrator.runs.several import Rerun
-    from manyseed.orchestrator.store.care.compact import Compaction
+    from manyseed.orchestrator.store.compact import Compaction
     from manyseed.orchestrator.survey import Survey
 
 

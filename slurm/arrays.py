@@ -40,9 +40,9 @@ class Tasks:
     Attributes
     ----------
     function : str
-        An importable function of strings, as ``module:name``. It registers with `processes.on_stop`,
-        ends soon after it is called back, and returns `STOPPED` if work is left: the job is then
-        requeued and the function called again. Any other return value ends the job.
+        An importable function of strings, as ``module:name``. It registers with
+        `processes.on_stop`, ends soon after it is called back, and returns `STOPPED` if work is
+        left: the job is then requeued and the function called again. Any other value ends the job.
     arguments : sequence of sequences of str
         The arguments of each task.
     name : str

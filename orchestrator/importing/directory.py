@@ -22,10 +22,10 @@ from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import lay_out
 from manyseed.orchestrator.plans.plan import CELLS, ROWS, Plan, write_plan
 from manyseed.orchestrator.provenance import Recipe, register
-from manyseed.orchestrator.store.layout.groups import open_group
-from manyseed.orchestrator.store.layout.schema import GroupSpec, planned_group
-from manyseed.orchestrator.store.publishing.splits import write_splits
-from manyseed.orchestrator.store.zarrfiles.metadata import consolidate
+from manyseed.orchestrator.store.groups import open_group
+from manyseed.orchestrator.store.metadata import consolidate
+from manyseed.orchestrator.store.schema import GroupSpec, planned_group
+from manyseed.orchestrator.store.testsets import write_splits
 
 
 def write_sweep(sources: Sequence[PredictionFile], directory: Path) -> int:

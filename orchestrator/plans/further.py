@@ -10,7 +10,7 @@ from typing import Any
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.response.asked import DBI, DBI_LAYERS, PARTS, Asked
 from manyseed.jobs.run import Cell
-from manyseed.orchestrator.store.layout.coordinates import (
+from manyseed.orchestrator.store.coordinates import (
     COORDINATES,
     DECLARED,
     PARAMETERS,

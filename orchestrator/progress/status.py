@@ -26,8 +26,8 @@ from manyseed.orchestrator.paths import RECIPE
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.progress.watch import summed
 from manyseed.orchestrator.results.jobstate import look
-from manyseed.orchestrator.store.care.compact import ledger_damage
-from manyseed.orchestrator.store.layout.arrays import MISSING
+from manyseed.orchestrator.store.arrays import MISSING
+from manyseed.orchestrator.store.compact import ledger_damage
 from manyseed.orchestrator.stored import lost_groups, ways_back
 from manyseed.orchestrator.submissions.submission import (
     ALIVE,
@@ -307,7 +307,6 @@ def status(paths: SweepPaths) -> Status:
 
 
 def _seconds_left(paths: SweepPaths, state: Survey, running: Sequence[Attempt]) -> float:
-    pass
 
     return seconds_left(paths, state, running)
 

@@ -24,7 +24,7 @@ from manyseed.orchestrator.plans.layout import lay_out
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.tuned import require_searched
 from manyseed.orchestrator.provenance import keep_numbers
-from manyseed.orchestrator.store.publishing.shards import highest_recipe
+from manyseed.orchestrator.store.shards import highest_recipe
 from manyseed.orchestrator.submissions import cluster, profiles
 from manyseed.orchestrator.submissions.cluster import TaskSize, cut
 from manyseed.orchestrator.submissions.requirements import (

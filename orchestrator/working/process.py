@@ -30,11 +30,11 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.data import remedy
 from manyseed.orchestrator.plans.tuned import fitted, searched, use_code
 from manyseed.orchestrator.provenance import Recipe, code_digest, code_key, register
-from manyseed.orchestrator.store.journals.index import JournalFolder
-from manyseed.orchestrator.store.journals.records import SYNC_SECONDS, JournalWriter, encode_row
-from manyseed.orchestrator.store.layout.groups import Group, open_group
-from manyseed.orchestrator.store.publishing.shards import highest_recipe
-from manyseed.orchestrator.store.publishing.splits import write_splits
+from manyseed.orchestrator.store.groups import Group, open_group
+from manyseed.orchestrator.store.index import JournalFolder
+from manyseed.orchestrator.store.journal import SYNC_SECONDS, JournalWriter, encode_row
+from manyseed.orchestrator.store.shards import highest_recipe
+from manyseed.orchestrator.store.testsets import write_splits
 from manyseed.orchestrator.tasks.attempts import COPY_OF_FAILED, Failure
 from manyseed.orchestrator.tasks.task import Task
 from manyseed.orchestrator.working.checkpoints import checkpoint, checkpoint_seconds

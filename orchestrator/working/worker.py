@@ -21,17 +21,17 @@ from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.errors import DamagedFile, LeaseHeld, UnavailableError
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
-from manyseed.orchestrator.store.layout.arrays import COPY, DONE
-from manyseed.orchestrator.store.layout.groups import Group, open_group
-from manyseed.orchestrator.store.publishing.shards import publish
-from manyseed.orchestrator.store.reading.reader import read_rows
+from manyseed.orchestrator.store.arrays import COPY, DONE
+from manyseed.orchestrator.store.groups import Group, open_group
+from manyseed.orchestrator.store.index import JournalFolder, JournalIndex
+from manyseed.orchestrator.store.reader import read_rows
+from manyseed.orchestrator.store.shards import publish
 from manyseed.orchestrator.tasks.attempts import (
     Attempt,
     add_failures,
     attempt_lease,
-    valid_failures,
     read_attempts,
+    valid_failures,
 )
 from manyseed.orchestrator.tasks.intent import (
     LOG,

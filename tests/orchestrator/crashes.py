@@ -36,13 +36,13 @@ from manyseed.orchestrator.progress.status import status
 from manyseed.orchestrator.provenance import Recipe, register
 from manyseed.orchestrator.responding import asking
 from manyseed.orchestrator.results import here
-from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
-from manyseed.orchestrator.store.journals.records import JournalWriter, encode_row
-from manyseed.orchestrator.store.layout.coordinates import RESPONSE_ARRAYS
-from manyseed.orchestrator.store.layout.groups import list_groups, open_group
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.publishing.shards import publish
-from manyseed.orchestrator.store.publishing.splits import write_splits
+from manyseed.orchestrator.store.coordinates import RESPONSE_ARRAYS
+from manyseed.orchestrator.store.groups import list_groups, open_group
+from manyseed.orchestrator.store.index import JournalFolder, JournalIndex
+from manyseed.orchestrator.store.journal import JournalWriter, encode_row
+from manyseed.orchestrator.store.schema import GroupSpec
+from manyseed.orchestrator.store.shards import publish
+from manyseed.orchestrator.store.testsets import write_splits
 from manyseed.orchestrator.survey import survey
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.task import Task

@@ -16,7 +16,7 @@ from manyseed.orchestrator.plans.estimate import Estimate
 from manyseed.orchestrator.plans.plan import Dropped
 from manyseed.orchestrator.plans.tuned import TunedHparams
 from manyseed.orchestrator.provenance import Recipe, read_recipes, register
-from manyseed.orchestrator.store.care.compact import Ledger
+from manyseed.orchestrator.store.compact import Ledger
 from manyseed.orchestrator.tasks.attempts import (
     Attempt,
     Failure,

@@ -23,9 +23,9 @@ from manyseed.orchestrator.responding import asking
 from manyseed.orchestrator.results.published import published
 from manyseed.orchestrator.results.responses import responses
 from manyseed.orchestrator.results.tables import RESPONSE_CURVES, RESPONSES
-from manyseed.orchestrator.store.layout import schema
-from manyseed.orchestrator.store.layout.groups import list_groups
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store import schema
+from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.reader import read_array
 from tests.orchestrator.conftest import command, inside, shared, stored, train, write
 
 TEXT = """

@@ -20,14 +20,13 @@ from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.errors import DamagedFile, DamagedShard, ManyseedError
 from manyseed.orchestrator.results.caveats import amounts
 from manyseed.orchestrator.results.record import read_analysis
-from manyseed.orchestrator.store.care import verify
-from manyseed.orchestrator.store.journals.records import JournalWriter, RowBytes
-from manyseed.orchestrator.store.layout.groups import Group, list_groups, open_group
-from manyseed.orchestrator.store.publishing.shards import lease_name
-from manyseed.orchestrator.store.publishing.splits import checksums_file, read_splits, write_splits
-from manyseed.orchestrator.store.reading.reader import read_array, read_rows
-from manyseed.orchestrator.store.zarrfiles import encoding
-from manyseed.orchestrator.store.zarrfiles.encoding import Bools
+from manyseed.orchestrator.store import encoding, verify
+from manyseed.orchestrator.store.encoding import Bools
+from manyseed.orchestrator.store.groups import Group, list_groups, open_group
+from manyseed.orchestrator.store.journal import JournalWriter, RowBytes
+from manyseed.orchestrator.store.reader import read_array, read_rows
+from manyseed.orchestrator.store.shards import lease_name
+from manyseed.orchestrator.store.testsets import checksums_file, read_splits, write_splits
 from tests.orchestrator.conftest import assert_equal, command, shared, stored
 
 OPTIONS = Options(resamples=2)
@@ -37,7 +36,7 @@ PATH = "cancer/lr-sgd"
 @pytest.fixture
 def copy(quick: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sweep:
     """A trained sweep that a test may harm."""
-    monkeypatch.setattr("manyseed.orchestrator.store.zarrfiles.encoding.ATTEMPTS", 1)
+    monkeypatch.setattr("manyseed.orchestrator.store.encoding.ATTEMPTS", 1)
     shutil.copytree(quick.directory, tmp_path / "sweep")
     return Sweep(tmp_path / "sweep")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from manyseed.orchestrator.progress.status import seconds_left
-from manyseed.orchestrator.store.layout.arrays import DONE, MISSING
+from manyseed.orchestrator.store.arrays import DONE, MISSING
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.attempts import Attempt
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from manyseed.orchestrator.disk.records import write_json
 from manyseed.orchestrator.errors import StoreUnavailable
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
-from manyseed.orchestrator.store.journals.records import JournalWriter, RowBytes
-from manyseed.orchestrator.store.publishing.shards import publish
+from manyseed.orchestrator.store.index import JournalFolder, JournalIndex
+from manyseed.orchestrator.store.journal import JournalWriter, RowBytes
+from manyseed.orchestrator.store.shards import publish
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.task import Span, Task
 from manyseed.orchestrator.working.queue import (

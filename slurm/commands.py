@@ -1,4 +1,8 @@
-"""Running SLURM's commands, and distinguishing a refusal from no answer."""
+"""Running SLURM's commands, distinguishing a refusal from no answer, and changing submitted jobs.
+
+Functions that change jobs take job ids from `arrays.submit_array`; jobs that have ended meanwhile
+are not an error.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking SLURM about a cluster: partitions, limits, accounting."""
+"""Asking SLURM about a cluster: partitions, limits on submitted jobs, accounting."""
 
 from __future__ import annotations
 

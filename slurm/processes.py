@@ -1,8 +1,11 @@
-"""The identity of a process, also on disk, and whether it is alive.
+"""The identity of a process, also on disk, whether it is alive, and the signals that end it.
 
 A process is identified by its number and start time within one process namespace of one boot of one
 host. Nothing is known about a process if any of the latter differs from here, or if this user may
 not see it (``hidepid``); then only what it writes shows whether it is alive.
+
+Signals ask a job to end before its walltime ends, or when it is preempted or cancelled, and end a
+command, with the processes it started, on Ctrl-C or when its terminal is closed.
 """
 
 from __future__ import annotations

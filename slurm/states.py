@@ -2,6 +2,9 @@
 
 Takes one call of squeue and at most one of sacct for any number of jobs. Without accounting, a job
 that the controller has forgotten is `gone`: it ended, but nobody knows how.
+
+Reading what SLURM prints never fails: SLURM cuts long texts, sites add lines, versions differ. What
+cannot be read is named once per process by a warning, and left out.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Store files: placed whole by `jobs.whole`, and checked to be plain files before they are read.
+"""Files and folders placed whole by `jobs.whole`, and checked to be plain before they are read.
 
 Errors: `StoreUnavailable` if the file system refuses, `LeaseLost` if the next holder of a lease has
 removed a temporary file.

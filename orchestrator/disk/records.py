@@ -1,4 +1,8 @@
-"""Small files of a sweep directory: JSON written whole, and locks."""
+"""Small files of a sweep directory: JSON written whole and read as records, and locks.
+
+Values are read without pydantic where they plainly are of their type, as its import takes longer
+than reading most files; anything else is `Unlike`: then pydantic decides, and words the error.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tasks and failed runs printed."""
+"""What tasks and failed runs printed, and why a run is not finished."""
 
 from __future__ import annotations
 

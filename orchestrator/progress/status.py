@@ -1,4 +1,4 @@
-"""The state of a sweep as JSON values: runs, tasks, throughput, time left, and problems."""
+"""The state of a sweep as JSON values: runs, tasks, throughput, time left, problems, next steps."""
 
 from __future__ import annotations
 

@@ -5,6 +5,10 @@ its event loop and copies take 2 to 6 times the CPU time for the same files, and
 zarrs, its pipeline in Rust (``benchmarks/bench_codec.py``). In addition, this module writes a shard
 one inner chunk at a time, and training processes need not import zarr. A file is opened once for
 everything that is read from it, so that replacing it meanwhile has no effect.
+
+`WriteBehind` writes a shard's predictions in a thread while the next ones are read: reading and
+checking keep one core busy, compressing and copying to the page cache another, and the disk works
+in parallel.
 """
 
 from __future__ import annotations

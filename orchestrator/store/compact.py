@@ -1,4 +1,9 @@
-"""Compaction: publish all finished runs, read them back, then remove their journals."""
+"""Compaction: publish all finished runs, read them back, then remove their journals.
+
+Journals show which fits were trained more than once, because a worker was taken for dead or killed
+unsynced. Before journals are removed, the count is added to the ledger, a file next to them, which
+also names them, so that an interrupted removal counts nothing twice.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Coordinates of the dimensions that only optional arrays have, each declared here once."""
+"""Optional arrays of a group, and the coordinates of their dimensions, each declared here once.
+
+A group with any optional array (besides predictions and learning curves) has layout 2. Its
+attributes list their names and shapes, so that readers of a journal's record know how to split it,
+and the coordinates of their dimensions. New arrays go into `DECLARED`, new coordinates into
+`COORDINATES`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An index of the rows in the journals of a folder.
+"""An index of the rows in the journals of a folder; payloads, and tombstones of dropped records.
 
 A refresh reads only the headers of new records. Payloads are checked when they are read; a record
 that fails then no longer counts. Several records of a row are ordered by journal name and offset,

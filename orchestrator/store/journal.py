@@ -1,4 +1,4 @@
-"""The byte format of journal records.
+"""Journals: the byte format of their records, encoded from predictions, and their writer.
 
 A journal may begin with a preamble of 28 bytes, which names the plan of its rows. A record is a
 header of 60 bytes, little-endian, followed by label, score (or margin), confidence, learning curves

@@ -1,4 +1,4 @@
-"""Groups as xarray datasets, with predictions as dask arrays that are read when computed."""
+"""Groups as xarray datasets, with dask arrays that are read when computed, and runs by name."""
 
 from __future__ import annotations
 

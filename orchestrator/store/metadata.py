@@ -1,46 +1,46 @@
-"""The ``zarr.json`` of arrays and groups, as zarr-python writes them.
+"""The ``zarr.json`` of arrays and groups: made, extended, compared with the plan, consolidated.
 
 This module alone decides how arrays are stored: Zarr format 3, keys ``c.0.0``, shards for
 predictions, a CRC-32C after every compressor. Scores hardly compress (1.1×), so they are not
 compressed; labels do (2× for ten classes, 5–8× for two), fastest with lz4 after a bit shuffle.
+
+Only planning creates and extends groups. A group's own ``zarr.json`` is placed last and holds the
+number of rows, so an interrupted creation or extension has no effect; planning again completes it.
+Consolidated metadata, which repeats every ``zarr.json`` below, is written by `compact` and portable
+copies alone.
 """
 
 from __future__ import annotations
 
 import datetime
 import importlib.metadata
-from collections.abc import Mapping, Sequence
+import json
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-
-from manyseed.orchestrator.paths import METADATA
-from manyseed.orchestrator.store.arrays import ArraySpec
-from manyseed.orchestrator.store.groups import Group
-from manyseed.orchestrator.store.schema import ATTRIBUTE, GroupSpec
-
-if TYPE_CHECKING:  # importing zarr is slow, and comparing coordinates needs none
-    from zarr.abc.buffer import Buffer
-import json
-import warnings
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
-
-import zarr
 from numpy.typing import NDArray
-from zarr.abc.buffer import Buffer
-from zarr.buffer import cpu
-from zarr.errors import ZarrUserWarning
-from zarr.storage import MemoryStore
 
 from manyseed.orchestrator.disk.placing import place, read_bytes, unavailable
 from manyseed.orchestrator.errors import DamagedFile, DamagedGroup, GroupMismatch, StoreUnavailable
+from manyseed.orchestrator.paths import METADATA
 from manyseed.orchestrator.store import encoding
-from manyseed.orchestrator.store.arrays import FLAGS, LATER_FLAGS
+from manyseed.orchestrator.store.arrays import FLAGS, LATER_FLAGS, ArraySpec
 from manyseed.orchestrator.store.chunkfile import Format, parse
-from manyseed.orchestrator.store.groups import REMEDY, array_description, find_group, open_group
-from manyseed.orchestrator.store.schema import COORDINATE_ROWS
+from manyseed.orchestrator.store.groups import (
+    REMEDY,
+    Group,
+    array_description,
+    find_group,
+    open_group,
+)
+from manyseed.orchestrator.store.schema import ATTRIBUTE, COORDINATE_ROWS, GroupSpec
+
+if TYPE_CHECKING:  # importing zarr is slow, and most uses need none
+    from zarr.abc.buffer import Buffer
 
 
 def array_metadata(
@@ -502,8 +502,6 @@ def _without_sizes(document: dict[str, object]) -> dict[str, object]:
 
 def _opens(document: object, content: bytes) -> bool:
     """Whether other readers, which need more than ours, can open it."""
-    # here, as importing zarr is slow
-
     return is_node(document, content)
 
 
@@ -524,6 +522,11 @@ def consolidate(store: Path, groups: Sequence[Group]) -> None:
 
 def consolidated(store: Path, groups: Sequence[Group]) -> Iterator[tuple[str, bytes]]:
     """Yield the name and consolidated content of every ``zarr.json``."""
+    import zarr
+    from zarr.buffer import cpu
+    from zarr.errors import ZarrUserWarning
+    from zarr.storage import MemoryStore
+
     contents: dict[str, Buffer] = {}
     folders = {"", *(group.spec.path.split("/")[0] for group in groups)}
     for group in groups:
@@ -559,6 +562,10 @@ def _document(file: Path) -> dict[str, object]:
 
 def is_node(document: Any, content: bytes) -> bool:
     """Whether zarr-python can open a node with this ``zarr.json``."""
+    import zarr
+    from zarr.buffer import cpu
+    from zarr.storage import MemoryStore
+
     store = MemoryStore({METADATA: cpu.Buffer.from_bytes(content)})
     try:
         array, group = zarr.open_array, zarr.open_group

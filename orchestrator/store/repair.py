@@ -1,7 +1,13 @@
 """Repairing what `verify` finds; runs are reset to missing only as a last resort.
 
-First, damaged files are restored (`mending`), and test sets are made again by a function of the
-caller. Then everything found is checked again; rows that are still wrong are taken from journals.
+First, damaged files are restored from the rest of the shard, while nobody publishes, and test sets
+are made again by a function of the caller. Then everything found is checked again; rows that are
+still wrong are taken from journals.
+
+Record arrays follow from predictions, journals and the plan: checksums from chunks whose own
+checksums match, statuses from matching checksums, fit times and recipes from journals. Whatever
+none of these holds is written as unknown. Labels follow from scores, or from the logit gap of two
+classes; a row's checksum, which covers both, tells whether they are the stored ones.
 """
 
 from __future__ import annotations

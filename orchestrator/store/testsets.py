@@ -1,4 +1,9 @@
-"""Test sets, written by the workers that make them and checked by those that make them again."""
+"""Test sets, written by the workers that make them, and their checksums.
+
+A chunk's checksum protects its bits, but a chunk put in the wrong place still decodes. So writers
+store a checksum of each test set next to them, in a folder that Zarr readers do not list. Earlier
+versions stored none; test sets without a checksum are not checked.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Checking every published row, one inner chunk at a time."""
+"""Checking every published row, and every row of a journal, one inner chunk at a time.
+
+The checksum of an inner chunk protects its bits. Only the checksums of rows, which cover all
+arrays, can detect a file that belongs elsewhere, or is older or newer than the others. `compare`
+reads a whole shard for that, so readers do it once for each `version` of its files.
+"""
 
 from __future__ import annotations
 

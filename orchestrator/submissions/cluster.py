@@ -1,4 +1,4 @@
-"""A sweep's tasks as jobs of a SLURM cluster: their size, and the nodes to avoid."""
+"""A sweep's tasks as jobs of a SLURM cluster: missing runs cut into tasks, and nodes to avoid."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stop, pause and throttle submissions.
+"""Stop, pause and throttle submissions, and wait for those asked to stop.
 
 Running tasks read two files of their submission: while ``stop`` exists they finish their fits in
 flight and end; they do not train cells in ``skip.json``. Waiting tasks are left to the scheduler,

@@ -1,4 +1,4 @@
-"""Submissions, and the states of their tasks."""
+"""Submissions: the states of their tasks, their lost files, and the commands that train."""
 
 from __future__ import annotations
 

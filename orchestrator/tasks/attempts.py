@@ -1,4 +1,4 @@
-"""The files that task attempts leave in their folders: their progress and the runs that failed.
+"""The files of task attempts: their progress, the runs that failed, and failures made void.
 
 Tasks import this module at startup, so it imports no table library.
 """

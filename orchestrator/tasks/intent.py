@@ -1,6 +1,7 @@
-"""The intent of a submission: written before anything starts, read by everything that follows it.
+"""The files of a submission: their names, its intent, and what users ask of its tasks.
 
-Tasks import this module at startup, so it imports no table library and no validation library.
+The intent is written before anything starts, and read by everything that follows it. Tasks import
+this module at startup, so it imports no table library and no validation library.
 """
 
 from __future__ import annotations

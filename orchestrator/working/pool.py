@@ -1,8 +1,14 @@
-"""A pool of warm training processes, one pipe each.
+"""Processes that train: a pool with one pipe each, its nursery that forks them, a command's own.
 
-They are forked by a nursery or, where that is not safe, started afresh, both as
+The processes of a pool are forked by a nursery or, where that is not safe, started afresh, both as
 ``python -P -m manyseed.orchestrator.working.process`` with one thread: nothing of the task's own
 process is inherited, and the user's modules in the working folder have no effect.
+
+The nursery imports libraries once. Forks are safe while it has a single thread, so each library is
+limited to one, and it is itself started afresh. It runs nothing of a fit: a crash, or a side effect
+of users' code, stays in the training process where it happens. The task owns it over a socket, one
+JSON object a packet. If the nursery ends, for whatever reason, the kernel kills the processes it
+forked; if the task ends, it kills the nursery.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""The runs of a task still to be trained, handed out in batches that suit the speed of the fits."""
+"""The runs of a task: handed out in batches, reported by messages, shared with other tasks' shards.
+
+A journal's name contains the submission and the task, and a submission's ``shards.json`` lists the
+shards of each task. So a task on a cluster with thousands of tasks reads only a few journals.
+"""
 
 from __future__ import annotations
 

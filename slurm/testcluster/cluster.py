@@ -1,4 +1,4 @@
-"""Starting, stopping and controlling a test cluster."""
+"""A test cluster, started, stopped and controlled, and its daemons, which outlive the command."""
 
 from __future__ import annotations
 

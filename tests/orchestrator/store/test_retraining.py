@@ -5,7 +5,7 @@ import pytest
 
 from manyseed.orchestrator.paths import LEDGER
 from manyseed.orchestrator.store import compact as module
-from manyseed.orchestrator.store.compact import compact, count_retrained, damage
+from manyseed.orchestrator.store.compact import compact, count_retrained, ledger_damage
 from manyseed.orchestrator.store.repair import drop
 from manyseed.orchestrator.store.shards import publish
 from tests.orchestrator.store.world import NUMBER, World, values
@@ -113,12 +113,12 @@ def test_a_kill_while_journals_are_removed_changes_no_count(world, monkeypatch, 
         else:
             world.compact()
     assert (world.journals / LEDGER).exists()
-    assert damage(world.journals) == ""
+    assert ledger_damage(world.journals) == ""
     assert world.count() == 4
     world.finish(1)
     assert world.count() == 5
     world.compact()
     assert world.count() == 5
     (world.journals / LEDGER).unlink()
-    assert f"{LEDGER}: is lost" in damage(world.journals)
+    assert f"{LEDGER}: is lost" in ledger_damage(world.journals)
     assert world.count() == 0  # and goes on

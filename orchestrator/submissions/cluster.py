@@ -5,15 +5,20 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import shutil
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
 from manyseed.orchestrator.errors import UnavailableError, UserError, command, refused
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.submissions.profiles import remember
+from manyseed.orchestrator.submissions.submission import Submission
+from manyseed.orchestrator.tasks.intent import Intent, TaskArray
 from manyseed.orchestrator.tasks.task import turns
 from manyseed.orchestrator.working.node import EACH_CORE, EACH_GPU
 from manyseed.slurm import ClusterError, ClusterUnavailable
@@ -212,6 +217,89 @@ def refusal(error: ClusterError | Refused, profile: Profile) -> UserError | Unav
         remedy = f"nothing was submitted; fix the profile ({check})"
         return UserError(f"SLURM refuses: {error}", file=profile.path, remedy=remedy)
     return refused(error, file=profile.path)
+
+
+def intent_for(
+    profile: Profile, plan: str, scheduler: str, arrays: tuple[TaskArray, ...], **more: Any
+) -> Intent:
+    """Return the intent to submit arrays to a profile's cluster, which SLURM calls `scheduler`."""
+    return dataclasses.replace(
+        Intent.now(profile.name, plan),
+        scheduler=scheduler,
+        profile=str(profile.path.absolute()),
+        arrays=arrays,
+        walltime={
+            each.resource: profile.resources(each.resource).minutes * 60.0 for each in arrays
+        },
+        **more,
+    )
+
+
+def submit_arrays(
+    submission: Submission,
+    profile: Profile,
+    function: str,
+    arguments: Callable[[TaskArray], list[list[str]]],
+    check: Callable[[], None],
+    again: str = "",
+) -> None:
+    """Submit the arrays of a submission whose intent is on disk, and note the ids of their jobs.
+
+    Parameters
+    ----------
+    submission : Submission
+    profile : Profile
+    function : str
+        What each job calls, as ``module:name``.
+    arguments : callable
+        Returns the arguments of each task of an array.
+    check : callable
+        Called before each array is submitted; raises if this process may not submit any more.
+    again : str
+        The command that submits the rest, for messages.
+
+    Raises
+    ------
+    UserError
+        If SLURM refuses all jobs; then the submission is removed.
+    UnavailableError
+        If the cluster does not answer, or refuses some of the jobs.
+    """
+    from manyseed.slurm.arrays import Tasks, submit_array
+
+    remember(profile)
+    jobs: dict[int, str] = {}
+    try:
+        for array in submission.intent.arrays:
+
+            def note(ids: list[str], first: int = array.first) -> None:
+                start = max((n + 1 for n in jobs if n >= first), default=first)
+                jobs.update(enumerate(ids, start))
+                submission.note_jobs(jobs)
+
+            check()
+            tasks = Tasks(
+                function,
+                arguments(array),
+                array.name,
+                comment=str(submission.folder.absolute()),
+                signal_seconds=SIGNAL_SECONDS,
+            )
+            submit_array(profile, array.resource, submission.files.submitit, tasks, note)
+    except ClusterUnavailable as error:
+        # it may have received the job all the same: the next look finds it by name
+        retry = f"\n  when it answers again: {again}" if again else ""
+        raise UnavailableError(f"{error}{retry}") from None
+    except (ClusterError, Refused) as error:
+        if not jobs:
+            shutil.rmtree(submission.folder)
+            raise refusal(error, profile) from None
+        submission.files.submitted.touch()
+        raise UnavailableError(
+            f"SLURM took {len(jobs):,} of {submission.intent.tasks:,} tasks, then refused: "
+            f"{error}\n  submit the rest when these are done: {again}"
+        ) from None
+    submission.files.submitted.touch()
 
 
 def unique_name(paths: SweepPaths, kind: str = "") -> str:

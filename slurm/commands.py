@@ -66,11 +66,6 @@ def speaking_to(conf: Path | None) -> Iterator[None]:
     """Let this thread's SLURM commands in the block use the cluster of a ``slurm.conf``.
 
     The process's environment is not changed. None means the cluster that SLURM finds by itself.
-
-    Raises
-    ------
-    ClusterUnavailable
-        If the file does not exist.
     """
     if conf is not None and not conf.is_file():  # SLURM's commands would retry for a minute
         raise ClusterUnavailable(f"the cluster does not answer: {conf}: no such file")
@@ -86,13 +81,6 @@ def run(arguments: Sequence[str]) -> str:
 
     Removes the variables of a surrounding job, so that a job asks and submits like a login node,
     and a user's defaults for SLURM's commands.
-
-    Raises
-    ------
-    ClusterUnavailable
-        If the command does not exist, or the cluster does not answer.
-    ClusterError
-        If SLURM refuses, with its message.
     """
     name = arguments[0]
     try:

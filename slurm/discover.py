@@ -161,13 +161,7 @@ class Cluster:
 
 
 def discover() -> Cluster:
-    """Ask the cluster.
-
-    Raises
-    ------
-    ClusterUnavailable
-        If it does not answer.
-    """
+    """Ask the cluster."""
     config = configuration()
     name = config.get("ClusterName", "")
     is_limited = "limits" in config.get("AccountingStorageEnforce", "")
@@ -190,13 +184,7 @@ def configuration() -> dict[str, str]:
 
 
 def max_array_size(config: Mapping[str, str]) -> int:
-    """Return the number of elements that sbatch takes in one array, by the cluster's settings.
-
-    Raises
-    ------
-    ClusterError
-        If it takes no arrays.
-    """
+    """Return the number of elements that sbatch takes in one array, by the cluster's settings."""
     limits = [config.get("MaxArraySize", "")]
     for parameter in config.get("SchedulerParameters", "").split(","):
         name, _, value = parameter.strip().partition("=")

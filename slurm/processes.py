@@ -65,13 +65,7 @@ class Process:
 
     @classmethod
     def parse(cls, fingerprint: str) -> Process:
-        """Parse the `str` of a process, even if an earlier version wrote it.
-
-        Raises
-        ------
-        ValueError
-            If it is not a fingerprint.
-        """
+        """Parse the `str` of a process, even if an earlier version wrote it."""
         fields = fingerprint.split()
         if not 3 <= len(fields) <= 5:
             raise ValueError(f"{fingerprint!r} does not identify a process")

@@ -163,11 +163,6 @@ def ask(
     certain : bool
         Look up each array with jobs that are listed nowhere by its id: before runs are submitted
         again, for which such jobs would be gone.
-
-    Raises
-    ------
-    ClusterUnavailable
-        If the cluster does not answer.
     """
     wanted = set(job_ids)
     if not wanted and not names:

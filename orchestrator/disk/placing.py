@@ -76,14 +76,7 @@ def read_plain(path: Path) -> bytes:
 
 @contextlib.contextmanager
 def open_plain(path: Path) -> Iterator[io.FileIO]:
-    """Open a plain file for reading; a pipe or device in its place neither blocks nor is read.
-
-    Raises
-    ------
-    FileNotFoundError
-    DamagedFile
-        If it is a folder, a pipe or a device, or cannot be read.
-    """
+    """Open a plain file for reading; a pipe or device in its place neither blocks nor is read."""
     try:
         with opened(path) as file:
             yield file
@@ -129,13 +122,6 @@ def place(path: Path, data: bytes, before_rename: Callable[[], None] | None = No
 
     Its folder is created if necessary. `before_rename` is called when the temporary file is
     complete; an exception from it abandons the file.
-
-    Raises
-    ------
-    StoreUnavailable
-        If the file system refuses; an old file is kept.
-    LeaseLost
-        If another process removed the temporary file.
     """
     with placing(path, before_rename) as partial:
         _write(partial, data)
@@ -146,13 +132,6 @@ def place_new(path: Path, data: bytes, before_link: Callable[[], None] | None = 
 
     Its folder is created if necessary. `before_link` is called just before the file appears; an
     exception from it abandons the file.
-
-    Raises
-    ------
-    FileExistsError
-        If another writer was first.
-    StoreUnavailable
-        If the file system refuses.
     """
     partial, taken = whole.partial_of(path), False
     with unavailable("write", path):
@@ -197,15 +176,7 @@ def placing(path: Path, before_rename: Callable[[], None] | None = None) -> Iter
 def replacing(
     paths: Sequence[Path], before_rename: Callable[[], None] | None = None
 ) -> Iterator[list[Path]]:
-    """Do the same as `jobs.whole.replacing`, with the store's errors.
-
-    Raises
-    ------
-    StoreUnavailable
-        If the file system refuses.
-    LeaseLost
-        If another process removed a temporary file.
-    """
+    """Do the same as `jobs.whole.replacing`, with the store's errors."""
     with unavailable("write", Path(os.path.commonpath(paths))):
         try:
             with whole.replacing(paths, before_rename) as partials:
@@ -241,11 +212,6 @@ def appearing(directory: Path) -> Iterator[SweepPaths]:
 
     It is built beside `directory` under a unique name, so two processes do not collide; the second
     finds the name taken and leaves nothing. The next call removes what a killed process left.
-
-    Raises
-    ------
-    UserError
-        If `directory` exists and is not an empty folder.
     """
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise _exists(directory)

@@ -151,8 +151,6 @@ def write_json(
 
     Parameters
     ----------
-    path : Path
-    value : JSON value
     durable : bool
         False for a file that is soon replaced again: readers see the old or the new one, but a
         power cut may leave an empty file.
@@ -188,18 +186,11 @@ def read_record(path: Path, kind: type[T], remedy: str | None = None) -> T:
 
     Parameters
     ----------
-    path : Path
     kind : type
         A dataclass, or another type that pydantic knows. Unknown keys in the file are ignored and
         absent ones take their defaults, so that files of other versions can be read.
     remedy : str, optional
         What to do about a damaged file, other than restore it.
-
-    Raises
-    ------
-    FileNotFoundError
-    DamagedFile
-        For a special file, text that is not JSON, and missing or invalid values.
     """
     try:
         return _record(_read(path), kind, path)
@@ -231,10 +222,6 @@ def require_same_plan(path: Path, written: str, plan: str, remedy: str | None = 
 
     `written` and `plan` are the identities of the plan that it was written for and of the sweep's.
     Earlier versions wrote none; an empty one matches any.
-
-    Raises
-    ------
-    DamagedFile
     """
     if written and plan and written != plan:
         reason = "was written for another plan than plan/0001.parquet"
@@ -297,13 +284,6 @@ def locked(path: Path, doing: str) -> Iterator[Lease]:
     machine is never taken over, even if it is suspended; that of a dead one at once; that of a
     process that cannot be seen from here once it is idle for the lease time. The block must call
     `Lease.check` right before it commits, so that nothing is committed after a takeover.
-
-    Raises
-    ------
-    UserError
-        If another process holds it, even one of an earlier version.
-    UnavailableError
-        If the folder cannot be written, or the lock was taken over meanwhile.
     """
     from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
     from manyseed.orchestrator.errors import LeaseLost
@@ -337,13 +317,7 @@ class _EarlierLock:
 
 
 def _remove_earlier(path: Path) -> None:
-    """Remove the lock of an earlier version if its process ended on this machine.
-
-    Raises
-    ------
-    UserError
-        If that process may be alive, here or elsewhere.
-    """
+    """Remove the lock of an earlier version if its process ended on this machine."""
     try:
         earlier = read_record(path, _EarlierLock)
     except FileNotFoundError:

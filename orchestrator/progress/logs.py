@@ -59,7 +59,6 @@ def failures(paths: SweepPaths, shown: int = 5, *, fold: bool = False) -> list[F
 
     Parameters
     ----------
-    paths : SweepPaths
     shown : int
         The most addresses of each error.
     fold : bool
@@ -128,11 +127,6 @@ def logs(paths: SweepPaths, what: str) -> Iterator[tuple[Path, str]]:
     what : str
         A task, as ``SUBMISSION/TASK``, counted from 1 and from 0, or its job id; or a run, as
         ``CELL:REPEAT:RUN``, whose tracebacks are yielded.
-
-    Raises
-    ------
-    UserError
-        For any other form, and for a task that does not exist.
     """
     if ":" in what:
         return _of_run(paths, what)

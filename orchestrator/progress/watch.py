@@ -108,11 +108,6 @@ def watch(submission: Submission) -> Iterator[Progress]:
     """Yield a submission's progress several times a second, until all its tasks have ended.
 
     While its cluster does not answer, progress relies on the reports of tasks.
-
-    Raises
-    ------
-    UnavailableError
-        If the cluster has been silent for a quarter of an hour.
     """
     heard = time.monotonic()
     while True:

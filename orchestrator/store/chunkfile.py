@@ -95,13 +95,7 @@ def file_name(index: int, n_dims: int) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def parse(metadata: bytes) -> Format:
-    """Read an array's ``zarr.json``.
-
-    Raises
-    ------
-    StoreError
-        If no layout stores arrays this way.
-    """
+    """Read an array's ``zarr.json``."""
     document = json.loads(metadata)
     shape, codecs = document["shape"], document["codecs"]
     outer = inner = document["chunk_grid"]["configuration"]["chunk_shape"]
@@ -199,13 +193,7 @@ class ChunkWriter:
 
 
 class ChunkReader:
-    """Reads from one open file.
-
-    Raises
-    ------
-    ValueError
-        If the file is damaged; so does `read`.
-    """
+    """Reads from one open file."""
 
     def __init__(self, form: Format, descriptor: int) -> None:
         self._form, self._file = form, descriptor
@@ -288,11 +276,6 @@ def write_behind(
         The files, which must not exist.
     rows : int
         Maximum number of rows written at a time; memory holds twice as many.
-
-    Raises
-    ------
-    OSError
-        If the file system refuses.
     """
     buffers = [[form.empty(rows) for form in forms] for _ in range(2)]
     with contextlib.ExitStack() as stack:
@@ -319,25 +302,13 @@ class WriteBehind:
         return [buffer[:rows] for buffer in self._buffers[0]]
 
     def write(self, parts: Sequence[NDArray[Any]]) -> None:
-        """Write the rows put into `buffers`.
-
-        Raises
-        ------
-        OSError
-            If the file system refused the previous rows.
-        """
+        """Write the rows put into `buffers`."""
         self.wait()
         self._written = self._thread.submit(self._write, parts)
         self._buffers.reverse()
 
     def wait(self) -> None:
-        """Wait for pending writes.
-
-        Raises
-        ------
-        OSError
-            If the file system refused them.
-        """
+        """Wait for pending writes."""
         if self._written is not None:
             self._written.result()
 

@@ -54,12 +54,7 @@ class Ledger:
 
     @classmethod
     def read(cls, folder: Path) -> Ledger:
-        """Read the ledger of a folder of journals; empty if it does not exist.
-
-        Raises
-        ------
-        DamagedFile
-        """
+        """Read the ledger of a folder of journals; empty if it does not exist."""
         try:
             return read_record(folder / LEDGER, cls, REMEDY)
         except FileNotFoundError:
@@ -172,8 +167,6 @@ def compact(
 
     Parameters
     ----------
-    store : Path
-    folder : JournalFolder
     watch : LeaseWatch
         Watch of the lease folder.
     besides : collection of str
@@ -181,13 +174,6 @@ def compact(
     progress : callable
         Called before the first shard and after each, with the number of shards done and the number
         of shards with rows in journals.
-
-    Raises
-    ------
-    LeaseHeld
-        If another process works on the sweep.
-    DamagedShard
-        If a published row does not read back; its journal is kept.
     """
     require_rest(watch, besides)
     groups, published = list_groups(store), 0
@@ -227,13 +213,6 @@ def publish_free(store: Path, folder: JournalFolder, watch: LeaseWatch) -> int:
     """Publish rows from journals, even while others write these; return how many rows were added.
 
     Shards that another process is publishing are skipped. Journals are kept.
-
-    Raises
-    ------
-    DamagedShard
-        If a published row cannot be read and no journal holds it.
-    StoreUnavailable
-        If the file system refuses.
     """
     journals, added = JournalIndex(folder), 0
     for group in list_groups(store):

@@ -202,15 +202,7 @@ class OptionalArray:
 
     @classmethod
     def from_attributes(cls, value: Mapping[str, Any]) -> OptionalArray:
-        """Read it from a group's attributes.
-
-        Raises
-        ------
-        UnknownArray
-            For an array of a later version.
-        KeyError, TypeError, ValueError
-            For anything else that is not an optional array.
-        """
+        """Read it from a group's attributes."""
         name, dtype, fill = value["name"], value["dtype"], value["fill"]
         dims, shape = value["dims"], value["shape"]
         if not isinstance(name, str) or not {type(dims), type(shape)} <= {list, tuple}:
@@ -413,11 +405,6 @@ def of_members(
         Numbers of members whose ensembles are kept.
     points : (int, int)
         Number of test points, and of classes.
-    dtype : str
-
-    Raises
-    ------
-    TooLarge
     """
     n, n_classes = points
     binary = n_classes == 2

@@ -70,13 +70,6 @@ def read(folder: Path, start: int, stop: int, needed: Needed = nothing_needed) -
         Range of rows, clipped to the array.
     needed : Needed
         Which files must exist.
-
-    Raises
-    ------
-    ValueError
-        If a file is damaged.
-    DamagedShard
-        If a needed file is absent.
     """
     form = _form(folder)
     start, stop = max(0, start), min(stop, form.rows)
@@ -165,13 +158,6 @@ def patiently(read: Callable[[], T], folder: Path) -> T:
     """Call `read`, and retry if it fails, as a file may be replaced while it is read.
 
     `folder`, the array's, is for messages.
-
-    Raises
-    ------
-    DamagedShard
-        If the data are wrong at every attempt.
-    StoreUnavailable
-        If the machine cannot read them, which says nothing about the data.
     """
     for attempt in range(ATTEMPTS):
         try:

@@ -73,11 +73,6 @@ def export_zip(store: Path, output: Path, beside: Mapping[str, Path]) -> None:
 
     A file is compressed (deflate) if that saves a fifth, which is rare for predictions except in
     shards that are mostly empty. `beside` are further files by their names inside `BESIDE`.
-
-    Raises
-    ------
-    StoreUnavailable
-        If the file system refuses; no partial file remains.
     """
     groups = list_groups(store)
     _clean(output)
@@ -95,13 +90,7 @@ def export_zip(store: Path, output: Path, beside: Mapping[str, Path]) -> None:
 
 
 def export_parquet(store: Path, output: Path) -> None:
-    """Write all finished runs, their coordinates and labels, to a Parquet file as in `SCHEMA`.
-
-    Raises
-    ------
-    StoreError
-        If predictions cannot be read, or the file cannot be written.
-    """
+    """Write all finished runs, their coordinates and labels, to a Parquet file as in `SCHEMA`."""
     groups = list_groups(store)
     largest = max((group.spec.samples for group in groups), default=1)
     damage: list[StoreError] = []

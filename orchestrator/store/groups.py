@@ -79,14 +79,6 @@ def find_group(store: Path, wanted: GroupSpec | str) -> Group | None:
         Folder of the store; need not exist.
     wanted : GroupSpec or str
         The group's planned layout, or its path inside the store.
-
-    Raises
-    ------
-    DamagedGroup
-        If the description is unreadable, describes another group than planned, or is absent though
-        runs are published.
-    LayoutTooNew
-        If a newer version wrote it.
     """
     path = wanted if isinstance(wanted, str) else wanted.path
     file = store / path / METADATA
@@ -106,13 +98,7 @@ def find_group(store: Path, wanted: GroupSpec | str) -> Group | None:
 
 
 def open_group(store: Path, path: str) -> Group:
-    """Open a group by its path inside the store, ``spec.path``.
-
-    Raises
-    ------
-    StoreError
-        If there is no such group; otherwise raises like `find_group`.
-    """
+    """Open a group by its path inside the store, ``spec.path``."""
     if (group := find_group(store, path)) is None:
         raise StoreError(f"there is no group {path} in {store}: plan the sweep first")
     return group
@@ -137,13 +123,7 @@ def published_shards(group: Path, array: str = "status") -> set[int]:
 
 
 def array_description(folder: Path) -> bytes:
-    """Read and check the ``zarr.json`` of an array.
-
-    Raises
-    ------
-    DamagedGroup
-        If it is absent or does not describe an array.
-    """
+    """Read and check the ``zarr.json`` of an array."""
     file = folder / METADATA
     try:
         with unavailable("read", file):

@@ -203,7 +203,6 @@ class JournalIndex:
 
     Parameters
     ----------
-    journals : JournalFolder
     wanted : callable, optional
         Whether to read a journal, given its name: a task on a cluster skips the thousands that
         cannot hold its rows. Default: read all.
@@ -229,13 +228,7 @@ class JournalIndex:
         return JournalIndex(self._source, self._wanted)
 
     def refresh(self) -> None:
-        """Read the records appended since the last refresh.
-
-        Raises
-        ------
-        StoreUnavailable
-            If the folder or a journal cannot be read.
-        """
+        """Read the records appended since the last refresh."""
         paths = {}
         with unavailable("read", self.folder):
             try:
@@ -477,12 +470,6 @@ def write_tombstone(
 
 
 def read_tombstone(path: Path) -> Tombstone:
-    """Read a tombstone.
-
-    Raises
-    ------
-    orchestrator.errors.DamagedFile
-        The void rows are then unknown, so none of the journals may be used.
-    """
+    """Read a tombstone; while it is damaged, none of the journals may be used."""
     with unavailable("read", path):
         return read_record(path, Tombstone)

@@ -283,15 +283,8 @@ def encode_row(
 
     Parameters
     ----------
-    spec : GroupSpec
-    prediction : Prediction
     y_true : integer array (sample,)
         True classes of the run's test set; only used for the true-class margin.
-
-    Raises
-    ------
-    ValueError
-        If shapes or classes do not fit the group.
     """
     grid = (len(spec.epochs), spec.samples)
     classes = () if spec.n_classes == 2 else (spec.n_classes,)
@@ -378,11 +371,6 @@ class JournalWriter:
         attempts.
     plan : str
         Identity of the plan that numbers the rows; empty if unknown.
-
-    Raises
-    ------
-    StoreUnavailable
-        If the file exists or the file system refuses.
     """
 
     def __init__(self, path: Path, plan: str = "") -> None:
@@ -402,14 +390,7 @@ class JournalWriter:
     def append(
         self, group: int, row: int, values: RowBytes, *, recipe: int, fit_seconds: float
     ) -> None:
-        """Append the run of a group's row; it counts as finished once synced.
-
-        Raises
-        ------
-        StoreUnavailable
-            If the file system refuses, for example because the disk is full. No part of the record
-            remains, and further records can be appended.
-        """
+        """Append the run of a group's row; it counts as finished once synced."""
         self._write(done(group, row, recipe, fit_seconds, values))
 
     def append_copy(self, group: int, row: int, source: int) -> None:
@@ -438,13 +419,7 @@ class JournalWriter:
         return self._end - self._synced
 
     def sync(self) -> None:
-        """Make everything appended so far durable.
-
-        Raises
-        ------
-        LeaseLost
-            If others removed the file, taking this process for dead.
-        """
+        """Make everything appended so far durable."""
         self._last_sync = time.monotonic()
         if self.unsynced:
             with unavailable("sync", self.path):

@@ -190,16 +190,10 @@ def create_group(store: Path, spec: GroupSpec, rows: GroupRows, repeats: int) ->
     ----------
     store : Path
         Folder of the store; created if necessary.
-    spec : GroupSpec
     rows : GroupRows
         Its runs, in order; the rest of the last shard becomes padding.
     repeats : int
         Number of test sets.
-
-    Raises
-    ------
-    GroupMismatch
-        If the group exists and differs.
     """
     if (group := find_group(store, spec.path)) is not None:
         if group.spec != spec:
@@ -226,11 +220,6 @@ def extend_group(group: Group, rows: GroupRows, repeats: int, *, start: int) -> 
         The new number of test sets.
     start : int
         Position of the first new row: `group.rows` before this extension.
-
-    Raises
-    ------
-    GroupMismatch
-        If rows cannot be appended at `start`, or there are other rows.
     """
     if start < group.rows:
         _check_same(group, rows, start)
@@ -324,10 +313,8 @@ def wrong_coordinates(group: Group, parts: Iterable[GroupRows], *, mend: bool) -
 
     Parameters
     ----------
-    group : Group
     parts : iterable of GroupRows
         The planned rows, one item per part of the plan.
-    mend : bool
 
     Returns
     -------
@@ -403,13 +390,10 @@ def wrong_descriptions(
 
     Parameters
     ----------
-    store : Path
-    spec : GroupSpec
     parts : sequence of GroupRows
         The planned rows, one item per part of the plan.
     repeats : int
         Number of planned test sets.
-    mend : bool
 
     Returns
     -------

@@ -56,15 +56,9 @@ def statuses(group: Group, journaled: Integers | None = None) -> NDArray[np.uint
 
     Parameters
     ----------
-    group : Group
     journaled : integer array, optional
         Rows that journals hold. They distinguish a lost ``status`` from one not yet published;
         without them, a lost one is not detected.
-
-    Raises
-    ------
-    DamagedShard
-        If ``status`` or another needed file is lost or cannot be decoded.
     """
     if journaled is not None:
         require_statuses(group, journaled)
@@ -92,10 +86,6 @@ def require_status(group: Group, shard: int, journaled: Sequence[int] | Integers
 
     A first publication that was killed also leaves a shard without ``status``, but then journals
     hold its rows. `journaled` are the rows that journals hold, of this shard and others.
-
-    Raises
-    ------
-    DamagedShard
     """
     if not group.file(group.spec.array("label"), shard).exists():
         return  # nothing was published
@@ -114,13 +104,7 @@ def require_status(group: Group, shard: int, journaled: Sequence[int] | Integers
 
 
 def read_array(group: Group, name: str) -> Array:
-    """Return a whole array; meant for those with a number per run.
-
-    Raises
-    ------
-    DamagedShard
-        If a needed file is missing, or a file cannot be decoded.
-    """
+    """Return a whole array; meant for those with a number per run."""
     array = group.spec.array(name)
     check_form(group, array)
     stop = group.spec.shape(array, group.rows, group.repeats)[0]
@@ -151,11 +135,6 @@ class StoredArray:
         Shape of the array when its group was opened, and of an inner chunk.
     ndim : int
     dtype : numpy.dtype
-
-    Raises
-    ------
-    DamagedShard
-        See `read_array`; for files, when they are read.
     """
 
     def __init__(self, group: Group, name: str) -> None:
@@ -194,15 +173,8 @@ def test_sets(group: Group, repeats: Integers) -> tuple[Array, Array]:
 
     Parameters
     ----------
-    group : Group
     repeats : integer array
         The repeats that finished runs were tested on.
-
-    Raises
-    ------
-    DamagedShard
-        If a test set does not match its checksum, or one of these repeats has none, although it
-        was written before any of its runs was trained.
     """
     test_index, y_true = (read_array(group, name) for name in ("test_index", "y_true"))
     lost = [int(repeat) for repeat in np.unique(repeats) if (test_index[repeat] < 0).any()]
@@ -214,12 +186,7 @@ def test_sets(group: Group, repeats: Integers) -> tuple[Array, Array]:
 
 
 def check_form(group: Group, array: ArraySpec) -> None:
-    """Refuse an array whose ``zarr.json`` does not fit its group.
-
-    Raises
-    ------
-    DamagedShard
-    """
+    """Refuse an array whose ``zarr.json`` does not fit its group."""
     form = parse(group.metadata(array))
     shape = group.spec.shape(array, group.rows, group.repeats)
     stored = (form.row, form.dtype.str.lstrip("<|"), form.length, form.chunk)

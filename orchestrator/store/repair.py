@@ -276,7 +276,6 @@ def repair(
         The groups of the findings.
     findings : iterable of Finding
         The findings of `verify`; each is checked again.
-    folder : JournalFolder
     watch : LeaseWatch
         Watch of the lease folder.
     copies : mapping of bool arrays, optional
@@ -285,11 +284,6 @@ def repair(
         Makes test sets again. Without it, or if it returns None, workers write them later.
     before_dropping : callable, optional
         Called with the rows that will be reset to missing.
-
-    Raises
-    ------
-    LeaseHeld
-        If another process works on the sweep.
     """
     require_rest(watch)
     by_path = {group.spec.path: group for group in groups}
@@ -348,13 +342,7 @@ def _is_held(group: Group, row: int, wrong: Collection[int], journals: JournalIn
 
 
 def drop(groups: Mapping[Group, Collection[int]], folder: JournalFolder, watch: LeaseWatch) -> None:
-    """Reset rows of groups to missing, whatever they hold.
-
-    Raises
-    ------
-    LeaseHeld
-        If another process works on the sweep.
-    """
+    """Reset rows of groups to missing, whatever they hold."""
     require_rest(watch)
     by_path = {group.spec.path: group for group in groups}
     dropped = {group.spec.path: set(rows) for group, rows in groups.items()}

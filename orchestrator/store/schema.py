@@ -311,15 +311,7 @@ class GroupSpec:
     def from_attributes(
         cls, value: Mapping[str, Any], where: Path | str = "the predictions"
     ) -> GroupSpec:
-        """Read what `to_attributes` returned; `where` it is stored appears in errors.
-
-        Raises
-        ------
-        StoreError
-            If a field is missing.
-        LayoutTooNew
-            If a newer version wrote it.
-        """
+        """Read what `to_attributes` returned; `where` it is stored appears in errors."""
         version = value.get("layout")
         if not isinstance(version, int):
             raise StoreError("no layout version, so not a group of manyseed")
@@ -353,12 +345,7 @@ class GroupSpec:
 
 
 def _require_types(values: Mapping[str, Any]) -> None:
-    """Check the types of attributes.
-
-    Raises
-    ------
-    TypeError, ValueError
-    """
+    """Check the types of attributes."""
     lengths = [values[name] for name in ("shard_length", "chunk_length", "split_length")]
     for number in (values["number"], values["samples"], *lengths, *values["epochs"]):
         if type(number) is not int or not 0 <= number < 2**31:
@@ -469,11 +456,6 @@ def planned_group(
         Number of test sets.
     runs : int, optional
         Number of planned runs.
-
-    Raises
-    ------
-    ValueError
-        If a run or its test set is too large to be stored.
     """
     points = samples * len(epochs)
     smallest = points * itemsize(label_dtype(len(class_names)))

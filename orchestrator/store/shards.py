@@ -155,13 +155,6 @@ class RowSources:
         -------
         dict of arrays (len(origins),)
             ``crc``, ``clipped``, ``recipe`` and ``fit_seconds``, which is NaN for published rows.
-
-        Raises
-        ------
-        DamagedRecord
-            If a record is damaged; all others have been checked.
-        StoreError
-            If a record does not have the group's shape.
         """
         numbers: dict[str, Array] = {
             name: np.zeros(len(origins), dtype=dtype) for name, dtype in _NUMBERS.items()
@@ -240,7 +233,6 @@ def publish(
 
     Parameters
     ----------
-    group : Group
     shard : int
         Number of the shard.
     journals : JournalIndex
@@ -255,17 +247,6 @@ def publish(
         Rows to reset to missing; their records must be void (`tombstones`).
     refresh : bool
         Look for new journal records first; unnecessary if nobody writes any.
-
-    Raises
-    ------
-    LeaseHeld
-        If another process is still publishing the shard.
-    LeaseLost
-        If this process was suspended for longer than the lease time, three times.
-    DamagedShard
-        If a published row cannot be read and no journal holds it.
-    StoreUnavailable
-        If the file system refuses; publish again later.
     """
     lease = Lease(watch, lease_name(group, shard))
     for _ in range(_TAKES):
@@ -299,7 +280,6 @@ def replacing_shard(
 
     Parameters
     ----------
-    group : Group
     shard : int
         Number of the shard.
     numbers : mapping
@@ -485,12 +465,7 @@ class _Merge:
 
 
 def recipes_of(group: Group, journals: JournalIndex) -> dict[int, int]:
-    """Return the number of finished runs of a group by recipe.
-
-    Raises
-    ------
-    DamagedShard
-    """
+    """Return the number of finished runs of a group by recipe."""
     published = finished_rows(statuses(group))
     rows, journaled = journals.recipes(group.spec.number)
     unpublished = journaled[~np.isin(rows, published)]

@@ -35,12 +35,7 @@ def checksums_file(group: Group) -> Path:
 
 
 def read_checksums(group: Group) -> Checksums:
-    """Return the checksums of a group's test sets.
-
-    Raises
-    ------
-    DamagedShard
-    """
+    """Return the checksums of a group's test sets."""
     try:
         return read_record(checksums_file(group), Checksums)
     except FileNotFoundError:
@@ -70,7 +65,6 @@ def differing(
 
     Parameters
     ----------
-    known : Checksums
     sets : mapping of arrays (repeat, sample)
         ``y_true`` and ``test_index`` in their stored dtypes; repeats whose positions are negative
         have no test set.
@@ -86,13 +80,7 @@ def differing(
 
 
 def require_stored(group: Group, y_true: Array, test_index: Array) -> None:
-    """Check all test sets of a group, (repeat, sample), against their checksums.
-
-    Raises
-    ------
-    DamagedShard
-        If one does not match.
-    """
+    """Check all test sets of a group, (repeat, sample), against their checksums."""
     sets = {"y_true": y_true, "test_index": test_index}
     for name, repeat in differing(read_checksums(group), sets):
         file = group.file(group.spec.array(name), repeat // group.spec.split_length)
@@ -119,7 +107,6 @@ def write_splits(
 
     Parameters
     ----------
-    group : Group
     first : int
         The first repeat index.
     y_true : integer array (repeat, sample)
@@ -130,13 +117,6 @@ def write_splits(
         Watch of the lease folder.
     wait : float, optional
         Seconds to wait for another writer. Default: twice the lease time.
-
-    Raises
-    ------
-    SplitMismatch
-        If a stored test set differs.
-    StoreError
-        If shapes, classes or positions do not fit the group.
     """
     _check(group, first, y_true, test_index)
     wait = 2 * watch.seconds if wait is None else wait
@@ -162,13 +142,7 @@ def write_splits(
 
 
 def read_splits(group: Group) -> tuple[Integers, Integers]:
-    """Return `y_true` and `test_index`, (repeat, sample); the latter is -1 for absent test sets.
-
-    Raises
-    ------
-    DamagedShard
-        If one does not match its checksum.
-    """
+    """Return `y_true` and `test_index`, (repeat, sample); the latter is -1 for absent test sets."""
     test_index, y_true = (_read(group, name, 0, group.repeats) for name in ("test_index", "y_true"))
     require_stored(group, y_true, test_index)
     return y_true, test_index

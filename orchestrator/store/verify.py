@@ -86,7 +86,6 @@ def verify(
 
     Parameters
     ----------
-    group : Group
     checked : callable
         Called after each of `shards_to_verify` with its number of finished rows.
     shards : collection of int, optional
@@ -290,7 +289,6 @@ def wrong_values(spec: GroupSpec, parts: Parts, y_true: Array) -> Iterator[tuple
 
     Parameters
     ----------
-    spec : GroupSpec
     parts : mapping of arrays (run, ...)
         Prediction arrays by name.
     y_true : integer array (run, sample)
@@ -388,13 +386,7 @@ def _findings(
 
 
 def version(group: Group, shard: int) -> str:
-    """Return a digest that changes whenever a file of a shard is replaced or written to.
-
-    Raises
-    ------
-    DamagedShard
-        If a file is missing.
-    """
+    """Return a digest that changes whenever a file of a shard is replaced or written to."""
     stamps = []
     for array in group.spec.arrays:
         if array.role in ("prediction", "record"):
@@ -416,15 +408,8 @@ def compare(group: Group, shard: int, copies: Bools) -> None:
 
     Parameters
     ----------
-    group : Group
-    shard : int
     copies : bool array (run,)
         Which runs of the shard are planned as identical to the first of their repeat.
-
-    Raises
-    ------
-    DamagedShard
-        If a row differs.
     """
     for attempt in range(encoding.ATTEMPTS):
         problem = _problem(group, shard, copies)
@@ -469,7 +454,6 @@ def verify_journals(
 
     Parameters
     ----------
-    group : Group
     journals : JournalIndex
         A current index; rows published after its refresh are not detected.
     checked : callable

@@ -135,7 +135,6 @@ def shapes(
 
     Parameters
     ----------
-    profile : Profile
     wanted : iterable of str
         Resource classes.
     cluster : Cluster
@@ -247,8 +246,6 @@ def submit_arrays(
 
     Parameters
     ----------
-    submission : Submission
-    profile : Profile
     function : str
         What each job calls, as ``module:name``.
     arguments : callable
@@ -257,13 +254,6 @@ def submit_arrays(
         Called before each array is submitted; raises if this process may not submit any more.
     again : str
         The command that submits the rest, for messages.
-
-    Raises
-    ------
-    UserError
-        If SLURM refuses all jobs; then the submission is removed.
-    UnavailableError
-        If the cluster does not answer, or refuses some of the jobs.
     """
     from manyseed.slurm.arrays import Tasks, submit_array
 

@@ -59,18 +59,12 @@ def check(
 
     Parameters
     ----------
-    profile : Profile
     folder : Path
         A folder that the nodes share; the jobs' files lie in a temporary folder in it.
     seconds : float
         Longest time to wait for each job.
     waiting : callable
         Called with a text that says what is being waited for.
-
-    Raises
-    ------
-    UnavailableError
-        If the cluster does not answer.
     """
     with scheduler_of(profile.slurm_conf).active():
         cluster = discover.discover()

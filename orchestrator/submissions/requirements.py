@@ -37,7 +37,6 @@ def require_same(
 
     Parameters
     ----------
-    paths : SweepPaths
     has_finished : mapping
         For each device that the runs request: whether runs that request it are finished.
     gpu : str, optional
@@ -49,11 +48,6 @@ def require_same(
     -------
     list of str
         A sentence for each device of another class than that of the recorded runs.
-
-    Raises
-    ------
-    UserError
-        With the differences.
     """
     sentences = []
     recorded = list(read_recipes(paths.recipes).values())
@@ -117,13 +111,8 @@ def require_code(paths: SweepPaths, change: Change) -> None:
 
     Parameters
     ----------
-    paths : SweepPaths
     change : Change
         To a plan, before it is written.
-
-    Raises
-    ------
-    UserError
     """
     if change.before.cells.is_empty():
         return
@@ -162,16 +151,10 @@ def require_space(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.Dat
 
     Parameters
     ----------
-    paths : SweepPaths
-    state : Survey
     groups : Groups
         With their layouts.
     rows : DataFrame
         The runs to train: columns group, cell, repeat, run and row.
-
-    Raises
-    ------
-    UnavailableError
     """
     specs = groups.specs
     missing = rooms(specs, rows, counted(state.plan.cells, rows, specs))
@@ -193,8 +176,6 @@ def require_recipe(
 
     Parameters
     ----------
-    paths : SweepPaths
-    state : Survey
     devices : Series
         The devices that the submitted runs request.
     gpu : str, optional
@@ -224,7 +205,6 @@ def require_walltime(
 
     Parameters
     ----------
-    plan : Plan
     rows : DataFrame
         The runs to submit: column cell.
     observed, measuring : DataFrame

@@ -71,13 +71,7 @@ def cancel_cells(submissions: Sequence[Submission], cells: Collection[int]) -> i
 
 
 def throttle(submissions: Sequence[Submission], parallelism: int) -> int:
-    """Limit how many tasks run at once, shared among arrays; return the number of arrays.
-
-    Raises
-    ------
-    UserError
-        If nothing waits or runs on a cluster.
-    """
+    """Limit how many tasks run at once, shared among arrays; return the number of arrays."""
     alive = [
         (submission, [task.job_id for task in tasks if task.is_alive and task.job_id])
         for submission, tasks in _alive(submissions)
@@ -141,18 +135,12 @@ def wait_for_ending(
 
     Parameters
     ----------
-    submissions : sequence of Submission
     seconds : float
         Longest time to wait.
     dispensable : callable
         As in `tasks_of`.
     report : callable
         Called once with a message if there is something to wait for.
-
-    Raises
-    ------
-    UnavailableError
-        If a cluster that is needed does not answer.
     """
     stopped = [submission for submission in submissions if submission.files.stop.exists()]
     until, is_reported = time.monotonic() + seconds, False

@@ -273,18 +273,12 @@ def tasks_of(
 
     Parameters
     ----------
-    submissions : sequence of Submission
     ask : bool
         Whether to query schedulers; if not, only the tasks' reports are used.
     fresh : bool
         Query the scheduler however recently it was queried.
     dispensable : callable
         Whether a scheduler that does not answer may be treated as out of reach.
-
-    Raises
-    ------
-    UnavailableError
-        If a cluster does not answer.
     """
     views = [_View(submission) for submission in submissions]
     remote = [view for view in views if view.submission.cluster != LOCAL] if ask else []

@@ -96,12 +96,6 @@ def submit(
     Runs of tasks that train or wait are never submitted again, and failed ones only on request.
     Waiting tasks that a pause holds are released. Tasks that were asked to stop are waited for,
     with a message to `report`.
-
-    Raises
-    ------
-    UserError, UnavailableError
-    StillRunning
-        If tasks that were asked to stop still hold all runs that could be submitted.
     """
     scheduler = scheduler_of(request.profile.slurm_conf) if request.profile else None
 
@@ -209,13 +203,6 @@ class _Submitter:
             Their attempts show which nodes are broken.
         n_waiting : int
             Number of tasks that already wait or run, which count towards the user's limits.
-
-        Raises
-        ------
-        UnavailableError
-            If the cluster does not answer or take the jobs.
-        UserError
-            If the profile lacks something that the runs need.
         """
         from manyseed.orchestrator.plans.measuring import planned_seconds
         from manyseed.slurm.discover import discover

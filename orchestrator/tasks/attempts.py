@@ -197,13 +197,7 @@ def add_failures(attempt: Path, failures: Iterable[Failure], plan: str) -> None:
 
 
 def read_failures(attempt: Path, plan: str) -> list[Failure]:
-    """Return the runs that failed in an attempt, oldest first.
-
-    Raises
-    ------
-    DamagedFile
-        Also if a failure belongs to another plan.
-    """
+    """Return the runs that failed in an attempt, oldest first."""
     file = attempt / FAILURES
     failures = read_records(file, Failure, _REMEDY)
     for failure in failures:

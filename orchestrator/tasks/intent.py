@@ -237,15 +237,8 @@ class Intent:
 
         Parameters
         ----------
-        folder : Path
         plan : str
             Identity that its plan must have; empty if unknown.
-
-        Raises
-        ------
-        FileNotFoundError
-        DamagedFile
-            If it is not an intent, or belongs to another sweep.
         """
         file = SubmissionPaths(folder).intent
         value = read_json(file)
@@ -375,10 +368,6 @@ def skipped_cells(submission: Path) -> list[int]:
     """Return the cells that the tasks of a submission must no longer train.
 
     Earlier versions wrote only the list, without a checksum.
-
-    Raises
-    ------
-    DamagedFile
     """
     file = SubmissionPaths(submission).skip
     remedy = "remove it, then cancel these cells once more"

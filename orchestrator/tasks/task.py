@@ -131,13 +131,7 @@ class Task:
 
     @classmethod
     def read(cls, path: Path) -> Task:
-        """Read a task's file.
-
-        Raises
-        ------
-        DamagedFile
-            If it is not a task of this version.
-        """
+        """Read a task's file."""
         with _damage_of(path):
             value = read_json(path)
             spans = _read_spans(value)
@@ -245,7 +239,6 @@ def make_tasks(
 
     Parameters
     ----------
-    plan : Plan
     rows : DataFrame
         Columns group, cell, repeat, run, row, resource and task.
     shard_lengths : dict

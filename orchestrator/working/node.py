@@ -98,12 +98,7 @@ def is_environment(attempts: Collection[Attempt]) -> bool:
 
 
 def read_jobs(submission: Path) -> dict[int, str]:
-    """Return the recorded job ids of a submission's tasks, by task number.
-
-    Raises
-    ------
-    DamagedFile
-    """
+    """Return the recorded job ids of a submission's tasks, by task number."""
     file = SubmissionPaths(submission).jobs
     try:
         jobs = read_json(file)

@@ -68,12 +68,7 @@ class Fork:
         self._nursery.kill(self)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for the end of the process; return its exit code.
-
-        Raises
-        ------
-        subprocess.TimeoutExpired
-        """
+        """Wait for the end of the process; return its exit code."""
         until = None if timeout is None else time.monotonic() + timeout
         while self.returncode is None:
             left = None if until is None else max(0.0, until - time.monotonic())
@@ -455,11 +450,6 @@ def spawned(
         Number of processes, at most.
     what : str
         What the processes do, for an error message: "a process of the search".
-
-    Raises
-    ------
-    UnavailableError
-        If a process was killed.
     """
     if not calls:
         return

@@ -78,7 +78,6 @@ class Queue:
 
     Parameters
     ----------
-    task : Task
     settled : dict
         By group, the rows that are already finished or failed.
     """
@@ -256,11 +255,6 @@ class SharedJournals:
 
     In doubt a journal may: if it has an unknown name, or its submission's ``shards.json`` is
     missing or damaged.
-
-    Parameters
-    ----------
-    paths : SweepPaths
-    shards : collection of Shard
     """
 
     def __init__(self, paths: SweepPaths, shards: Collection[Shard]) -> None:

@@ -215,11 +215,6 @@ def run_task(directory: str, submission: str, number: str, workers: str) -> str:
         The sweep's directory, and the numbers of the submission and the task.
     workers : str
         As in `Node.processes`.
-
-    Raises
-    ------
-    RuntimeError
-        If the machine is at fault and this is a scheduler's job, which must then fail.
     """
     paths = SweepPaths(Path(directory))
     node = Node.here()
@@ -238,7 +233,6 @@ class TaskAttempt:
 
     Parameters
     ----------
-    paths : SweepPaths
     submission : Path
         The submission's folder.
     number : int

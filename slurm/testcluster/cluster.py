@@ -161,17 +161,7 @@ class TestCluster:
         return self.daemons.is_alive("slurmctld")
 
     def start(self, settings: Settings | None = None, seconds: float = 60) -> None:
-        """Start the cluster, and wait at most `seconds` for each part until its nodes are idle.
-
-        Raises
-        ------
-        Refused
-            If the folder's path is too long for SLURM or contains spaces.
-        MissingPackages
-            If SLURM's programs are not installed.
-        RuntimeError
-            If it is already running, or does not start; with the last lines of the logs.
-        """
+        """Start the cluster, and wait at most `seconds` for each part until its nodes are idle."""
         settings = settings or Settings()
         if len(str(self.folder)) > _MAX_LENGTH or " " in str(self.folder):
             allowed = f"a path without spaces, at most {_MAX_LENGTH} characters long, for sockets"
@@ -227,13 +217,7 @@ class TestCluster:
                 kill(self.daemons.jobs())
 
     def command(self, arguments: Sequence[str]) -> str:
-        """Run a SLURM command on this cluster; return its output.
-
-        Raises
-        ------
-        RuntimeError
-            If the command fails, with its message.
-        """
+        """Run a SLURM command on this cluster; return its output."""
         done = subprocess.run(
             arguments,
             env=self.daemons.environment,

@@ -167,7 +167,7 @@ def _write_checksum(file: _File) -> None:
 
 
 def _find_checksum(file: _File) -> tuple[int, bytes]:
-    """Return the offset and digits of a checksum; no digits if an earlier version wrote the file."""
+    """Return the offset and digits of a checksum; no digits if of an earlier version."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _TAIL_BYTES))
     tail = file.read()

@@ -229,7 +229,7 @@ def publish(
     dropped: Collection[int] = (),
     refresh: bool = True,
 ) -> Publication:
-    """Publish a shard, holding its lease.
+    """Publish a shard, holding its lease; raises LeaseHeld while another process publishes it.
 
     Parameters
     ----------

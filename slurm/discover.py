@@ -28,21 +28,14 @@ class Association:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits on the number of submitted jobs, waiting or running.
-
-    Attributes
-    ----------
-    associations : tuple of Association
-        The user's associations on this cluster.
-    qos : mapping
-        The limit of each QOS that has one.
-    partitions : mapping
-        The QOS of each partition that has one.
-    """
+    """Limits on the number of submitted jobs, waiting or running."""
 
     associations: tuple[Association, ...] = ()
+    """The user's associations on this cluster."""
     qos: Mapping[str, int] = field(default_factory=dict)
+    """The limit of each QOS that has one."""
     partitions: Mapping[str, str] = field(default_factory=dict)
+    """The QOS of each partition that has one."""
 
     def most(self, partition: str, account: str = "", qos: str = "") -> int | None:
         """Return how many such jobs may be submitted at once; None if unlimited.

@@ -33,25 +33,17 @@ _UNSEEN = 0
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process.
-
-    Attributes
-    ----------
-    host : str
-        Host name.
-    boot, namespace : str
-        Boot id of the kernel and process namespace; ``-`` if unknown.
-    pid : int
-        Process number.
-    started : int
-        Start time, on Linux in clock ticks since boot; 0 if hidden, -1 if the process had ended.
-    """
+    """A process."""
 
     host: str
+    """Host name."""
     boot: str
     namespace: str
+    """Boot id of the kernel and process namespace; ``-`` if unknown."""
     pid: int
+    """Process number."""
     started: int
+    """Start time, on Linux in clock ticks since boot; 0 if hidden, -1 if the process had ended."""
 
     @classmethod
     def of(cls, pid: int) -> Process:

@@ -22,32 +22,22 @@ _PATIENCE = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A submission at one moment.
-
-    Attributes
-    ----------
-    runs : int
-        Runs of the submission.
-    done, failed : int
-        Finished runs, including copies, and failed runs.
-    set_aside : int
-        Runs that killed their process repeatedly; they stay missing.
-    workers : int
-        Training processes.
-    state : str
-        starting, running, finished, stopped, broken (the machine was at fault) or gone (killed).
-    reason, details : str
-        Why it is broken, or if known why it is gone: one line, and the full text.
-    """
+    """A submission at one moment."""
 
     runs: int
+    """Runs of the submission."""
     done: int = 0
     failed: int = 0
+    """Finished runs, including copies, and failed runs."""
     set_aside: int = 0
+    """Runs that killed their process repeatedly; they stay missing."""
     workers: int = 0
+    """Training processes."""
     state: str = "starting"
+    """Starting, running, finished, stopped, broken (the machine was at fault) or gone (killed)."""
     reason: str = ""
     details: str = ""
+    """Why it is broken, or if known why it is gone: one line, and the full text."""
 
     @property
     def is_over(self) -> bool:

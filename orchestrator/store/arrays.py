@@ -37,20 +37,15 @@ RUN, GRID = ("run",), ("run", "epoch", "sample")
 
 @dataclass(frozen=True, slots=True)
 class ArraySpec:
-    """One array of a group.
-
-    Attributes
-    ----------
-    role : str
-        ``prediction`` and ``record`` are published by shard, ``split`` is written by workers,
-        ``coordinate`` only by the planner.
-    """
+    """One array of a group."""
 
     name: str
     dtype: str
     dims: tuple[str, ...]
     fill: float
     role: Literal["prediction", "record", "split", "coordinate"]
+    """``prediction`` and ``record`` are published by shard, ``split`` is written by workers,
+    ``coordinate`` only by the planner."""
     compressed: bool
     attributes: Mapping[str, Any]
 

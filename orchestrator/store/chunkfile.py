@@ -41,36 +41,24 @@ _KNOWN = (["bytes", "crc32c"], ["bytes", "blosc", "crc32c"])
 
 @dataclass(frozen=True, eq=False)
 class Format:
-    """The format of an array's files, as described by its ``zarr.json``.
-
-    Attributes
-    ----------
-    rows : int
-        Length of the array.
-    row : tuple of int
-        Shape of one row.
-    dtype : numpy.dtype
-        Little-endian.
-    fill : float or int
-        The value of elements that were never written.
-    length : int
-        Rows per file.
-    chunk : int
-        Rows per inner chunk; a divisor of `length`.
-    sharded : bool
-        Whether a file ends with an index of inner chunks; if not, it is a single chunk.
-    blosc : Blosc or None
-        The compressor.
-    """
+    """The format of an array's files, as described by its ``zarr.json``."""
 
     rows: int
+    """Length of the array."""
     row: tuple[int, ...]
+    """Shape of one row."""
     dtype: np.dtype[Any]
+    """Little-endian."""
     fill: float | int
+    """The value of elements that were never written."""
     length: int
+    """Rows per file."""
     chunk: int
+    """Rows per inner chunk; a divisor of `length`."""
     sharded: bool
+    """Whether a file ends with an index of inner chunks; if not, it is a single chunk."""
     blosc: Blosc | None
+    """The compressor."""
 
     def name(self, index: int) -> str:
         """Return the name of the `index`-th file along the first dimension."""

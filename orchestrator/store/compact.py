@@ -39,18 +39,12 @@ _LOST = f"restore it, or remove {LEDGER_MARK} beside it: {_UNCOUNTED}"
 
 @dataclass(frozen=True, slots=True)
 class Ledger:
-    """The count for journals that have been or are being removed.
-
-    Attributes
-    ----------
-    count : int
-        Number of superfluous fits in them.
-    journals : frozenset of str
-        Names of counted journals that may still exist.
-    """
+    """The count for journals that have been or are being removed."""
 
     count: Annotated[int, Interval(ge=0, le=2**40)] = 0
+    """Number of superfluous fits in them."""
     journals: frozenset[str] = frozenset()
+    """Names of counted journals that may still exist."""
 
     @classmethod
     def read(cls, folder: Path) -> Ledger:
@@ -129,30 +123,20 @@ _ATTEMPTS = 2
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """The result of a compaction.
-
-    Attributes
-    ----------
-    published : int
-        Number of newly published rows.
-    journals : int
-        Number of removed journals.
-    kept : tuple of str
-        Journals kept because they hold copies whose source is not finished.
-    partial : int
-        Number of removed temporary files.
-    damaged : tuple of str
-        Journals kept because some of their records are unreadable and may not be published.
-    foreign : tuple of str
-        Journals kept untouched because their rows belong to another sweep.
-    """
+    """The result of a compaction."""
 
     published: int
+    """Number of newly published rows."""
     journals: int
+    """Number of removed journals."""
     kept: tuple[str, ...]
+    """Journals kept because they hold copies whose source is not finished."""
     partial: int
+    """Number of removed temporary files."""
     damaged: tuple[str, ...] = ()
+    """Journals kept because some of their records are unreadable and may not be published."""
     foreign: tuple[str, ...] = ()
+    """Journals kept untouched because their rows belong to another sweep."""
 
 
 def compact(

@@ -28,20 +28,13 @@ class UnknownArray(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Coordinate:
-    """A coordinate of dimensions that only optional arrays have, the same for all runs.
-
-    Attributes
-    ----------
-    name : str
-    values : tuple
-        Tuples nested by dimension; None for NaN.
-    meanings : tuple of str
-        If the values are codes, their words: code n stands for the n-th (from 0).
-    """
+    """A coordinate of dimensions that only optional arrays have, the same for all runs."""
 
     name: str
     values: Values
+    """Tuples nested by dimension; None for NaN."""
     meanings: tuple[str, ...] = ()
+    """If the values are codes, their words: code n stands for the n-th (from 0)."""
 
     def __post_init__(self) -> None:
         """Check the values against the declaration."""
@@ -89,25 +82,17 @@ def _tuples(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class DeclaredCoordinate:
-    """The declaration of a coordinate of optional arrays, the same for all groups.
-
-    Attributes
-    ----------
-    name : str
-        Must not be the name of an array.
-    dtype : {"int16", "int32", "float64"}
-    dims : tuple of str
-        Dimensions of optional arrays.
-    long_name, units, comment : str
-        Its attributes in the store.
-    """
+    """The declaration of a coordinate of optional arrays, the same for all groups."""
 
     name: str
+    """Must not be the name of an array."""
     dtype: Literal["int16", "int32", "float64"]
     dims: tuple[str, ...]
+    """Dimensions of optional arrays."""
     long_name: str
     units: str = "1"
     comment: str = ""
+    """Its attributes in the store."""
 
     def of(self, values: Iterable[Any], meanings: Iterable[str] = ()) -> Coordinate:
         """Return a group's coordinate with these values; NaN becomes None."""
@@ -170,24 +155,16 @@ Fill = int | Literal["NaN"]
 
 @dataclass(frozen=True, slots=True)
 class OptionalArray:
-    """An optional array of a group, as in the group's attributes.
-
-    Attributes
-    ----------
-    name, dtype : str
-    dims : tuple of str
-        Dimensions after run; empty for a number per run.
-    shape : tuple of int
-        Lengths of `dims`.
-    fill : int or "NaN"
-        The value of elements that were never written.
-    """
+    """An optional array of a group, as in the group's attributes."""
 
     name: str
     dtype: str
     dims: tuple[str, ...] = ()
+    """Dimensions after run; empty for a number per run."""
     shape: tuple[int, ...] = ()
+    """Lengths of `dims`."""
     fill: Fill = NAN
+    """The value of elements that were never written."""
 
     def __post_init__(self) -> None:
         """Check it against the declaration."""
@@ -214,38 +191,26 @@ class OptionalArray:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """The declaration of an optional array, the same for all groups.
-
-    Attributes
-    ----------
-    name : str
-        Unique among arrays; also its key in `jobs.run.Prediction.measured`.
-    keep : str
-        The key in the sweep file's table [keep] that requests it.
-    dtypes : tuple of str
-        Allowed dtypes.
-    dims : tuple of str
-        Dimensions after run.
-    fill : int or "NaN"
-    long_name, units, comment : str
-        Its attributes in the store.
-    least, most : float
-        Bounds of its values; if the fill is NaN, values may be NaN too.
-    pads : bool
-        Whether runs may have fewer values than others; the rest is filled.
-    """
+    """The declaration of an optional array, the same for all groups."""
 
     name: str
+    """Unique among arrays; also its key in `jobs.run.Prediction.measured`."""
     keep: str
+    """The key in the sweep file's table [keep] that requests it."""
     dtypes: tuple[str, ...]
+    """Allowed dtypes."""
     dims: tuple[str, ...]
+    """Dimensions after run."""
     fill: Fill
     long_name: str
     units: str
     comment: str
+    """Its attributes in the store."""
     least: float = -math.inf
     most: float = math.inf
+    """Bounds of its values; if the fill is NaN, values may be NaN too."""
     pads: bool = False
+    """Whether runs may have fewer values than others; the rest is filled."""
 
     def of(self, shape: Iterable[int] = (), dtype: str | None = None) -> OptionalArray:
         """Return a group's array of this shape; its dtype is the first allowed one by default."""

@@ -26,22 +26,15 @@ REMEDY = "run manyseed verify --repair, which rewrites it from the plan"
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group of a store.
-
-    Attributes
-    ----------
-    store : Path
-        Folder of the store.
-    spec : GroupSpec
-        Its layout.
-    rows, repeats : int
-        Planned so far; `rows` includes padding and is a multiple of the shard length.
-    """
+    """A group of a store."""
 
     store: Path
+    """Folder of the store."""
     spec: GroupSpec
+    """Its layout."""
     rows: int
     repeats: int
+    """Planned so far; `rows` includes padding and is a multiple of the shard length."""
 
     @property
     def folder(self) -> Path:

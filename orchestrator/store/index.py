@@ -144,19 +144,13 @@ def _read_all(file: int, offset: int, records: list[list[Any]]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class JournalFolder:
-    """A folder of journals, and the plan that numbers their rows.
-
-    Attributes
-    ----------
-    path : Path
-        Contains ``*.journal`` and ``*.tombstone``; may not exist yet.
-    plan : str
-        Identity of the plan; empty if unknown. Journals that name another plan do not count, as
-        their rows are other runs.
-    """
+    """A folder of journals, and the plan that numbers their rows."""
 
     path: Path
+    """Contains ``*.journal`` and ``*.tombstone``; may not exist yet."""
     plan: str = ""
+    """Identity of the plan; empty if unknown. Journals that name another plan do not count, as
+    their rows are other runs."""
 
 
 @dataclass(slots=True)

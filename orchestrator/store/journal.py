@@ -67,23 +67,16 @@ LENGTHS = ("label", "score", "confidence", "source")
 
 @dataclass(frozen=True, slots=True)
 class RowBytes:
-    """A row as stored, little-endian, C order.
-
-    Attributes
-    ----------
-    label, score, confidence : bytes
-        `score` is the score or the margin; parts that the group does not keep are empty.
-    clipped : int
-        Number of scores beyond the range of float16.
-    optional : bytes
-        Learning curves, then the group's optional arrays.
-    """
+    """A row as stored, little-endian, C order."""
 
     label: bytes
     score: bytes = b""
     confidence: bytes = b""
+    """`score` is the score or the margin; parts that the group does not keep are empty."""
     clipped: int = 0
+    """Number of scores beyond the range of float16."""
     optional: bytes = b""
+    """Learning curves, then the group's optional arrays."""
 
     def parts(self, spec: GroupSpec) -> dict[str, bytes]:
         """Return the bytes of each of the group's prediction arrays, in their order."""
@@ -110,40 +103,28 @@ class RowBytes:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The header of a record.
-
-    Attributes
-    ----------
-    status : int
-        `DONE`, or `COPY` of the row `source`.
-    recipe : int
-        Index into the sweep's recipes.
-    group, row : int
-        Place of the run in the store.
-    source : int
-        The row of the same group that a copy equals; 0 for other runs.
-    crc : int
-        CRC-32C of the payload.
-    clipped : int
-        Number of scores beyond the range of float16.
-    fit_seconds : float
-        Wall time of fitting.
-    label, score, confidence, optional : int
-        Lengths of the payload's parts.
-    """
+    """The header of a record."""
 
     status: int
+    """`DONE`, or `COPY` of the row `source`."""
     recipe: int
+    """Index into the sweep's recipes."""
     group: int
     row: int
+    """Place of the run in the store."""
     source: int
+    """The row of the same group that a copy equals; 0 for other runs."""
     crc: int
+    """CRC-32C of the payload."""
     clipped: int
+    """Number of scores beyond the range of float16."""
     fit_seconds: float
+    """Wall time of fitting."""
     label: int
     score: int
     confidence: int
     optional: int = 0
+    """Lengths of the payload's parts."""
 
     @property
     def payload(self) -> int:

@@ -148,26 +148,18 @@ class Flags:
 
 @dataclass(frozen=True, slots=True)
 class GroupRows:
-    """Coordinates of new rows of a group, in arrays of equal length.
-
-    Attributes
-    ----------
-    cell : integer array
-        Row of the plan's table of cells.
-    repeat_index, run_index : integer array
-        Which test set, and which run of the repeat.
-    train_fraction : float64 array
-        Share of training samples, or their number if above 1.
-    flags : mapping of str to Flags
-        Schemes, hparams and vary, one for each name in `arrays.FLAGS`, and those in
-        `arrays.LATER_FLAGS` that the group has.
-    """
+    """Coordinates of new rows of a group, in arrays of equal length."""
 
     cell: Integers
+    """Row of the plan's table of cells."""
     repeat_index: Integers
     run_index: Integers
+    """Which test set, and which run of the repeat."""
     train_fraction: NDArray[np.float64]
+    """Share of training samples, or their number if above 1."""
     flags: Mapping[str, Flags]
+    """Schemes, hparams and vary, one for each name in `arrays.FLAGS`, and those in
+    `arrays.LATER_FLAGS` that the group has."""
 
     def __post_init__(self) -> None:
         if missing := set(FLAGS) ^ (set(self.flags) - set(LATER_FLAGS)):

@@ -232,24 +232,16 @@ TestSets = Callable[[Group, int, int], tuple[Integers, Integers] | None]
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """The result of a repair.
-
-    Attributes
-    ----------
-    healed : int
-        Number of runs taken from journals.
-    dropped : int
-        Number of runs reset to missing.
-    splits : int
-        Number of damaged chunks of test sets.
-    unmade : tuple of str
-        Messages about test sets that could not be made again.
-    """
+    """The result of a repair."""
 
     healed: int
+    """Number of runs taken from journals."""
     dropped: int
+    """Number of runs reset to missing."""
     splits: int
+    """Number of damaged chunks of test sets."""
     unmade: tuple[str, ...] = ()
+    """Messages about test sets that could not be made again."""
 
 
 def require_rest(watch: LeaseWatch, besides: Collection[str] = ()) -> None:

@@ -55,67 +55,46 @@ ScoreType = Literal["float32", "float16"]
 
 @dataclass(frozen=True, slots=True)
 class GroupSpec:
-    """What is fixed when a group, the runs of one dataset and classifier, is created.
-
-    Attributes
-    ----------
-    number : int
-        Identifies the group in journals; unique in a store.
-    dataset, classifier : str
-        Names as in the sweep file; percent-encoded, they form the group's path.
-    samples : int
-        Points in a test set.
-    class_names : tuple of str
-        With two classes, class 1 is the positive one.
-    epochs : tuple of int
-        Epochs trained at each snapshot; (0,) for a classifier without epochs.
-    scores : {"all", "margin", "none"}
-        What is stored besides labels.
-    dtype : {"float32", "float16"}
-        Dtype of stored scores, margins and confidences.
-    probability : {"softmax", "ovr", "none"}
-        How scores become probabilities.
-    shard_length, chunk_length : int
-        Runs published together, and runs read together; the first is a multiple of the second.
-    split_length : int
-        Repeats in one chunk of `y_true` and `test_index`.
-    curves : bool
-        Whether learning curves are kept: a number for each epoch up to the last snapshot.
-    optional : tuple of OptionalArray
-        Further arrays, in the order in which they are stored.
-    coordinates : tuple of Coordinate
-        Coordinates of the dimensions that only those arrays have.
-    ensembling : str
-        Cells with the axes of `arrays.LATER_FLAGS` have separate groups: their ensembling method or
-        ``none``, followed by `arrays.SEEN` if test images are transformed. Empty for other groups.
-    response : str
-        Which response curves are measured: `jobs.response.asked.Asked` as JSON, or empty.
-    parameters : str
-        If `optional` contains parameters, which arrays the models have: a list of
-        `jobs.parameters.ModelArrays` as JSON. Otherwise empty.
-    parameters_where : str
-        The runs whose parameters are kept: an SQL condition (`plans.keptmodels`). Empty for all.
-    """
+    """What is fixed when a group, the runs of one dataset and classifier, is created."""
 
     number: int
+    """Identifies the group in journals; unique in a store."""
     dataset: str
     classifier: str
+    """Names as in the sweep file; percent-encoded, they form the group's path."""
     samples: int
+    """Points in a test set."""
     class_names: tuple[str, ...]
+    """With two classes, class 1 is the positive one."""
     epochs: tuple[int, ...]
+    """Epochs trained at each snapshot; (0,) for a classifier without epochs."""
     scores: Keep
+    """What is stored besides labels."""
     dtype: ScoreType
+    """Dtype of stored scores, margins and confidences."""
     probability: Probability
+    """How scores become probabilities."""
     shard_length: int
     chunk_length: int
+    """Runs published together, and runs read together; the first is a multiple of the second."""
     split_length: int
+    """Repeats in one chunk of `y_true` and `test_index`."""
     curves: bool = False
+    """Whether learning curves are kept: a number for each epoch up to the last snapshot."""
     optional: tuple[OptionalArray, ...] = ()
+    """Further arrays, in the order in which they are stored."""
     coordinates: tuple[Coordinate, ...] = ()
+    """Coordinates of the dimensions that only those arrays have."""
     ensembling: str = ""
+    """Cells with the axes of `arrays.LATER_FLAGS` have separate groups: their ensembling method or
+    ``none``, followed by `arrays.SEEN` if test images are transformed. Empty for other groups."""
     response: str = ""
+    """Which response curves are measured: `jobs.response.asked.Asked` as JSON, or empty."""
     parameters: str = ""
+    """If `optional` contains parameters, which arrays the models have: a list of
+    `jobs.parameters.ModelArrays` as JSON. Otherwise empty."""
     parameters_where: str = ""
+    """The runs whose parameters are kept: an SQL condition (`plans.keptmodels`). Empty for all."""
 
     def __post_init__(self) -> None:
         for name, kind in (("scores", Keep), ("dtype", ScoreType), ("probability", Probability)):

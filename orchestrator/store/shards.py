@@ -44,21 +44,14 @@ Origin = Place | int
 
 @dataclass(frozen=True, slots=True)
 class RowSource:
-    """Where a row's values are.
-
-    Attributes
-    ----------
-    status : int
-        `DONE` or `COPY`.
-    origin : Place or int
-        The record of the row, or the origin of the row that it copies.
-    recipe : int
-        A copy's own recipe; `NO_RECIPE` if the origin's applies.
-    """
+    """Where a row's values are."""
 
     status: int
+    """`DONE` or `COPY`."""
     origin: Origin
+    """The record of the row, or the origin of the row that it copies."""
     recipe: int = NO_RECIPE
+    """A copy's own recipe; `NO_RECIPE` if the origin's applies."""
 
 
 _NUMBERS = {"crc": "uint32", "clipped": "uint32", "recipe": "uint16", "fit_seconds": "float32"}
@@ -201,21 +194,14 @@ _TAKES = 3  # attempts to publish when the lease is lost meanwhile
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The state of a shard after publishing.
-
-    Attributes
-    ----------
-    added : int
-        Number of newly published rows.
-    finished : int
-        Number of published rows.
-    waiting : tuple of int
-        Rows of copies whose source is not finished yet.
-    """
+    """The state of a shard after publishing."""
 
     added: int
+    """Number of newly published rows."""
     finished: int
+    """Number of published rows."""
     waiting: tuple[int, ...]
+    """Rows of copies whose source is not finished yet."""
 
 
 def publish(

@@ -39,30 +39,20 @@ from manyseed.orchestrator.store.testsets import (
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Something wrong in a group.
-
-    Attributes
-    ----------
-    group : str
-        Path of the group.
-    problem : str
-        Message that says what is wrong.
-    rows : tuple of int
-        Affected rows.
-    shard : int or None
-        The shard, if one of its record arrays is affected.
-    split : int or None
-        The affected chunk of test sets.
-    damaged : bool
-        Whether bytes changed after they were written, so that a journal may hold the right ones.
-    """
+    """Something wrong in a group."""
 
     group: str
+    """Path of the group."""
     problem: str
+    """Message that says what is wrong."""
     rows: tuple[int, ...] = ()
+    """Affected rows."""
     shard: int | None = None
+    """The shard, if one of its record arrays is affected."""
     split: int | None = None
+    """The affected chunk of test sets."""
     damaged: bool = False
+    """Whether bytes changed after they were written, so that a journal may hold the right ones."""
 
 
 def shards_to_verify(group: Group) -> list[int]:

@@ -32,24 +32,16 @@ _LEAST_FIT = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class TaskSize:
-    """Limits for a cluster's tasks of one resource class.
-
-    Attributes
-    ----------
-    processes : int
-        Training processes of a task.
-    seconds : float
-        Longest training time of a task; one that takes longer is requeued until it is done.
-    parallelism : int
-        Number of tasks that may run at once; the work is spread over that many if it is enough.
-    most : int
-        Number of tasks that may be submitted.
-    """
+    """Limits for a cluster's tasks of one resource class."""
 
     processes: int
+    """Training processes of a task."""
     seconds: float
+    """Longest training time of a task; one that takes longer is requeued until it is done."""
     parallelism: int
+    """Number of tasks that may run at once; the work is spread over that many if it is enough."""
     most: int
+    """Number of tasks that may be submitted."""
 
 
 def cut(

@@ -65,29 +65,20 @@ UNSEEN = "SLURM shows nothing of it here"
 
 @dataclass(frozen=True, slots=True)
 class TaskState:
-    """A task at one moment.
-
-    Attributes
-    ----------
-    number : int
-    state : str
-        waiting, held, running; finished, stopped, broken (the machine was at fault); killed (no
-        process of it is alive and it reported no end), gone (no attempt of it is known anywhere),
-        cancelled, or, if SLURM knows more: failed, timeout, out_of_memory, node_fail, preempted.
-    attempts : tuple of Attempt
-        The last report of each attempt, oldest first.
-    job_id : str
-        SLURM's job id; empty on this machine and if there is none.
-    node, note : str
-        The node where it runs or last ran, and the scheduler's remark on it.
-    """
+    """A task at one moment."""
 
     number: int
     state: str
+    """Waiting, held, running; finished, stopped, broken (the machine was at fault); killed (no
+    process of it is alive and it reported no end), gone (no attempt of it is known anywhere),
+    cancelled, or, if SLURM knows more: failed, timeout, out_of_memory, node_fail, preempted."""
     attempts: tuple[Attempt, ...] = ()
+    """The last report of each attempt, oldest first."""
     job_id: str = ""
+    """SLURM's job id; empty on this machine and if there is none."""
     node: str = ""
     note: str = ""
+    """The node where it runs or last ran, and the scheduler's remark on it."""
 
     @property
     def is_alive(self) -> bool:

@@ -59,33 +59,22 @@ FUNCTION = "manyseed.orchestrator.working.worker:run_task"
 
 @dataclass(frozen=True)
 class Request:
-    """What to submit, and where.
-
-    Attributes
-    ----------
-    profile : Profile, optional
-        A SLURM cluster; None for this machine.
-    workers : int
-        Largest number of training processes on this machine.
-    failed : bool
-        Submit exactly the failed runs instead of the missing ones.
-    other_recipe : bool
-        Allow a recipe that differs from the recorded ones.
-    only : str, optional
-        An SQL condition on cells.
-    limit : int, optional
-        Largest number of runs, spread over all cells.
-    patience : float
-        Seconds to wait for tasks that were asked to stop and still finish their fits in flight.
-    """
+    """What to submit, and where."""
 
     profile: Profile | None = None
+    """A SLURM cluster; None for this machine."""
     workers: int = 1
+    """Largest number of training processes on this machine."""
     failed: bool = False
+    """Submit exactly the failed runs instead of the missing ones."""
     other_recipe: bool = False
+    """Allow a recipe that differs from the recorded ones."""
     only: str | None = None
+    """An SQL condition on cells."""
     limit: int | None = None
+    """Largest number of runs, spread over all cells."""
     patience: float = 300.0
+    """Seconds to wait for tasks that were asked to stop and still finish their fits in flight."""
 
 
 def submit(

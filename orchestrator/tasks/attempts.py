@@ -40,62 +40,44 @@ _Seconds = Annotated[float, Interval(ge=0, le=2.0**40)]
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The last report of an attempt.
-
-    Attributes
-    ----------
-    state : str
-        running; finished, stopped, broken (`reason` says why) or interrupted by the scheduler;
-        `UNREADABLE`.
-    process : str
-        The fingerprint of its process.
-    node, job_id : str
-        As in `orchestrator.working.node.Node`.
-    started, updated : float
-        Times of its start and of this report, in seconds since the epoch.
-    runs, pending : int
-        Number of runs of the task, and how many of them are neither finished nor failed.
-    set_aside, killed : int
-        Number of runs given up after repeated process deaths; number of killed processes.
-    done, failed : mapping
-        Number of runs that this attempt finished, and that raised, by group; for an analysis, of
-        its ``blocks``.
-    workers : int
-        Number of training processes.
-    reason, details : str
-        Why it broke: one line, and the full output.
-    node_at_fault : bool
-        Whether it broke before it finished a run, and not because of its task.
-    blocks : int
-        For an analysis: the number of units of work; 0 before it is known.
-    exit_code : int, optional
-        For an analysis that has ended: the exit code of `analyze`.
-    plan : str
-        Identity of the task's plan; empty if an earlier version wrote the report.
-    folder : Path
-        The attempt's folder.
-    """
+    """The last report of an attempt."""
 
     state: str
+    """Running; finished, stopped, broken (`reason` says why) or interrupted by the scheduler;
+    `UNREADABLE`."""
     process: str
+    """The fingerprint of its process."""
     node: str = ""
     job_id: str = ""
+    """As in `orchestrator.working.node.Node`."""
     started: _Seconds = field(kw_only=True)
     updated: _Seconds = 0.0
+    """Times of its start and of this report, in seconds since the epoch."""
     runs: _Count = 0
     pending: _Count = 0
+    """Number of runs of the task, and how many of them are neither finished nor failed."""
     set_aside: _Count = 0
     killed: _Count = 0
+    """Number of runs given up after repeated process deaths; number of killed processes."""
     done: Mapping[str, _Count] = field(default_factory=dict)
     failed: Mapping[str, _Count] = field(default_factory=dict)
+    """Number of runs that this attempt finished, and that raised, by group; for an analysis, of its
+    ``blocks``."""
     workers: _Count = 0
+    """Number of training processes."""
     reason: str = ""
     details: str = ""
+    """Why it broke: one line, and the full output."""
     node_at_fault: bool = False
+    """Whether it broke before it finished a run, and not because of its task."""
     blocks: _Count = 0
+    """For an analysis: the number of units of work; 0 before it is known."""
     exit_code: int | None = None
+    """For an analysis that has ended: the exit code of `analyze`."""
     plan: str = ""
+    """Identity of the task's plan; empty if an earlier version wrote the report."""
     folder: Path = field(default=Path(), compare=False)
+    """The attempt's folder."""
 
     @classmethod
     def read(cls, folder: Path, plan: str = "") -> Attempt:
@@ -141,31 +123,22 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A run whose training raised.
-
-    Attributes
-    ----------
-    group, row : int
-        Its place in the store.
-    cell, repeat, run : int
-        Its address.
-    error, traceback : str
-        The exception in one line, and its full traceback.
-    plan : str
-        Identity of the plan that the address refers to; empty if an earlier version wrote it.
-    file : Path
-        The file that reports it.
-    """
+    """A run whose training raised."""
 
     group: _Number
     row: _Number
+    """Its place in the store."""
     cell: _Number
     repeat: _Number
     run: _Number
+    """Its address."""
     error: str
     traceback: str
+    """The exception in one line, and its full traceback."""
     plan: str = ""
+    """Identity of the plan that the address refers to; empty if an earlier version wrote it."""
     file: Path = field(default=Path())
+    """The file that reports it."""
 
 
 def attempt_lease(attempt: str) -> str:

@@ -145,80 +145,53 @@ class TaskArray:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisRequest:
-    """The request for an analysis that runs as a job.
-
-    Attributes
-    ----------
-    options : mapping
-        As returned by `orchestrator.results.record.to_json`.
-    dask : str
-        The Dask scheduler.
-    workers : int, optional
-        Number of threads or processes.
-    """
+    """The request for an analysis that runs as a job."""
 
     options: Mapping[str, object]
+    """As returned by `orchestrator.results.record.to_json`."""
     dask: str
+    """The Dask scheduler."""
     workers: int | None
+    """Number of threads or processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What one submission was asked to do.
-
-    Attributes
-    ----------
-    cluster : str
-        The name of a cluster profile, or `LOCAL`.
-    submitter : str
-        The fingerprint of the process that submitted it.
-    submitted : float
-        The time of submission, in seconds since the epoch.
-    user : str
-        The user who submitted it.
-    runs, tasks : int
-        Number of runs and of tasks.
-    workers : int
-        Number of training processes on this machine; 0 on a cluster.
-    gpu : str
-        On this machine, if a classifier requests a GPU: its model, or ``none``.
-    scheduler : str
-        SLURM's name for the cluster.
-    profile : str
-        The absolute path of the profile's file. It only identifies one of the user's own profiles
-        and is never opened for any other reason: see `orchestrator.submissions.profiles`.
-    arrays : tuple of TaskArray
-    excluded : mapping
-        Nodes that tasks were kept away from, and why.
-    exclude : mapping
-        By resource class, the nodes excluded in sbatch, separated by commas.
-    walltime : mapping
-        By resource class, in seconds.
-    request : AnalysisRequest, optional
-        For an analysis only.
-    modules : str
-        For an analysis: the folder from which users' metrics are imported; empty if none.
-    plan : str
-        Identity of the sweep's plan; empty if an earlier version wrote the intent.
-    """
+    """What one submission was asked to do."""
 
     cluster: str
+    """The name of a cluster profile, or `LOCAL`."""
     submitter: str
+    """The fingerprint of the process that submitted it."""
     submitted: float = 0.0
+    """The time of submission, in seconds since the epoch."""
     user: str = ""
+    """The user who submitted it."""
     runs: int = 0
     tasks: int = 1
+    """Number of runs and of tasks."""
     workers: int = 0
+    """Number of training processes on this machine; 0 on a cluster."""
     gpu: str = ""
+    """On this machine, if a classifier requests a GPU: its model, or ``none``."""
     scheduler: str = ""
+    """SLURM's name for the cluster."""
     profile: str = ""
+    """The absolute path of the profile's file. It only identifies one of the user's own profiles
+    and is never opened for any other reason: see `orchestrator.submissions.profiles`."""
     arrays: tuple[TaskArray, ...] = ()
     excluded: Mapping[str, str] = field(default_factory=dict)
+    """Nodes that tasks were kept away from, and why."""
     exclude: Mapping[str, str] = field(default_factory=dict)
+    """By resource class, the nodes excluded in sbatch, separated by commas."""
     walltime: Mapping[str, float] = field(default_factory=dict)
+    """By resource class, in seconds."""
     request: AnalysisRequest | None = None
+    """For an analysis only."""
     modules: str = ""
+    """For an analysis: the folder from which users' metrics are imported; empty if none."""
     plan: str = ""
+    """Identity of the sweep's plan; empty if an earlier version wrote the intent."""
 
     @classmethod
     def now(cls, cluster: str, plan: str) -> Intent:

@@ -70,32 +70,22 @@ class TaskCell:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The work of one job on one node.
-
-    Attributes
-    ----------
-    groups : dict
-        Store path of each group.
-    cells : dict
-        By cell number.
-    spans : tuple of Span
-        Breadth first: one test set for all cells before the next test set; with few test sets,
-        some runs of all cells before further runs (see `turns`).
-    resource : str
-        The resource class, ``cpu`` or ``gpu``.
-    plan : str
-        Identity of the plan; empty if an earlier version wrote the task.
-    own_code : str
-        `provenance.code_digest` of the process that wrote the task; empty for a release, or if an
-        earlier version wrote the task.
-    """
+    """The work of one job on one node."""
 
     groups: dict[int, str]
+    """Store path of each group."""
     cells: dict[int, TaskCell]
+    """By cell number."""
     spans: tuple[Span, ...]
+    """Breadth first: one test set for all cells before the next test set; with few test sets, some
+    runs of all cells before further runs (see `turns`)."""
     resource: str = "cpu"
+    """The resource class, ``cpu`` or ``gpu``."""
     plan: str = ""
+    """Identity of the plan; empty if an earlier version wrote the task."""
     own_code: str = ""
+    """`provenance.code_digest` of the process that wrote the task; empty for a release, or if an
+    earlier version wrote the task."""
 
     @property
     def n_runs(self) -> int:

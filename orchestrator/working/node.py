@@ -30,24 +30,16 @@ that many per GPU that the node gives to the task."""
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The node of an attempt.
-
-    Attributes
-    ----------
-    name : str
-        SLURM's name for the node.
-    job_id : str
-        Such as ``123_4``; empty on this machine.
-    cores : int
-        Number of cores that the task may use.
-    n_gpus : int
-        Number of GPUs that the scheduler gave to the task; on this machine, all.
-    """
+    """The node of an attempt."""
 
     name: str
+    """SLURM's name for the node."""
     job_id: str
+    """Such as ``123_4``; empty on this machine."""
     cores: int
+    """Number of cores that the task may use."""
     n_gpus: int
+    """Number of GPUs that the scheduler gave to the task; on this machine, all."""
 
     @classmethod
     def here(cls) -> Node:

@@ -13,7 +13,7 @@ def begin(folder: Path) -> None:
 
     from manyseed.analysis.counts import some
     from manyseed.orchestrator.cli.output import console, say, say_next
-    from manyseed.orchestrator.submissions.hints import on_cluster
+    from manyseed.orchestrator.submissions.submission import on_cluster
 
     say(
         f"manyseed {version('manyseed')}: train the same classifier thousands of times and learn "

@@ -49,9 +49,8 @@ def logs(
     if failed == (what is not None):
         raise UserError("give a run or a task, or --failed", key="RUN|TASK")
     from manyseed.orchestrator.progress import logs as texts
-    from manyseed.orchestrator.submissions.lost import lost_failures
-    from manyseed.orchestrator.submissions.submission import submissions
-    from manyseed.orchestrator.tasks.alike import shortened
+    from manyseed.orchestrator.submissions.submission import lost_failures, submissions
+    from manyseed.orchestrator.tasks.attempts import shortened
 
     if what is not None:
         printed = list(texts.logs(paths, what))

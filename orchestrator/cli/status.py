@@ -168,7 +168,7 @@ def say_unreadable(sweep: Sweep) -> None:
 def raise_if_broken(sweep: Sweep, reason: str, details: str) -> None:
     """Raise a fault of the machine as the command's error."""
     if reason:
-        from manyseed.orchestrator.submissions.hints import training
+        from manyseed.orchestrator.submissions.submission import training
 
         text = f"{reason}\n{details.strip()}" if details else reason
         raise UnavailableError(f"{text}\n  fix it, then: {training(sweep.paths, 'resume')}")

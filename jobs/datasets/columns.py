@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.similar import spelling
+from manyseed.jobs.checks import spelling
 
 Kind = Literal["continuous", "categorical", "ignored"]
 Looks = Literal[

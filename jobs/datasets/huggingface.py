@@ -21,7 +21,7 @@ from manyseed.jobs.checks import Refused, expanded
 from manyseed.jobs.datasets import arrayfile, imagefolder, tablefile
 from manyseed.jobs.datasets.function import digest
 from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples, test_counts
-from manyseed.jobs.installing import install
+from manyseed.jobs.packages import install
 from manyseed.jobs.run import MachineError
 
 CONFIG, SPLITS, TARGET = "config", "splits", "target"

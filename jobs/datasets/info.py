@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from manyseed.jobs.datasets.columns import ColumnInfo
-from manyseed.jobs.identity import IDENTITY_VERSION, identity
+from manyseed.jobs.run import IDENTITY_VERSION, identity
 
 OFFICIAL = "official"
 """Value of ``test`` where the source's own test part is the test set."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Refused, integer, number
+from manyseed.jobs.checks import Refused, integer, number, quoted, spelling
 from manyseed.jobs.datasets import together
 from manyseed.jobs.datasets.classes import Grouping, group
 from manyseed.jobs.datasets.columns import alike, merged
@@ -18,7 +18,6 @@ from manyseed.jobs.datasets.parts import PARAMETERS as OF_FILES
 from manyseed.jobs.datasets.source import DataShape, with_preparation
 from manyseed.jobs.datasets.sources import describe
 from manyseed.jobs.datasets.split import n_points
-from manyseed.jobs.similar import quoted, spelling
 
 _LISTED = 20  # classes in a remedy
 _SPLIT_BY = {"split": "the folders train and test say", FOLDS: "the task's folds say"}

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.datasets import folds, together
 from manyseed.jobs.datasets.info import OFFICIAL
-from manyseed.jobs.streams import raw, stream
+from manyseed.jobs.run import raw, stream
 
 Index = NDArray[np.int64]
 

@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Refused, integer, number
 from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples, listed
-from manyseed.jobs.identity import canonical_json
-from manyseed.jobs.streams import raw
+from manyseed.jobs.run import canonical_json, raw
 
 GENERATOR_VERSION = 1
 """Frozen: a generator of other values needs another version, kept beside this one."""

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Refused
+from manyseed.jobs.checks import Refused, quoted, same_spelling
 from manyseed.jobs.datasets.tabular import encode
-from manyseed.jobs.similar import quoted, same_spelling
 
 GROUP = "group"
 

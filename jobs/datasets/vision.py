@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples, listed
 from manyseed.jobs.datasets.vision_catalogue import TORCHVISION
+from manyseed.jobs.packages import torchvision
 from manyseed.jobs.run import MachineError
-from manyseed.jobs.torchvision_import import torchvision
 
 
 def _describe(name: str, _: Mapping[str, Any]) -> DataShape:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.streams import raw, stream
+from manyseed.jobs.run import raw, stream
 
 Positions = NDArray[np.int64]
 

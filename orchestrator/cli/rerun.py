@@ -165,7 +165,7 @@ def _difference(found: Differences) -> str:
 
 def _summary(done: list[Rerun], folder: Path | None) -> list[str]:
     """Return the outcome of all runs, and how to read the models."""
-    from manyseed.jobs.saving import READ
+    from manyseed.jobs.parameters import READ
 
     trained = [one.comparison for one in done if one.comparison is not None]
     equal = sum(found["equal"] for found in trained)

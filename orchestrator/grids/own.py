@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.identity import Json, canonical_json, text_identity
+from manyseed.jobs.run import Json, canonical_json, text_identity
 
 if TYPE_CHECKING:
     from manyseed.jobs.classifiers import ClassifierInfo

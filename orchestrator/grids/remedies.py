@@ -8,9 +8,9 @@ from typing import Any
 
 from manyseed.analysis.counts import some
 from manyseed.jobs import classifiers, datasets
+from manyseed.jobs.checks import similar
 from manyseed.jobs.datasets.tablefile import FORMATS
 from manyseed.jobs.hparams import Hparam
-from manyseed.jobs.similar import similar
 from manyseed.orchestrator.errors import meant, toml_key, toml_value
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from manyseed.jobs import classifiers, datasets, hparams
 from manyseed.jobs.cells import ResolvedCell, resolve_cell
-from manyseed.jobs.checks import Refused, UnknownOption
+from manyseed.jobs.checks import Refused, UnknownOption, similar
 from manyseed.jobs.classifiers import ClassifierInfo, Unsuitable
 from manyseed.jobs.classifiers.record import NoHparam
 from manyseed.jobs.datasets import DatasetInfo
@@ -24,7 +24,6 @@ from manyseed.jobs.datasets.parts import TEST_FILE
 from manyseed.jobs.ensembling import methods
 from manyseed.jobs.hparams.grid import is_written, read, written
 from manyseed.jobs.hparams.search import SPACE_VERSION
-from manyseed.jobs.similar import similar
 from manyseed.orchestrator.errors import (
     UserError,
     nearest,

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from pydantic_core import ErrorDetails
 
 from manyseed.analysis.refused import Refused
-from manyseed.jobs.similar import similar
+from manyseed.jobs.checks import similar
 from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value
 
 _TABLES_OF_USERS = ("dataset", "classifier", "ensembling")

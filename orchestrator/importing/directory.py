@@ -11,8 +11,7 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import LATER
-from manyseed.jobs.identity import canonical_json
-from manyseed.jobs.run import Cell
+from manyseed.jobs.run import Cell, canonical_json
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.placing import appearing, place
 from manyseed.orchestrator.errors import UserError, toml_value

@@ -17,8 +17,7 @@ from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import fetch, load, resolve, together
 from manyseed.jobs.datasets.split import held_out, n_points, split
-from manyseed.jobs.run import Run
-from manyseed.jobs.streams import stream
+from manyseed.jobs.run import Run, stream
 from manyseed.jobs.trainer import Trainer
 
 sizes = st.lists(st.integers(1, 9), min_size=2, max_size=8).map(np.array)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import re
 import shlex
+import sys
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, requires
+from types import ModuleType
 
 _TOGETHER = {"torch": ("torch", "torchvision"), "xgboost": ("xgboost-cpu",)}
 
@@ -32,3 +35,34 @@ def install(packages: Iterable[str]) -> str:
     if "xgboost-cpu" in names:
         return f"{command}; on a machine with GPUs, xgboost instead of xgboost-cpu"
     return command
+
+
+_KEPT: list[object] = []
+
+
+def torchvision(module: str = "torchvision") -> ModuleType:
+    """Import torchvision or one of its modules, such as ``"torchvision.datasets"``.
+
+    torchvision's wheels are linked to CUDA. Beside a CPU build of torch their compiled operators do
+    not load, and the import fails because it registers details of operators that nobody declared.
+    Declaring them without an implementation is enough: models and datasets use neither.
+
+    Raises
+    ------
+    ImportError
+        If torchvision or torch is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except RuntimeError as error:
+        if "torchvision::nms" not in str(error):
+            raise
+    import torch
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
+        del sys.modules[name]
+    library = torch.library.Library("torchvision", "FRAGMENT")
+    for operator in ("nms", "qnms"):
+        library.define(f"{operator}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    _KEPT.append(library)  # the declarations last only as long as this object
+    return importlib.import_module(module)

@@ -20,7 +20,7 @@ import numpy as np
 from manyseed.jobs.checks import Refused, expanded
 from manyseed.jobs.datasets import arrayfile, imagefolder, tablefile
 from manyseed.jobs.datasets.function import digest
-from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples, test_counts
+from manyseed.jobs.datasets.info import DatasetSource, DataShape, Samples, test_counts
 from manyseed.jobs.installing import install
 from manyseed.jobs.run import MachineError
 

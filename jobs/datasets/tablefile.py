@@ -17,36 +17,36 @@ from manyseed.jobs.datasets import (
     arrayfile,
     cache,
     csvfile,
-    folds,
     imagefolder,
     parts,
-    together,
 )
 from manyseed.jobs.datasets.arrayfile import refused
 from manyseed.jobs.datasets.columns import (
     LEAVE_EMPTY,
-    ColumnInfo,
-    Looks,
+    DataColumn,
     column_info,
     is_mark,
     set_aside,
+    to_samples,
 )
-from manyseed.jobs.datasets.source import (
+from manyseed.jobs.datasets.info import (
+    ColumnInfo,
     DatasetSource,
     DataShape,
+    Looks,
     Samples,
     test_counts,
     with_preparation,
 )
-from manyseed.jobs.datasets.tabular import DataColumn, to_samples
+from manyseed.jobs.datasets.split import TEST
 from manyseed.jobs.run import MachineError
 
 if TYPE_CHECKING:
     import polars as pl
 
 _LISTS = ("categorical", "continuous", "ignore")
-_OWN = (*parts.PARAMETERS, together.GROUP)
-_ASIDE = (*parts.COLUMNS, together.GROUP)
+_OWN = (*parts.PARAMETERS, parts.GROUP)
+_ASIDE = (*parts.COLUMNS, parts.GROUP)
 """Keys that name a column, which is then not a feature."""
 _DIGESTS = ("digest", "test_digest")
 
@@ -108,7 +108,7 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
         reason = "is for a folder of images; images in a file have their size"
         raise Refused(imagefolder.SIZE, given[imagefolder.SIZE], reason)
     target, lists = _parameters(name, path, given)
-    own = {**parts.read(given), **together.read(given)}
+    own = {**parts.read(given), **parts.read_group(given)}
     files = [_opened("source", name, path, target, own)]
     if (other := own.pop(parts.TEST_FILE, None)) is not None:
         beside = expanded(other).absolute()
@@ -144,7 +144,9 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
         image=samples.image,
         missing=samples.missing,
         test_counts=test_counts(samples.y, n_train, k),
-        set_counts=None if samples.roles is None else folds.counts(samples.roles, samples.y, k),
+        set_counts=None
+        if samples.roles is None
+        else parts.fold_counts(samples.roles, samples.y, k),
         locations=tuple(str(file.path) for file in files),
         columns=columns,
         groups=None if samples.groups is None else np.stack([samples.groups, samples.y], axis=1),
@@ -357,20 +359,20 @@ def _split(
     n_first: int | None,
 ) -> Samples:
     """Return samples with their groups, and with the file's own test part, if any, last."""
-    name = own.get(together.GROUP)
+    name = own.get(parts.GROUP)
     if name is not None:
-        samples = replace(samples, groups=together.codes(name, beside[name]))
+        samples = replace(samples, groups=parts.group_codes(name, beside[name]))
     if n_first is None:
         samples = parts.parted(samples, own, beside)
     else:
         samples = replace(samples, n_official_train=n_first)
     if samples.groups is not None and samples.n_official_train is not None:
-        together.require_whole(str(name), samples.groups, samples.n_official_train)
+        parts.require_whole(str(name), samples.groups, samples.n_official_train)
     if samples.groups is not None and samples.roles is not None:
         for set_roles in samples.roles:
-            order = np.argsort(set_roles == folds.TEST, kind="stable")
-            n_train = int((set_roles != folds.TEST).sum())
-            together.require_whole(str(name), samples.groups[order], n_train)
+            order = np.argsort(set_roles == TEST, kind="stable")
+            n_train = int((set_roles != TEST).sum())
+            parts.require_whole(str(name), samples.groups[order], n_train)
     return samples
 
 

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from manyseed.jobs.datasets.columns import is_number
-from manyseed.jobs.datasets.tabular import natural_order
+from manyseed.jobs.datasets.columns import is_number, natural_order
 from manyseed.jobs.similar import quoted, same_spelling, spelling
 from manyseed.orchestrator.errors import UserError
 

@@ -2,9 +2,9 @@
 
 Those of libraries are checked against the catalogue. ``synthetic:gaussian`` is the same on every
 machine: every class is a Gaussian of unit variance; the means of any two classes lie `separation`
-apart. The best accuracy on two equally frequent classes is Φ(separation / 2), less the cost of label
-noise. ``flip`` is that noise: the sample, not the label, is drawn from another class, so the class
-counts are known before any draw.
+apart. The best accuracy on two equally frequent classes is Φ(separation / 2), less the cost of
+label noise. ``flip`` is that noise: the sample, not the label, is drawn from another class, so the
+class counts are known before any draw.
 """
 
 from __future__ import annotations

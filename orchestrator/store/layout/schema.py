@@ -33,7 +33,7 @@ from manyseed.orchestrator.store.layout.optional import (
 )
 
 if TYPE_CHECKING:
-    from manyseed.jobs.response.asked import Asked
+    from manyseed.jobs.response.questions import Asked
 
 LAYOUT_VERSION = 3
 """The highest version that can be read. Groups that keep parameters of some runs only have layout
@@ -206,7 +206,7 @@ class GroupSpec:
         """Which response curves are measured, if any."""
         if not self.response:
             return None
-        from manyseed.jobs.response.asked import Asked
+        from manyseed.jobs.response.questions import Asked
 
         return Asked.from_attributes(json.loads(self.response))
 

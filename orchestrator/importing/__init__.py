@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -14,22 +14,28 @@ from numpy.typing import NDArray
 from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import ManyseedError, UserError, first_line, nearest, toml_value
 from manyseed.orchestrator.importing.adding import add_runs
-from manyseed.orchestrator.importing.alike import pair_of
 from manyseed.orchestrator.importing.archive import unpack
-from manyseed.orchestrator.importing.arrays import OnDisk, read_arrays
+from manyseed.orchestrator.importing.arrays import READERS, OnDisk, entries_of, in_memory
 from manyseed.orchestrator.importing.directory import write_sweep
-from manyseed.orchestrator.importing.frames import (
-    is_exported,
-    read_exported,
-    read_frame,
-    read_openml,
+from manyseed.orchestrator.importing.matching import joined, pair_of
+from manyseed.orchestrator.importing.predictions import (
+    ATTRIBUTES,
+    Entries,
+    Names,
+    PredictionFile,
+    prediction_file,
 )
-from manyseed.orchestrator.importing.joined import joined
-from manyseed.orchestrator.importing.source import ATTRIBUTES, Names, PredictionFile, check
-from manyseed.orchestrator.importing.tensors import FORMATS as TENSORS
+from manyseed.orchestrator.importing.tables import exported, is_exported, openml, read_frame
 
-FORMATS = (".npz", ".npy", *TENSORS, ".csv", ".parquet", ".zip")
+FORMATS = (*READERS, ".csv", ".parquet", ".zip")
 PROBABILITIES: tuple[Probability, ...] = ("softmax", "ovr", "none")
+
+_INSTEAD = {
+    " or with --truth": "",
+    ", or leave out --dataset to name each after its file": "",
+    "a directory of their own with --out": "a directory of their own with Sweep.from_predictions",
+}
+"""Remedies for files, and what to say for arrays."""
 
 
 def import_predictions(
@@ -81,12 +87,7 @@ def import_predictions(
     UserError
         For files that can't be read or don't match.
     """
-    if probability not in PROBABILITIES:
-        remedy = nearest(probability, PROBABILITIES)
-        raise UserError("unknown", key="--probability", value=probability, remedy=remedy)
-    for key, name in (("--dataset", dataset), ("--classifier", classifier)):
-        if not isinstance(name, str | None):
-            raise UserError(f"must be text, not {type(name).__name__}", key=key)
+    asked = _known(probability, dataset, classifier)
     if adding:
         dataset, classifier = pair_of(
             directory, dataset, classifier, is_classifier_given=bool(classifiers) and not files
@@ -124,27 +125,106 @@ def import_predictions(
     if kind == ".zip":
         unpack(files[0], directory)
         return 0
-    # values that overflow become infinite, which is refused later
-    with ExitStack() as stack, _one_message(files), np.errstate(all="ignore"):
-        sources: list[PredictionFile]
+    with ExitStack() as stack, _one_message(files):
+        entries: Iterable[Entries]
         if kind == "exported":
-            sources = read_exported(files[0])
+            entries, asked = exported(files[0]), "none"
         elif kind == "table":
-            sources = [read_openml(files, named[0][1], probability)]
+            entries = [openml(files, named[0][1])]
         else:
             _allow_open(4 * len(named))
             more = _further_entries(
                 None if truth is None else Path(truth), None if runs is None else Path(runs)
             )
             scratch = next(folder for folder in directory.absolute().parents if folder.is_dir())
-            sources = [
-                read_arrays(file, names, more, probability, probabilities, scratch, stack)
-                for file, names in named
+            entries = []
+            for file, names in named:
+                held = READERS[file.suffix](file, scratch, stack)
+                held.small.update(more)
+                entries.append(entries_of(held, names, asked, probabilities))
+        return _write(entries, directory, asked, joining=kind == "arrays", adding=adding)
+
+
+def import_arrays(
+    predictions: Mapping[str, Any],
+    directory: Path,
+    *,
+    dataset: str | None = None,
+    classifier: str | None = None,
+    probability: str = "softmax",
+    probabilities: bool = False,
+    adding: bool = False,
+) -> int:
+    """Make a sweep directory from arrays; the parameters are those of `Sweep.from_predictions`.
+
+    Raises
+    ------
+    UserError
+        For arrays that are missing, unknown, or don't match.
+    """
+    tables = [isinstance(value, Mapping) for value in predictions.values()]
+    several = any(tables)
+    if not predictions or (all(tables) and not all(predictions.values())):
+        raise UserError("there are no predictions", remedy="give scores or labels, and y_true")
+    if several and not all(tables):
+        raise UserError(
+            "has arrays beside mappings",
+            key="predictions",
+            remedy="give arrays by name, or such a mapping for each classifier, by its name",
+        )
+    if several and classifier is not None:
+        reason = "the predictions name their classifiers themselves"
+        raise UserError(reason, key="classifier", value=classifier, remedy="leave it out")
+    asked = _known(probability, dataset, classifier)
+    if adding:
+        pair = pair_of(directory, dataset, classifier, is_classifier_given=several)
+        dataset, classifier = pair
+    held = {
+        name if several else classifier: in_memory(
+            f"predictions[{toml_value(name)}]" if several else "predictions", arrays
+        )
+        for name, arrays in (predictions if several else {"": predictions}).items()
+    }
+    try:
+        with _one_message([each.file for each in held.values()]):
+            entries = [
+                entries_of(
+                    each, Names(dataset or "imported", name), asked, probabilities, "imported.npz"
+                )
+                for name, each in held.items()
             ]
-        for source in sources:
-            check(source)
+            return _write(entries, directory, asked, joining=True, adding=adding)
+    except UserError as error:
+        for option, instead in _INSTEAD.items():
+            error.remedy = error.remedy and error.remedy.replace(option, instead)
+        raise
+
+
+def _known(probability: str, dataset: object, classifier: object) -> Probability:
+    """Return how scores become probabilities, after checking it and the names."""
+    for key, name in (("--dataset", dataset), ("--classifier", classifier)):
+        if not isinstance(name, str | None):
+            raise UserError(f"must be text, not {type(name).__name__}", key=key)
+    for known in PROBABILITIES:
+        if probability == known:
+            return known
+    remedy = nearest(probability, PROBABILITIES)
+    raise UserError("unknown", key="--probability", value=probability, remedy=remedy)
+
+
+def _write(
+    entries: Iterable[Entries],
+    directory: Path,
+    probability: Probability,
+    *,
+    joining: bool,
+    adding: bool,
+) -> int:
+    """Check all entries, then write them; return the number of raised probabilities."""
+    with np.errstate(all="ignore"):  # values that overflow become infinite, which is refused later
+        sources: Sequence[PredictionFile] = [prediction_file(each, probability) for each in entries]
         write = add_runs if adding else write_sweep
-        return write(joined(sources) if kind == "arrays" else sources, directory)
+        return write(joined(sources) if joining else sources, directory)
 
 
 def _require_once(named: Sequence[tuple[Path, Names]]) -> None:
@@ -186,7 +266,7 @@ def _kind(file: Path) -> str:
         raise UserError("there is no such file", file=file)
     if file.suffix not in FORMATS:
         raise UserError("unknown format", file=file, remedy=nearest(file.suffix, FORMATS))
-    if file.suffix in (".npz", ".npy", *TENSORS):
+    if file.suffix in READERS:
         return "arrays"
     if file.suffix == ".zip":
         return ".zip"
@@ -200,7 +280,7 @@ def _further_entries(truth: Path | None, runs: Path | None) -> dict[str, NDArray
         try:
             with truth.open("rb") as file:
                 array = OnDisk.at(file, 0, truth, "y_true")
-                values = array.rows(np.arange(array.shape[0])) if array.shape else np.empty(0)
+                values = array[np.arange(array.shape[0])] if array.shape else np.empty(0)
         except OSError as error:
             raise UserError(f"cannot be read: {error.strerror}", file=truth) from None
         entries["y_true"] = values

@@ -32,9 +32,6 @@ OFFERED = ("shape", "n_classes", "hparams", "cardinality")
 TRAINED_BY: tuple[Hparam, ...] = ranges(lr=1e-3, weight_decay=1e-8, batch=32)
 """Hparams of the loop; a table's ``space`` may declare others of these names."""
 
-EPOCHS = 20
-OPTIMIZER: Mapping[str, str] = {"optimizer": "adam", "schedule": "constant"}
-
 
 class _Raw(Encoder):
     def __call__(self, X: NDArray[np.float64]) -> NDArray[Any]:

@@ -35,16 +35,16 @@ HPARAM = "hparams."
 _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|\{|\}")
 
 
-def split(option: str, text: object) -> tuple[str, ...]:
+def split(option: str, text: str) -> tuple[str, ...]:
     """Return the words of a command.
 
     Raises
     ------
     Refused
-        For anything but text that can be split.
+        For text that cannot be split.
     """
-    if not isinstance(text, str) or "\0" in text:
-        raise Refused(option, text, allowed='text such as "python train.py {train} {test} {out}"')
+    if "\0" in text:
+        raise Refused(option, text, allowed="text without a NUL")
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:

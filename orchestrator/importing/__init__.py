@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,19 @@ from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import ManyseedError, UserError, first_line, nearest, toml_value
 from manyseed.orchestrator.importing.adding import add_runs
 from manyseed.orchestrator.importing.archive import unpack
-from manyseed.orchestrator.importing.arrays import READERS, OnDisk, entries_of, in_memory
+from manyseed.orchestrator.importing.arrays import (
+    READERS,
+    Held,
+    OnDisk,
+    entries_of,
+    in_memory,
+    opened_as_held,
+)
 from manyseed.orchestrator.importing.directory import write_sweep
 from manyseed.orchestrator.importing.matching import joined, pair_of
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
-    Entries,
     Names,
-    PredictionFile,
     prediction_file,
 )
 from manyseed.orchestrator.importing.tables import exported, is_exported, openml, read_frame
@@ -87,24 +92,32 @@ def import_predictions(
     UserError
         For files that can't be read or don't match.
     """
-    asked = _known(probability, dataset, classifier)
+    asked = next((each for each in PROBABILITIES if each == probability), None)
+    if asked is None:
+        remedy = nearest(probability, PROBABILITIES)
+        raise UserError("unknown", key="--probability", value=probability, remedy=remedy)
+    for key, name in (("--dataset", dataset), ("--classifier", classifier)):
+        if not isinstance(name, str | None):
+            raise UserError(f"must be text, not {type(name).__name__}", key=key)
     if adding:
         dataset, classifier = pair_of(
             directory, dataset, classifier, is_classifier_given=bool(classifiers) and not files
         )
     elif classifiers:
         dataset = dataset or "imported"
+    named: list[tuple[Path | Held, Names]]
     named = [(file, Names(dataset, classifier)) for file in files]
     for name, listed in (classifiers or {}).items():
         if isinstance(listed, str | Path):
             raise UserError("must be a list of files", key=f"classifiers[{toml_value(name)}]")
-        named += [(Path(file), Names(dataset, name)) for file in listed]
+        paths = [Path(file) if isinstance(file, str) else file for file in listed]
+        named += [(file, Names(dataset, name)) for file in paths]
     if not named:
         raise UserError("there is no file to import", remedy="name one, or --classifier NAME=FILE")
-    files = [file for file, _ in named]
+    files = [given.file if isinstance(given, Held) else given for given, _ in named]
     with _one_message(files):
-        kinds = {_kind(file) for file in files}
-        _require_once(named)
+        kinds = {"arrays" if isinstance(each, Held) else _kind(each) for each, _ in named}
+        _require_once([(file, names) for file, (_, names) in zip(files, named, strict=True)])
     if (
         len(kinds) > 1
         or (kinds <= {".zip", "exported"} and len(files) > 1)
@@ -125,8 +138,8 @@ def import_predictions(
     if kind == ".zip":
         unpack(files[0], directory)
         return 0
-    with ExitStack() as stack, _one_message(files):
-        entries: Iterable[Entries]
+    # values that overflow become infinite, which is refused later
+    with ExitStack() as stack, _one_message(files), np.errstate(all="ignore"):
         if kind == "exported":
             entries, asked = exported(files[0]), "none"
         elif kind == "table":
@@ -137,12 +150,13 @@ def import_predictions(
                 None if truth is None else Path(truth), None if runs is None else Path(runs)
             )
             scratch = next(folder for folder in directory.absolute().parents if folder.is_dir())
-            entries = []
-            for file, names in named:
-                held = READERS[file.suffix](file, scratch, stack)
-                held.small.update(more)
-                entries.append(entries_of(held, names, asked, probabilities))
-        return _write(entries, directory, asked, joining=kind == "arrays", adding=adding)
+            entries = [
+                entries_of(opened_as_held(file, scratch, stack), more, names, asked, probabilities)
+                for file, names in named
+            ]
+        sources = [prediction_file(each, asked) for each in entries]
+        write = add_runs if adding else write_sweep
+        return write(joined(sources) if kind == "arrays" else sources, directory)
 
 
 def import_arrays(
@@ -175,56 +189,25 @@ def import_arrays(
     if several and classifier is not None:
         reason = "the predictions name their classifiers themselves"
         raise UserError(reason, key="classifier", value=classifier, remedy="leave it out")
-    asked = _known(probability, dataset, classifier)
-    if adding:
-        pair = pair_of(directory, dataset, classifier, is_classifier_given=several)
-        dataset, classifier = pair
-    held = {
-        name if several else classifier: in_memory(
-            f"predictions[{toml_value(name)}]" if several else "predictions", arrays
-        )
+    held: dict[str, Any] = {
+        name: [in_memory(f"predictions[{toml_value(name)}]" if several else "predictions", arrays)]
         for name, arrays in (predictions if several else {"": predictions}).items()
     }
     try:
-        with _one_message([each.file for each in held.values()]):
-            entries = [
-                entries_of(
-                    each, Names(dataset or "imported", name), asked, probabilities, "imported.npz"
-                )
-                for name, each in held.items()
-            ]
-            return _write(entries, directory, asked, joining=True, adding=adding)
+        return import_predictions(
+            [] if several else held[""],
+            directory,
+            dataset=dataset if adding else dataset or "imported",
+            classifier=classifier,
+            classifiers=held if several else None,
+            probability=probability,
+            probabilities=probabilities,
+            adding=adding,
+        )
     except UserError as error:
         for option, instead in _INSTEAD.items():
             error.remedy = error.remedy and error.remedy.replace(option, instead)
         raise
-
-
-def _known(probability: str, dataset: object, classifier: object) -> Probability:
-    """Return how scores become probabilities, after checking it and the names."""
-    for key, name in (("--dataset", dataset), ("--classifier", classifier)):
-        if not isinstance(name, str | None):
-            raise UserError(f"must be text, not {type(name).__name__}", key=key)
-    for known in PROBABILITIES:
-        if probability == known:
-            return known
-    remedy = nearest(probability, PROBABILITIES)
-    raise UserError("unknown", key="--probability", value=probability, remedy=remedy)
-
-
-def _write(
-    entries: Iterable[Entries],
-    directory: Path,
-    probability: Probability,
-    *,
-    joining: bool,
-    adding: bool,
-) -> int:
-    """Check all entries, then write them; return the number of raised probabilities."""
-    with np.errstate(all="ignore"):  # values that overflow become infinite, which is refused later
-        sources: Sequence[PredictionFile] = [prediction_file(each, probability) for each in entries]
-        write = add_runs if adding else write_sweep
-        return write(joined(sources) if joining else sources, directory)
 
 
 def _require_once(named: Sequence[tuple[Path, Names]]) -> None:

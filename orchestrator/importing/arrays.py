@@ -42,6 +42,7 @@ from manyseed.orchestrator.importing.predictions import (
     Names,
     Positions,
 )
+from manyseed.orchestrator.store.layout.schema import ScoreType
 
 TENSORS = (".pt", ".pth")
 
@@ -180,6 +181,7 @@ class Held:
     file: Path
     large: dict[str, OnDisk | NDArray[Any]] = field(default_factory=dict)
     small: dict[str, Any] = field(default_factory=dict)
+    origin: str | None = None
 
     def entry(self, name: str) -> str:
         """Return the standard name of an entry."""
@@ -251,9 +253,9 @@ def tensors(path: Path, scratch: Path, stack: ExitStack) -> Held:
 
 def in_memory(name: str, arrays: Mapping[str, Any]) -> Held:
     """Return entries in memory, by the name of their mapping for messages."""
-    held = Held(Path(name))
+    held = Held(Path(name), origin="imported.npz")
     for key, given in arrays.items():
-        entry = held.entry(key)
+        entry = held.entry(str(key))
         (held.large if entry in LARGE else held.small)[entry] = _plain(name, key, given)
     return held
 
@@ -266,30 +268,35 @@ READERS: Mapping[str, Callable[[Path, Path, ExitStack], Held]] = {
 """By suffix: each takes a file, a folder for temporary files, and what keeps files open."""
 
 
+def opened_as_held(given: Path | Held, scratch: Path, stack: ExitStack) -> Held:
+    """Return the arrays of a file, as `READERS` do, or those given."""
+    return given if isinstance(given, Held) else READERS[given.suffix](given, scratch, stack)
+
+
 def entries_of(
     held: Held,
+    more: Mapping[str, Any],
     names: Names,
     probability: Probability,
     probabilities: bool,
-    origin: str | None = None,
 ) -> Entries:
     """Return the entries of a file of arrays, or of arrays in memory.
 
     Parameters
     ----------
     held : Held
+    more : mapping
+        Entries from other files: y_true and attributes of runs.
     names : Names
     probability, probabilities
         How scores become probabilities; whether they already are.
-    origin : str, optional
-        As of `Entries`.
 
     Raises
     ------
     UserError
         For entries that are missing, or don't match.
     """
-    path, large, given = held.file, held.large, held.small
+    path, large, given = held.file, held.large, {**held.small, **more}
     if len(large) != 1:
         remedy = "give scores (run, sample, class), or labels (run, sample), the predicted classes"
         if large and "y_true" not in given:
@@ -338,6 +345,8 @@ def entries_of(
             return _gaps_of_sigmoids(values)
         return Predicted(None, values)
 
+    half = array.dtype == np.float16
+    score_type: ScoreType = "float16" if half else "float32"
     return Entries(
         file=path,
         names=names,
@@ -348,13 +357,9 @@ def entries_of(
         read=read,
         attributes={name: given[name] for name in ATTRIBUTES if name in given},
         test_index=np.asarray(given["test_index"]) if "test_index" in given else None,
-        score_type=None
-        if key == "labels"
-        else "float16"
-        if array.dtype == np.float16
-        else "float32",
+        score_type=score_type if key == "scores" else None,
         are_probabilities=probabilities,
-        origin=origin,
+        origin=held.origin,
     )
 
 

@@ -75,7 +75,7 @@ def import_(
     """
     from manyseed.orchestrator.errors import UserError
     from manyseed.orchestrator.importing import import_predictions
-    from manyseed.orchestrator.importing.probabilities import FLOOR
+    from manyseed.orchestrator.importing.classes import FLOOR
     from manyseed.orchestrator.sweep import Sweep
 
     name, of_each = _classifiers(classifier or [])

@@ -10,7 +10,7 @@ import polars as pl
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers.record import MODELLESS
 from manyseed.jobs.ensembling.methods import NONE, member_epochs, sizes
-from manyseed.jobs.response.questions import resolve
+from manyseed.jobs.response.resolution import resolve
 from manyseed.jobs.run import Cell
 from manyseed.orchestrator.errors import UserError, refused
 from manyseed.orchestrator.grids.expansion import Expansion

@@ -32,10 +32,10 @@ from manyseed.orchestrator.store.coordinates import (
     OptionalArray,
     UnknownArray,
 )
+from manyseed.orchestrator.store.arrays import label_dtype
 
 if TYPE_CHECKING:
-    from manyseed.jobs.response.asked import Asked
-from manyseed.orchestrator.store.arrays import label_dtype
+    from manyseed.jobs.response.questions import Asked
 
 LAYOUT_VERSION = 3
 """The highest version that can be read. Groups that keep parameters of some runs only have layout
@@ -187,7 +187,7 @@ class GroupSpec:
         """Which response curves are measured, if any."""
         if not self.response:
             return None
-        from manyseed.jobs.response.asked import Asked
+        from manyseed.jobs.response.questions import Asked
 
         return Asked.from_attributes(json.loads(self.response))
 

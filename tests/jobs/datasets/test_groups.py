@@ -15,8 +15,15 @@ from hypothesis import strategies as st
 from manyseed.jobs import classifiers, tuning
 from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.datasets import fetch, load, resolve, together
-from manyseed.jobs.datasets.split import held_out, n_points, split
+from manyseed.jobs.datasets import fetch, load, resolve
+from manyseed.jobs.datasets.split import (
+    groups_of_size,
+    held_out,
+    n_points,
+    nearest_size,
+    sizes_near,
+    split,
+)
 from manyseed.jobs.run import Run, stream
 from manyseed.jobs.trainer import Trainer
 
@@ -47,9 +54,9 @@ def test_the_nearest_sizes_are_those_of_all_selections(of, share):
     possible = sorted(all_sums(of) & {*range(2, n - 1)})
     below = max((size for size in possible if size <= wanted), default=None)
     above = min((size for size in possible if size >= wanted), default=None)
-    assert together.near(of, wanted) == (below, above)
+    assert sizes_near(of, wanted) == (below, above)
     expected = min(possible, key=lambda size: (abs(size - wanted), size), default=None)
-    assert together.nearest(of, wanted) == expected
+    assert nearest_size(of, wanted) == expected
 
 
 @given(of=sizes, seed=st.integers(0, 2**32), data=st.data())
@@ -57,20 +64,20 @@ def test_the_nearest_sizes_are_those_of_all_selections(of, share):
 def test_groups_are_taken_in_their_order_as_long_as_the_rest_fits(of, seed, data):
     order = np.random.default_rng(seed).permutation(len(of))
     n = data.draw(st.sampled_from(sorted(all_sums(of))))
-    chosen = together.fill(of, order, n)
+    chosen = groups_of_size(of, order, n)
     assert chosen.tolist() == order[first_fill(of[order].tolist(), n)].tolist()
 
 
 def test_a_size_that_no_groups_have_fills_nothing():
     with pytest.raises(ValueError, match="no whole groups have 5 rows"):
-        together.fill(np.array([2, 4, 4]), np.arange(3), 5)
+        groups_of_size(np.array([2, 4, 4]), np.arange(3), 5)
 
 
 def test_many_groups_are_filled():
     rng = np.random.default_rng(0)
     of = rng.integers(1, 50, 20_000)
     n = int(of.sum()) // 4
-    chosen = together.fill(of, rng.permutation(of.size), n)
+    chosen = groups_of_size(of, rng.permutation(of.size), n)
     assert of[chosen].sum() == n
     assert np.unique(chosen).size == chosen.size
 
@@ -83,7 +90,7 @@ rows = st.lists(st.tuples(st.integers(0, 7), st.integers(0, 2)), min_size=6, max
 def test_no_group_is_on_both_sides_and_sets_have_one_size(rows, seed, share):
     groups, y = np.array(rows, dtype=np.int64).T
     counts = np.bincount(groups)
-    size = together.nearest(counts[counts > 0], n_points(share, y.size))
+    size = nearest_size(counts[counts > 0], n_points(share, y.size))
     assume(size is not None)
     for repeat in range(3):
         part = split(seed, "dataset", repeat, y, share, groups=groups)

@@ -1,11 +1,11 @@
-"""The content of a file of predictions, whatever its format."""
+"""Predictions of a dataset and classifier, whatever their format: what readers give, one check."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -18,6 +18,8 @@ from manyseed.jobs.cells import UNPERTURBED
 from manyseed.jobs.checks import quoted, same_spelling
 from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.grids.sweepfile import Keep as Kept
+from manyseed.orchestrator.importing.classes import Predicted, codes, texts
 from manyseed.orchestrator.paths import encode_name
 from manyseed.orchestrator.store.schema import Keep, ScoreType
 
@@ -45,21 +47,48 @@ class Names:
 
 
 @dataclass(frozen=True, slots=True)
-class Predicted:
-    """Predictions of some runs.
+class Entries:
+    """What a reader gives: the predictions of runs, read on demand, and what is known of them.
 
     Attributes
     ----------
-    label : integer array (run, epoch, sample) or None
-        None if it follows from the scores.
-    scores : float array (run, sample) of logit gaps or (run, sample, class), or None
-    floored : int
-        Number of test points with a probability that was raised to have a finite logarithm.
+    file : Path
+        For messages.
+    names : Names
+    class_names : tuple of str
+    n_runs, n_samples : int
+    y_true : array (sample,) or (repeat, sample)
+        Names or indices of classes.
+    read : callable
+        Takes positions, returns their predictions.
+    attributes : mapping
+        Some of `ATTRIBUTES` by name, each a list of values, one per run.
+    test_index : integer array like `y_true`, optional
+    copy : Series, optional
+        Whether each run is a copy of another run of its repeat.
+    epochs : tuple of int
+    score_type
+        Type of scores; None for labels alone.
+    are_probabilities : bool
+        Whether scores are logarithms of probabilities, which softmax recovers.
+    origin : str, optional
+        Recorded as the origin; by default the file's name.
     """
 
-    label: NDArray[np.integer[Any]] | None
-    scores: NDArray[np.floating[Any]] | None
-    floored: int = 0
+    file: Path
+    names: Names
+    class_names: tuple[str, ...]
+    n_runs: int
+    n_samples: int
+    y_true: NDArray[Any]
+    read: Callable[[Positions], Predicted]
+    attributes: Mapping[str, Any]
+    test_index: NDArray[Any] | None = None
+    copy: pl.Series | None = None
+    epochs: tuple[int, ...] = (0,)
+    score_type: ScoreType | None = None
+    are_probabilities: bool = False
+    origin: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +98,9 @@ class PredictionFile:
     Attributes
     ----------
     file : Path
-        For messages, and recorded as the origin.
+        For messages.
+    origin : str
+        Recorded as the origin: the file's name.
     dataset, classifier : str
     class_names : tuple of str
     epochs : tuple of int
@@ -88,6 +119,7 @@ class PredictionFile:
     """
 
     file: Path
+    origin: str
     dataset: str
     classifier: str
     class_names: tuple[str, ...]
@@ -110,13 +142,62 @@ class PredictionFile:
         return {"source": "imported", "digest": digest.hexdigest()[:32]}
 
 
-def check(source: PredictionFile) -> None:
-    """Refuse predictions that a sweep can't hold, before anything is written.
+def prediction_file(entries: Entries, probability: Probability) -> PredictionFile:
+    """Check what a reader gave, and return it as predictions that a sweep can hold.
 
     Raises
     ------
     UserError
+        For entries that don't match, or that no sweep can hold.
     """
+    file, class_names = entries.file, entries.class_names
+    runs = attributes(entries.attributes, entries.n_runs, file)
+    if entries.copy is not None:
+        runs = runs.with_columns(copy=entries.copy)
+    y_true = codes(np.asarray(entries.y_true), class_names, "y_true", file)
+    index = np.arange(entries.n_samples) if entries.test_index is None else entries.test_index
+    source = PredictionFile(
+        file=file,
+        origin=entries.origin or file.name,
+        dataset=entries.names.dataset or file.stem,
+        classifier=entries.names.classifier or "imported",
+        class_names=class_names,
+        epochs=entries.epochs,
+        keep="none" if entries.score_type is None else Kept().resolve(len(class_names))[0],
+        dtype=entries.score_type or "float32",
+        probability="softmax"
+        if entries.are_probabilities and probability == "ovr"
+        else probability,
+        y_true=_test_sets(y_true, "y_true", runs, entries.n_samples, file),
+        test_index=_test_sets(index, "test_index", runs, entries.n_samples, file),
+        runs=runs,
+        read=entries.read,
+        numbered="run" in entries.attributes,
+    )
+    _check(source)
+    return source
+
+
+def _test_sets(
+    values: NDArray[Any], key: str, runs: pl.DataFrame, n_samples: int, path: Path
+) -> NDArray[Any]:
+    """Return values of test points as (repeat, sample)."""
+    repeats = int(runs["repeat"].to_numpy().max()) + 1
+    if values.shape == (n_samples,):
+        return np.broadcast_to(values, (repeats, n_samples))
+    if values.shape != (repeats, n_samples):
+        noun = "repeat" if repeats == 1 else "repeats"
+        raise UserError(
+            f"has shape {values.shape}; predictions of {n_samples:,} points in {repeats} {noun} "
+            f"need ({n_samples},) or ({repeats}, {n_samples})",
+            file=path,
+            key=key,
+        )
+    return values
+
+
+def _check(source: PredictionFile) -> None:
+    """Refuse predictions that a sweep can't hold, before anything is written."""
 
     def refuse(key: str, message: str, value: object = None, remedy: str | None = None) -> NoReturn:
         shown = {} if value is None else {"value": value}
@@ -253,63 +334,6 @@ def _check_words(words: pl.Series, name: str, file: Path) -> None:
         raise UserError(f"has {len(words):,} different values, too many", file=file, key=name)
 
 
-def texts(values: NDArray[Any], key: str, file: Path) -> NDArray[Any]:
-    """Return an array with byte strings decoded to str; other arrays are returned as they are.
-
-    Raises
-    ------
-    UserError
-        If bytes are not UTF-8.
-    """
-    if values.dtype.kind != "S":
-        return values
-    try:
-        return np.asarray(np.char.decode(values, "utf-8"))
-    except UnicodeDecodeError:
-        raise UserError("has bytes that are not UTF-8 text", file=file, key=key) from None
-
-
 def _plain(values: Any, key: str, file: Path) -> Any:
     array = np.asarray(values)
     return texts(array, key, file).tolist() if array.dtype.kind in "US" else values
-
-
-def codes(values: NDArray[Any], class_names: Sequence[str], key: str, file: Path) -> NDArray[Any]:
-    """Return labels, given as names or as indices of classes, as indices.
-
-    Parameters
-    ----------
-    values : array of str or integers
-    class_names : sequence of str
-    key, file
-        For errors.
-
-    Raises
-    ------
-    UserError
-        For a label that is not a class.
-    """
-    values = texts(values, key, file)
-    if values.dtype.kind == "U":
-        names = np.array(class_names)
-        order = np.argsort(names)
-        place = np.searchsorted(names[order], values)
-        index = order[np.minimum(place, len(names) - 1)]
-        wrong = names[index] != values
-        if wrong.any():
-            value = str(values[wrong].flat[0])
-            remedy = nearest(value, class_names)
-            raise UserError("not a class", file=file, key=key, value=value, remedy=remedy)
-        return index
-    if values.dtype.kind not in "iub":
-        raise UserError(
-            f"has dtype {values.dtype}; labels are whole numbers or names", file=file, key=key
-        )
-    if values.size and not 0 <= int(values.min()) <= int(values.max()) < len(class_names):
-        raise UserError(
-            f"goes from {values.min()} to {values.max()}, but there are {len(class_names)} classes",
-            file=file,
-            key=key,
-            remedy="labels are indices of classes from 0; name all classes with class_names",
-        )
-    return values

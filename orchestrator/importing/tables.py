@@ -15,21 +15,21 @@ import polars as pl
 
 from manyseed.analysis.axes import LATER
 from manyseed.jobs.datasets import csvfile
-from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import UserError, first_line, nearest
-from manyseed.orchestrator.grids.sweepfile import Keep
-from manyseed.orchestrator.importing.naming import in_order, require_apart
-from manyseed.orchestrator.importing.probabilities import predicted
-from manyseed.orchestrator.importing.source import (
+from manyseed.orchestrator.importing.classes import (
+    Predicted,
+    codes,
+    in_order,
+    predicted,
+    require_apart,
+)
+from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     DEFAULTS,
     TEST_SETS_BYTES,
+    Entries,
     Names,
     Positions,
-    Predicted,
-    PredictionFile,
-    attributes,
-    codes,
 )
 from manyseed.orchestrator.store.exchange import SCHEMA
 
@@ -123,7 +123,7 @@ def _unheard() -> Iterator[None]:
         os.close(kept)
 
 
-def read_openml(paths: Sequence[Path], names: Names, probability: Probability) -> PredictionFile:
+def openml(paths: Sequence[Path], names: Names) -> Entries:
     """Open files with OpenML's columns, each with one run or, if it has a column run, several.
 
     The folds of a repeat are combined: each of its points is predicted by the fit that didn't see
@@ -170,7 +170,6 @@ def read_openml(paths: Sequence[Path], names: Names, probability: Probability) -
         pl.col("repeat").replace_strict(dict(zip(order, range(len(order)), strict=True)))
     )
     given = {name: table[name].to_list() for name in table.columns if name in ATTRIBUTES}
-    keep = Keep().resolve(len(class_names))[0]
 
     def read(positions: Positions) -> Predicted:
         labels, scores, floored = [], [], 0
@@ -188,20 +187,18 @@ def read_openml(paths: Sequence[Path], names: Names, probability: Probability) -
             np.stack(labels)[:, None], np.concatenate(scores) if scores else None, floored
         )
 
-    return PredictionFile(
+    return Entries(
         file=paths[0],
-        dataset=names.dataset or paths[0].stem,
-        classifier=names.classifier or "imported",
+        names=names,
         class_names=class_names,
-        epochs=(0,),
-        keep=keep if has_confidences else "none",
-        dtype="float32",
-        # softmax recovers confidences from their logarithms
-        probability="softmax" if has_confidences and probability == "ovr" else probability,
+        n_runs=table.height,
+        n_samples=max(sizes),
         y_true=np.stack([_codes(first[r]["truth"], class_names, "truth", paths[0]) for r in order]),
-        test_index=np.stack([first[r]["row_id"].to_numpy() for r in order]),
-        runs=attributes(given, table.height, paths[0]),
         read=read,
+        attributes=given,
+        test_index=np.stack([first[r]["row_id"].to_numpy() for r in order]),
+        score_type="float32" if has_confidences else None,
+        are_probabilities=has_confidences,
     )
 
 
@@ -296,7 +293,7 @@ def _runs(path: Path, number: int) -> dict[tuple[int, int], pl.DataFrame]:
     return {(int(str(repeat)), int(str(run))): part for (repeat, run), part in parts.items()}
 
 
-def read_exported(path: Path) -> list[PredictionFile]:
+def exported(path: Path) -> list[Entries]:
     """Open a table that ``export`` wrote: the labels of every dataset and classifier in it.
 
     Raises
@@ -328,7 +325,7 @@ def read_exported(path: Path) -> list[PredictionFile]:
     return [_exported(path, part) for part in parts]
 
 
-def _exported(path: Path, table: pl.DataFrame) -> PredictionFile:
+def _exported(path: Path, table: pl.DataFrame) -> Entries:
     epochs = tuple(table["epoch"].unique().sort().to_list())
     cells = table.select(pl.struct(*DEFAULTS, "repeat_index", "run_index").rle_id())
     is_complete = table.height % len(epochs) == 0 and bool(
@@ -377,19 +374,18 @@ def _exported(path: Path, table: pl.DataFrame) -> PredictionFile:
         return Predicted(labels.reshape(len(positions), len(epochs), n_points), None)
 
     dataset, classifier = table.select("dataset", "classifier").row(0)
-    return PredictionFile(
+    return Entries(
         file=path,
-        dataset=dataset,
-        classifier=classifier,
+        names=Names(dataset, classifier),
         class_names=class_names,
-        epochs=epochs,
-        keep="none",
-        dtype="float32",
-        probability="none",
+        n_runs=runs.height,
+        n_samples=n_points,
         y_true=y_true,
-        test_index=test_index,
-        runs=attributes(given, runs.height, path).with_columns(copy=runs["is_copy"]),
         read=read,
+        attributes=given,
+        test_index=test_index,
+        copy=runs["is_copy"],
+        epochs=epochs,
     )
 
 

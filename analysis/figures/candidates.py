@@ -12,8 +12,9 @@ from matplotlib.axes import Axes
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.colours import colour
 from manyseed.analysis.figures.described import not_drawn, panel_per_cell, titles, with_names
+from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.margins import axis_of_margins, begin, places_of
-from manyseed.analysis.figures.style import Handle, Plot, legend, styled
+from manyseed.analysis.figures.style import Handle, Plot, legend
 from manyseed.analysis.tables.keys import CELL_KEY, REPEAT_KEY
 from manyseed.analysis.tables.schema import Tables
 
@@ -29,23 +30,27 @@ DESCRIBED = {
 }
 
 
-@styled
-def candidates(table: pl.DataFrame, tables: Tables) -> Plot | None:
+@kind(
+    "candidates",
+    "eCDFs of two runs of each cell beside those of their leave-one-out ensembles",
+    chapter="margins",
+)
+def candidates(margins: pl.DataFrame, tables: Tables) -> Plot | None:
     """Draw the eCDFs of two runs of each cell and of their leave-one-out ensembles.
 
     RKS24, figure 2. Runs are taken from the first repeat with margins.
 
     Parameters
     ----------
-    table : polars frame
+    margins : polars frame
         `analysis.questions.margins`.
     tables : Tables
         One snapshot per cell.
     """
-    if "nearest_run" not in table.columns:  # written by an earlier version
+    if "nearest_run" not in margins.columns:  # written by an earlier version
         return None
     key = [name for name in CELL_KEY if name in tables.cells.columns]
-    own = table.filter(pl.col("nearest_run").is_not_null(), pl.col("values") == "finite")
+    own = margins.filter(pl.col("nearest_run").is_not_null(), pl.col("values") == "finite")
     own = own.join(tables.cells, on=key, how="semi", maintain_order="left")
     own = own.filter(pl.col("repeat_index") == pl.col("repeat_index").min().over(key))
     cells = tables.cells.filter(pl.col("cell").is_in(own["cell"].unique().implode()))

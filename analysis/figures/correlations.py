@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.colours import GREY
+from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.quantities import labelled, varying
-from manyseed.analysis.figures.style import Plot, styled, wide
+from manyseed.analysis.figures.style import Plot, wide
 from manyseed.analysis.tables.schema import Tables
 
 METRICS = (
@@ -62,7 +63,11 @@ def within_repeats(runs: pl.DataFrame, names: list[str]) -> tuple[NDArray[np.flo
     return result, kept.height
 
 
-@styled
+@kind(
+    "correlations",
+    "rank correlations between metrics of runs, within repeats",
+    chapter="correlations",
+)
 def correlations(tables: Tables) -> Plot | None:
     """Draw rank correlations between the metrics of runs, one panel per classifier.
 

@@ -9,7 +9,8 @@ from matplotlib.ticker import MaxNLocator
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.colours import colour
 from manyseed.analysis.figures.described import not_drawn, panel_per_cell, with_names
-from manyseed.analysis.figures.style import Handle, Plot, legend, styled
+from manyseed.analysis.figures.kind import kind
+from manyseed.analysis.figures.style import Handle, Plot, legend
 from manyseed.analysis.tables.means import pooled
 
 MAX_PANELS = 24  # one cell each
@@ -17,7 +18,11 @@ KINDS = {"test": "test set", "train": "training batches"}
 FEW_EPOCHS = 30  # most epochs that have markers
 
 
-@styled
+@kind(
+    "curves-{}",
+    chapter="training",
+    quantity={"accuracy": "accuracy after each epoch", "loss": "cross-entropy after each epoch"},
+)
 def learning_curves(curves: pl.DataFrame, quantity: str, cells: pl.DataFrame) -> Plot | None:
     """Draw mean, standard deviation and range over runs, one panel per cell.
 

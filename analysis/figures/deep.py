@@ -18,6 +18,7 @@ from manyseed.analysis.figures.described import (
     titles,
     with_names,
 )
+from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.sizes import labels
 from manyseed.analysis.figures.style import (
     MAX_POINTS,
@@ -26,7 +27,6 @@ from manyseed.analysis.figures.style import (
     Plot,
     legend,
     panels,
-    styled,
 )
 from manyseed.analysis.questions.dee import SIZES
 from manyseed.analysis.tables.means import mean_of, pooled, std_of
@@ -40,7 +40,84 @@ PLAIN = "black"
 """The colour of single runs and their ensembles, which methods are compared with."""
 
 
-@styled
+@kind(
+    "likelihood-{}",
+    chapter="likelihood",
+    other={
+        "brier": "log-likelihood against Brier score, before and after calibration",
+        "error": "log-likelihood against error, before and after calibration",
+    },
+)
+def likelihood_against(runs: pl.DataFrame, other: str) -> Plot | None:
+    """Draw the log-likelihood of each run against another metric, before and after calibration.
+
+    Parameters
+    ----------
+    runs : polars frame
+        The table of runs.
+    other : {"brier", "error"}
+    """
+    own = runs.filter(~pl.col("identical") & pl.col("cll").is_not_null())
+    own = own.filter(pl.col("log_likelihood").is_finite())
+    calibrated = f"c_{other}" if f"c_{other}" in own.columns else other
+    forms = {"uncalibrated": ("log_likelihood", other), "calibrated": ("cll", calibrated)}
+    several = own.filter(pl.len().over("cell") >= FEWEST)
+    if several.is_empty():
+        return None
+    chosen, left = first_of_each(several, MAX_PANELS)
+    named = titles(several)
+    own = several.filter(pl.col("cell").is_in(chosen))
+
+    def both_correlations(rows: pl.DataFrame) -> str:
+        return ",\xa0".join(_correlation(rows, *names) for names in forms.values())  # on one line
+
+    with_rho = [
+        f"{named[cell]}: ρ\xa0=\xa0{both_correlations(own.filter(cell=cell))}" for cell in chosen
+    ]
+    over_cells = [
+        f"{dataset} {both_correlations(rows)}"
+        for (dataset,), rows in several.group_by("dataset", maintain_order=True)
+        if rows["cell"].n_unique() > 1
+    ]
+    handles = {}
+    figure, axes = panels(with_rho, "log-likelihood (nats)")
+    for axis, cell in zip(axes, chosen, strict=True):
+        rows = own.filter(cell=cell)
+        rows = rows.gather_every(max(1, -(-rows.height // MAX_POINTS)))
+        for index, (form, (likelihood, name)) in enumerate(forms.items()):
+            handles[form] = axis.scatter(
+                rows[name].to_numpy(),
+                rows[likelihood].to_numpy(),
+                s=9,
+                color=colour(1 - index),
+                marker=marker(6 * index),
+                alpha=0.6,
+                linewidths=0,
+                rasterized=rows.height > VECTORS,
+            )
+        axis.set_xlabel("Brier score" if other == "brier" else "error")
+    legend(figure, handles, "")
+    return Plot(
+        f"likelihood-{other}",
+        f"Log-likelihood against {'Brier score' if other == 'brier' else 'error'}",
+        "Each dot is a run before or after calibration, one panel per cell; ρ is Pearson's "
+        "correlation over its runs, before and after: where only the first is far from −1, "
+        "temperatures rather than models set the runs apart."
+        + (f" ρ over all cells of a dataset: {'; '.join(over_cells)}." if over_cells else "")
+        + f" n = {counted(own.height, 'run')}, copies left out.{not_drawn(left)}",
+        own.height,
+        figure,
+        data=with_names(
+            own.select(
+                *("cell", "repeat_index", "run_index"),
+                *dict.fromkeys(name for names in forms.values() for name in names),
+            ),
+            several,
+        ),
+    )
+
+
+@kind("deep-likelihood", "log-likelihood by the number of runs averaged", chapter="likelihood")
 def likelihood_by_size(uncertainty: pl.DataFrame) -> Plot | None:
     """Draw log-likelihood against the number of runs averaged, with and without calibration."""
     shown = uncertainty.filter(pl.col("cll").is_not_null() & pl.col("pool").is_not_null())
@@ -121,7 +198,14 @@ def sizes(axis: Axes, largest: int, label: str) -> None:
     axis.set_xlabel(label)
 
 
-@styled
+@kind(
+    "deep-equivalent-{}",
+    chapter="equivalents",
+    metric={
+        name: f"how many runs averaged runs of another cell are worth, by {label}"
+        for name, label in (("cll", "likelihood"), ("error", "error"))
+    },
+)
 def equivalents(dee: pl.DataFrame, metric: str = "cll", *, methods: bool = False) -> Plot | None:
     """Draw how many independent runs the averaged runs of other cells are worth.
 
@@ -184,6 +268,16 @@ def equivalents(dee: pl.DataFrame, metric: str = "cll", *, methods: bool = False
     )
 
 
+@kind(
+    "method-equivalent-{}",
+    chapter="equivalents",
+    metric={"cll": "how many runs the members of one training are worth, by likelihood"},
+)
+def equivalents_of_methods(dee: pl.DataFrame, metric: str = "cll") -> Plot | None:
+    """Draw how many independent runs members of one run are worth."""
+    return equivalents(dee, metric, methods=True)
+
+
 def worth_by_size(
     axis: Axes, own: pl.DataFrame, values: Mapping[str, int], label: str
 ) -> dict[str, Handle]:
@@ -238,76 +332,6 @@ def over_repeats(own: pl.DataFrame, *by: str) -> pl.DataFrame:
         known.group_by(*by, "members", maintain_order=True)
         .agg(mean_of(pl.col(name)) for name in ("dee", "dee_lower", "dee_upper"))
         .sort(*by, "members")
-    )
-
-
-@styled
-def likelihood_against(runs: pl.DataFrame, other: str) -> Plot | None:
-    """Draw the log-likelihood of each run against another metric, before and after calibration.
-
-    Parameters
-    ----------
-    runs : polars frame
-        The table of runs.
-    other : {"brier", "error"}
-    """
-    own = runs.filter(~pl.col("identical") & pl.col("cll").is_not_null())
-    own = own.filter(pl.col("log_likelihood").is_finite())
-    calibrated = f"c_{other}" if f"c_{other}" in own.columns else other
-    forms = {"uncalibrated": ("log_likelihood", other), "calibrated": ("cll", calibrated)}
-    several = own.filter(pl.len().over("cell") >= FEWEST)
-    if several.is_empty():
-        return None
-    chosen, left = first_of_each(several, MAX_PANELS)
-    named = titles(several)
-    own = several.filter(pl.col("cell").is_in(chosen))
-
-    def both_correlations(rows: pl.DataFrame) -> str:
-        return ",\xa0".join(_correlation(rows, *names) for names in forms.values())  # on one line
-
-    with_rho = [
-        f"{named[cell]}: ρ\xa0=\xa0{both_correlations(own.filter(cell=cell))}" for cell in chosen
-    ]
-    over_cells = [
-        f"{dataset} {both_correlations(rows)}"
-        for (dataset,), rows in several.group_by("dataset", maintain_order=True)
-        if rows["cell"].n_unique() > 1
-    ]
-    handles = {}
-    figure, axes = panels(with_rho, "log-likelihood (nats)")
-    for axis, cell in zip(axes, chosen, strict=True):
-        rows = own.filter(cell=cell)
-        rows = rows.gather_every(max(1, -(-rows.height // MAX_POINTS)))
-        for index, (form, (likelihood, name)) in enumerate(forms.items()):
-            handles[form] = axis.scatter(
-                rows[name].to_numpy(),
-                rows[likelihood].to_numpy(),
-                s=9,
-                color=colour(1 - index),
-                marker=marker(6 * index),
-                alpha=0.6,
-                linewidths=0,
-                rasterized=rows.height > VECTORS,
-            )
-        axis.set_xlabel("Brier score" if other == "brier" else "error")
-    legend(figure, handles, "")
-    return Plot(
-        f"likelihood-{other}",
-        f"Log-likelihood against {'Brier score' if other == 'brier' else 'error'}",
-        "Each dot is a run before or after calibration, one panel per cell; ρ is Pearson's "
-        "correlation over its runs, before and after: where only the first is far from −1, "
-        "temperatures rather than models set the runs apart."
-        + (f" ρ over all cells of a dataset: {'; '.join(over_cells)}." if over_cells else "")
-        + f" n = {counted(own.height, 'run')}, copies left out.{not_drawn(left)}",
-        own.height,
-        figure,
-        data=with_names(
-            own.select(
-                *("cell", "repeat_index", "run_index"),
-                *dict.fromkeys(name for names in forms.values() for name in names),
-            ),
-            several,
-        ),
     )
 
 

@@ -10,6 +10,7 @@ import polars as pl
 
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.described import coloured_by, levels_of
+from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.style import Handle, Mark, Plot, dots, legend, panels, styled
 from manyseed.analysis.questions.telling import RESPONSE, is_single, judged, named, numbered
 
@@ -17,24 +18,29 @@ MOST = 12  # most transforms and layers that are drawn
 MINUS = "\N{MINUS SIGN}"
 
 
-def gaps(responses: pl.DataFrame, found: pl.DataFrame) -> list[Plot]:
+@kind(
+    "response-gap",
+    "generalisation gap of each model against scores of its response curve",
+    chapter="responses",
+)
+def gaps(cmi: pl.DataFrame, responses: pl.DataFrame) -> list[Plot]:
     """Draw a figure per transform and layer of each dataset and classifier, one panel per score.
 
     PRC, figures 6 to 9.
 
     Parameters
     ----------
+    cmi : frame
+        The table of conditional mutual information.
     responses : frame
         The table of responses.
-    found : frame
-        The table of conditional mutual information.
     """
-    single = judged(found).filter(is_single(), pl.col("n_models") > 0)
+    single = judged(cmi).filter(is_single(), pl.col("n_models") > 0)
     drawn = []
-    for row in numbered(found).head(MOST).iter_rows(named=True):
+    for row in numbered(cmi).head(MOST).iter_rows(named=True):
         key = {name: row[name] for name in RESPONSE}
         models = responses.filter(**key).filter(~pl.col("excluded"))
-        drawn.append(_gap(models, single.filter(**key), row["number"], found.filter(**key)))
+        drawn.append(_gap(models, single.filter(**key), row["number"], cmi.filter(**key)))
     return [plot for plot in drawn if plot is not None]
 
 

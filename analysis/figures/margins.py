@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.colours import colour
 from manyseed.analysis.figures.described import not_drawn, panel_per_cell, with_names
-from manyseed.analysis.figures.style import Handle, Plot, legend, styled
+from manyseed.analysis.figures.kind import kind
+from manyseed.analysis.figures.style import Handle, Plot, legend
 from manyseed.analysis.questions.margins import EDGES, SCALE, over_repeats
 from manyseed.analysis.tables.keys import CELL_KEY, REPEAT_KEY
 
@@ -20,19 +21,23 @@ ENDS = 0.0005  # outer bins whose envelope stays below this share are not drawn
 _WHOLE = "average of the runs"
 
 
-@styled
-def margins(table: pl.DataFrame, cells: pl.DataFrame) -> Plot | None:
+@kind(
+    "margins",
+    "histograms of margins with the envelope of runs, a panel per cell",
+    chapter="margins",
+)
+def margins(margins: pl.DataFrame, cells: pl.DataFrame) -> Plot | None:
     """Draw mean and envelope of the histograms of runs, one panel per cell (RKS, figure 4).
 
     Parameters
     ----------
-    table : polars frame
+    margins : polars frame
         `analysis.questions.margins`.
     cells : polars frame
         The table of cells, one snapshot each.
     """
     key = [name for name in CELL_KEY if name in cells.columns]  # earlier versions had one snapshot
-    own = table.join(cells, on=key, how="semi", maintain_order="left")
+    own = margins.join(cells, on=key, how="semi", maintain_order="left")
     shown = over_repeats(own, ["cell"])
     finite = shown.filter(values="finite")
     drawn = cells.filter(pl.col("cell").is_in(finite["cell"].unique().implode()))

@@ -12,7 +12,8 @@ from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.colours import colour, marker
 from manyseed.analysis.figures.deep import MAX_PANELS, PLAIN, sizes
 from manyseed.analysis.figures.described import first_of_each, not_drawn, titles, with_names
-from manyseed.analysis.figures.style import Handle, Plot, legend, panels, styled
+from manyseed.analysis.figures.kind import kind
+from manyseed.analysis.figures.style import Handle, Plot, legend, panels
 from manyseed.analysis.tables.keys import IS_METHOD
 from manyseed.analysis.tables.means import mean_of
 
@@ -21,7 +22,11 @@ _LINE = ["of", "value", "members"]
 _CONTEXT = [axis for axis in AXES if axis != "ensembling"]
 
 
-@styled
+@kind(
+    "member-likelihood",
+    "log-likelihood by the number of members, of ensembling methods",
+    chapter="likelihood",
+)
 def members_by_size(uncertainty: pl.DataFrame) -> Plot | None:
     """Draw log-likelihood by number of members, for methods and deep ensembles (PIT, figure 1).
 

@@ -11,8 +11,9 @@ from matplotlib.figure import Figure
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.colours import GREY
 from manyseed.analysis.figures.described import SEPARATOR, described, differing
+from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.levels import NOTHING
-from manyseed.analysis.figures.style import Plot, styled, wide
+from manyseed.analysis.figures.style import MANY, Plot, wide
 
 WIDTH = 8.6  # inches
 ROW = 0.17  # inches per dataset
@@ -29,7 +30,17 @@ QUANTITIES = {
 """Columns of the table of cells that have an overview: title, and the meaning of colours."""
 
 
-@styled
+@kind(
+    "overview-{}",
+    chapter="overview",
+    least=MANY,
+    name={
+        "accuracy_mean": "mean accuracy of all cells, one field each",
+        "accuracy_std": "spread between seeds of all cells",
+        "ec_local_mean": "local error consistency of all cells",
+        "alpha_hat_mean": "mean α̂ of all cells",
+    },
+)
 def overview(cells: pl.DataFrame, name: str) -> Plot | None:
     """Draw a column of the table of cells: one row per dataset, one panel per classifier.
 

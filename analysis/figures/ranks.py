@@ -7,23 +7,21 @@ from matplotlib.figure import Figure
 
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.colours import colour, marker
-from manyseed.analysis.figures.style import Plot, styled, wide
-from manyseed.analysis.questions.standings import Standings
+from manyseed.analysis.figures.kind import kind
+from manyseed.analysis.figures.style import Plot, wide
+from manyseed.analysis.questions.standings import standings
 
 WIDTH, ROW = 7.2, 0.24  # inches of the figure, and per classifier
 BESIDE = 0.72  # inches for the number of wins
 
 
-@styled
-def mean_ranks(found: Standings, classifiers: list[str]) -> Plot:
-    """Draw the mean rank of each classifier, the best on top, and the critical difference.
-
-    Parameters
-    ----------
-    found : Standings
-    classifiers : list of str
-        All classifiers of the sweep; their order determines colours.
-    """
+@kind("mean-ranks", "ranks of classifiers across datasets", chapter="overview")
+def mean_ranks(cells: pl.DataFrame) -> Plot | None:
+    """Draw the mean rank of each classifier, the best on top, and the critical difference."""
+    found = standings(cells)
+    if found is None:
+        return None
+    classifiers = cells["classifier"].cast(pl.String).unique().sort().to_list()
     tall = 0.95 + ROW * len(found.rows)
     figure = Figure(figsize=(wide(WIDTH), tall))
     axis = figure.subplots()

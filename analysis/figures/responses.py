@@ -14,6 +14,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.colours import colour, marker
 from manyseed.analysis.figures.described import coloured_by, levels_of
+from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.style import Handle, Plot, legend, panels, styled
 from manyseed.analysis.questions.telling import GROUP, named
 
@@ -26,21 +27,28 @@ _DASHES = ("-", "--", ":", "-.")
 Floats = NDArray[np.float64]
 
 
-def response_curves(table: pl.DataFrame, *, integral: bool) -> list[Plot]:
+@kind(
+    "response-{}",
+    chapter="responses",
+    form={
+        "curves": "accuracy on training rows by how far they are moved",
+        "cumulative": "cumulative response curves, compared with a model that is never wrong",
+    },
+)
+def response_curves(response_curves: pl.DataFrame, form: str) -> list[Plot]:
     """Draw the curves of each dataset and classifier, one panel per transform and layer.
 
     PRC, figure 1.
 
     Parameters
     ----------
-    table : frame
-        The table of response curves.
-    integral : bool
-        Whether to draw cumulative curves, with the line of a model that is never wrong.
+    response_curves : frame
+    form : {"curves", "cumulative"}
+        Cumulative curves are drawn with the line of a model that is never wrong.
     """
     drawn = [
-        _curves(own, number, integral=integral)
-        for number, own in enumerate(_groups(table), start=1)
+        _curves(own, number, integral=form == "cumulative")
+        for number, own in enumerate(_groups(response_curves), start=1)
     ]
     return [plot for plot in drawn if plot is not None]
 
@@ -171,18 +179,14 @@ def equal_ends(end: Floats, score: Floats) -> tuple[int, int] | None:
     return found
 
 
-def response_pairs(table: pl.DataFrame) -> list[Plot]:
+@kind("response-pair", "two response curves with equal ends and unequal gi", chapter="responses")
+def response_pairs(response_curves: pl.DataFrame) -> list[Plot]:
     """Draw two configurations with equal final accuracy and unequal gi, if there are any.
 
     PRC, figure 2: for each dataset and classifier, the two curves of the same transform, layer and
     test set whose gi differ most, found by search.
-
-    Parameters
-    ----------
-    table : frame
-        The table of response curves.
     """
-    drawn = [_pair(own, number) for number, own in enumerate(_groups(table), start=1)]
+    drawn = [_pair(own, number) for number, own in enumerate(_groups(response_curves), start=1)]
     return [plot for plot in drawn if plot is not None]
 
 

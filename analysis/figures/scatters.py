@@ -9,6 +9,7 @@ import polars as pl
 from matplotlib.axes import Axes
 
 from manyseed.analysis.counts import counted
+from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.levels import (
     LINEAR,
     NOTHING,
@@ -27,7 +28,6 @@ from manyseed.analysis.figures.style import (
     legend,
     panels,
     shades,
-    styled,
     thinned,
 )
 from manyseed.analysis.questions.effects import UNPERTURBED
@@ -39,7 +39,14 @@ RANGES = 3  # ranges of churn with equally many pairs
 _RUN = ["cell", "repeat_index", "run_index"]
 
 
-@styled
+@kind(
+    "alpha-hat-{}",
+    chapter="alpha",
+    other={
+        name: f"α̂ of each run against its {labelled(name)}"
+        for name in ("accuracy", "churn_ensemble", "ece")
+    },
+)
 def alpha_hat_against(runs: pl.DataFrame, repeats: pl.DataFrame, other: str) -> Plot | None:
     """Draw α̂ against another metric, one dot per run, coloured by classifier, source or scheme.
 
@@ -106,7 +113,7 @@ def _are(count: int) -> str:
     return "is" if count == 1 else "are"
 
 
-@styled
+@kind("alpha-hat-pairs", "α̂ of both runs of each pair, by the pair's churn", chapter="alpha")
 def alpha_hat_of_pairs(
     runs: pl.DataFrame, pairs: pl.DataFrame, repeats: pl.DataFrame
 ) -> Plot | None:

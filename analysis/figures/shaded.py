@@ -8,6 +8,7 @@ import polars as pl
 from matplotlib.axes import Axes
 
 from manyseed.analysis.counts import counted
+from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.levels import (
     LINEAR,
     mark_resolution,
@@ -25,7 +26,6 @@ from manyseed.analysis.figures.style import (
     legend,
     panels,
     shades,
-    styled,
 )
 
 MAX_PANELS = 12  # one dataset and classifier each
@@ -43,19 +43,26 @@ OF_DRAWS = {
 """Quantities of single ensembles: label of the axis, and words for the caption."""
 
 
-@styled
-def single_ensembles(draws: pl.DataFrame, name: str) -> Plot | None:
+@kind(
+    "draws-{}",
+    chapter="ensembles",
+    name={
+        name: f"{label} of each drawn ensemble against its accuracy: {words}"
+        for name, (label, words) in OF_DRAWS.items()
+    },
+)
+def single_ensembles(ensemble_draws: pl.DataFrame, name: str) -> Plot | None:
     """Draw a quantity of single ensembles against their accuracy, by size (RKS, figures 5 to 8).
 
     Parameters
     ----------
-    draws : polars frame
+    ensemble_draws : polars frame
         Columns dataset, classifier, `size`, `draw`, `accuracy`, one of `OF_DRAWS`, `delta` and
         `n_side`.
     name : str
         A key of `OF_DRAWS`.
     """
-    known = draws.filter(pl.col(name).is_not_null())
+    known = ensemble_draws.filter(pl.col(name).is_not_null())
     if known.is_empty():
         return None
     label, words = OF_DRAWS[name]
@@ -88,26 +95,33 @@ def single_ensembles(draws: pl.DataFrame, name: str) -> Plot | None:
     )
 
 
-@styled
-def runs_by_epoch(runs: pl.DataFrame, repeats: pl.DataFrame, name: str) -> Plot | None:
+@kind(
+    "epochs-{}",
+    chapter="epochs",
+    name={
+        name: f"{labelled(name)} of each run against its accuracy, by epoch"
+        for name in ("alpha_hat", "churn_ensemble", "ece")
+    },
+)
+def runs_by_epoch(every_runs: pl.DataFrame, every_repeats: pl.DataFrame, name: str) -> Plot | None:
     """Draw a metric of runs against their accuracy, shaded by epoch (RKS24, figure 3).
 
     Parameters
     ----------
-    runs, repeats : polars frame
+    every_runs, every_repeats : polars frame
         With several snapshots.
     name : str
         A column of runs.
     """
-    if not {name, "accuracy", "epoch"} <= set(runs.columns):
+    if not {name, "accuracy", "epoch"} <= set(every_runs.columns):
         return None
-    known = varying(runs.filter(~pl.col("identical")), repeats)
+    known = varying(every_runs.filter(~pl.col("identical")), every_repeats)
     known = known.filter(pl.col(name).is_not_null(), pl.col("accuracy").is_not_null())
     known = known.filter(pl.col("epoch").n_unique().over(GROUP) > 1)
     if known.is_empty():
         return None
     levels = name.startswith("alpha_hat")
-    own = repeats.join(known.select(GROUP).unique(), on=GROUP, how="semi")
+    own = every_repeats.join(known.select(GROUP).unique(), on=GROUP, how="semi")
     delta = own.group_by(GROUP).agg(pl.col("delta").drop_nulls().first())
     rows = known.drop("delta", strict=False).join(delta, on=GROUP, maintain_order="left")
     label = labelled(name)

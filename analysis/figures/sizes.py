@@ -13,7 +13,8 @@ from matplotlib.ticker import NullLocator
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.colours import colour, marker
 from manyseed.analysis.figures.described import not_drawn
-from manyseed.analysis.figures.style import Handle, Plot, legend, panels, styled
+from manyseed.analysis.figures.kind import kind
+from manyseed.analysis.figures.style import Handle, Plot, legend, panels
 
 ROOM = 5  # this many ticks are always labelled
 NEAR = 1.9  # among more ticks, sizes within this ratio share a label
@@ -24,7 +25,11 @@ LISTED = 3  # most cells that are named
 MAX_PANELS = 24  # one dataset each
 
 
-@styled
+@kind(
+    "ensembles-close",
+    "share of ensembles of each size that stand for the training",
+    chapter="ensembles",
+)
 def ensembles_close(ensembles: pl.DataFrame, close: float) -> Plot | None:
     """Draw the share of ensembles of each size that the robust and the classical test accept.
 
@@ -56,7 +61,7 @@ def ensembles_close(ensembles: pl.DataFrame, close: float) -> Plot | None:
     )
 
 
-@styled
+@kind("ensembles-accuracy", "accuracy of ensembles of each size", chapter="ensembles")
 def ensembles_accuracy(ensembles: pl.DataFrame) -> Plot | None:
     """Draw mean and standard deviation of the accuracy of ensembles of each size."""
     if ensembles.is_empty():

@@ -10,28 +10,36 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.colours import colour, marker
 from manyseed.analysis.figures.described import not_drawn, panel_per_cell
+from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.levels import NOTHING
-from manyseed.analysis.figures.style import Plot, legend, styled
+from manyseed.analysis.figures.style import Plot, legend
 from manyseed.analysis.tables.snapshots import last
 
 MAX_PANELS = 12  # one dataset and classifier each
 BAR = 0.8  # width of bars, as a share of the distance between sources
 
 
-@styled
-def sources(cells: pl.DataFrame, name: str) -> Plot | None:
+@kind(
+    "sources-{}",
+    chapter="sources",
+    name={
+        "accuracy_std": "spread of accuracy by source of randomness and epoch",
+        "alpha_hat_mean": "mean α̂ by source of randomness and epoch",
+    },
+)
+def sources(every_cells: pl.DataFrame, name: str) -> Plot | None:
     """Draw a column of the table of cells by source of randomness and epoch.
 
     RKS24, figure 4. A panel holds cells that differ only in `vary`; None if there are none.
 
     Parameters
     ----------
-    cells : polars frame
+    every_cells : polars frame
         The table of cells, all snapshots.
     name : {"accuracy_std", "alpha_hat_mean"}
     """
-    same = [one for one in AXES if one in cells.columns and one != "vary"]
-    known = cells.filter(pl.col(name).is_not_null())
+    same = [one for one in AXES if one in every_cells.columns and one != "vary"]
+    known = every_cells.filter(pl.col(name).is_not_null())
     known = known.filter(pl.col("vary").n_unique().over(same) > 1)
     if known.is_empty():
         return None

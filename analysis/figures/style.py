@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypeVar
 
 import matplotlib as mpl
 import numpy as np
@@ -29,8 +29,10 @@ Handle = Artist | Container
 """What a legend shows beside a label."""
 
 P = ParamSpec("P")
+Drawn = TypeVar("Drawn")
 
 WIDTH = 7.2  # inches, the text width of a page
+MANY = 5.5  # inches that figures with many columns need
 CHARACTER = 0.072  # approximate inches per letter in a legend
 TITLE_CHARACTER = 0.078  # approximate inches per letter in a panel's title
 BESIDE = 0.5  # approximate inches for the labels left of a panel
@@ -215,11 +217,11 @@ def addresses(rows: pl.DataFrame) -> list[str]:
     return rows.select(named.alias("run"))["run"].to_list()
 
 
-def styled(draw: Callable[P, Plot | None]) -> Callable[P, Plot | None]:
+def styled(draw: Callable[P, Drawn]) -> Callable[P, Drawn]:
     """Draw in the common style without changing matplotlib's global settings."""
 
     @functools.wraps(draw)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Plot | None:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Drawn:
         with mpl.rc_context(_RC):
             return draw(*args, **kwargs)
 

@@ -13,8 +13,9 @@ from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.colours import colour, marker
 from manyseed.analysis.figures.deep import MAX_PANELS, PLAIN
 from manyseed.analysis.figures.described import first_of_each, not_drawn, titles, with_names
+from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.sizes import labels
-from manyseed.analysis.figures.style import Handle, Plot, legend, panels, styled
+from manyseed.analysis.figures.style import Handle, Plot, legend, panels
 from manyseed.analysis.tables.means import mean_of
 
 ONE, DEEP = "none: one run", "none: deep ensemble"
@@ -22,7 +23,11 @@ _CONTEXT = [axis for axis in AXES if axis != "ensembling"]
 _AT = ["threshold", "bins"]
 
 
-@styled
+@kind(
+    "tace-bins",
+    "calibrated TACE by threshold and bins, of single networks and ensembles",
+    chapter="calibration",
+)
 def calibration_by_bins(tace: pl.DataFrame) -> Plot | None:
     """Draw calibrated TACE by number of bins, one panel per threshold (PIT, figure 2).
 

@@ -7,13 +7,18 @@ import polars as pl
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.deep import MAX_PANELS, over_repeats, worth_by_size
 from manyseed.analysis.figures.described import first_of_each, not_drawn, titles, with_names
-from manyseed.analysis.figures.style import Handle, Plot, legend, panels, styled
+from manyseed.analysis.figures.kind import kind
+from manyseed.analysis.figures.style import Handle, Plot, legend, panels
 from manyseed.analysis.questions.dee import METRICS
 
 _SIZES = "members averaged, k"
 
 
-@styled
+@kind(
+    "method-equivalent-averaged-{}",
+    chapter="equivalents",
+    metric={"cll": "the same, averaged over the cells of a dataset"},
+)
 def averaged_equivalents(dee: pl.DataFrame, metric: str = "cll") -> Plot | None:
     """Draw deep ensemble equivalents of methods by size, averaged over cells (PIT, figure 3).
 
@@ -56,7 +61,11 @@ def averaged_equivalents(dee: pl.DataFrame, metric: str = "cll") -> Plot | None:
     )
 
 
-@styled
+@kind(
+    "method-equivalents",
+    "how many runs the members of one training are worth, metric by metric",
+    chapter="equivalents",
+)
 def equivalents_by_metric(dee: pl.DataFrame) -> Plot | None:
     """Draw deep ensemble equivalents of methods, one panel per metric (PIT, figures 7 to 9).
 

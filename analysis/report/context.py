@@ -11,7 +11,7 @@ import polars as pl
 from manyseed.analysis.figures.colours import colour
 from manyseed.analysis.figures.described import differing
 from manyseed.analysis.figures.drawn import Picture
-from manyseed.analysis.figures.given import Given
+from manyseed.analysis.figures.kind import Given
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import missing, suspects
 from manyseed.analysis.questions.answers import answers

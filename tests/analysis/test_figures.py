@@ -18,7 +18,7 @@ from manyseed.analysis.figures.colours import colour, marker
 from manyseed.analysis.figures.compact import compact
 from manyseed.analysis.figures.curves import learning_curves, over_repeats
 from manyseed.analysis.figures.described import first_of_each
-from manyseed.analysis.figures.kinds import Given, all_figures
+from manyseed.analysis.figures.drawing import Given, all_figures
 from manyseed.analysis.figures.overview import overview
 from manyseed.analysis.figures.style import (
     MAX_POINTS,

@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.figures.colours import colour
-from manyseed.analysis.figures.kinds import Given, all_figures
+from manyseed.analysis.figures.drawing import Given, all_figures
 from manyseed.analysis.options import Options
 from manyseed.analysis.report.citations import citations
 from manyseed.analysis.report.context import (

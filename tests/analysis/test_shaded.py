@@ -10,9 +10,9 @@ import pytest
 from matplotlib.collections import PathCollection
 from matplotlib.patches import StepPatch
 
-from manyseed.analysis.figures import kinds, shaded
+from manyseed.analysis.figures import drawing, shaded
 from manyseed.analysis.figures.candidates import candidates
-from manyseed.analysis.figures.kinds import Given
+from manyseed.analysis.figures.drawing import Given
 from manyseed.analysis.figures.margins import margins
 from manyseed.analysis.figures.shaded import OF_DRAWS, runs_by_epoch, single_ensembles
 from manyseed.analysis.figures.style import shades
@@ -219,9 +219,9 @@ def test_runs_are_shaded_by_epoch_and_named():
 
 def test_kinds_draw_them_where_the_tables_are_there():
     tables = planted(datasets=1, repeats=1, runs=4)
-    named = {kind.name for kind in kinds.KINDS}
+    named = {kind.name for kind in drawing.KINDS}
     assert {"margins", "draws-alpha-hat", "draws-ks-distance", "epochs-ece"} <= named
     for name in ("margins", "draws-churn", "epochs-alpha-hat"):
-        assert kinds.plots(Given(tables), name) == []
-    (plot,) = kinds.plots(Given(tables, ensemble_draws=draws()), "draws-churn")
+        assert drawing.plots(Given(tables), name) == []
+    (plot,) = drawing.plots(Given(tables, ensemble_draws=draws()), "draws-churn")
     assert plot.name == "draws-churn"

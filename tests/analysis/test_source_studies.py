@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 from manyseed.analysis.figures.correlations import correlations, within_repeats
-from manyseed.analysis.figures.kinds import Given, all_figures, plots
+from manyseed.analysis.figures.drawing import Given, all_figures, plots
 from manyseed.analysis.figures.scatters import alpha_hat_of_pairs, of_pairs
 from manyseed.analysis.figures.sources import sources
 from manyseed.analysis.questions.randomness import sources as compared

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from manyseed import Sweep
-from manyseed.analysis.figures import drawing, drawn, kinds
+from manyseed.analysis.figures import drawing, drawn
 from manyseed.analysis.figures.drawn import Picture, is_picture
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.disk import placing
@@ -31,7 +31,7 @@ def sweep(quick_analysed: Sweep, tmp_path: Path) -> Sweep:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a page have few figures: drawing takes seconds."""
-    monkeypatch.setattr(kinds, "KINDS", [one for one in kinds.KINDS if one.name == "cells"])
+    monkeypatch.setattr(drawing, "KINDS", [one for one in drawing.KINDS if one.name == "cells"])
 
 
 @pytest.fixture

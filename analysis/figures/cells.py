@@ -18,30 +18,36 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
-from manyseed.analysis.figures.colours import colour
-from manyseed.analysis.figures.described import (
+from manyseed.analysis.figures.kind import kind
+from manyseed.analysis.figures.labels import (
+    LEVELS,
+    NOTHING,
     QUANTILES,
     SEPARATOR,
+    axis_of_levels,
+    colour,
     described,
     differing,
+    mark_resolution,
     not_drawn,
     with_names,
 )
-from manyseed.analysis.figures.drawn import CELLS
-from manyseed.analysis.figures.kind import kind
-from manyseed.analysis.figures.levels import LEVELS, NOTHING, axis_of_levels, mark_resolution
 from manyseed.analysis.figures.quantities import Quantities, Quantity, column, main
-from manyseed.analysis.figures.shapes import DOTTED, FEWEST, outline, scattered
 from manyseed.analysis.figures.style import (
+    DOTTED,
+    FEWEST,
     MANY,
     Band,
     Mark,
     Plot,
     addresses,
+    outline,
+    scattered,
     styled,
     wide,
     wrapped,
 )
+from manyseed.analysis.figures.svg import CELLS
 from manyseed.analysis.tables.schema import Tables
 
 Real = NDArray[np.float64]

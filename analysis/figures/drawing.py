@@ -14,11 +14,11 @@ from polars import selectors
 
 from manyseed.analysis.figures import quantities
 from manyseed.analysis.figures.cells import RICH, of_datasets
-from manyseed.analysis.figures.drawn import MARKS, NUMBERS, Picture
 from manyseed.analysis.figures.kind import Given, Kind, all_kinds
-from manyseed.analysis.figures.levels import LEVELS, NOTHING
+from manyseed.analysis.figures.labels import LEVELS, NOTHING
 from manyseed.analysis.figures.quantities import schemas, table_of
 from manyseed.analysis.figures.style import Plot, heights, numbers, places, values
+from manyseed.analysis.figures.svg import MARKS, NUMBERS, Picture
 from manyseed.analysis.figures.violins import violins
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.schema import Tables

@@ -19,21 +19,31 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
-from manyseed.analysis.figures.colours import colour, marker
-from manyseed.analysis.figures.described import QUANTILES, SEPARATOR, differing
 from manyseed.analysis.figures.kind import kind
-from manyseed.analysis.figures.levels import LEVELS, mark_resolution, upright_axis_of_levels
+from manyseed.analysis.figures.labels import (
+    LEVELS,
+    QUANTILES,
+    SEPARATOR,
+    colour,
+    differing,
+    mark_resolution,
+    marker,
+    upright_axis_of_levels,
+)
 from manyseed.analysis.figures.quantities import Quantities, Quantity, column
-from manyseed.analysis.figures.shapes import DOTTED, FEWEST, outline, scattered
 from manyseed.analysis.figures.style import (
     CHARACTER,
+    DOTTED,
+    FEWEST,
     MAX_POINTS,
     PANEL,
     VECTORS,
     Handle,
     Plot,
     legend,
+    outline,
     panels,
+    scattered,
     styled,
     wide,
 )

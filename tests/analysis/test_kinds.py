@@ -14,8 +14,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import PathPatch
 
 from manyseed.analysis.figures import drawing, quantities
-from manyseed.analysis.figures.colours import colour
 from manyseed.analysis.figures.drawing import WIDTHS, Given, as_files, why_not
+from manyseed.analysis.figures.labels import colour
 from manyseed.analysis.figures.style import drawn_wide
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.schema import Tables
@@ -199,7 +199,7 @@ def test_figures_fit_the_columns_of_a_journal(tables, width):
 
 DRAW = """
 import sys
-from manyseed.analysis.figures import kinds
+from manyseed.analysis.figures import drawing
 from manyseed.analysis.figures.drawing import as_files
 from tests.analysis.planted import planted
 plots = drawing.plots(drawing.Given(planted(datasets=2, runs=6)), "accuracy")

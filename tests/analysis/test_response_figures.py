@@ -7,8 +7,7 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.figures.gaps import gaps
-from manyseed.analysis.figures.responses import equal_ends, response_curves, response_pairs
+from manyseed.analysis.figures.responses import equal_ends, gaps, response_curves, response_pairs
 from manyseed.analysis.report.responses import of_responses
 from manyseed.analysis.response import cumulative, gi
 from manyseed.analysis.response.corpora import distinct, excluded, information

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from manyseed import Sweep
-from manyseed.analysis.figures import drawing, drawn
-from manyseed.analysis.figures.drawn import Picture, is_picture
+from manyseed.analysis.figures import drawing, svg
+from manyseed.analysis.figures.svg import Picture, is_picture
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.disk import placing
 from tests.orchestrator.test_lean import loaded_by
@@ -101,7 +101,7 @@ def test_figures_of_other_tables_options_or_code_are_drawn_again(
         assert page(sweep) == first
         assert written(sweep)["of"] == value["of"], "kept anew"
     mark(sweep)
-    monkeypatch.setattr(drawn, "_DRAWING", ("numpy",))
+    monkeypatch.setattr(svg, "_DRAWING", ("numpy",))
     draws.clear()
     assert page(sweep) == first
     assert draws

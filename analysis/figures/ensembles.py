@@ -5,24 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.ticker import NullLocator
 
 from manyseed.analysis.counts import counted
-from manyseed.analysis.figures.colours import colour, marker
-from manyseed.analysis.figures.described import not_drawn
 from manyseed.analysis.figures.kind import kind
-from manyseed.analysis.figures.style import Handle, Plot, legend, panels
+from manyseed.analysis.figures.labels import colour, marker, not_drawn
+from manyseed.analysis.figures.style import MAX_PANELS, Handle, Plot, axis_of_sizes, legend, panels
 
-ROOM = 5  # this many ticks are always labelled
-NEAR = 1.9  # among more ticks, sizes within this ratio share a label
 MARGIN = 1.3  # the axis extends beyond the smallest and largest size by this factor
 APART = 0.03  # offset between classifiers of the same size, as a share of the size
 
 LISTED = 3  # most cells that are named
-MAX_PANELS = 24  # one dataset each
 
 
 @kind(
@@ -107,24 +101,9 @@ def _panels(
             look = {"color": colour(index), "marker": marker(index), "markersize": 4}
             handles[classifier] = draw(axis, sizes, own, look)
         ticks = rows["size"].unique().sort().to_list()
-        axis.set_xscale("log")
-        axis.set_xticks(ticks, labels(ticks))
-        axis.xaxis.set_minor_locator(NullLocator())
+        axis_of_sizes(axis, ticks, "M_ens")
         axis.set_xlim(ticks[0] / MARGIN, ticks[-1] * MARGIN)
-        axis.set_xlabel("M_ens")
     return figure, axes, dict(sorted(handles.items()))
-
-
-def labels(sizes: Sequence[int]) -> list[str]:
-    """Return labels of ticks, empty where there is no room; the largest has one."""
-    if len(sizes) <= ROOM:
-        return [str(size) for size in sizes]
-    result, last = [], np.inf
-    for size in reversed(sizes):
-        far = last / size > NEAR
-        result.append(str(size) if far else "")
-        last = size if far else last
-    return result[::-1]
 
 
 def _shares(axis: Axes, sizes: Any, own: pl.DataFrame, look: Mapping[str, Any]) -> Handle:

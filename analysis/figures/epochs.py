@@ -5,17 +5,24 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
-from manyseed.analysis.figures.colours import colour, marker
-from manyseed.analysis.figures.described import not_drawn, panel_per_cell
 from manyseed.analysis.figures.kind import kind
-from manyseed.analysis.figures.levels import NOTHING
-from manyseed.analysis.figures.style import Plot, legend
+from manyseed.analysis.figures.labels import (
+    NOTHING,
+    colour,
+    marker,
+    not_drawn,
+    panel_per_cell,
+    with_names,
+)
+from manyseed.analysis.figures.style import MAX_PANELS, Handle, Plot, legend, line
+from manyseed.analysis.tables.means import pooled
 from manyseed.analysis.tables.snapshots import last
 
-MAX_PANELS = 12  # one dataset and classifier each
+MAX_SOURCES = 12  # most panels of sources, one dataset and classifier each
 BAR = 0.8  # width of bars, as a share of the distance between sources
 
 
@@ -46,7 +53,7 @@ def sources(every_cells: pl.DataFrame, name: str) -> Plot | None:
     first = known.with_columns(pl.col("cell").min().over(same).alias("_panel"))
     shown = last(first).filter(pl.col("cell") == pl.col("_panel")).unique("cell")
     label = _LABELS[name]
-    figure, axes, left = panel_per_cell(shown.drop("vary"), MAX_PANELS, label)
+    figure, axes, left = panel_per_cell(shown.drop("vary"), MAX_SOURCES, label)
     order = first.sort("cell")["vary"].unique(maintain_order=True).to_list()
     epochs = first["epoch"].unique().sort().to_list()
     handles = {}
@@ -106,3 +113,92 @@ _MEANINGS = {
     "accuracy_std": "Standard deviation of accuracy between seeds, pooled within repeats,",
     "alpha_hat_mean": "Mean α̂ over repeats",
 }
+
+
+DATA = {"test": "test set", "train": "training batches"}
+FEW_EPOCHS = 30  # most epochs that have markers
+
+
+@kind(
+    "curves-{}",
+    chapter="training",
+    quantity={"accuracy": "accuracy after each epoch", "loss": "cross-entropy after each epoch"},
+)
+def learning_curves(curves: pl.DataFrame, quantity: str, cells: pl.DataFrame) -> Plot | None:
+    """Draw mean, standard deviation and range over runs, one panel per cell.
+
+    Parameters
+    ----------
+    curves : polars frame
+        For each repeat and epoch `n_runs`, and the mean of the quantity on ``train`` and ``test``
+        data, with its spread over runs under the suffixes ``_std`` (n - 1), ``_min`` and ``_max``.
+    quantity : {"accuracy", "loss"}
+    cells : polars frame
+        The table of cells.
+    """
+    shown = curves.filter(pl.col(f"test_{quantity}").is_not_null())
+    drawn = cells.filter(pl.col("cell").is_in(shown["cell"].unique().implode()))
+    if drawn.is_empty():
+        return None
+    figure, axes, left = panel_per_cell(drawn, MAX_PANELS, quantity)
+    shown = shown.filter(pl.col("cell").is_in([*axes]))
+    points = pl.concat(
+        over_repeats(shown.filter(cell=cell), f"{data}_{quantity}").select(
+            pl.lit(cell, drawn.schema["cell"]).alias("cell"), pl.lit(data).alias("data"), pl.all()
+        )
+        for cell in axes
+        for data in DATA
+    )
+    mean, std, ends = pl.col("mean"), pl.col("std").fill_null(0), (pl.col("min"), pl.col("max"))
+    # cut at the range: a share is at most 1
+    banded = points.with_columns(low=(mean - std).clip(*ends), high=(mean + std).clip(*ends))
+    handles: dict[str, Handle] = {}
+    for cell, axis in axes.items():
+        for index, (data, label) in enumerate(DATA.items()):
+            own = banded.filter(cell=cell, data=data)
+            look = {"color": colour(index), "marker": "o" if own.height <= FEW_EPOCHS else ""}
+            look["ls"] = "-" if data == "test" else "--"
+            bands = {("min", "max"): 0.12} if data == "test" else {}
+            bands |= {("low", "high"): 0.25}
+            handles[label] = line(axis, own, ("trained_epoch", "mean"), look, bands)
+        axis.set_xlabel("epoch")
+        axis.xaxis.set_major_locator(MaxNLocator(4, integer=True))
+    legend(figure, handles, "")
+    runs = int(shown.group_by("cell", "repeat_index").agg(pl.col("n_runs").max())["n_runs"].sum())
+    unit = "share of correct predictions" if quantity == "accuracy" else "mean cross-entropy (nats)"
+    return Plot(
+        f"curves-{quantity}",
+        f"{quantity.capitalize()} during training",
+        f"The {unit} on the test set after each epoch, and on the epoch's training batches while "
+        "they were trained on, one panel per cell. Lines: means over runs; dark bands: ± seeds "
+        "(standard deviation between the runs of a repeat, pooled), cut at the range; light band, "
+        "for the test set only: smallest to largest. "
+        f"n = {counted(runs, 'run')}, identical copies left out.{not_drawn(left)}",
+        runs,
+        figure,
+        data=with_names(points, drawn),
+    )
+
+
+def over_repeats(curves: pl.DataFrame, name: str) -> pl.DataFrame:
+    """Pool repeats: mean and range over all runs, and standard deviation between seeds.
+
+    Returns
+    -------
+    polars frame
+        `trained_epoch`, ascending, `mean`, `std` (pooled within repeats, null if all have a single
+        run), `min`, `max`.
+    """
+    n, mean = pl.col("n_runs"), pl.col(name)
+    total = (n * mean).sum() / n.sum()
+    return (
+        curves.filter(mean.is_not_null())
+        .group_by("trained_epoch")
+        .agg(
+            total.alias("mean"),
+            pooled(pl.col(f"{name}_std"), n - 1).alias("std"),
+            pl.col(f"{name}_min").min().alias("min"),
+            pl.col(f"{name}_max").max().alias("max"),
+        )
+        .sort("trained_epoch")
+    )

@@ -5,26 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
-from matplotlib.ticker import NullLocator
 
 from manyseed.analysis.counts import counted
-from manyseed.analysis.figures.colours import colour, marker
-from manyseed.analysis.figures.described import not_drawn
-from manyseed.analysis.figures.style import Handle, Plot, legend, panels, styled
+from manyseed.analysis.figures.kind import kind
+from manyseed.analysis.figures.labels import colour, marker, not_drawn
+from manyseed.analysis.figures.style import MAX_PANELS, Handle, Plot, axis_of_sizes, legend, panels
 
-ROOM = 5  # this many ticks are always labelled
-NEAR = 1.9  # among more ticks, sizes within this ratio share a label
 MARGIN = 1.3  # the axis extends beyond the smallest and largest size by this factor
 APART = 0.03  # offset between classifiers of the same size, as a share of the size
 
 LISTED = 3  # most cells that are named
-MAX_PANELS = 24  # one dataset each
 
 
-@styled
+@kind(
+    "ensembles-close",
+    "share of ensembles of each size that stand for the training",
+    chapter="ensembles",
+)
 def ensembles_close(ensembles: pl.DataFrame, close: float) -> Plot | None:
     """Draw the share of ensembles of each size that the robust and the classical test accept.
 
@@ -56,7 +55,7 @@ def ensembles_close(ensembles: pl.DataFrame, close: float) -> Plot | None:
     )
 
 
-@styled
+@kind("ensembles-accuracy", "accuracy of ensembles of each size", chapter="ensembles")
 def ensembles_accuracy(ensembles: pl.DataFrame) -> Plot | None:
     """Draw mean and standard deviation of the accuracy of ensembles of each size."""
     if ensembles.is_empty():
@@ -102,24 +101,9 @@ def _panels(
             look = {"color": colour(index), "marker": marker(index), "markersize": 4}
             handles[classifier] = draw(axis, sizes, own, look)
         ticks = rows["size"].unique().sort().to_list()
-        axis.set_xscale("log")
-        axis.set_xticks(ticks, labels(ticks))
-        axis.xaxis.set_minor_locator(NullLocator())
+        axis_of_sizes(axis, ticks, "M_ens")
         axis.set_xlim(ticks[0] / MARGIN, ticks[-1] * MARGIN)
-        axis.set_xlabel("M_ens")
     return figure, axes, dict(sorted(handles.items()))
-
-
-def labels(sizes: Sequence[int]) -> list[str]:
-    """Return labels of ticks, empty where there is no room; the largest has one."""
-    if len(sizes) <= ROOM:
-        return [str(size) for size in sizes]
-    result, last = [], np.inf
-    for size in reversed(sizes):
-        far = last / size > NEAR
-        result.append(str(size) if far else "")
-        last = size if far else last
-    return result[::-1]
 
 
 def _shares(axis: Axes, sizes: Any, own: pl.DataFrame, look: Mapping[str, Any]) -> Handle:

@@ -6,23 +6,40 @@ from itertools import combinations
 
 import numpy as np
 import polars as pl
-from matplotlib.ticker import NullLocator
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
-from manyseed.analysis.figures.colours import colour, marker
-from manyseed.analysis.figures.deep import MAX_PANELS, PLAIN
-from manyseed.analysis.figures.described import first_of_each, not_drawn, titles, with_names
-from manyseed.analysis.figures.sizes import labels
-from manyseed.analysis.figures.style import Handle, Plot, legend, panels, styled
+from manyseed.analysis.figures.kind import kind
+from manyseed.analysis.figures.labels import (
+    colour,
+    first_of_each,
+    marker,
+    not_drawn,
+    titles,
+    with_names,
+)
+from manyseed.analysis.figures.likelihood import PLAIN
+from manyseed.analysis.figures.style import (
+    MAX_PANELS,
+    Handle,
+    Plot,
+    axis_of_sizes,
+    legend,
+    line,
+    panels,
+)
 from manyseed.analysis.tables.means import mean_of
 
-ONE, DEEP = "none: one run", "none: deep ensemble"
+ONE, WHOLE = "none: one run", "none: deep ensemble"
 _CONTEXT = [axis for axis in AXES if axis != "ensembling"]
 _AT = ["threshold", "bins"]
 
 
-@styled
+@kind(
+    "tace-bins",
+    "calibrated TACE by threshold and bins, of single networks and ensembles",
+    chapter="calibration",
+)
 def calibration_by_bins(tace: pl.DataFrame) -> Plot | None:
     """Draw calibrated TACE by number of bins, one panel per threshold (PIT, figure 2).
 
@@ -35,7 +52,7 @@ def calibration_by_bins(tace: pl.DataFrame) -> Plot | None:
         .then(pl.col("ensembling").cast(pl.String))
         .when(pl.col("members") == 1)
         .then(pl.lit(ONE))
-        .otherwise(pl.lit(DEEP))
+        .otherwise(pl.lit(WHOLE))
     )
     own = tace.filter(pl.col("c_tace").is_not_null()).with_columns(value=named)
     if own.is_empty():
@@ -48,10 +65,10 @@ def calibration_by_bins(tace: pl.DataFrame) -> Plot | None:
     words = titles(panel.drop("ensembling"))
     own = own.filter(pl.col("of").is_in(chosen))
     values = own["value"].unique().sort().to_list()
-    plain_ones = [value for value in (ONE, DEEP) if value in values]
+    plain_ones = [value for value in (ONE, WHOLE) if value in values]
     methods = [value for value in values if value not in plain_ones]
     values = [*plain_ones, *methods]
-    looks = {ONE: (PLAIN, marker(0), "--"), DEEP: (PLAIN, marker(0), "-")}
+    looks = {ONE: (PLAIN, marker(0), "--"), WHOLE: (PLAIN, marker(0), "-")}
     looks |= {value: (colour(n), marker(n), "-") for n, value in enumerate(methods)}
     means = (
         own.group_by("of", "value", *_AT, maintain_order=True)
@@ -67,23 +84,12 @@ def calibration_by_bins(tace: pl.DataFrame) -> Plot | None:
     handles: dict[str, Handle] = {}
     for axis, (cell, threshold) in zip(axes, places, strict=True):
         rows = means.filter(of=cell, threshold=threshold)
-        for value in rows["value"].unique().to_list():
-            line, (shade, dot, dashes) = rows.filter(value=value), looks[value]
-            (handles[value],) = axis.plot(
-                line["bins"].to_numpy(),
-                line["mean"].to_numpy(),
-                color=shade,
-                marker=dot,
-                markersize=3,
-                linewidth=1.2,
-                ls=dashes,
-            )
-        ticks = rows["bins"].unique().sort().to_list()
-        axis.set_xscale("log")
-        axis.set_xticks(ticks, labels(ticks))
-        axis.xaxis.set_minor_locator(NullLocator())
+        for value in rows["value"].unique(maintain_order=True).to_list():
+            look = dict(zip(("color", "marker", "ls"), looks[value], strict=True))
+            look |= {"markersize": 3, "linewidth": 1.2}
+            handles[value] = line(axis, rows.filter(value=value), ("bins", "mean"), look)
+        axis_of_sizes(axis, rows["bins"].unique().sort().to_list(), "bins, M")
         axis.set_ylim(0, 1.06 * highest[cell] or 1)
-        axis.set_xlabel("bins, M")
     legend(figure, {value: handles[value] for value in values}, "ensembling")
     repeats = own.select("cell", "repeat_index").unique().height
     pairs, reordered = _reordered(means)

@@ -42,7 +42,7 @@ from manyseed.orchestrator.importing.predictions import (
     Names,
     Positions,
 )
-from manyseed.orchestrator.store.layout.schema import ScoreType
+from manyseed.orchestrator.store.schema import ScoreType
 
 TENSORS = (".pt", ".pth")
 

@@ -19,7 +19,7 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import PAIR, Groups
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
 from manyseed.orchestrator.store.groups import Group
-from manyseed.orchestrator.store.publishing.splits import Integers
+from manyseed.orchestrator.store.testsets import Integers
 from manyseed.orchestrator.store.schema import GroupSpec
 from manyseed.orchestrator.store.testsets import read_splits
 

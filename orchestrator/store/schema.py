@@ -23,6 +23,7 @@ from manyseed.orchestrator.store.arrays import (
     Kept,
     arrays_of,
     itemsize,
+    label_dtype,
 )
 from manyseed.orchestrator.store.coordinates import (
     DECLARED,
@@ -32,7 +33,6 @@ from manyseed.orchestrator.store.coordinates import (
     OptionalArray,
     UnknownArray,
 )
-from manyseed.orchestrator.store.arrays import label_dtype
 
 if TYPE_CHECKING:
     from manyseed.jobs.response.questions import Asked

@@ -103,7 +103,7 @@ class Executing:
         from manyseed.slurm import local
 
         if not workers:
-            again = command("tune", self.paths.directory)
+            again = command("plan", self.paths.directory, "--tune")
             profiles.require_search_here(cluster, last_intent(self.paths), again)
         report = progress or (lambda done, of: None)
         return tune(self.paths, workers=workers or local.available_cores(), report=report)

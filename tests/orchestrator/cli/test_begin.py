@@ -14,11 +14,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from manyseed.orchestrator.cli import completing, output
-from manyseed.orchestrator.cli.begin import found
-from manyseed.orchestrator.examples import examples
+from manyseed.orchestrator.cli import completion, guide
+from manyseed.orchestrator.cli.guide import examples, found, pages, sections
 from manyseed.orchestrator.grids.loading import read_sweep_file
-from manyseed.orchestrator.pages import pages, sections
 from manyseed.slurm.profile import read_profile
 from tests.orchestrator.conftest import inside, write
 
@@ -31,7 +29,7 @@ def test_the_command_alone_says_where_one_stands(
     monkeypatch.chdir(tmp_path)
     code, text = inside()
     assert code == 0
-    assert "manyseed example quickstart" in text
+    assert "manyseed init --example quickstart" in text
     assert "Sweeps here" not in text
     write(tmp_path / "mine.toml", examples()["quickstart"].text)
     write(tmp_path / "other.toml", "[tool]\nx = 1\n")
@@ -65,10 +63,10 @@ def test_pages_are_shown_whole_or_by_section_and_every_link_between_them_is_one(
     for wrong, near in (("strat", "start"), ("faq#it-stoped", "it-stopped-in-the-middle")):
         code, text = inside("docs", wrong)
         assert (code, f'did you mean "{near}"?' in text) == (2, True)
-    assert completing.pages("faq#it-s") == ["faq#it-stopped-in-the-middle"]
-    assert {"start", "store"} <= set(completing.pages("st"))
+    assert completion.pages("faq#it-s") == ["faq#it-stopped-in-the-middle"]
+    assert {"start", "store"} <= set(completion.pages("st"))
     shown = Console(file=io.StringIO(), width=60, force_terminal=True, no_color=True)
-    monkeypatch.setattr(output, "console", shown)
+    monkeypatch.setattr(guide, "console", shown)
     assert inside("docs", "json")[0] == 0
     text = re.sub(r"\x1b\[[\d;]*m", "", shown.file.getvalue())
     assert all(cell_len(line) <= 60 for line in text.splitlines())

@@ -140,13 +140,13 @@ def test_searching_is_asked_for_where_it_is_allowed(login: Path) -> None:
     text = TEXT + 'hparams = ["tuned"]\n[tune]\ndraws = 2\n'
     write(login / "my sweep.toml", text)
     said = inside("plan", "my sweep.toml", "--out", "my runs")[1]
-    assert commands(said) == ["tune 'my runs'"]
+    assert commands(said) == ["plan 'my runs' --tune"]
     code, refused = inside("tune", "my runs")
     assert code == 2
-    assert """--wrap 'manyseed tune '"'"'my runs'"'"''""" in refused
+    assert """--wrap 'manyseed plan '"'"'my runs'"'"' --tune'""" in refused
     code, refused = inside("submit", "my runs", "--cluster", "local")
     assert code == 2
-    assert "manyseed tune 'my runs'\n" in refused
+    assert "manyseed plan 'my runs' --tune\n" in refused
     code, said = inside("tune", "my runs", "--cluster", "local")
     assert code == 0, said
     code, said = typed(said, "submit")
@@ -159,10 +159,10 @@ def test_settings_are_part_of_the_file_that_is_named(
     monkeypatch.setattr("manyseed.jobs.datasets.is_fetched", lambda *_: False)
     monkeypatch.setattr("manyseed.orchestrator.plans.data.prepare_read", lambda _: [])
     said = inside("plan", "my sweep.toml", "--out", "one")[1]
-    assert commands(said) == ["datasets fetch 'my sweep.toml'"]
+    assert commands(said) == ["plan 'my sweep.toml' --fetch"]
     other = ("--set", 'grid.0.dataset=["sklearn:iris"]')
     said = inside("plan", "my sweep.toml", "--out", "two", *other)[1]
-    assert commands(said) == ["datasets fetch two/sweep.toml"]
+    assert commands(said) == ["plan two/sweep.toml --fetch"]
 
 
 def test_doctor_names_the_profiles_that_there_are(login: Path) -> None:

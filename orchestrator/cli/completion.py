@@ -27,7 +27,7 @@ def tables(incomplete: str) -> list[str]:
 
 def pages(incomplete: str) -> list[str]:
     """Complete the name of a page of the documentation, and of its headings after a ``#``."""
-    from manyseed.orchestrator.pages import pages, sections
+    from manyseed.orchestrator.cli.guide import pages, sections
 
     texts = pages()
     page, hash_, _ = incomplete.partition("#")

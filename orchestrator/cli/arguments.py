@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 import typer
 from typer.core import TyperCommand
 
-from manyseed.orchestrator.errors import ManyseedError, UserError
+from manyseed.orchestrator.errors import ManyseedError, UserError, flag
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -60,11 +60,17 @@ Only = Annotated[
 class Command(TyperCommand):
     """A command whose help never truncates names of options, and whose errors name options."""
 
+    now = ""
+    """Of a verb that the help does not list: what does the same."""
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command; its errors speak of options, also those of methods of `Sweep`."""
         from manyseed.orchestrator.calls import told_by
         from manyseed.orchestrator.cli.output import errors, say
 
+        if self.now and not ctx.params.get("as_json"):
+            earlier = ctx.command_path.partition(" ")[2]
+            say(f"{earlier} is now: manyseed {self.now}", style="dim", to=errors)
         try:
             with told_by(lambda text: say(text, style="yellow", to=errors)):
                 return super().invoke(ctx)
@@ -198,6 +204,15 @@ def whole_numbers(text: str, key: str, example: str) -> list[int]:
         remedy = f"such as: {key} {example}"
         message = "not a list of whole numbers"
         raise UserError(message, key=key, value=text, remedy=remedy) from None
+
+
+def alone(key: str, remedy: str = "leave out one of them", **others: Any) -> None:
+    """Refuse what does not go with `key`, an option that asks for something else."""
+    for name, value in others.items():
+        if value not in (None, False, "", []):
+            option = name if name.isupper() else flag(name)
+            reason = f"cannot be combined with {key}"
+            raise UserError(reason, key=option, value=value, remedy=remedy)
 
 
 def require_outside(output: Path | None, sweep: Sweep, key: str = "--output") -> None:

@@ -12,11 +12,19 @@ from typing import Annotated
 
 import typer
 
-from manyseed.orchestrator.cli import completion
 from manyseed.orchestrator.cli.output import console, print_table, say, say_next
 from manyseed.orchestrator.errors import UserError, nearest
 
 _WIDEST = 100
+
+
+def pages_like(incomplete: str) -> list[str]:
+    """Complete the name of a page of the documentation, and of its headings after a ``#``."""
+    texts = pages()
+    page, hash_, _ = incomplete.partition("#")
+    headings = sections(texts[page]) if hash_ and page in texts else ()
+    names = (*texts, *(f"{page}#{heading}" for heading in headings))
+    return [name for name in names if name.startswith(incomplete)]
 
 
 def docs(
@@ -25,7 +33,7 @@ def docs(
         typer.Argument(
             metavar="[PAGE]",
             help="A page, or PAGE#HEADING; without it, all pages are listed.",
-            autocompletion=completion.pages,
+            autocompletion=pages_like,
         ),
     ] = None,
     as_schema: Annotated[

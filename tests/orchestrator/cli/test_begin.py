@@ -14,7 +14,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from manyseed.orchestrator.cli import completion, guide
+from manyseed.orchestrator.cli import guide
 from manyseed.orchestrator.cli.guide import examples, found, pages, sections
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.slurm.profile import read_profile
@@ -63,8 +63,8 @@ def test_pages_are_shown_whole_or_by_section_and_every_link_between_them_is_one(
     for wrong, near in (("strat", "start"), ("faq#it-stoped", "it-stopped-in-the-middle")):
         code, text = inside("docs", wrong)
         assert (code, f'did you mean "{near}"?' in text) == (2, True)
-    assert completion.pages("faq#it-s") == ["faq#it-stopped-in-the-middle"]
-    assert {"start", "store"} <= set(completion.pages("st"))
+    assert guide.pages_like("faq#it-s") == ["faq#it-stopped-in-the-middle"]
+    assert {"start", "store"} <= set(guide.pages_like("st"))
     shown = Console(file=io.StringIO(), width=60, force_terminal=True, no_color=True)
     monkeypatch.setattr(guide, "console", shown)
     assert inside("docs", "json")[0] == 0

@@ -17,8 +17,8 @@ from manyseed.orchestrator.cli.arguments import (
     Directory,
     Json,
     OwnMetrics,
-    Where,
     names,
+    takes,
     whole_numbers,
     workers_option,
 )
@@ -416,6 +416,7 @@ def _watched(sweep: Sweep, *, quiet: bool) -> AnalysisJob:
     return job
 
 
+@takes("respond", "name", "where", "workers")
 def respond(
     directory: Directory,
     transforms: Annotated[
@@ -443,15 +444,8 @@ def respond(
     draws: Annotated[
         int | None, typer.Option("--draws", min=1, help="Samples to draw.", show_default="1")
     ] = None,
-    name: Annotated[
-        str | None,
-        typer.Option(
-            "--name", metavar="NAME", help="The table's name.", show_default="the transforms"
-        ),
-    ] = None,
-    where: Where = None,
-    workers: Annotated[int | None, workers_option("Processes on this machine.")] = None,
     as_json: Json = False,
+    **options: Any,
 ) -> None:
     """Measure response curves of runs that kept their parameters (keep.parameters = true).
 
@@ -467,14 +461,12 @@ def respond(
     """
     from manyseed.orchestrator.sweep import Sweep
 
-    options: dict[str, object] = {"rows": rows, "draws": draws}
-    options["transforms"] = None if transforms is None else names(transforms)
-    options["layers"] = None if layers is None else whole_numbers(layers, "--layers", "0,1")
-    given = {key: value for key, value in options.items() if value is not None}
+    keys: dict[str, object] = {"rows": rows, "draws": draws}
+    keys["transforms"] = None if transforms is None else names(transforms)
+    keys["layers"] = None if layers is None else whole_numbers(layers, "--layers", "0,1")
+    given = {key: value for key, value in keys.items() if value is not None}
     with resumable("asking", "respond", directory, note="models", quiet=as_json) as progress:
-        result = Sweep(directory).respond(
-            given, name=name, where=where, workers=workers, progress=progress
-        )
+        result = Sweep(directory).respond(given, **options, progress=progress)
     if as_json:
         value = {"file": str(result.file), "asked": result.asked, "runs": result.runs}
         print_json({**value, "transforms": list(result.transforms)})

@@ -12,7 +12,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from manyseed.orchestrator.cli.arguments import Command, without_conversion
+from manyseed.orchestrator.cli.arguments import Command, with_options, without_conversion
 
 __all__ = ["app"]
 
@@ -105,6 +105,7 @@ def _command(verb: str, module: str, panel: str, now: str) -> Any:
         parent.add_typer(group, name=verb, **shown)
     else:
         function = getattr(imported, verb, None) or getattr(imported, f"{verb}_")
+        with_options(function)
         parent.command(verb, cls=getattr(function, "cls", Command), **shown)(function)
     _explain(parent)
     made = typer.main.get_group(parent).commands[verb]

@@ -15,7 +15,7 @@ from manyseed.orchestrator.cli.arguments import (
     Json,
     alone,
     require_outside,
-    where_option,
+    takes,
 )
 from manyseed.orchestrator.cli.output import (
     console,
@@ -39,16 +39,9 @@ _NAMED = 20
 """How many runs are named; ``--json`` names all."""
 
 
+@takes("verify", "repair")
 def verify(
     directory: Directory,
-    repair: Annotated[
-        bool,
-        typer.Option(
-            "--repair",
-            help="Restore what is damaged from what is left; runs that cannot be restored are set "
-            "back to missing, to be trained again.",
-        ),
-    ] = False,
     tidy: Annotated[
         bool,
         typer.Option(
@@ -58,6 +51,7 @@ def verify(
         ),
     ] = False,
     as_json: Json = False,
+    **options: Any,
 ) -> None:
     """Check every finished run: checksum, finite scores, shape, labels that match the scores.
 
@@ -76,12 +70,12 @@ def verify(
     from manyseed.orchestrator.sweep import Sweep
 
     if tidy:
-        alone("--compact", repair=repair, json=as_json)
+        alone("--compact", **options, json=as_json)
         compact(directory)
         return
     sweep = Sweep(directory)
     with shards_done("verifying", quiet=as_json) as progress:
-        result = sweep.verify(repair=repair, progress=progress)
+        result = sweep.verify(**options, progress=progress)
     if as_json:
         print_json(result)
     else:
@@ -97,7 +91,7 @@ def verify(
             rest = f" and {more:,} more, which --json names" if more else ""
             say(f"Set back: {', '.join(shown)}{rest}.")
             say_training("Next", sweep.paths, "resume")
-    if result["findings"] and not repair:
+    if result["findings"] and not options["repair"]:
         n_wrong = result["runs_wrong"]
         retrain = f"; then: {training(sweep.paths, 'resume')}"
         raise RunsError(
@@ -329,6 +323,7 @@ def _given_classifiers(given: list[str]) -> tuple[str | None, dict[str, list[Pat
     return names[0] if names else None, files
 
 
+@takes("rerun_where", "where", "best", "overwrite", "other_recipe", where=completion.condition)
 def rerun(
     directory: Directory,
     run: Annotated[
@@ -349,30 +344,11 @@ def rerun(
             metavar="FILE|FOLDER",
             help="Write the model: .pt or .npz for networks, .npz for lr-sgd and svm-sgd, .json "
             "for xgb, .skops for estimators. For several runs, a folder with a file each. manyseed "
-            "show says how to read it.",
+            "status DIR RUN says how to read it.",
         ),
     ] = None,
-    where: Annotated[
-        str | None,
-        where_option("Runs that meet a condition on the table runs.", completion.condition),
-    ] = None,
-    best: Annotated[
-        int | None,
-        typer.Option("--best", metavar="N", min=1, help="The N most accurate runs of each cell."),
-    ] = None,
-    overwrite: Annotated[
-        bool,
-        typer.Option("--overwrite", help="Train also runs whose file is already in the folder."),
-    ] = False,
-    other_recipe: Annotated[
-        bool,
-        typer.Option(
-            "--other-recipe",
-            help="For several runs: with other versions or another CPU, write a model even if its "
-            "labels differ from those stored.",
-        ),
-    ] = False,
     as_json: Json = False,
+    **options: Any,
 ) -> None:
     """Train one run or several again, and compare them with the stored predictions.
 
@@ -393,10 +369,8 @@ def rerun(
 
     sweep = Sweep(directory)
     require_outside(save, sweep, "--save")
-    options: dict[str, Any] = {"where": where, "best": best}
-    options |= {"overwrite": overwrite, "other_recipe": other_recipe}
     if run is None:
-        if where is None and best is None:
+        if options["where"] is None and options["best"] is None:
             remedy = "name a run, such as 12:0:3; or several with --where SQL, --best N"
             raise UserError("which run?", key="RUN", remedy=remedy)
         _several(partial(sweep.rerun_where, save=save, **options), save, check, as_json)

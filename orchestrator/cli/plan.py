@@ -18,6 +18,7 @@ from manyseed.orchestrator.cli.arguments import (
     Settings,
     SweepToml,
     alone,
+    only_with,
     workers_option,
 )
 from manyseed.orchestrator.cli.output import (
@@ -86,9 +87,13 @@ def plan(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="With --drop: do not ask.")] = False,
     cluster: Annotated[
-        str,
-        typer.Option(metavar="local", help="With --tune: search here, even on a login node."),
-    ] = "auto",
+        str | None,
+        typer.Option(
+            metavar="local",
+            help="With --tune: search here, even on a login node.",
+            show_default="auto",
+        ),
+    ] = None,
     workers: Annotated[int | None, workers_option("With --tune: number of processes.")] = None,
     other_recipe: OtherRecipe = False,
     as_json: Json = False,
@@ -129,6 +134,8 @@ def plan(
         "walltime": walltime,
         "other_recipe": other_recipe,
     }
+    only_with("--tune", searching, cluster=cluster, workers=workers)
+    only_with("--drop", dropping is not None, yes=yes)
     if fetching:
         alone("--fetch", **options, dry_run=dry_run, tune=searching, drop=dropping, json=as_json)
         fetch(sweep_file)
@@ -137,7 +144,7 @@ def plan(
         from manyseed.orchestrator.cli.train import tune
 
         alone("--tune", **options, dry_run=dry_run, drop=dropping)
-        tune(sweep_file, cluster, workers, as_json)
+        tune(sweep_file, as_json, cluster=cluster or "auto", workers=workers)
         return
     if dropping is not None:
         alone("--drop", **options, json=as_json)

@@ -14,17 +14,14 @@ import typer
 from manyseed.orchestrator.cli.analyze import analyze_and_report, say_report
 from manyseed.orchestrator.cli.answers import in_short
 from manyseed.orchestrator.cli.arguments import (
-    Cluster,
     Directory,
     Json,
-    Only,
-    OtherRecipe,
     Out,
     OwnMetrics,
     Settings,
     SweepToml,
-    Workers,
     alone,
+    takes,
 )
 from manyseed.orchestrator.cli.output import (
     counted,
@@ -47,22 +44,9 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.submissions.submission import Submission
     from manyseed.orchestrator.sweep import Sweep
 
-Here = Annotated[
-    str,
-    typer.Option(
-        "--cluster",
-        metavar="local",
-        help="local: on this machine, even if sbatch is available; auto: only if it is not.",
-    ),
-]
 
-
-def tune(
-    directory: Directory,
-    cluster: Here = "auto",
-    workers: Workers = None,
-    as_json: Json = False,
-) -> None:
+@takes("tune", "cluster", "workers")
+def tune(directory: Directory, as_json: Json = False, **options: Any) -> None:
     """Search on this machine for the hparams of cells with hparams = "tuned".
 
     Runs one random search per dataset and classifier, needed before submitting; then one for the
@@ -78,7 +62,7 @@ def tune(
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)
-    tuned, scales = search(sweep, cluster, workers, quiet=as_json)
+    tuned, scales = search(sweep, **options, quiet=as_json)
     columns = ("dataset", "classifier", "draws", "draw", "accuracy", "hparams")
     rows = [(t.dataset, t.classifier, len(t.draws), t.draw, t.accuracy, t.hparams) for t in tuned]
     scale_columns = ("dataset", "classifier", "ensembling", "networks", "scale", "log_likelihood")
@@ -96,7 +80,7 @@ def tune(
     if scale_rows:
         print_table(None, scale_columns, scale_rows)
     if rows or scale_rows:
-        given = None if cluster == "auto" else cluster
+        given = None if options["cluster"] == "auto" else options["cluster"]
         say_training("Next", sweep.paths, "submit", cluster=given)
     else:
         say('Nothing to search for: no cell has hparams = "tuned" that were not found yet.')
@@ -120,27 +104,14 @@ def search(
     return [one for one in hparams if one], [one for one in scales if one]
 
 
-Limit = Annotated[
-    int | None,
-    typer.Option("--limit", min=1, help="Submit at most N runs, spread over the cells: a pilot."),
-]
-
-
 Watch = Annotated[
     bool,
     typer.Option("--watch", help="Show progress until nothing runs any more; exit as status does."),
 ]
 
 
-def submit(
-    directory: Directory,
-    cluster: Cluster = "auto",
-    workers: Workers = None,
-    only: Only = None,
-    limit: Limit = None,
-    other_recipe: OtherRecipe = False,
-    watch: Watch = False,
-) -> None:
+@takes("submit", "cluster", "workers", "only", "limit", "other_recipe")
+def submit(directory: Directory, watch: Watch = False, **options: Any) -> None:
     """Submit every missing run and return at once. The work goes on without this terminal.
 
     This holds with --watch, too: interrupting it does not stop the work.
@@ -153,15 +124,7 @@ def submit(
 
         manyseed submit sweep --watch
     """
-    submit_and_report(
-        directory,
-        watch=watch,
-        cluster=cluster,
-        workers=workers,
-        only=only,
-        limit=limit,
-        other_recipe=other_recipe,
-    )
+    submit_and_report(directory, watch=watch, **options)
 
 
 def submit_and_report(
@@ -232,14 +195,13 @@ def _say_nothing_to_submit(sweep: Sweep, failed: bool) -> None:
     say_steps(state)
 
 
+@takes("submit", "cluster", "workers", "other_recipe")
 def run(
     sweep_file: SweepToml,
     out: Out = None,
     settings: Settings = None,
-    cluster: Cluster = "auto",
-    workers: Workers = None,
-    other_recipe: OtherRecipe = False,
     metric: OwnMetrics = None,
+    **options: Any,
 ) -> None:
     """Plan, train, analyse and report; resume a sweep that exists.
 
@@ -270,6 +232,7 @@ def run(
     from manyseed.orchestrator.tasks.intent import LOCAL
 
     settings = settings or []
+    cluster, workers, other_recipe = (options[n] for n in ("cluster", "workers", "other_recipe"))
     directory = out or Path(read_sweep_file(sweep_file, settings).name)
     again = ["run", sweep_file, "--out", directory]
     again += [word for setting in settings for word in ("--set", setting)]
@@ -385,23 +348,8 @@ def _print_estimate(sweep: Sweep) -> None:
     say(f"Cost: {', '.join(figures)}.")
 
 
-def resume(
-    directory: Directory,
-    cluster: Cluster = "auto",
-    workers: Workers = None,
-    failed: Annotated[
-        bool,
-        typer.Option("--failed", help="Train only the failed runs again, with the same seeds."),
-    ] = False,
-    memory: Annotated[
-        str | None,
-        typer.Option("--memory", help="Memory for each task, instead of the profile's: 32G."),
-    ] = None,
-    only: Only = None,
-    limit: Limit = None,
-    other_recipe: OtherRecipe = False,
-    watch: Watch = False,
-) -> None:
+@takes("submit", "cluster", "workers", "failed", "memory", "only", "limit", "other_recipe")
+def resume(directory: Directory, watch: Watch = False, **options: Any) -> None:
     """Submit the missing runs of an interrupted sweep, here or on any cluster.
 
     Finished runs are never trained again, and runs of a waiting or running task are never submitted
@@ -417,26 +365,12 @@ def resume(
 
         manyseed resume quickstart --cluster local --workers 4
     """
-    submit_and_report(
-        directory,
-        watch=watch,
-        cluster=cluster,
-        workers=workers,
-        failed=failed,
-        memory=memory,
-        only=only,
-        limit=limit,
-        other_recipe=other_recipe,
-    )
+    submit_and_report(directory, watch=watch, **options)
 
 
+@takes("cancel", "only", "now")
 def cancel(
     directory: Directory,
-    only: Only = None,
-    now: Annotated[
-        bool,
-        typer.Option("--now", help="End the fits in flight; resume trains them again."),
-    ] = False,
     hold: Annotated[
         bool,
         typer.Option("--pause", help="Hold tasks that wait in the queue, until resume."),
@@ -450,6 +384,7 @@ def cancel(
             help="End nothing: let at most N tasks run at once on a cluster; 0: no limit.",
         ),
     ] = None,
+    **options: Any,
 ) -> None:
     """Stop all tasks after the fits in flight. Nothing is lost.
 
@@ -469,13 +404,14 @@ def cancel(
     from manyseed.orchestrator.sweep import Sweep
 
     if hold:
-        alone("--pause", only=only, now=now, throttle=parallelism)
+        alone("--pause", **options, throttle=parallelism)
         pause(directory)
         return
     if parallelism is not None:
-        alone("--throttle", only=only, now=now)
+        alone("--throttle", **options)
         throttle(directory, parallelism)
         return
+    only, now = options["only"], options["now"]
     if now and only is not None:
         raise UserError("cannot end the fits in flight of some cells only", key="--now")
     sweep = Sweep(directory)

@@ -133,7 +133,7 @@ def test_a_machine_without_slurm_needs_no_cluster(
     monkeypatch.setenv("PATH", str(login))
     said = inside("plan", "my sweep.toml", "--out", "my runs")[1]
     assert commands(said) == ["submit 'my runs'"]
-    assert "manyseed cluster" not in inside("doctor")[1]
+    assert "manyseed cluster" not in inside("cluster", "check")[1]
 
 
 def test_searching_is_asked_for_where_it_is_allowed(login: Path) -> None:

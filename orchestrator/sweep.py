@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.results.until import Answered
     from manyseed.orchestrator.runs.rerun import Differences
     from manyseed.orchestrator.runs.several import Rerun
-    from manyseed.orchestrator.store.care.compact import Compaction
+    from manyseed.orchestrator.store.compact import Compaction
     from manyseed.orchestrator.survey import Survey
 
 
@@ -278,7 +278,7 @@ class Sweep(Executing, Learning):
 
     def show(self, address: str) -> dict[str, object]:
         """Return what defines the run ``CELL:REPEAT:RUN``, and how it was made or why it failed."""
-        from manyseed.orchestrator.progress.unfinished import unfinished
+        from manyseed.orchestrator.progress.logs import unfinished
         from manyseed.orchestrator.runs.show import show
 
         value = show(self.paths, address)

@@ -41,7 +41,7 @@ from manyseed.orchestrator.errors import (
     command,
     flag,
 )
-from manyseed.orchestrator.submissions.taskstate import ALIVE
+from manyseed.orchestrator.submissions.submission import ALIVE
 
 if TYPE_CHECKING:
     from manyseed.analysis.options import Options

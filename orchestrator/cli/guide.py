@@ -95,7 +95,7 @@ def begin(folder: Path) -> None:
     from importlib.metadata import version
 
     from manyseed.analysis.counts import some
-    from manyseed.orchestrator.submissions.hints import on_cluster
+    from manyseed.orchestrator.submissions.submission import on_cluster
 
     say(
         f"manyseed {version('manyseed')}: train the same classifier thousands of times and learn "

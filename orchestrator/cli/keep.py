@@ -66,7 +66,7 @@ def verify(
         manyseed verify quickstart --compact
     """
     from manyseed.orchestrator.plans.plan import Plan
-    from manyseed.orchestrator.submissions.hints import training
+    from manyseed.orchestrator.submissions.submission import training
     from manyseed.orchestrator.sweep import Sweep
 
     if tidy:

@@ -212,7 +212,7 @@ def _next(
     """Return the next command for a planned sweep; `further` is for `submit`."""
     from manyseed.jobs import datasets
     from manyseed.orchestrator.plans.tuned import scale_searches, searches, to_tune
-    from manyseed.orchestrator.submissions.hints import on_cluster
+    from manyseed.orchestrator.submissions.submission import on_cluster
 
     infos = change.expansion.datasets.values()
     if not all(datasets.is_fetched(info.canonical) for info in infos):
@@ -224,8 +224,7 @@ def _next(
 
 
 def _parsed(walltime: str) -> float:
-    from manyseed.slurm.profile import minutes
-    from manyseed.slurm.refused import Refused
+    from manyseed.slurm.profile import Refused, minutes
 
     try:
         return minutes(walltime) / 60

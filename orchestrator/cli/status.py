@@ -193,7 +193,7 @@ def say_unreadable(sweep: Sweep) -> None:
 def raise_if_broken(sweep: Sweep, reason: str, details: str) -> None:
     """Raise a fault of the machine as the command's error."""
     if reason:
-        from manyseed.orchestrator.submissions.hints import training
+        from manyseed.orchestrator.submissions.submission import training
 
         text = f"{reason}\n{details.strip()}" if details else reason
         raise UnavailableError(f"{text}\n  fix it, then: {training(sweep.paths, 'resume')}")
@@ -228,9 +228,8 @@ def logs(
     if failed == (what is not None):
         raise UserError("give a run or a task, or --failed", key="RUN|TASK")
     from manyseed.orchestrator.progress import logs as texts
-    from manyseed.orchestrator.submissions.lost import lost_failures
-    from manyseed.orchestrator.submissions.submission import submissions
-    from manyseed.orchestrator.tasks.alike import shortened
+    from manyseed.orchestrator.submissions.submission import lost_failures, submissions
+    from manyseed.orchestrator.tasks.attempts import shortened
 
     if what is not None:
         printed = list(texts.logs(paths, what))

@@ -13,9 +13,9 @@ from manyseed.orchestrator.importing.source import PredictionFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import PAIR, Groups
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
-from manyseed.orchestrator.store.layout.groups import Group
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.publishing.splits import Integers, read_splits
+from manyseed.orchestrator.store.groups import Group
+from manyseed.orchestrator.store.schema import GroupSpec
+from manyseed.orchestrator.store.testsets import Integers, read_splits
 
 ELSEWHERE = "import them into a directory of their own with --out"
 """The remedy for runs that do not match."""

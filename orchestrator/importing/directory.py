@@ -13,9 +13,8 @@ import polars as pl
 from manyseed.analysis.axes import LATER
 from manyseed.jobs.identity import canonical_json
 from manyseed.jobs.run import Cell
-from manyseed.orchestrator.disk.folders import appearing
 from manyseed.orchestrator.disk.lease import LeaseWatch
-from manyseed.orchestrator.disk.placing import place
+from manyseed.orchestrator.disk.placing import appearing, place
 from manyseed.orchestrator.errors import UserError, toml_value
 from manyseed.orchestrator.importing.rows import write_rows
 from manyseed.orchestrator.importing.source import DEFAULTS, PredictionFile
@@ -23,11 +22,10 @@ from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import lay_out
 from manyseed.orchestrator.plans.plan import CELLS, ROWS, Plan, write_plan
 from manyseed.orchestrator.provenance import Recipe, register
-from manyseed.orchestrator.store.layout.groups import open_group
-from manyseed.orchestrator.store.layout.lengths import planned_group
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.publishing.splits import write_splits
-from manyseed.orchestrator.store.zarrfiles.consolidated import consolidate
+from manyseed.orchestrator.store.groups import open_group
+from manyseed.orchestrator.store.metadata import consolidate
+from manyseed.orchestrator.store.schema import GroupSpec, planned_group
+from manyseed.orchestrator.store.testsets import write_splits
 
 
 def write_sweep(sources: Sequence[PredictionFile], directory: Path) -> int:

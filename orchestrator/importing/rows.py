@@ -12,13 +12,13 @@ from manyseed.jobs.run import Prediction, Probability
 from manyseed.jobs.training.prediction import gaps, labels
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing.source import Positions, Predicted, PredictionFile
-from manyseed.orchestrator.store.journals.rowbytes import encode_row
-from manyseed.orchestrator.store.layout.arrays import COPY, DONE, PADDING
-from manyseed.orchestrator.store.layout.groups import Group
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.publishing.shards import replacing_shard
-from manyseed.orchestrator.store.zarrfiles import encoding
-from manyseed.orchestrator.store.zarrfiles.encoding import Array
+from manyseed.orchestrator.store import encoding
+from manyseed.orchestrator.store.arrays import COPY, DONE, PADDING
+from manyseed.orchestrator.store.encoding import Array
+from manyseed.orchestrator.store.groups import Group
+from manyseed.orchestrator.store.journal import encode_row
+from manyseed.orchestrator.store.schema import GroupSpec
+from manyseed.orchestrator.store.shards import replacing_shard
 
 BLOCK_BYTES = 2**26
 """Size of the predictions, as float32, that are read at once; a single run may be larger."""

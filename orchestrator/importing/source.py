@@ -19,7 +19,7 @@ from manyseed.jobs.run import Probability
 from manyseed.jobs.similar import quoted, same_spelling
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.paths import encode_name
-from manyseed.orchestrator.store.layout.schema import Keep, ScoreType
+from manyseed.orchestrator.store.schema import Keep, ScoreType
 
 Positions = NDArray[np.int64]
 

@@ -21,15 +21,9 @@ from manyseed.orchestrator.plans.groups import PAIR, Groups
 from manyseed.orchestrator.plans.keptmodels import may_be_met, require_condition
 from manyseed.orchestrator.plans.merging import merged
 from manyseed.orchestrator.plans.plan import METHOD
-from manyseed.orchestrator.store.layout.arrays import SEEN
-from manyseed.orchestrator.store.layout.lengths import planned_group
-from manyseed.orchestrator.store.layout.optional import (
-    PARAMETERS,
-    TRAIN_ACCURACY,
-    TooLarge,
-    of_members,
-)
-from manyseed.orchestrator.store.layout.schema import GroupSpec, own_name
+from manyseed.orchestrator.store.arrays import SEEN
+from manyseed.orchestrator.store.coordinates import PARAMETERS, TRAIN_ACCURACY, TooLarge, of_members
+from manyseed.orchestrator.store.schema import GroupSpec, own_name, planned_group
 
 
 def extended(

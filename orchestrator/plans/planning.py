@@ -18,8 +18,7 @@ from manyseed.jobs.classifiers import core_seconds, prepare
 from manyseed.jobs.ensembling.methods import NONE
 from manyseed.jobs.hparams.grid import MAX_CONFIGURATIONS, is_written
 from manyseed.jobs.run import Cell
-from manyseed.orchestrator.disk.folders import appearing
-from manyseed.orchestrator.disk.placing import place
+from manyseed.orchestrator.disk.placing import appearing, place
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import (
     DamagedFile,

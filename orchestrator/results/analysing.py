@@ -48,8 +48,8 @@ from manyseed.orchestrator.results.tables import (
     read_results,
 )
 from manyseed.orchestrator.results.writing import write_result
-from manyseed.orchestrator.store.reading.reader import read_array
-from manyseed.orchestrator.submissions.hints import nothing_finished
+from manyseed.orchestrator.store.reader import read_array
+from manyseed.orchestrator.submissions.submission import nothing_finished
 from manyseed.orchestrator.survey import survey
 
 

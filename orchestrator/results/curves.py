@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.tables.means import mean_of, std_of
-from manyseed.orchestrator.store.layout.arrays import CURVES
-from manyseed.orchestrator.store.zarrfiles.encoding import Array
+from manyseed.orchestrator.store.arrays import CURVES
+from manyseed.orchestrator.store.encoding import Array
 
 KEY = ["cell", "repeat_index", "trained_epoch"]
 NEEDED = (*CURVES, "trained_epoch")

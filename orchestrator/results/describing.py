@@ -21,7 +21,7 @@ from manyseed.orchestrator.plans.twins import fits, sources_drawn
 from manyseed.orchestrator.results.effects import of_cells as effects_of_cells
 from manyseed.orchestrator.results.inputs import KEY
 from manyseed.orchestrator.results.tables import EFFECTS, TABLES, VARIANCE
-from manyseed.orchestrator.store.zarrfiles.encoding import Array
+from manyseed.orchestrator.store.encoding import Array
 
 
 def of_runs(numbers: Mapping[str, Array], runs: pl.DataFrame) -> pl.DataFrame:

@@ -19,8 +19,8 @@ from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.responding.table import answers_of
 from manyseed.orchestrator.results.published import Published
 from manyseed.orchestrator.results.tables import CMI, RESPONSE_CURVES, RESPONSES
-from manyseed.orchestrator.store.layout.optional import RESPONSE_ARRAYS
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.coordinates import RESPONSE_ARRAYS
+from manyseed.orchestrator.store.reader import read_array
 
 _FIRST_BLOCK = DBI_LAYERS.index(1)
 _RUN = ["cell", "repeat_index", "run_index"]

@@ -17,7 +17,7 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.anchors import PREFIX, meaning
 from manyseed.orchestrator.results.record import to_json
 from manyseed.orchestrator.results.tables import CMI, CURVES, RESPONSE_CURVES, RESPONSES
-from manyseed.orchestrator.store.layout.arrays import CURVES as CURVE_MEANINGS
+from manyseed.orchestrator.store.arrays import CURVES as CURVE_MEANINGS
 
 _FURTHER: dict[str, Meaning] = {
     "cell_id": ("", "Identity of the cell, the same in every sweep that has it."),

@@ -22,7 +22,7 @@ from manyseed.orchestrator.plans.estimate import estimate_and_outcome
 from manyseed.orchestrator.plans.tuned import require_searched, searches
 from manyseed.orchestrator.provenance import Recipe, read_recipes
 from manyseed.orchestrator.runs import show
-from manyseed.orchestrator.working import spawned
+from manyseed.orchestrator.working import pool
 from tests.orchestrator.conftest import command, write
 
 TEXT = """
@@ -192,7 +192,7 @@ def test_processes_of_a_search_use_one_thread_and_leave_the_environment() -> Non
     other.start()
     try:
         for _ in range(300):
-            with spawned._one_thread():
+            with pool._one_thread():
                 assert os.environ["OMP_NUM_THREADS"] == "1"
     finally:
         ended.set()

@@ -102,23 +102,23 @@ def test_examples_are_those_of_the_repository_and_are_written_once(
     there = {file.stem for file in (ROOT / "examples").glob("*.toml")}
     there |= {f"{f.parent.name}/{f.stem}" for f in (ROOT / "examples").glob("*/*.toml")}
     assert set(examples()) == there
-    code, text = inside("example")
+    code, text = inside("init")
     assert code == 0
     assert all(name in text for name in there)
     assert examples()["invariance-cifar10"].title.endswith("rotated, shifted or coloured")
     assert not any(one.title.endswith((" on", " In-Domain", ".")) for one in examples().values())
     for name in there:
         file = tmp_path / f"{Path(name).name}.toml"
-        assert inside("example", name)[0] == 0
+        assert inside("init", "--example", name)[0] == 0
         if name.startswith("clusters/"):
             assert read_profile(file).path == file
         else:
             assert read_sweep_file(file).grid
     assert (tmp_path / "mymodel.py").exists()
     before = (tmp_path / "quickstart.toml").read_bytes()
-    code, text = inside("example", "quickstart")
+    code, text = inside("init", "--example", "quickstart")
     assert (code, "exists already" in text) == (2, True)
     assert (tmp_path / "quickstart.toml").read_bytes() == before
-    code, text = inside("example", "quikstart.toml")
+    code, text = inside("init", "--example", "quikstart.toml")
     assert code == 2
     assert 'did you mean "quickstart"?' in text

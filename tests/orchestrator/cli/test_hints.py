@@ -141,13 +141,13 @@ def test_searching_is_asked_for_where_it_is_allowed(login: Path) -> None:
     write(login / "my sweep.toml", text)
     said = inside("plan", "my sweep.toml", "--out", "my runs")[1]
     assert commands(said) == ["plan 'my runs' --tune"]
-    code, refused = inside("tune", "my runs")
+    code, refused = inside("plan", "my runs", "--tune")
     assert code == 2
     assert """--wrap 'manyseed plan '"'"'my runs'"'"' --tune'""" in refused
     code, refused = inside("submit", "my runs", "--cluster", "local")
     assert code == 2
     assert "manyseed plan 'my runs' --tune\n" in refused
-    code, said = inside("tune", "my runs", "--cluster", "local")
+    code, said = inside("plan", "my runs", "--tune", "--cluster", "local")
     assert code == 0, said
     code, said = typed(said, "submit")
     assert code == 0, said
@@ -166,9 +166,9 @@ def test_settings_are_part_of_the_file_that_is_named(
 
 
 def test_doctor_names_the_profiles_that_there_are(login: Path) -> None:
-    assert commands(inside("doctor")[1]) == ["cluster init"]
+    assert commands(inside("cluster", "check")[1]) == ["cluster init"]
     write(user_folder() / "lab.toml", 'time = "60"\n')
-    assert commands(inside("doctor")[1]) == ["cluster check lab"]
+    assert commands(inside("cluster", "check")[1]) == ["cluster check lab"]
 
 
 def test_files_that_are_written_are_named_as_a_shell_reads_them(login: Path) -> None:

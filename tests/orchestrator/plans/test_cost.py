@@ -23,7 +23,7 @@ from manyseed.orchestrator.plans.cost import GPU_SPEEDUP, OBSERVED, estimate
 from manyseed.orchestrator.plans.estimate import estimate_and_outcome
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
-from manyseed.orchestrator.store.layout.arrays import DONE
+from manyseed.orchestrator.store.arrays import DONE
 from manyseed.orchestrator.submissions import requirements
 from manyseed.orchestrator.submissions.requirements import require_space
 from manyseed.orchestrator.survey import survey

@@ -21,8 +21,8 @@ from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import lay_out
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
-from manyseed.orchestrator.store.layout.groups import list_groups
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.reader import read_array
 from manyseed.slurm.processes import fingerprint
 
 SMALL = """

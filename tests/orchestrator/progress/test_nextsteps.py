@@ -14,7 +14,7 @@ import pytest
 from manyseed import Sweep
 from manyseed.orchestrator.disk.records import write_json
 from manyseed.orchestrator.plans.plan import CELLS
-from manyseed.orchestrator.progress.nextsteps import next_steps, unanalysed, unreported
+from manyseed.orchestrator.progress.status import next_steps, unanalysed, unreported
 from tests.orchestrator.conftest import QUICK, inside, write
 
 DONE = {"done": 60, "copy": 4, "failed": 0, "missing": 0}

@@ -9,7 +9,7 @@ import pytest
 from manyseed.analysis.tables.columns import describe
 from manyseed.orchestrator.results.curves import learning_curves
 from manyseed.orchestrator.results.writing import OF_CURVES
-from manyseed.orchestrator.store.layout.arrays import CURVES
+from manyseed.orchestrator.store.arrays import CURVES
 from tests.analysis.documented import documented
 from tests.analysis.samples import regular
 

@@ -16,8 +16,7 @@ from sklearn.tree import DecisionTreeClassifier
 from manyseed.orchestrator.cli.train import run
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.submissions.profiles import choose, own_profile, remember
-from manyseed.orchestrator.submissions.submission import Submission
-from manyseed.orchestrator.submissions.taskstate import ELSEWHERE
+from manyseed.orchestrator.submissions.submission import ELSEWHERE, Submission
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.intent import Intent
 from manyseed.slurm.profile import read_profile, user_folder

@@ -113,7 +113,7 @@ class OwnCode:
             known = None
         if not self._is_calling:
             if known is None:
-                reason = "its data is not on this machine: manyseed datasets fetch calls it"
+                reason = "its data is not on this machine: manyseed plan --fetch calls it"
                 raise Refused("data", name, reason)
             return known.findings
         try:

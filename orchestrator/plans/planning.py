@@ -279,8 +279,8 @@ def _check_kept(before: Plan, asked: pl.DataFrame, file: Path) -> None:
         f"{row['repeats']} repeats × {row['runs']} runs of {names}; the file asks for "
         f"{wanted}{difference}",
         file=file,
-        remedy=f"a plan only grows: keep what it holds{seeds}, take cells out with manyseed drop, "
-        "or plan into another directory with --out",
+        remedy=f"a plan only grows: keep what it holds{seeds}, take cells out with manyseed plan "
+        "--drop, or plan into another directory with --out",
     )
 
 

@@ -111,7 +111,7 @@ def _training(paths: SweepPaths, submitted: bool, cells: pl.DataFrame) -> Step:
     directory = paths.directory
     try:
         if not submitted and not _has_data(cells):
-            return "Next", ("datasets", "fetch", paths.sweep_file)
+            return "Next", ("plan", paths.sweep_file, "--fetch")
         if searches(paths, cells) or scale_searches(paths, cells):
             return "Next", to_tune(paths)
     except ManyseedError:

@@ -12,7 +12,7 @@ from manyseed.orchestrator.results.shown import ADDRESSES, rows_of
 from manyseed.orchestrator.results.tables import Results
 
 _MEANINGS: Mapping[str, tuple[str, str]] = {
-    "address": ("", "CELL:REPEAT:RUN, as manyseed show and rerun take it."),
+    "address": ("", "CELL:REPEAT:RUN, as manyseed status and rerun take it."),
     "address_i": ("", "CELL:REPEAT:RUN of the first run of the pair."),
     "address_j": ("", "CELL:REPEAT:RUN of the second run of the pair."),
     SWEEP: ("", "Directory of the row's sweep."),

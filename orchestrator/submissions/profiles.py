@@ -63,7 +63,7 @@ def read(name: str, key: str = "--cluster") -> Profile:
     except Refused as error:
         remedy = None if error.allowed else "create one: manyseed cluster init"
         if name == TESTCLUSTER:
-            remedy = "the test cluster is not running: manyseed testcluster start"
+            remedy = "the test cluster is not running: manyseed cluster test start"
         raise refused(error, key=key, remedy=remedy) from None
     try:
         return read_profile(file)

@@ -61,7 +61,9 @@ def test_what_a_trained_run_was_fitted_with_is_never_said_to_be_open(
     (number, *_) = cells.filter(hparams="tuned")["cell"]
     assert sweep.show(f"{number}:0:0")["fitted_with"] is None
     monkeypatch.setattr(show, "stored", lambda *_: show.StoredRun("done"))
-    with pytest.raises(DamagedFile, match=r"plan/tuned/\w+.json: is not there(.|\n)*manyseed tune"):
+    with pytest.raises(
+        DamagedFile, match=r"plan/tuned/\w+.json: is not there(.|\n)*manyseed plan .* --tune"
+    ):
         sweep.show(f"{number}:0:0")
 
 

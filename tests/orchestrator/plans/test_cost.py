@@ -515,7 +515,7 @@ def test_a_dry_run_tells_what_would_be_refused_and_what_ends_in_no_job(
 @pytest.mark.parametrize(
     ("dataset", "hparams", "step"),
     [
-        ("vehicle", "default", "datasets fetch {file}"),
+        ("vehicle", "default", "plan {file} --fetch"),
         ("sklearn:iris", "tuned", "tune {directory}"),
         ("sklearn:iris", "default", "submit {directory}"),
     ],

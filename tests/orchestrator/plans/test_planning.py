@@ -476,7 +476,7 @@ def test_a_file_that_has_changed_since_it_was_planned_is_refused(tmp_path, monke
     change = plan_sweep(file, tmp_path / "out")
     infos = change.expansion.datasets
     planned = {name: info.canonical for name, info in infos.items()}
-    with pytest.raises(UserError, match=r"not on this machine\n.*datasets fetch"):
+    with pytest.raises(UserError, match=r"not on this machine\n.*plan .*--fetch"):
         require_fetched(planned, file)
     table.write_text(text + "20,a\n")
     with pytest.raises(UnavailableError, match="has changed"):

@@ -50,7 +50,7 @@ def test_a_test_cluster_comes_and_goes_without_a_trace(
     assert not (user_folder() / "testcluster.toml").is_symlink()
     gone = command("cluster", "check", "testcluster", cwd=tmp_path)
     assert gone.returncode == 2
-    assert "manyseed testcluster start" in gone.stderr
+    assert "manyseed cluster test start" in gone.stderr
 
 
 def test_a_profile_is_written_from_what_slurm_has(slurm: Slurm, tmp_path: Path) -> None:

@@ -25,16 +25,6 @@ def tables(incomplete: str) -> list[str]:
     return _beginning(ALL_TABLES, incomplete)
 
 
-def pages(incomplete: str) -> list[str]:
-    """Complete the name of a page of the documentation, and of its headings after a ``#``."""
-    from manyseed.orchestrator.pages import pages, sections
-
-    texts = pages()
-    page, hash_, _ = incomplete.partition("#")
-    headings = sections(texts[page]) if hash_ and page in texts else ()
-    return _beginning((*texts, *(f"{page}#{heading}" for heading in headings)), incomplete)
-
-
 def kinds(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the kind of a figure."""
     from manyseed.orchestrator.sweep import Sweep

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
 import typer
 from typer.core import TyperCommand
+from typer.models import ArgumentInfo
 
-from manyseed.orchestrator.errors import ManyseedError, UserError
+from manyseed.orchestrator.errors import ManyseedError, UserError, flag
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -57,14 +59,92 @@ Only = Annotated[
 ]
 
 
+Verb = TypeVar("Verb", bound=Callable[..., None])
+
+_KINDS: dict[str, Any] = {"str": str, "int": int, "bool": bool}
+_METAVARS = {"cluster": "NAME", "only": "SQL", "where": "SQL"}
+_SHORT = {"dry_run": ("-n",), "where": ("-w",)}
+_PARAMETER = re.compile(r"^(\w+) : .*\n((?: {4}.*\n?)+)", re.MULTILINE)
+_DEFAULT = re.compile(r"[;,] by default ([^.]+)")
+
+
+def takes(
+    method: str, *names: str, **completed: Callable[..., list[str]]
+) -> Callable[[Verb], Verb]:
+    """Let a verb take, in place of its ``**options``, parameters of a method of `Sweep`.
+
+    Types and defaults are those of its signature, help is its docstring's; `completed` complete
+    them. All this is looked up when the verb is: see `with_options`.
+    """
+
+    def mark(verb: Verb) -> Verb:
+        vars(verb)["takes"] = (method, names, completed)
+        return verb
+
+    return mark
+
+
+def with_options(verb: Callable[..., None]) -> None:
+    """Give a verb the signature with the options that it takes, after its arguments."""
+    if "__signature__" in vars(verb) or "takes" not in vars(verb):
+        return
+    from manyseed.orchestrator.sweep import Sweep
+
+    name, names, completed = vars(verb)["takes"]
+    method = inspect.unwrap(inspect.getattr_static(Sweep, name))
+    known, told = inspect.signature(method).parameters, dict(_help_of(method))
+    signature = inspect.signature(verb, eval_str=True)
+    *own, _ = signature.parameters.values()
+    arguments = [one for one in own if isinstance(one.annotation.__metadata__[0], ArgumentInfo)]
+    options = [_option(known[name], *told[name], completed.get(name)) for name in names]
+    parameters = [*arguments, *options, *own[len(arguments) :]]
+    vars(verb)["__signature__"] = signature.replace(parameters=parameters)
+
+
+def _help_of(method: Callable[..., Any]) -> Iterator[tuple[str, tuple[str, str | None]]]:
+    """Yield the name, the help and the default in words of each documented parameter."""
+    for name, lines in _PARAMETER.findall(inspect.getdoc(method) or ""):
+        text = " ".join(lines.split()).replace("``", "")
+        text = re.sub(r"`(\w+)`", lambda match: flag(match[1]), text)
+        default = _DEFAULT.search(text)
+        yield name, (_DEFAULT.sub("", text), default[1] if default else None)
+
+
+def _option(
+    parameter: inspect.Parameter,
+    text: str,
+    default: str | None,
+    completed: Callable[..., list[str]] | None,
+) -> inspect.Parameter:
+    """Return the option for a parameter of a method."""
+    name, kind = parameter.name, _KINDS[parameter.annotation.removesuffix(" | None")]
+    option = typer.Option(
+        *(flag(name), *_SHORT.get(name, ())),
+        metavar=_METAVARS.get(name),
+        help=text,
+        min=1 if kind is int else None,
+        show_default=default or kind is not bool,
+        autocompletion=completed,
+    )
+    annotation: Any = Annotated[kind if parameter.default is not None else kind | None, option]
+    by_place = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    return parameter.replace(kind=by_place, annotation=annotation)
+
+
 class Command(TyperCommand):
     """A command whose help never truncates names of options, and whose errors name options."""
+
+    now = ""
+    """Of a verb that the help does not list: what does the same."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; its errors speak of options, also those of methods of `Sweep`."""
         from manyseed.orchestrator.calls import told_by
         from manyseed.orchestrator.cli.output import errors, say
 
+        if self.now and not ctx.params.get("as_json"):
+            earlier = ctx.command_path.partition(" ")[2]
+            say(f"{earlier} is now: manyseed {self.now}", style="dim", to=errors)
         try:
             with told_by(lambda text: say(text, style="yellow", to=errors)):
                 return super().invoke(ctx)
@@ -198,6 +278,22 @@ def whole_numbers(text: str, key: str, example: str) -> list[int]:
         remedy = f"such as: {key} {example}"
         message = "not a list of whole numbers"
         raise UserError(message, key=key, value=text, remedy=remedy) from None
+
+
+def alone(key: str, remedy: str = "leave out one of them", **others: Any) -> None:
+    """Refuse what does not go with `key`, an option that asks for something else."""
+    for name, value in others.items():
+        if value not in (None, False, "", []):
+            option = name if name.isupper() else flag(name)
+            reason = f"cannot be combined with {key}"
+            raise UserError(reason, key=option, value=value, remedy=remedy)
+
+
+def only_with(key: str, is_given: bool, **others: Any) -> None:
+    """Refuse what belongs to `key`, an option that is not given."""
+    for name, value in others.items():
+        if not is_given and value not in (None, False):
+            raise UserError(f"applies only with {key}", key=flag(name), value=value)
 
 
 def require_outside(output: Path | None, sweep: Sweep, key: str = "--output") -> None:

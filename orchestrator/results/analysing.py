@@ -34,7 +34,7 @@ from manyseed.orchestrator.results.describing import described, of_runs
 from manyseed.orchestrator.results.inputs import Held, digests
 from manyseed.orchestrator.results.published import Published, check_checksums, published
 from manyseed.orchestrator.results.record import Analysis, Unavailable, to_json
-from manyseed.orchestrator.results.responses import Conditions, responses
+from manyseed.orchestrator.results.responses import responses
 from manyseed.orchestrator.results.tables import (
     CMI,
     CURVES,
@@ -147,8 +147,7 @@ def analyze(
         joined = cells.join(pl.concat(curves), on="cell", how="inner")
         of_epochs[CURVES] = joined.sort(CURVE_KEY)
     _write_optional(paths, (CURVES,), of_epochs, options)
-    conditions = Conditions.read(paths)
-    of_models = responses(paths, groups, plan, conditions)
+    of_models, conditions = responses(paths, groups, plan)
     names_of_models = (RESPONSES, RESPONSE_CURVES, CMI)
     _write_optional(paths, names_of_models, of_models, options, asdict(conditions))
     written = [*tables, *of_epochs, *further, *of_models]

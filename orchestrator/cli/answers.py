@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from manyseed.analysis.questions.question import Function, Question, imported
-from manyseed.orchestrator.cli.common import (
+from manyseed.orchestrator.cli.arguments import (
     Command,
     Directory,
     Json,
@@ -78,15 +78,15 @@ class _Questions(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command of the question that is asked."""
-        return args[0], _command(named(args[0])), args[1:]
+        return args[0], command_of(args[0]), args[1:]
 
 
-app = typer.Typer(
+answers_app = typer.Typer(
     cls=_Questions, invoke_without_command=True, subcommand_metavar="[QUESTION] [ARGS]..."
 )
 
 
-@app.callback()
+@answers_app.callback()
 def answers(context: typer.Context, directory: Directory, as_json: Json = False) -> None:
     """Say what the results show, in the sentences that the report begins with, or ask a question.
 
@@ -128,40 +128,46 @@ def answers(context: typer.Context, directory: Directory, as_json: Json = False)
     say_next("Tables and figures", "report", sweep.directory)
 
 
-if app.registered_callback is not None:
-    app.registered_callback.help = shown_help(answers.__doc__ or "")
+if answers_app.registered_callback is not None:
+    answers_app.registered_callback.help = shown_help(answers.__doc__ or "")
 
 
-def verb_of(question: str) -> Any:
-    """Return a question as a verb of its own, hidden."""
-    return _command(named(question), hidden=True)
+def __getattr__(verb: str) -> Callable[..., None]:
+    """Return the function of a question that is also a verb of its own."""
+    if verb not in known():
+        raise AttributeError(verb)
+    return _function(known()[verb], is_verb=True)
 
 
-def _command(question: Question, *, hidden: bool = False) -> Any:
-    """Return the command that asks a question; a hidden verb has DIR as its own argument."""
+def command_of(question: str) -> Any:
+    """Return the command that asks a question below ``answers DIR``."""
+    function = _function(named(question))
+    parent = typer.Typer(
+        add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich"
+    )
+    parent.command(question, cls=Command, help=shown_help(function.__doc__ or ""))(function)
+    return typer.main.get_command(parent)
+
+
+def _function(question: Question, *, is_verb: bool = False) -> Callable[..., None]:
+    """Return what asks a question, with its options; a verb has DIR as its own argument."""
 
     def run(context: typer.Context, **given: Any) -> None:
-        above = {} if hidden or context.parent is None else context.parent.params
+        above = {} if is_verb or context.parent is None else context.parent.params
         directory = given.pop("directory", None) or above["directory"]
         as_json = given.pop("as_json") or above.get("as_json", False)
         _asked(question, directory, given, as_json=as_json)
 
     parameters = [_parameter(question, one) for one in options(question).values()]
     parameters.sort(key=lambda one: isinstance(one.annotation.__metadata__[0], _OPTION))
-    first = [_fixed("directory", Directory)] if hidden else []
-    last = _fixed("as_json", Json, default=False)
-    vars(run)["__signature__"] = inspect.Signature(
-        [_fixed("context", typer.Context), *first, *parameters, last]
-    )
-    run.__doc__ = _help(question, "manyseed {name} quickstart" if hidden else _ASKED)
-    parent = typer.Typer(
-        add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich"
-    )
-    made = partial(parent.command, question.name, cls=Command, hidden=hidden)
-    made(help=shown_help(run.__doc__))(run)
-    return typer.main.get_command(parent)
+    first = [_fixed("directory", Directory)] if is_verb else []
+    every = [_fixed("context", typer.Context), *first, *parameters]
+    vars(run)["__signature__"] = inspect.Signature([*every, _fixed("as_json", Json, default=False)])
+    run.__doc__ = _help(question, _VERB if is_verb else _ASKED)
+    return run
 
 
+_VERB = "manyseed {name} quickstart"
 _ASKED = "manyseed answers quickstart {name}"
 _OPTION = typer.models.OptionInfo
 
@@ -244,7 +250,7 @@ def _one_core(sweep: Sweep, question: Question, given: dict[str, Any]) -> Any:
     """Keep a question that takes long to one core of a login node, unless it trains."""
     if not question.busy or given.get("workers") or any(given[one] for one in question.variants):
         return nullcontext()
-    from manyseed.orchestrator.cli.login import one_core
+    from manyseed.orchestrator.cli.progress import one_core
 
     return one_core(sweep.paths, question.busy, "With more cores: --workers N.")
 

@@ -193,7 +193,7 @@ class Learning:
         tell_newer(self.paths)
         return read_results(self.paths)
 
-    @further("results.query:Question")
+    @further("results.query:Query")
     def query(
         self,
         table: str = "cells",
@@ -214,10 +214,10 @@ class Learning:
             One SELECT over the tables, instead of all other arguments (`orchestrator.results.sql`).
         **options
             `where`, `columns`, `by`, `sort` and `agg`, as in
-            `orchestrator.results.query.Question`.
+            `orchestrator.results.query.Query`.
         """
         from manyseed.orchestrator.results.caveats import tell_newer
-        from manyseed.orchestrator.results.query import Question, ask
+        from manyseed.orchestrator.results.query import Query, ask
         from manyseed.orchestrator.results.tables import read_results
 
         every = [self.paths, *(_paths("others", other) for other in others)]
@@ -228,12 +228,13 @@ class Learning:
             from manyseed.orchestrator.results.sql import ask_sql
 
             return ask_sql(sweeps, sql)
-        return ask(sweeps, Question(table, **options))
+        return ask(sweeps, Query(table, **options))
 
     @further("results.answers.howmany:howmany", but=("paths",))
     def howmany(self, **options: Any) -> list[GroupAnswers]:
         """Return how many runs are needed; see `orchestrator.results.answers.howmany.howmany`."""
-        return self._found("howmany", options)
+        found: list[GroupAnswers] = self._found("howmany", options)
+        return found
 
     @further("results.answers.compare:compare_cells", but=("paths",))
     def compare(self, other: Learning | str | Path | None = None, **options: Any) -> list[Compared]:
@@ -241,7 +242,8 @@ class Learning:
 
         See `orchestrator.results.answers.compare.compare_cells` for the options and the result.
         """
-        return self._found("compare", {"other": other, **options})
+        found: list[Compared] = self._found("compare", {"other": other, **options})
+        return found
 
     @further("results.answers.likeness:alike", but=("paths",))
     def alike(self, other: Learning | str | Path | None = None, **options: Any) -> list[Alike]:
@@ -249,16 +251,19 @@ class Learning:
 
         See `orchestrator.results.answers.likeness.alike` for the options and the result.
         """
-        return self._found("alike", {"other": other, **options})
+        found: list[Alike] = self._found("alike", {"other": other, **options})
+        return found
 
     @further("results.answers.dee:dee", but=("paths",))
     def dee(self, **options: Any) -> list[DeepAnswers]:
         """Return what averaging runs is worth; see `orchestrator.results.answers.dee.dee`."""
-        return self._found("dee", options)
+        found: list[DeepAnswers] = self._found("dee", options)
+        return found
 
     def variance(self, where: str | None = None) -> list[VarianceSplit]:
         """Return where the variance comes from; see `results.answers.variance.variance`."""
-        return self._found("variance", {"where": where})
+        found: list[VarianceSplit] = self._found("variance", {"where": where})
+        return found
 
     @overload
     def answers(self) -> list[str]: ...
@@ -288,6 +293,9 @@ class Learning:
 
         if question is not None:
             return [*reply(self, question, **options).answers]
+        for name in options:
+            remedy = "name a question before its options"
+            raise UserError("Sweep.answers() has no such argument", key=name, remedy=remedy)
         tell_newer(self.paths)
         return [one.headline for one in answers(self.paths)]
 

@@ -25,7 +25,7 @@ from manyseed.orchestrator.errors import UserError
 if TYPE_CHECKING:
     import polars as pl
 
-    from manyseed.orchestrator.results.query import Question
+    from manyseed.orchestrator.results.query import Query
     from manyseed.orchestrator.sweep import Sweep
 
 _ROWS = 40
@@ -164,7 +164,7 @@ def query(
 
         manyseed query quickstart --sql "SELECT address, accuracy FROM runs LIMIT 5"
     """
-    from manyseed.orchestrator.results.query import Question, ask
+    from manyseed.orchestrator.results.query import Query, ask
     from manyseed.orchestrator.sweep import Sweep
 
     form = _form(form, output, as_json)
@@ -189,7 +189,7 @@ def query(
         all_rows = limit or len(frame)
         _show(frame, form, output, all_rows, {"table": table or "cells"}, [], "No columns.")
         return
-    question = Question(
+    question = Query(
         table or "cells",
         where,
         names(columns),
@@ -268,13 +268,13 @@ def _show(
         say(note, style="yellow", to=errors)
 
 
-def _nothing(question: Question) -> str:
+def _nothing(question: Query) -> str:
     if question.where is None:
         return f"The table {question.table} has no rows."
     return f"No row of the table {question.table} meets: {question.where}"
 
 
-def _notes(sweeps: list[Sweep], question: Question, frame: pl.DataFrame) -> list[str]:
+def _notes(sweeps: list[Sweep], question: Query, frame: pl.DataFrame) -> list[str]:
     """Return notes on the rows."""
     from manyseed.orchestrator.results.caveats import of_columns, of_ranking, of_sources
     from manyseed.orchestrator.results.grouping import notes
@@ -290,7 +290,7 @@ def _notes(sweeps: list[Sweep], question: Question, frame: pl.DataFrame) -> list
     return [*dict.fromkeys(remarks)]
 
 
-def _few_test_sets(sweeps: list[Sweep], question: Question, frame: pl.DataFrame) -> list[str]:
+def _few_test_sets(sweeps: list[Sweep], question: Query, frame: pl.DataFrame) -> list[str]:
     """Say once that intervals rest on too few test sets; for formats that readers see."""
     from manyseed.orchestrator.results.grouping import few_test_sets
     from manyseed.orchestrator.results.tables import read_results

@@ -39,7 +39,7 @@ SWEEP = "sweep"
 
 
 @dataclass(frozen=True)
-class Question:
+class Query:
     """A query of a result table.
 
     Attributes
@@ -77,11 +77,11 @@ class Question:
 
 
 def query(tables: Results, table: str = "cells", **options: Any) -> pl.DataFrame:
-    """Return rows of one sweep's result table; `options` are the other fields of `Question`."""
-    return ask({"": tables}, Question(table, **options))
+    """Return rows of one sweep's result table; `options` are the other fields of `Query`."""
+    return ask({"": tables}, Query(table, **options))
 
 
-def ask(sweeps: Mapping[str, Results], question: Question) -> pl.DataFrame:
+def ask(sweeps: Mapping[str, Results], question: Query) -> pl.DataFrame:
     """Return rows of a table of one or several sweeps; with several, `SWEEP` is the first column.
 
     Sweeps are never averaged together. A column that a sweep lacks is null there. Only the columns
@@ -205,7 +205,7 @@ def _alike(frames: Mapping[str, pl.LazyFrame]) -> dict[str, pl.LazyFrame]:
 
 
 def _numbers(
-    question: Question, shown: Sequence[str], by: Sequence[str], schema: pl.Schema
+    question: Query, shown: Sequence[str], by: Sequence[str], schema: pl.Schema
 ) -> list[str]:
     """Return the numeric columns that groups show; raise a UserError if one asked for is not."""
     chosen = [name for name in shown if name not in (*by, SWEEP, COVERAGE)]
@@ -218,7 +218,7 @@ def _numbers(
 
 
 def _grouped(
-    question: Question,
+    question: Query,
     tables: Results,
     frame: pl.LazyFrame,
     by: Sequence[str],

@@ -40,7 +40,7 @@ from manyseed.orchestrator.results.answers.comparison import (
 from manyseed.orchestrator.results.averaging import require_confidence
 from manyseed.orchestrator.results.caveats import tell_newer
 from manyseed.orchestrator.results.cellgroups import require_axes
-from manyseed.orchestrator.results.questions.registry import Asked
+from manyseed.orchestrator.results.questions.registry import AskedSweep
 
 LOWER_IS_BETTER = ("ece", "brier", "log_loss", "alpha_hat", "ks_", "churn")
 """Prefixes of metrics for which lower is better."""
@@ -52,7 +52,7 @@ _NO_CONVENTION = ("metrics", "block_bytes", "max_pair_runs", "close", "confidenc
 
 def compare_cells(
     paths: SweepPaths,
-    other: Asked | SweepPaths | str | Path | None = None,
+    other: AskedSweep | SweepPaths | str | Path | None = None,
     *,
     by: str = "classifier",
     a: str | None = None,
@@ -367,7 +367,7 @@ def _side(units: _Units) -> Side:
 
 
 def both_sweeps(
-    paths: SweepPaths, other: Asked | SweepPaths | str | Path | None
+    paths: SweepPaths, other: AskedSweep | SweepPaths | str | Path | None
 ) -> tuple[AnalysedSweep, AnalysedSweep]:
     """Open the sweeps of A and B: the same one twice without another."""
     first = AnalysedSweep(paths)
@@ -385,7 +385,7 @@ def both_sweeps(
 
 def reply(
     comparisons: Sequence[Compared],
-    other: Asked | SweepPaths | str | Path | None = None,
+    other: AskedSweep | SweepPaths | str | Path | None = None,
     *,
     metric: str = "accuracy",
     confidence: float = CONFIDENCE,

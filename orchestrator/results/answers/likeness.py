@@ -32,7 +32,7 @@ from manyseed.orchestrator.results.answers.compare import (
 from manyseed.orchestrator.results.answers.comparison import AnalysedCell, AnalysedSweep, OneCell
 from manyseed.orchestrator.results.averaging import require_confidence
 from manyseed.orchestrator.results.published import Published, published
-from manyseed.orchestrator.results.questions.registry import Asked
+from manyseed.orchestrator.results.questions.registry import AskedSweep
 from manyseed.orchestrator.results.record import read_analysis, without_own
 
 
@@ -162,7 +162,7 @@ def _require_same_points(a: NDArray[Any], b: NDArray[Any]) -> None:
 
 def alike(
     paths: SweepPaths,
-    other: Asked | SweepPaths | str | Path | None = None,
+    other: AskedSweep | SweepPaths | str | Path | None = None,
     *,
     by: str = "classifier",
     a: str | None = None,
@@ -261,7 +261,7 @@ def _alike(
 
 def reply(
     pairs: Sequence[Alike],
-    other: Asked | SweepPaths | str | Path | None = None,
+    other: AskedSweep | SweepPaths | str | Path | None = None,
     *,
     limit: int = 40,
 ) -> Reply:

@@ -378,7 +378,9 @@ def recorded(paths: SweepPaths) -> UntilRecord | None:
 class Trained(Protocol):
     """A sweep that can be trained further."""
 
-    paths: SweepPaths
+    @property
+    def paths(self) -> SweepPaths:
+        """Its files."""
 
     def howmany_until(self, half_width: float, **options: Any) -> list[Answered]:
         """Train blocks of runs; see `Sweep.howmany_until`."""

@@ -28,10 +28,12 @@ _SUBJECTS = ("results", "evidence", "paths", "sweep")
 _NO_OPTIONS = ("report",)  # callbacks, which a caller from the command sets
 
 
-class Asked(Protocol):
+class AskedSweep(Protocol):
     """A sweep that is asked."""
 
-    paths: SweepPaths
+    @property
+    def paths(self) -> SweepPaths:
+        """Its files."""
 
 
 @cache
@@ -86,7 +88,7 @@ def _parameters(function: Any) -> dict[str, inspect.Parameter]:
     return {one.name: one for one in others if one.name not in _NO_OPTIONS}
 
 
-def ask(sweep: Asked, question: Question, **given: Any) -> Any:
+def ask(sweep: AskedSweep, question: Question, **given: Any) -> Any:
     """Return what a question's `find` finds."""
     function = imported(question.find)
     subject = next(iter(inspect.signature(function).parameters))
@@ -98,7 +100,7 @@ def ask(sweep: Asked, question: Question, **given: Any) -> Any:
     return [replace(one, about=question.name) for one in found]
 
 
-def _subject(sweep: Asked, subject: str) -> Any:
+def _subject(sweep: AskedSweep, subject: str) -> Any:
     from manyseed.orchestrator.results.caveats import tell_newer
     from manyseed.orchestrator.results.tables import read_results
 
@@ -110,7 +112,7 @@ def _subject(sweep: Asked, subject: str) -> Any:
     return read_results(sweep.paths) if subject == "results" else evidence(sweep.paths)[0]
 
 
-def reply(sweep: Asked, name: str, **given: Any) -> Reply:
+def reply(sweep: AskedSweep, name: str, **given: Any) -> Reply:
     """Ask a question; return its answers in words and numbers.
 
     Parameters

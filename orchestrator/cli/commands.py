@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from manyseed.orchestrator.cli.arguments import Command, with_options, without_conversion
 
@@ -117,7 +117,7 @@ def _command(verb: str, module: str, panel: str, now: str) -> Any:
 def _explain(app: typer.Typer) -> None:
     """Give the commands of an app their help, and those of its groups."""
     for one in app.registered_commands:
-        one.cls = one.cls or Command
+        one.cls = Command if one.cls in (None, TyperCommand) else one.cls
         one.help = _help(one.callback.__doc__ or "") if one.callback else ""
     for group in app.registered_groups:
         if group.typer_instance:

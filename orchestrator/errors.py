@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from manyseed.jobs.similar import quoted, shown, similar, spelling
+from manyseed.jobs.checks import quoted, shown, similar, spelling
 from manyseed.jobs.whole import named_finally
 
 _PHRASES = {

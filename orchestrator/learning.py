@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyseed.orchestrator.calls import from_python, further
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.grids.naming import sweep_name
+from manyseed.orchestrator.grids.loading import sweep_name
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
 
 if TYPE_CHECKING:

@@ -217,7 +217,7 @@ class Sweep(Executing, Learning):
         return cls(directory)
 
     @classmethod
-    @further("importing.memory:import_arrays", but=("adding",))
+    @further("importing:import_arrays", but=("adding",))
     def from_predictions(
         cls, predictions: Mapping[str, Any], directory: str | Path, **options: Any
     ) -> Sweep:
@@ -238,12 +238,12 @@ class Sweep(Executing, Learning):
         >>> of = {"cnn": {"scores": a, "y_true": y}, "vit": {"scores": b, "y_true": y}}
         >>> Sweep.from_predictions(of, "both", dataset="digits")
         """
-        from manyseed.orchestrator.importing.memory import import_arrays
+        from manyseed.orchestrator.importing import import_arrays
 
         import_arrays(predictions, Path(directory), **options)
         return cls(directory)
 
-    @further("importing.memory:import_arrays", but=("directory", "adding"))
+    @further("importing:import_arrays", but=("directory", "adding"))
     def add_predictions(self, predictions: Mapping[str, Any], **options: Any) -> None:
         """Add runs to a sweep of imported predictions: all of them, or none.
 
@@ -260,7 +260,7 @@ class Sweep(Executing, Learning):
         UserError
             If they don't fit the sweep; nothing has changed then.
         """
-        from manyseed.orchestrator.importing.memory import import_arrays
+        from manyseed.orchestrator.importing import import_arrays
 
         import_arrays(predictions, self.paths.directory, adding=True, **options)
 

@@ -20,7 +20,7 @@ _MOST_VALUES = 100
 
 def tables(incomplete: str) -> list[str]:
     """Complete the name of a table."""
-    from manyseed.orchestrator.results.query import ALL_TABLES
+    from manyseed.orchestrator.results.tables import ALL_TABLES
 
     return _beginning(ALL_TABLES, incomplete)
 

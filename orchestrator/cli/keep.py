@@ -240,7 +240,7 @@ def import_(
     """
     from manyseed.orchestrator.errors import UserError
     from manyseed.orchestrator.importing import import_predictions
-    from manyseed.orchestrator.importing.probabilities import FLOOR
+    from manyseed.orchestrator.importing.classes import FLOOR
     from manyseed.orchestrator.sweep import Sweep
 
     name, of_each = _given_classifiers(classifier or [])
@@ -447,7 +447,7 @@ def _difference(found: Differences) -> str:
 
 def _summary(done: list[Rerun], folder: Path | None) -> list[str]:
     """Return the outcome of all runs, and how to read the models."""
-    from manyseed.jobs.saving import READ
+    from manyseed.jobs.parameters import READ
 
     trained = [one.comparison for one in done if one.comparison is not None]
     equal = sum(found["equal"] for found in trained)

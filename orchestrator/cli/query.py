@@ -210,7 +210,7 @@ vars(query)["cls"] = QueryCommand
 
 def _require_no_table(directories: list[Path]) -> None:
     """Refuse the name of a table given as a directory."""
-    from manyseed.orchestrator.results.query import ALL_TABLES
+    from manyseed.orchestrator.results.tables import ALL_TABLES
 
     for directory in directories[1:]:
         if str(directory) in ALL_TABLES and not directory.exists():

@@ -22,23 +22,23 @@ from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.placing import place, unavailable
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.importing.alike import (
-    ELSEWHERE,
-    imported_plan,
-    require_alike,
-    same_tests,
-    truth,
-)
 from manyseed.orchestrator.importing.directory import (
+    ImportedRuns,
     cells_of,
     grid_lines,
     group_of,
     made_from,
     placed,
 )
-from manyseed.orchestrator.importing.joined import numbered
-from manyseed.orchestrator.importing.rows import ImportedRuns
-from manyseed.orchestrator.importing.source import PredictionFile
+from manyseed.orchestrator.importing.matching import (
+    ELSEWHERE,
+    imported_plan,
+    numbered,
+    require_alike,
+    same_tests,
+    truth,
+)
+from manyseed.orchestrator.importing.predictions import PredictionFile
 from manyseed.orchestrator.paths import IMPORTED, JOURNAL, SweepPaths
 from manyseed.orchestrator.plans.groups import PAIR, Groups
 from manyseed.orchestrator.plans.layout import lay_out

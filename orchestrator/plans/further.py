@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from manyseed.jobs.datasets import DatasetInfo
-from manyseed.jobs.response.asked import DBI, DBI_LAYERS, PARTS, Asked
+from manyseed.jobs.response.questions import DBI, DBI_LAYERS, PARTS, Asked
 from manyseed.jobs.run import Cell
 from manyseed.orchestrator.store.coordinates import (
     COORDINATES,

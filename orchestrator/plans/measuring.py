@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from manyseed.jobs.hparams.grid import is_written
-from manyseed.jobs.response.cost import response_seconds
+from manyseed.jobs.response.resolution import response_seconds
 from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.grids.expansion import Expansion, expand
 from manyseed.orchestrator.grids.loading import read_sweep_file

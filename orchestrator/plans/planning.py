@@ -377,12 +377,13 @@ def _with_devices(asked: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
     by = ["dataset", "classifier", "hparams", "train_fraction", *LATER]
     sizes = asked.group_by(by).agg(pl.col("canonical").first())
     devices, times = [], []
-    for dataset, classifier, hparams, fraction, *_, canonical in sizes.iter_rows():
+    cells = [Cell.from_text(text) for text in sizes["canonical"]]
+    named = sizes.select("dataset", "classifier", "hparams", "train_fraction").iter_rows()
+    for (dataset, classifier, hparams, fraction), cell in zip(named, cells, strict=True):
         data, model = expansion.datasets[dataset], expansion.classifiers[classifier, dataset]
         model = model.at(hparams) if is_written(hparams) else model
         rows = fraction if fraction > 1 else fraction * data.n_train
         devices.append(model.device)
-        cell = Cell.from_text(canonical)
         times.append(
             core_seconds(data, model, rows, cell.augment, cell.ensembling, cell.test_augment)
         )

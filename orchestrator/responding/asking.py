@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from manyseed.jobs import parameters
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.parameters import ModelArrays
-from manyseed.jobs.response.asked import Asked
-from manyseed.jobs.response.questions import canonical, resolve
+from manyseed.jobs.response.questions import Asked
+from manyseed.jobs.response.resolution import canonical, resolve
 from manyseed.jobs.run import Cell, MachineError, Run
 from manyseed.jobs.tuning import trainer_of_process
 from manyseed.orchestrator.disk.records import locked

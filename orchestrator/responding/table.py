@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from manyseed.jobs.response.asked import DBI, Asked
+from manyseed.jobs.response.questions import DBI, Asked
 from manyseed.orchestrator.disk.parquet import read_metadata, read_parquet, write_parquet
 from manyseed.orchestrator.disk.placing import unavailable
 from manyseed.orchestrator.disk.records import read_records, write_records

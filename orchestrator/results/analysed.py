@@ -14,7 +14,7 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.tables.snapshots import last
-from manyseed.jobs.identity import identity
+from manyseed.jobs.run import identity
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.filtering import wanted
 from manyseed.orchestrator.paths import SweepPaths

@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from manyseed.jobs.installing import install
+from manyseed.jobs.packages import install
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import UnavailableError
 from manyseed.orchestrator.paths import WORKER_KEYS

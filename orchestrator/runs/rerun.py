@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from manyseed.jobs import whole
 from manyseed.jobs.classifiers.registry import is_own
-from manyseed.jobs.installing import install
 from manyseed.jobs.own.calling import CommandError
+from manyseed.jobs.packages import install
+from manyseed.jobs.parameters import READ, endings, lacking, saving
 from manyseed.jobs.run import MachineError, Run
-from manyseed.jobs.saving import READ, endings, lacking, saving
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import AfterTraining, Alive, Handling
 from manyseed.orchestrator.disk.placing import unavailable

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from manyseed.jobs.saving import READ, endings
+from manyseed.jobs.parameters import READ, endings
 from manyseed.jobs.scales import is_searched
 from manyseed.jobs.trainer import run_hparams, stream_keys
 from manyseed.jobs.tuning import is_tuned

@@ -23,6 +23,7 @@ from manyseed.orchestrator.store.arrays import (
     Kept,
     arrays_of,
     itemsize,
+    label_dtype,
 )
 from manyseed.orchestrator.store.coordinates import (
     DECLARED,
@@ -34,8 +35,7 @@ from manyseed.orchestrator.store.coordinates import (
 )
 
 if TYPE_CHECKING:
-    from manyseed.jobs.response.asked import Asked
-from manyseed.orchestrator.store.arrays import label_dtype
+    from manyseed.jobs.response.questions import Asked
 
 LAYOUT_VERSION = 3
 """The highest version that can be read. Groups that keep parameters of some runs only have layout
@@ -187,7 +187,7 @@ class GroupSpec:
         """Which response curves are measured, if any."""
         if not self.response:
             return None
-        from manyseed.jobs.response.asked import Asked
+        from manyseed.jobs.response.questions import Asked
 
         return Asked.from_attributes(json.loads(self.response))
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import polars as pl
 
-from manyseed.jobs.installing import install
+from manyseed.jobs.packages import install
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.devices import gpus
 from manyseed.orchestrator.errors import UnavailableError, UserError
-from manyseed.orchestrator.grids.remedies import lacking_packages, not_trainable
+from manyseed.orchestrator.grids.resolving import lacking_packages, not_trainable
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.change import Change

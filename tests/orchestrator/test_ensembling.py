@@ -14,8 +14,7 @@ from scipy.special import expit
 from manyseed import Sweep
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import Options
-from manyseed.jobs.identity import canonical_json, text_identity
-from manyseed.jobs.run import Cell, Run
+from manyseed.jobs.run import Cell, Run, canonical_json, text_identity
 from manyseed.jobs.scales import SCALES, scale_search_id
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import Handling

@@ -12,8 +12,7 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.jobs.own.calling import OwnError
-from manyseed.jobs.run import MachineError
-from manyseed.jobs.streams import seed31
+from manyseed.jobs.run import MachineError, seed31
 from manyseed.jobs.trainer import Trainer, generators
 from manyseed.orchestrator.errors import RunsError, UserError
 from manyseed.orchestrator.plans.planning import plan_change

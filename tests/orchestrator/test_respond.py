@@ -14,8 +14,8 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.jobs import parameters
-from manyseed.jobs.response.asked import DBI
 from manyseed.jobs.response.measure import ARRAYS
+from manyseed.jobs.response.questions import DBI
 from manyseed.orchestrator.disk.parquet import read_metadata, write_parquet
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.plans.plan import Plan

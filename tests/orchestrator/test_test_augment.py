@@ -11,7 +11,7 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
-from manyseed.jobs.identity import canonical_json, text_identity
+from manyseed.jobs.run import canonical_json, text_identity
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups

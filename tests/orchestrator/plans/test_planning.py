@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from manyseed.jobs.datasets import openml_task
+from benchmarks import trace_seed
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.data import fetch_datasets, require_fetched
@@ -620,6 +620,15 @@ def test_folds_are_repeats_and_a_suite_its_tasks(tmp_path, monkeypatch):
         "drawn from those of larger ones (up to 21)"
     ) in summary["notes"]
     file.write_text(file.read_text().replace("suite:99", "suite:98"))
-    monkeypatch.setattr(openml_task, "API", "http://127.0.0.1:9")
+    monkeypatch.setattr(openml, "API", "http://127.0.0.1:9")
     with pytest.raises(UserError, match=r"grid\[0\]\.dataset = .*openml-suite:98.*cannot be fetch"):
         plan_sweep(file, tmp_path / "other")
+
+
+def test_the_seed_takes_one_way_through_the_planner_however_many_values_axes_have():
+    few = trace_seed.plan()
+    noise = ", ".join(f'"relative:0.{digit}"' for digit in range(1, 10))
+    more = trace_seed.plan(trace_seed.SWEEP.replace('"sig-digit:0"', noise))
+    assert few["way"] == more["way"]
+    assert few["files"] > 10
+    assert few["returns"] <= 25

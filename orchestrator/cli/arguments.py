@@ -95,10 +95,15 @@ def with_options(verb: Callable[..., None]) -> None:
     known, told = inspect.signature(method).parameters, dict(_help_of(method))
     signature = inspect.signature(verb, eval_str=True)
     *own, _ = signature.parameters.values()
-    arguments = [one for one in own if isinstance(one.annotation.__metadata__[0], ArgumentInfo)]
+    arguments = [one for one in own if _is_argument(one)]
     options = [_option(known[name], *told[name], completed.get(name)) for name in names]
     parameters = [*arguments, *options, *own[len(arguments) :]]
     vars(verb)["__signature__"] = signature.replace(parameters=parameters)
+
+
+def _is_argument(parameter: inspect.Parameter) -> bool:
+    told = (parameter.default, *getattr(parameter.annotation, "__metadata__", ()))
+    return any(isinstance(one, ArgumentInfo) for one in told)
 
 
 def _help_of(method: Callable[..., Any]) -> Iterator[tuple[str, tuple[str, str | None]]]:

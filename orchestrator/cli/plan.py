@@ -46,54 +46,41 @@ _UNITS = {"h": "hours", "min": "minutes"}
 
 
 def plan(
-    sweep_file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="SWEEP.toml|DIR",
-            help="The sweep file; with --tune and --drop, the sweep directory.",
-            show_default=False,
-        ),
-    ],
+    sweep_file: Path = typer.Argument(
+        ...,
+        metavar="SWEEP.toml|DIR",
+        help="The sweep file; with --tune and --drop, the sweep directory.",
+        show_default=False,
+    ),
     out: Out = None,
     settings: Settings = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Show the plan; write nothing.")
-    ] = False,
-    walltime: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Name fits that cannot finish in jobs of this time, such as 4:00:00 or 1-12.",
-            show_default=False,
-        ),
-    ] = None,
-    fetching: Annotated[
-        bool,
-        typer.Option(
-            "--fetch",
-            help="Only fetch and prepare the data, once, on a machine that can reach it.",
-        ),
-    ] = False,
-    searching: Annotated[
-        bool,
-        typer.Option(
-            "--tune",
-            help='Of a sweep DIR: search on this machine for hparams = "tuned", and for scales.',
-        ),
-    ] = False,
-    dropping: Annotated[
-        str | None,
-        typer.Option("--drop", metavar="SQL", help="Of a sweep DIR: remove these cells for good."),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --drop: do not ask.")] = False,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            metavar="local",
-            help="With --tune: search here, even on a login node.",
-            show_default="auto",
-        ),
-    ] = None,
+    dry_run: bool = typer.Option(False, "--dry-run", "-n", help="Show the plan; write nothing."),
+    walltime: str | None = typer.Option(
+        None,
+        metavar="TIME",
+        help="Name fits that cannot finish in jobs of this time, such as 4:00:00 or 1-12.",
+        show_default=False,
+    ),
+    fetching: bool = typer.Option(
+        False,
+        "--fetch",
+        help="Only fetch and prepare the data, once, on a machine that can reach it.",
+    ),
+    searching: bool = typer.Option(
+        False,
+        "--tune",
+        help='Of a sweep DIR: search on this machine for hparams = "tuned", and for scales.',
+    ),
+    dropping: str | None = typer.Option(
+        None, "--drop", metavar="SQL", help="Of a sweep DIR: remove these cells for good."
+    ),
+    yes: bool = typer.Option(False, "--yes", "-y", help="With --drop: do not ask."),
+    cluster: str | None = typer.Option(
+        None,
+        metavar="local",
+        help="With --tune: search here, even on a login node.",
+        show_default="auto",
+    ),
     workers: Annotated[int | None, workers_option("With --tune: number of processes.")] = None,
     other_recipe: OtherRecipe = False,
     as_json: Json = False,
@@ -377,49 +364,40 @@ def fetch(sweep_file: SweepToml) -> None:
 
 
 def init(
-    data: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[DATA]",
-            help="A file, a source, or your own function as module:name; without it, all examples "
-            "are listed.",
-            show_default=False,
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[MODEL]",
-            help="Your own code: module:name, a Python file or a script; or a classifier. "
-            "By default, several classifiers.",
-            show_default=False,
-        ),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="The classes.", show_default="the likeliest"),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="Where to write it; the sweep takes its name.",
-            show_default="sweep.toml, named after the data",
-        ),
-    ] = None,
-    named: Annotated[
-        str | None,
-        typer.Option(
-            "--example",
-            metavar="NAME",
-            help="Instead, write an example sweep file or cluster profile.",
-        ),
-    ] = None,
-    known: Annotated[
-        bool, typer.Option("--datasets", help="Instead, list the datasets known by name.")
-    ] = False,
+    data: str | None = typer.Argument(
+        None,
+        metavar="[DATA]",
+        help="A file, a source, or your own function as module:name; without it, all examples "
+        "are listed.",
+        show_default=False,
+    ),
+    model: str | None = typer.Argument(
+        None,
+        metavar="[MODEL]",
+        help="Your own code: module:name, a Python file or a script; or a classifier. "
+        "By default, several classifiers.",
+        show_default=False,
+    ),
+    target: str | None = typer.Option(
+        None, metavar="COLUMN", help="The classes.", show_default="the likeliest"
+    ),
+    out: Path | None = typer.Option(
+        None,
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="Where to write it; the sweep takes its name.",
+        show_default="sweep.toml, named after the data",
+    ),
+    named: str | None = typer.Option(
+        None,
+        "--example",
+        metavar="NAME",
+        help="Instead, write an example sweep file or cluster profile.",
+    ),
+    known: bool = typer.Option(
+        False, "--datasets", help="Instead, list the datasets known by name."
+    ),
     as_json: Json = False,
 ) -> None:
     """Write a sweep file for your data and model, with comments on what was found in them.
@@ -465,14 +443,11 @@ def init(
 
 def drop(
     directory: Directory,
-    where: Annotated[
-        str,
-        typer.Option("--where", metavar="SQL", help="The cells, such as classifier = 'mlp'."),
-    ],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Show the cells; write nothing.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    where: str = typer.Option(
+        ..., "--where", metavar="SQL", help="The cells, such as classifier = 'mlp'."
+    ),
+    dry_run: bool = typer.Option(False, "--dry-run", "-n", help="Show the cells; write nothing."),
+    yes: bool = typer.Option(False, "--yes", "-y", help="Do not ask."),
 ) -> None:
     """Remove cells from the plan for good; their finished runs are lost.
 

@@ -371,19 +371,16 @@ def resume(directory: Directory, watch: Watch = False, **options: Any) -> None:
 @takes("cancel", "only", "now")
 def cancel(
     directory: Directory,
-    hold: Annotated[
-        bool,
-        typer.Option("--pause", help="Hold tasks that wait in the queue, until resume."),
-    ] = False,
-    parallelism: Annotated[
-        int | None,
-        typer.Option(
-            "--throttle",
-            metavar="N",
-            min=0,
-            help="End nothing: let at most N tasks run at once on a cluster; 0: no limit.",
-        ),
-    ] = None,
+    hold: bool = typer.Option(
+        False, "--pause", help="Hold tasks that wait in the queue, until resume."
+    ),
+    parallelism: int | None = typer.Option(
+        None,
+        "--throttle",
+        metavar="N",
+        min=0,
+        help="End nothing: let at most N tasks run at once on a cluster; 0: no limit.",
+    ),
     **options: Any,
 ) -> None:
     """Stop all tasks after the fits in flight. Nothing is lost.
@@ -454,9 +451,9 @@ def pause(directory: Directory) -> None:
 
 def throttle(
     directory: Directory,
-    parallelism: Annotated[
-        int, typer.Argument(metavar="N", min=0, help="0: no limit.", show_default=False)
-    ],
+    parallelism: int = typer.Argument(
+        ..., metavar="N", min=0, help="0: no limit.", show_default=False
+    ),
 ) -> None:
     """Let at most N tasks run at once on a cluster from now on. Running tasks are not ended.
 

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manyseed.orchestrator.cli.analyze import analyze_and_report, say_report
-from manyseed.orchestrator.cli.answers import in_short
 from manyseed.orchestrator.cli.arguments import (
     Directory,
     Json,
@@ -216,6 +214,8 @@ def run(
 
         manyseed run sweep.toml --cluster mycluster
     """
+    from manyseed.orchestrator.cli.analyze import analyze_and_report, say_report
+    from manyseed.orchestrator.cli.answers import in_short
     from manyseed.orchestrator.grids.loading import read_sweep_file
     from manyseed.orchestrator.paths import SweepPaths
     from manyseed.orchestrator.plans.data import fetch_datasets

@@ -41,7 +41,6 @@ from manyseed.orchestrator.errors import (
     command,
     flag,
 )
-from manyseed.orchestrator.submissions.submission import ALIVE
 
 if TYPE_CHECKING:
     from manyseed.analysis.options import Options
@@ -399,6 +398,8 @@ def _follow(sweep: Sweep, *, quiet: bool) -> None:
 
 def _watched(sweep: Sweep, *, quiet: bool) -> AnalysisJob:
     """Show the last submitted analysis until it ends, and return it."""
+    from manyseed.orchestrator.submissions.submission import ALIVE
+
     with bar(quiet=quiet) as progress:
         task = progress.add_task("analysing", total=None, note="")
         while (job := sweep.analysis_job()) and job.state in ALIVE:

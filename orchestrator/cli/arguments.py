@@ -270,13 +270,7 @@ def names(text: str) -> list[str]:
 
 
 def whole_numbers(text: str, key: str, example: str) -> list[int]:
-    """Return the integers in a comma-separated list.
-
-    Raises
-    ------
-    UserError
-        For anything else.
-    """
+    """Return the integers in a comma-separated list; refuse anything else."""
     try:
         return [int(name) for name in names(text)]
     except ValueError:

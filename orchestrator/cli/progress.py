@@ -1,4 +1,4 @@
-"""Progress bars."""
+"""What a command shows while it works: progress bars, and a word on login nodes."""
 
 from __future__ import annotations
 
@@ -126,14 +126,8 @@ _SAID_AFTER = 10.0
 def one_core(paths: SweepPaths, what: str, more: str = "") -> Iterator[None]:
     """On a login node, keep to one core, and say so if it takes long.
 
-    Parameters
-    ----------
-    paths : SweepPaths
-        The sweep, which may have been trained on this machine: then it is no login node.
-    what : str
-        What is computed, as the subject of a sentence.
-    more : str
-        How it would be computed elsewhere, or by more cores.
+    A machine on which the sweep was trained is no login node. `what` is computed, as the subject of
+    a sentence; `more` says how it would be computed elsewhere, or by more cores.
     """
     from manyseed.orchestrator.submissions.profiles import is_login_node
     from manyseed.orchestrator.submissions.submission import last_intent

@@ -293,7 +293,7 @@ def caveats(sweep: Sweep) -> dict[str, list[str]]:
     """Return sentences on what could not be computed, what stands out, and why."""
     from polars import selectors as cs
 
-    from manyseed.analysis.questions import suspects
+    from manyseed.analysis.questions import caveats
     from manyseed.analysis.tables.snapshots import last
     from manyseed.orchestrator.results.caveats import (
         COMPARED,
@@ -311,7 +311,7 @@ def caveats(sweep: Sweep) -> dict[str, list[str]]:
     repeats = results["repeats"]
     with results.damage_named("runs"):
         runs = last(results.scan("runs"))
-        infeasible = suspects.notes(last(repeats.lazy()), runs, options)
+        infeasible = caveats.suspect_notes(last(repeats.lazy()), runs, options)
         compared = runs.select(cs.by_name(*COMPARED, require_all=False)).collect()
     return {
         "infeasible": infeasible,

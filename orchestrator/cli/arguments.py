@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
@@ -57,6 +58,31 @@ Only = Annotated[
         help="Only cells that meet a condition, such as classifier = 'mlp'.",
     ),
 ]
+
+
+def shown_help(docstring: str) -> str:
+    """Return a docstring as help text that wraps at any width, with markup escaped."""
+    text = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.cleandoc(docstring))
+    text = re.sub(r"^    (?=\S)", "$ ", text, flags=re.MULTILINE)
+    if "[" not in text:
+        return text
+    from rich.markup import escape
+
+    return escape(text)
+
+
+@contextmanager
+def spoken_of_options() -> Iterator[None]:
+    """Within this block, print warnings, and let errors speak of options instead of arguments."""
+    from manyseed.orchestrator.calls import told_by
+    from manyseed.orchestrator.cli.output import errors, say
+
+    try:
+        with told_by(lambda text: say(text, style="yellow", to=errors)):
+            yield
+    except ManyseedError as error:
+        error.from_python = False
+        raise
 
 
 Verb = TypeVar("Verb", bound=Callable[..., None])
@@ -144,18 +170,13 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; its errors speak of options, also those of methods of `Sweep`."""
-        from manyseed.orchestrator.calls import told_by
-        from manyseed.orchestrator.cli.output import errors, say
-
         if self.now and not ctx.params.get("as_json"):
+            from manyseed.orchestrator.cli.output import errors, say
+
             earlier = ctx.command_path.partition(" ")[2]
             say(f"{earlier} is now: manyseed {self.now}", style="dim", to=errors)
-        try:
-            with told_by(lambda text: say(text, style="yellow", to=errors)):
-                return super().invoke(ctx)
-        except ManyseedError as error:
-            error.from_python = False
-            raise
+        with spoken_of_options():
+            return super().invoke(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command's arguments."""

@@ -283,8 +283,7 @@ def _few_test_sets(sweeps: list[Sweep], question: Question, frame: pl.DataFrame)
 
 def _incomplete(sweep: Sweep, *, several: bool) -> list[str]:
     """Say which planned runs the results lack, and whether that is related to accuracy."""
-    from manyseed.orchestrator.results.caveats import amounts, incomplete
-    from manyseed.orchestrator.results.newer import newer
+    from manyseed.orchestrator.results.caveats import amounts, incomplete, newer
     from manyseed.orchestrator.results.record import Analysis
     from manyseed.orchestrator.results.tables import read_results
 

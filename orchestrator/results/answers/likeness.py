@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
+from manyseed.analysis.counts import counted
 from manyseed.analysis.graph.chunks import single_repeat
 from manyseed.analysis.metrics.alpha_tests import defined, values_of
 from manyseed.analysis.metrics.custom import Failed
@@ -17,14 +19,20 @@ from manyseed.analysis.metrics.metric import Part
 from manyseed.analysis.options import CLOSE, CONFIDENCE, Options
 from manyseed.analysis.questions import between
 from manyseed.analysis.questions.between import AlphaHatBetween, ConsistencyBetween
+from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.refused import Refused
 from manyseed.orchestrator.errors import UserError, refused
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results.analysed import AnalysedCell, AnalysedSweep
+from manyseed.orchestrator.results.answers.compare import (
+    both_sweeps,
+    further_ones,
+    pairs_of,
+    two_named,
+)
+from manyseed.orchestrator.results.answers.comparison import AnalysedCell, AnalysedSweep, OneCell
 from manyseed.orchestrator.results.averaging import require_confidence
-from manyseed.orchestrator.results.compared import OneCell
-from manyseed.orchestrator.results.comparing import pairs_of
 from manyseed.orchestrator.results.published import Published, published
+from manyseed.orchestrator.results.questions.registry import Asked
 from manyseed.orchestrator.results.record import read_analysis, without_own
 
 
@@ -154,7 +162,7 @@ def _require_same_points(a: NDArray[Any], b: NDArray[Any]) -> None:
 
 def alike(
     paths: SweepPaths,
-    other: SweepPaths | None = None,
+    other: Asked | SweepPaths | str | Path | None = None,
     *,
     by: str = "classifier",
     a: str | None = None,
@@ -162,17 +170,29 @@ def alike(
     where: str | None = None,
     confidence: float = CONFIDENCE,
 ) -> list[Alike]:
-    """Answer for pairs of cells, on the test sets that they share.
+    """Say whether A's runs are like B's, by α̂ and error consistency between them.
+
+    Cells are compared on the test sets that they share.
 
     Parameters
     ----------
-    paths, other, by, a, b, where
-        Which cells, as in `orchestrator.results.comparing.compare_cells`.
+    paths : SweepPaths
+        An analysed sweep.
+    other : Sweep or path, optional
+        Another sweep: A is in the first, B in this.
+    by : str
+        Compare pairs of cells that differ only in this.
+    a : str, optional
+        A condition on cells A; with one on B.
+    b : str, optional
+        A condition on cells B.
+    where : str, optional
+        A condition on the cells of both.
     confidence : float
+        Confidence of each single interval.
     """
     require_confidence(confidence)
-    first = AnalysedSweep(paths)
-    second = first if other is None else AnalysedSweep(other)
+    first, second = both_sweeps(paths, other)
     pairs = pairs_of(first, second, by=by, a=a, b=b, where=where)
     stores = [_Store(first)]
     stores.append(stores[0] if second is first else _Store(second))
@@ -237,3 +257,35 @@ def _alike(
         *values, epsilon=options.epsilon, close=options.close, confidence=confidence
     )
     return replace(unknown, alpha_hat=tested, error_consistency=consistency)
+
+
+def reply(
+    pairs: Sequence[Alike],
+    other: Asked | SweepPaths | str | Path | None = None,
+    *,
+    limit: int = 40,
+) -> Reply:
+    """Word the answer for each pair of cells.
+
+    Parameters
+    ----------
+    pairs : sequence of Alike
+    other
+        As in `alike`.
+    limit : int
+        Comparisons to print.
+    """
+    answers = []
+    for pair in pairs[:limit]:
+        axes = pair.b.axes
+        same = {name: level for name, level in pair.a.axes.items() if level == axes[name]}
+        named = [
+            f"{name}: {two_named(cell, rest, same, of_sweeps=other is not None)}"
+            for name, cell, rest in (("A", pair.a, pair.b), ("B", pair.b, pair.a))
+        ]
+        found = [one for one in (pair.alpha_hat, pair.error_consistency) if one is not None]
+        answers.append(Answer("\n".join(named), tuple(pair.words), rows=[*map(asdict, found)]))
+    more = [further_ones(len(pairs) - limit)] if len(pairs) > limit else []
+    values = [asdict(one) | {"words": one.words} for one in pairs]
+    title = f"Are A's runs like B's, {counted(len(pairs), 'comparison')}"
+    return Reply(answers, {"alike": values}, title=title, notes=more, apart=True)

@@ -8,16 +8,17 @@ are t intervals over test sets, as those of effects; differences are paired by t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import polars as pl
 
 from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.blocks import CONTEXT
+from manyseed.analysis.questions.classifiers import CONTEXT
 from manyseed.analysis.questions.effects import REFERENCES
 from manyseed.analysis.questions.intervals import Real, of_share, t_interval, too_few
+from manyseed.analysis.questions.question import Answer, Evidence
 from manyseed.analysis.tables.schema import Tables
 
 LISTED = 3  # datasets
@@ -221,3 +222,10 @@ def _level(row: Mean) -> str:
 
 def _size(row: Mean) -> str:
     return f"{row.value:.4f}" + ("" if row.half is None else f" ± {row.half:.4f}")
+
+
+def answer(evidence: Evidence) -> Iterator[Answer]:
+    """Say how accurate classifiers are, and whether the best one is better than the others."""
+    found = accuracies(evidence.tables)
+    for one, text in zip(found, sentences(found), strict=False):
+        yield Answer(text, rows=[asdict(row) for row in one.rows], figures=("summary",))

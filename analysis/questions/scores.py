@@ -8,6 +8,8 @@ from typing import Any
 
 import polars as pl
 
+from manyseed.analysis.questions.question import Answer, Evidence
+
 GROUP = ("dataset", "classifier")
 RESPONSE = (*GROUP, "transform", "layer")
 
@@ -161,3 +163,10 @@ def _best(row: Mapping[str, Any]) -> str:
         f"{best} ± {row['cmi_sd']:.0f} between {row['n_corpora']} seeds or test sets ({chance}; "
         f"{n}; {others} within that spread){reversed_}"
     )
+
+
+def answer(evidence: Evidence) -> Iterator[Answer]:
+    """Say which scores predict which of two models generalises worse."""
+    if evidence.cmi is not None:
+        for text, figures in sentences(evidence.cmi):
+            yield Answer(text, figures=figures)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from manyseed.analysis.options import CALIBRATION
-from manyseed.analysis.questions.dee import check, compared
-from manyseed.analysis.questions.worth import Gain, Worth, gains, worths
+from manyseed.analysis.questions.dee import Gain, Worth, check, compared, gains, worths
+from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.snapshots import last
 from manyseed.orchestrator.errors import UserError, command, refused
@@ -32,12 +32,15 @@ class DeepAnswers:
         The gain from averaging the probabilities of their runs.
     worths : tuple of Worth
         How many of their runs are worth as much as runs of cells that differ in one axis.
+    lacking : tuple of str
+        What has no calibrated metrics in this analysis, and why.
     """
 
     name: str
     cells: list[int]
     gain: Gain
     worths: tuple[Worth, ...]
+    lacking: tuple[str, ...] = ()
 
 
 def dee(
@@ -48,25 +51,26 @@ def dee(
     by: Sequence[str] = (),
     members: int | None = None,
 ) -> list[DeepAnswers]:
-    """Answer for every cell that has deep ensembles.
+    """Say how much averaging runs gains, and how many runs another cell is worth, in words.
+
+    For each cell, from an analysis with --calibration: how many averaged runs (a deep ensemble)
+    reach half, and nine tenths, of what averaging all of them gains over one. And for each cell
+    that differs from it in one axis only: how many independent runs of the first cell make an
+    ensemble as good (deep ensemble equivalent), with the range of one standard deviation.
 
     Parameters
     ----------
     paths : SweepPaths
         A sweep that was analysed with calibrated metrics.
     metric : str
-        One of `analysis.uncertainty.dee.COMPARABLE`.
-    where : str
-        An SQL condition over the table of cells: those to answer for.
+        The metric, such as cll, c_brier, c_aurc or error.
+    where : str, optional
+        Only cells that meet a condition.
     by : sequence of str
-        Axes, from `analysis.axes.AXES`: cells that agree in these get one answer.
+        Group cells that agree in these columns, such as dataset,classifier; by default, each cell
+        by itself.
     members : int, optional
-        How many runs of the compared cells are averaged; by default one, and all.
-
-    Raises
-    ------
-    UserError
-        For a metric that can't be compared, or if there are no ensembles.
+        How many runs of other cells to average; by default one, and all of them.
     """
     try:
         check(metric)
@@ -74,7 +78,7 @@ def dee(
         raise refused(error, key="--metric") from None
     require_axes(by)
     results, (options, record) = read_results(paths), read_analysis(paths)
-    reasons = " ".join(caveats.of_probabilities(record))
+    reasons = tuple(caveats.of_probabilities(record))
     if UNCERTAINTY not in results:
         asked = CALIBRATION in options.metrics
         raise UserError(
@@ -83,7 +87,7 @@ def dee(
             if asked
             else "deep ensembles were not measured",
             file=paths.results,
-            remedy=reasons or "train runs that vary, such as vary = init+batch"
+            remedy=" ".join(reasons) or "train runs that vary, such as vary = init+batch"
             if asked
             else f"measure them with: {command('analyze', paths.directory, '--calibration')}",
         )
@@ -99,8 +103,32 @@ def dee(
         if gain is not None:
             theirs = rows.join(numbers, left_on="deep_cell", right_on="cell", how="semi")
             worth = tuple(worths(theirs, cells, members))
-            answers.append(DeepAnswers(named(group, wanted), group["cell"].to_list(), gain, worth))
+            name = named(group, wanted)
+            answers.append(DeepAnswers(name, group["cell"].to_list(), gain, worth, reasons))
     if not answers:
         reason, option = f"no cell asked for has deep ensembles with {metric}", "--where"
-        raise UserError(reason, key=option if where else None, remedy=reasons or None)
+        raise UserError(reason, key=option if where else None, remedy=" ".join(reasons) or None)
     return answers
+
+
+def reply(groups: Sequence[DeepAnswers]) -> Reply:
+    """Word the answers for each group of cells."""
+    notes = list(groups[0].lacking)
+    answers = [
+        Answer(
+            group.name,
+            (group.gain.words, *(worth.words for worth in group.worths)),
+            rows=[asdict(group.gain), *map(asdict, group.worths)],
+        )
+        for group in groups
+    ]
+    values = [
+        {
+            "name": group.name,
+            "cells": group.cells,
+            "gain": asdict(group.gain) | {"words": group.gain.words},
+            "worths": [asdict(worth) | {"words": worth.words} for worth in group.worths],
+        }
+        for group in groups
+    ]
+    return Reply(answers, {"groups": values, "notes": notes}, cannot_tell=notes)

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any, Protocol
 
 import polars as pl
 
+from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.howmany import SKEWED
-from manyseed.analysis.questions.sequential import BLOCK, FIRST, Decision, Real, decide
+from manyseed.analysis.questions.howmany import BLOCK, FIRST, SKEWED, Decision, Real, decide
+from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import RunsError, StillRunning, UserError, command
 from manyseed.orchestrator.filtering import chosen
@@ -22,6 +24,7 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.growing import grow
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
 from manyseed.orchestrator.results.averaging import require_confidence, require_half_width
+from manyseed.orchestrator.results.caveats import tell_newer
 from manyseed.orchestrator.results.cellgroups import named
 from manyseed.orchestrator.results.tables import read_results
 from manyseed.orchestrator.submissions.requirements import require_code
@@ -144,7 +147,7 @@ def until(
     analyze : callable
         Analyses finished runs.
     confidence : float
-        Probability that the interval holds at all looks at once (`analysis.questions.sequential`).
+        Probability that the interval holds at all looks at once (`analysis.questions.howmany`).
     most : int
         Most runs of a cell on each test set.
     block : int
@@ -370,3 +373,89 @@ def recorded(paths: SweepPaths) -> UntilRecord | None:
         return read_record(paths.until, UntilRecord)
     except FileNotFoundError:
         return None
+
+
+class Trained(Protocol):
+    """A sweep that can be trained further."""
+
+    paths: SweepPaths
+
+    def howmany_until(self, half_width: float, **options: Any) -> list[Answered]:
+        """Train blocks of runs; see `Sweep.howmany_until`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known about each cell, and how many runs would come next, if nothing was trained."""
+
+    half_width: float
+    cells: list[Answered]
+    added: int | None = None
+
+
+def ask_until(
+    sweep: Trained,
+    half_width: float,
+    *,
+    confidence: float = CONFIDENCE,
+    most: int = MOST,
+    block: int = BLOCK,
+    where: str | None = None,
+    dry_run: bool = False,
+    cluster: str = "auto",
+    workers: int | None = None,
+    report: Callable[[str], None] = lambda text: None,
+) -> Known:
+    """Train blocks of runs until accuracies are known precisely, and say what is known.
+
+    Blocks of runs are planned, trained and analysed until the mean accuracy of each cell has that
+    precision, by an interval that holds at every look. Runs are only added, and the same command
+    continues after an interruption.
+
+    Parameters
+    ----------
+    sweep : Sweep
+    half_width : float
+        Train more runs until accuracies are known this precisely (±).
+    confidence : float
+        Probability that all intervals of a cell hold at once.
+    most : int
+        At most N runs of a cell on each test set.
+    block : int
+        Runs added at once.
+    where : str, optional
+        Only cells that meet a condition.
+    dry_run : bool
+        Only say what would come next.
+    cluster : str
+        Where to train: a cluster profile, its file, or local, this machine. auto: where runs were
+        last submitted, else SLURM if available, else this machine.
+    workers : int, optional
+        Maximum number of training processes on this machine.
+    report : callable
+        Called with a message before each step.
+    """
+    asked: dict[str, Any] = {
+        "confidence": confidence,
+        "most": most,
+        "block": block,
+        "where": where,
+    }
+    if dry_run:
+        tell_newer(sweep.paths)
+        return Known(half_width, *preview(sweep.paths, half_width, **asked))
+    more = {"cluster": cluster, "workers": workers, "tell": report}
+    return Known(half_width, sweep.howmany_until(half_width, **more, **asked))
+
+
+def reply(known: Known) -> Reply:
+    """Word what is known about each cell, and what would come next."""
+    answers = [Answer(one.name, (one.words,), rows=[one.values()]) for one in known.cells]
+    if known.added is not None:
+        runs = counted(known.added, "run")
+        answers.append(
+            Answer(f"Next: {runs} would be added." if known.added else "No run would be added.")
+        )
+    values = [one.values() for one in known.cells]
+    asked = {"half_width": known.half_width, "runs_added_next": known.added or 0}
+    return Reply(answers, {**asked, "cells": values})

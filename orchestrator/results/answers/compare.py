@@ -7,15 +7,20 @@ shared if runs draw from the same keys. Names of sweeps, datasets and classifier
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.comparing import Side, compare, compare_apart
+from manyseed.analysis.questions.comparison import Side, compare, compare_apart
+from manyseed.analysis.questions.intervals import too_few
+from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.tables.means import compares_runs, is_level
 from manyseed.analysis.tables.snapshots import last
 from manyseed.analysis.tables.twins import cells_once
@@ -23,11 +28,19 @@ from manyseed.jobs.run import Cell, Run, Stream
 from manyseed.jobs.trainer import stream_keys
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.filtering import chosen
-from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results.analysed import IMPORTED, AnalysedCell, AnalysedSweep
+from manyseed.orchestrator.paths import SweepPaths, open_sweep
+from manyseed.orchestrator.results.answers.comparison import (
+    IMPORTED,
+    AnalysedCell,
+    AnalysedSweep,
+    Compared,
+    OneCell,
+    words,
+)
 from manyseed.orchestrator.results.averaging import require_confidence
+from manyseed.orchestrator.results.caveats import tell_newer
 from manyseed.orchestrator.results.cellgroups import require_axes
-from manyseed.orchestrator.results.compared import Compared
+from manyseed.orchestrator.results.questions.registry import Asked
 
 LOWER_IS_BETTER = ("ece", "brier", "log_loss", "alpha_hat", "ks_", "churn")
 """Prefixes of metrics for which lower is better."""
@@ -39,7 +52,7 @@ _NO_CONVENTION = ("metrics", "block_bytes", "max_pair_runs", "close", "confidenc
 
 def compare_cells(
     paths: SweepPaths,
-    other: SweepPaths | None = None,
+    other: Asked | SweepPaths | str | Path | None = None,
     *,
     by: str = "classifier",
     a: str | None = None,
@@ -49,42 +62,43 @@ def compare_cells(
     lower: bool = False,
     confidence: float = CONFIDENCE,
 ) -> list[Compared]:
-    """Compare cells of one sweep that differ in one axis, or matching cells of two sweeps.
+    """Compare cells, classifiers or sweeps: the difference, and P(A better than B).
+
+    Cells are compared on the test sets that they share, and run by run if runs share random
+    streams; the report says how many runs this saves. Sweeps with different test sets are compared
+    unpaired. Each difference has an interval over seeds for these test sets, and one over seeds and
+    new test sets.
 
     Parameters
     ----------
     paths : SweepPaths
         An analysed sweep.
-    other : SweepPaths, optional
-        Another one: A comes from the first, B from the second.
+    other : Sweep or path, optional
+        Another sweep: A is in the first, B in this.
     by : str
-        One of `analysis.axes.AXES`: without `other`, `a` and `b`, every two of its levels are
-        compared, all else being equal.
-    a, b : str, optional
-        SQL conditions over the cells of each side, both or none. Cells are compared if they agree
-        in all axes but those that set the two sides apart.
+        Compare pairs of cells that differ only in this.
+    a : str, optional
+        A condition on cells A; with one on B. Cells are compared if they agree in all axes but
+        those that set the two sides apart.
+    b : str, optional
+        A condition on cells B.
     where : str, optional
-        An SQL condition over the cells of both sides.
+        A condition on the cells of both.
     metric : str
-        A column of the table of runs.
+        A metric of runs, such as ece.
     lower : bool
-        Whether lower is better, for a user's own metric.
+        For a metric of your own: lower is better.
     confidence : float
+        Confidence of each single interval.
 
     Returns
     -------
     list of Compared
         At least one of them with a result.
-
-    Raises
-    ------
-    UserError
-        If there is nothing to compare.
     """
     require_confidence(confidence)
     _require_sides(a, b, by)
-    first = AnalysedSweep(paths)
-    second = first if other is None else AnalysedSweep(other)
+    first, second = both_sweeps(paths, other)
     for sweep in (first, *([] if second is first else [second])):
         sweep.require(metric)
     pairs = pairs_of(first, second, by=by, a=a, b=b, where=where)
@@ -350,3 +364,89 @@ def _same_units(x: _Units, y: _Units) -> tuple[_Units, _Units] | None:
 def _side(units: _Units) -> Side:
     values = np.array(list(units.values.values()))
     return Side(values[:1] if units.fixed else values, units.fixed)
+
+
+def both_sweeps(
+    paths: SweepPaths, other: Asked | SweepPaths | str | Path | None
+) -> tuple[AnalysedSweep, AnalysedSweep]:
+    """Open the sweeps of A and B: the same one twice without another."""
+    first = AnalysedSweep(paths)
+    if other is None:
+        return first, first
+    second = getattr(other, "paths", other)
+    if not isinstance(second, SweepPaths | str | Path):
+        reason = f"must be a Sweep or its directory, not {type(other).__name__}"
+        raise UserError(reason, key="other")
+    if not isinstance(second, SweepPaths):
+        second = open_sweep(Path(second))
+    tell_newer(second)
+    return first, AnalysedSweep(second)
+
+
+def reply(
+    comparisons: Sequence[Compared],
+    other: Asked | SweepPaths | str | Path | None = None,
+    *,
+    metric: str = "accuracy",
+    confidence: float = CONFIDENCE,
+    limit: int = 40,
+) -> Reply:
+    """Word each comparison, and what all of their intervals rest on.
+
+    Parameters
+    ----------
+    comparisons : sequence of Compared
+    other, metric, confidence
+        As in `compare_cells`.
+    limit : int
+        Comparisons to print.
+    """
+    n, of_sweeps, notes = len(comparisons), other is not None, []
+    shown = comparisons[:limit]
+    answers = [
+        Answer(
+            f"A: {two_named(one.a, one.b, one.same, of_sweeps=of_sweeps)}\n"
+            f"B: {two_named(one.b, one.a, one.same, of_sweeps=of_sweeps)}",
+            tuple(words(one)),
+            rows=[] if one.result is None else [asdict(one.result)],
+        )
+        for one in shown
+    ]
+    if metric == "alpha_hat":
+        told = "is answered by --alike."
+        notes += ["", f"α̂ of each side is among its own runs; whether A's runs are like B's {told}"]
+    results = [one.result for one in shown if one.result and one.result.sets]
+    if few := too_few(min((min(one.sets_a, one.sets_b) for one in results), default=0)):
+        notes += ["", few]
+    if n > limit:
+        notes += [further_ones(n - limit)]
+    elif n > 1:
+        notes += [
+            "",
+            f"Each interval by itself holds at {100 * confidence:g} %: of {n:,}, about "
+            f"{(1 - confidence) * n:.2g} are expected to miss.",
+        ]
+    values = [asdict(one) | {"words": [*words(one)]} for one in comparisons]
+    title = f"{metric}, {counted(n, 'comparison')}"
+    return Reply(answers, {"comparisons": values}, title=title, notes=notes, apart=True)
+
+
+def further_ones(number: int) -> str:
+    """Say how many comparisons are not shown."""
+    return f"… {number:,} more; see --limit, --where and --json"
+
+
+def two_named(cell: OneCell, rest: OneCell, same: Mapping[str, Any], *, of_sweeps: bool) -> str:
+    """Name a cell by the levels in which it differs from the other or from the defaults."""
+    plain = ("none", "default", 1.0)
+    axes = cell.axes
+    more = [
+        f"{axis} = {value}"
+        for axis, value in axes.items()
+        if axis not in ("dataset", "classifier")
+        and (axis not in same or (value not in plain and axis != "vary"))
+    ]
+    if cell.epoch != rest.epoch and cell.epoch:
+        more.append(f"epoch {cell.epoch:,}")
+    name = ", ".join([f"{axes['dataset']} × {axes['classifier']}", *more])
+    return f"{name} (cell {cell.cell}{f' of {cell.directory}' if of_sweeps else ''})"

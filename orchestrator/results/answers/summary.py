@@ -7,47 +7,49 @@ recorded beside them: a file of others is not used. How many runs are missing is
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict
 from typing import Any
 
-from manyseed.analysis.questions.sentence import Sentence, incomplete
+from manyseed.analysis.questions.question import Answer, incomplete
 from manyseed.analysis.version import wording_version
 from manyseed.orchestrator.disk.parquet import checksum
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results import caveats
+from manyseed.orchestrator.results.questions.registry import evidence, on_page
 from manyseed.orchestrator.results.record import Analysis
-from manyseed.orchestrator.results.tables import CMI, DRAWN_PAIRS, TABLES, VARIANCE, read_results
+from manyseed.orchestrator.results.tables import CMI, TABLES, VARIANCE, read_results
 from manyseed.orchestrator.survey import survey
 
 _READ = (*TABLES, VARIANCE, CMI)
 """The tables that sentences are made from, if they exist."""
 
 
-def answers(paths: SweepPaths) -> list[Sentence]:
-    """Return the sentences that the page begins with.
-
-    Each has its `text`, what it is `about`, and `links` to the parts of the page that show it.
-    """
+def answers(paths: SweepPaths) -> list[Answer]:
+    """Return the answers that the page begins with: headlines, and the figures that show them."""
     read_results(paths)
     record = Analysis.read(paths)
     found = _kept(paths, record) or _worked_out(paths, record)
     counts = survey(paths).counts
     sentences = {name: _sentences(found[name]) for name in ("first", "rest")}
-    short: Iterable[Sentence] = ()
+    short: Iterable[Answer] = ()
     finished = counts["done"] + counts["copy"]
     if found["repeats"] is not None and finished < counts["runs"]:
         finished = record.runs.get("analysed", finished)
         lacking, repeats = found["repeats"]
         short = incomplete(lacking, repeats, counts["runs"], finished, counts["failed"])
-    return [*sentences["first"], *short, *sentences["rest"], *unanswered(record)]
+    return [*sentences["first"], *short, *sentences["rest"], *further(paths, record)]
 
 
-def unanswered(record: Analysis) -> list[Sentence]:
+def further(paths: SweepPaths, record: Analysis) -> list[Answer]:
+    """Return the answers to questions that are no sentences of the analysis, and what has none."""
+    return [*on_page(paths), *unanswered(record)]
+
+
+def unanswered(record: Analysis) -> list[Answer]:
     """Return a sentence on what was asked of probabilities and cannot be computed, if anything."""
     caveat = " ".join(caveats.of_probabilities(record))
-    return [Sentence("probabilities", caveat, ("conventions",))] if caveat else []
+    return [Answer(caveat, figures=("conventions",), about="probabilities")] if caveat else []
 
 
 def keep(paths: SweepPaths) -> None:
@@ -79,25 +81,23 @@ def _kept(paths: SweepPaths, record: Analysis) -> Mapping[str, Any] | None:
 def _worked_out(paths: SweepPaths, record: Analysis) -> Mapping[str, Any]:
     """Make the sentences from the tables; `first` are on recipes, before those on missing runs."""
     from manyseed.analysis.questions.answers import answers, short_repeats
-    from manyseed.analysis.questions.effects import effects
-    from manyseed.analysis.tables.snapshots import at_last, last
-    from manyseed.analysis.tables.twins import once, paired
-    from manyseed.orchestrator.results.effects import compared
 
-    results = read_results(paths)
-    tables = at_last(results.of_analysis(DRAWN_PAIRS, whole=True))
-    pairs = compared(results) or paired(tables)
-    variance = last(results[VARIANCE]) if VARIANCE in results else None
-    by_classifier = effects(pairs, by=("classifier",))
-    own, options = once(tables), record.conventions(paths)
-    mixed = [Sentence("recipes", text, ("provenance",)) for text in caveats.mixed(tables.runs)]
-    found = answers(own, by_classifier, variance, options, cmi=results.get(CMI))
+    of, tables = evidence(paths)
+    mixed = [
+        Answer(text, figures=("provenance",), about="recipes")
+        for text in caveats.mixed(tables.runs)
+    ]
+    found = answers(of.tables, of.effects, of.variance, of.options, cmi=of.cmi)
     return {
-        "first": [asdict(one) for one in mixed],
-        "repeats": short_repeats(own),
-        "rest": [asdict(one) for one in found],
+        "first": [_kept_of(one) for one in mixed],
+        "repeats": short_repeats(of.tables),
+        "rest": [_kept_of(one) for one in found],
     }
 
 
-def _sentences(kept: list[dict[str, Any]]) -> list[Sentence]:
-    return [Sentence(one["about"], one["text"], tuple(one["links"])) for one in kept]
+def _kept_of(one: Answer) -> dict[str, Any]:
+    return {"about": one.about, "text": one.headline, "links": list(one.figures)}
+
+
+def _sentences(kept: list[dict[str, Any]]) -> list[Answer]:
+    return [Answer(one["text"], figures=tuple(one["links"]), about=one["about"]) for one in kept]

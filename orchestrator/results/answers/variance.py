@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from manyseed.analysis.axes import AXES, UNKNOWN, VARY
-from manyseed.analysis.questions.intervals import SEEDS
+from manyseed.analysis.questions.intervals import SEEDS, TEST_SETS, too_few
+from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.questions.variance import (
     ACCURACY,
     ADDED,
@@ -105,18 +106,18 @@ def _unequal(row: Mapping[str, Any]) -> str:
 
 
 def variance(results: Results, where: str | None = None) -> list[VarianceSplit]:
-    """Return the variance components of each group of cells that differ only in `vary`.
+    """Say where the variance comes from, in words, from the results of an analysis.
+
+    The variance of accuracy, and of errors on the same points, is split into what varies between
+    runs (init, batch, resampling, subsample, noise on data and hparams) and the test set, with
+    95 % intervals. Single sources are reported if the sweep has cells whose vary differs, such as
+    init, batch and init+batch. Components that may be zero are reported as such.
 
     Parameters
     ----------
     results : Results
-    where : str
-        An SQL condition over the table of variances.
-
-    Raises
-    ------
-    UserError
-        If an earlier version analysed the sweep, or no component meets the condition.
+    where : str, optional
+        Only components that meet a condition on the table.
     """
     if VARIANCE not in results:
         remedy = command("analyze", "DIR" if results.plan is None else results.plan.directory)
@@ -146,3 +147,29 @@ def _name(own: pl.DataFrame, apart: list[str]) -> str:
     parts = [f"{own['dataset'][0]} × {own['classifier'][0]}"]
     parts += [f"{axis} = {own[axis][0]}" for axis in apart]
     return f"{', '.join(parts)} (cell {own['cell'][0]})"
+
+
+def reply(groups: Sequence[VarianceSplit]) -> Reply:
+    """Word the components of each group of cells."""
+    values = [
+        {"name": group.name, "cell": group.cell, "words": group.words, "components": group.rows}
+        for group in groups
+    ]
+    answers = [
+        Answer(
+            group.name,
+            tuple(
+                line
+                for metric, sentences in group.words.items()
+                for line in (metric, *(f"  {one}" for one in sentences))
+            ),
+            rows=group.rows,
+        )
+        for group in groups
+    ]
+    if not groups:
+        nothing = "No cell has a repeat with two or more runs, so its variance is unknown."
+        answers = [Answer(nothing)]
+    rows = (row for group in groups for row in group.rows if row["over"] == TEST_SETS)
+    few = too_few(min((row["n_repeats"] for row in rows), default=0))
+    return Reply(answers, {"groups": values}, notes=[few] if few else [])

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.howmany import Answer
+from manyseed.analysis.questions.howmany import RunsNeeded
 from manyseed.analysis.questions.howmany import howmany as for_means
+from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.tables.snapshots import of_cells, several
 from manyseed.analysis.tables.twins import cells_once
 from manyseed.orchestrator.disk.placing import if_writable
@@ -54,7 +55,7 @@ class GroupAnswers:
         The levels of the other axes in `analysis.axes.AXES`, likewise.
     cells : int
         Number of cells that the answers for means come from.
-    answers : tuple of Answer
+    answers : tuple of RunsNeeded
         For accuracy and for error consistency. Among the cells of a dataset and classifier, the one
         with the largest repeat also has answers for α̂ and for the classical test.
     ensembles : DataFrame
@@ -69,7 +70,7 @@ class GroupAnswers:
     classifier: str | None
     further: Mapping[str, Any]
     cells: int
-    answers: tuple[Answer, ...]
+    answers: tuple[RunsNeeded, ...]
     ensembles: pl.DataFrame
 
 
@@ -85,38 +86,40 @@ def howmany(
     draws: int = 500,
     workers: int | None = None,
 ) -> list[GroupAnswers]:
-    """Answer for every cell, and write the table of ensembles.
+    """Say how many seeds are needed, in words, from the results of an analysis.
 
-    Answers for accuracy and error consistency come from the result tables, over all repeats of a
-    cell. For α̂, ensembles are drawn from the repeat with the most runs of each dataset and
-    classifier.
+    For each cell: how many runs give the mean accuracy and the mean local error consistency of one
+    test set with the required precision, with an interval and the cost. And for each dataset and
+    classifier: how many runs make an ensemble that represents the training (α̂ at most the
+    analysis's level close), from ensembles drawn from the repeat with the most runs; the draws are
+    stored in the table ensembles.
+
+    With --until, blocks of runs are planned, trained and analysed until the mean accuracy of each
+    cell has that precision, by an interval that holds at every look. Runs are only added, and the
+    same command continues after an interruption.
 
     Parameters
     ----------
     paths : SweepPaths
         An analysed sweep.
-    accuracy, consistency : float
-        Wanted precision (±) of the means over runs, above 0 and below 0.5.
+    accuracy : float
+        Required precision (±) of the mean accuracy.
+    consistency : float
+        Required precision (±) of the mean local error consistency.
     confidence : float
-        Confidence of the ± and of the intervals.
-    where : str
-        An SQL condition over the table of cells: those to answer for.
+        Confidence of these precisions, and of intervals.
+    where : str, optional
+        Only cells that meet a condition.
     by : sequence of str
-        Axes, from `analysis.axes.AXES`: cells that agree in these get one answer, as if runs
-        varied equally in all of them; by default each cell gets its own.
+        Group cells that agree in these columns, such as dataset,classifier, as if runs varied
+        equally in all of them; by default, each cell by itself.
     sizes : sequence of int, optional
-        M_ens; by default all in `analysis.questions.ensembles.SIZES` that are smaller than the
-        pool.
+        Sizes of the ensembles to draw (M_ens); by default those of
+        3,5,10,20,30,70,100,150,200 that the runs allow.
     draws : int
         Ensembles of each size.
     workers : int, optional
-        Threads; by default the cores that this process may use.
-
-    Raises
-    ------
-    UserError
-        For a precision out of range, if there are no results, no cell meets the condition, or a
-        size can't be drawn.
+        Threads that compute, by default the available cores; with --until, training processes.
     """
     for name, value, of in (
         ("accuracy", accuracy, "accuracy"),
@@ -165,3 +168,31 @@ def howmany(
     with if_writable():
         write(paths, [group.ensembles for group in groups], each, cells, inputs, options)
     return groups
+
+
+def reply(groups: Sequence[GroupAnswers]) -> Reply:
+    """Word the answers for each group of cells."""
+    values = [
+        {
+            "name": group.name,
+            "cell": group.cell,
+            "cell_id": group.cell_id,
+            "epoch": group.epoch,
+            "dataset": group.dataset,
+            "classifier": group.classifier,
+            **group.further,
+            "cells": group.cells,
+            "answers": [asdict(one) | {"words": one.words} for one in group.answers],
+            "ensembles": group.ensembles.to_dicts(),
+        }
+        for group in groups
+    ]
+    answers = [
+        Answer(
+            group.name,
+            tuple(one.words for one in group.answers),
+            rows=[asdict(one) for one in group.answers],
+        )
+        for group in groups
+    ]
+    return Reply(answers, {"groups": values})

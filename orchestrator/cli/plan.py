@@ -13,12 +13,12 @@ from rich.text import Text
 from manyseed.orchestrator.cli.arguments import (
     Directory,
     Json,
-    OtherRecipe,
     Out,
     Settings,
     SweepToml,
     alone,
     only_with,
+    takes,
     workers_option,
 )
 from manyseed.orchestrator.cli.output import (
@@ -45,6 +45,7 @@ _DEVICES = {"core": "core", "gpu": "GPU"}
 _UNITS = {"h": "hours", "min": "minutes"}
 
 
+@takes("plan", "other_recipe")
 def plan(
     sweep_file: Path = typer.Argument(
         ...,
@@ -82,8 +83,8 @@ def plan(
         show_default="auto",
     ),
     workers: Annotated[int | None, workers_option("With --tune: number of processes.")] = None,
-    other_recipe: OtherRecipe = False,
     as_json: Json = False,
+    **options: Any,
 ) -> None:
     """Plan a sweep file: check it, show its grid, and write the plan.
 
@@ -115,12 +116,8 @@ def plan(
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep, require_room
     from manyseed.orchestrator.submissions.requirements import of_earlier_code, require_code
 
-    options: dict[str, Any] = {
-        "out": out,
-        "set": settings,
-        "walltime": walltime,
-        "other_recipe": other_recipe,
-    }
+    other_recipe = options["other_recipe"]
+    options |= {"out": out, "set": settings, "walltime": walltime}
     only_with("--tune", searching, cluster=cluster, workers=workers)
     only_with("--drop", dropping is not None, yes=yes)
     if fetching:
@@ -135,7 +132,7 @@ def plan(
         return
     if dropping is not None:
         alone("--drop", **options, json=as_json)
-        drop(sweep_file, dropping, dry_run, yes)
+        drop(sweep_file, yes, where=dropping, dry_run=dry_run)
         return
     hours = None if walltime is None else _parsed(walltime)
     settings = settings or []
@@ -441,13 +438,11 @@ def init(
     say_next("Next", "plan", out, "--dry-run")
 
 
+@takes("drop", "where", "dry_run")
 def drop(
     directory: Directory,
-    where: str = typer.Option(
-        ..., "--where", metavar="SQL", help="The cells, such as classifier = 'mlp'."
-    ),
-    dry_run: bool = typer.Option(False, "--dry-run", "-n", help="Show the cells; write nothing."),
     yes: bool = typer.Option(False, "--yes", "-y", help="Do not ask."),
+    **options: Any,
 ) -> None:
     """Remove cells from the plan for good; their finished runs are lost.
 
@@ -459,17 +454,17 @@ def drop(
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)
-    chosen = sweep.drop(where, dry_run=True)
+    chosen = sweep.drop(options["where"], dry_run=True)
     names = ("cell", "dataset", "classifier")
     differing = [c for c in AXES if c not in names and chosen.cells[c].n_unique() > 1]
     print_frame(chosen.cells.select(*names, *differing), 20, more="")
     finished = "all" if chosen.finished == chosen.runs else f"{chosen.finished:,}"
     text = f"{counted(len(chosen.cells), 'cell')} ({counted(chosen.runs, 'run')}, "
     text += f"{finished} finished)"
-    if dry_run:
+    if options["dry_run"]:
         say(f"\n{text}. Nothing was written (--dry-run).")
         return
     if not yes:
         typer.confirm(f"\nPermanently drop {text}?", abort=True)
-    sweep.drop(where)
+    sweep.drop(options["where"])
     say(f"Dropped {text}.")

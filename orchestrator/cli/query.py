@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -13,11 +13,9 @@ from manyseed.orchestrator.cli.arguments import (
     Command,
     Directory,
     Json,
-    Where,
     alone,
     names,
     require_outside,
-    where_option,
 )
 from manyseed.orchestrator.cli.output import counted, errors, print_json, print_rows, say
 from manyseed.orchestrator.errors import UserError
@@ -65,9 +63,14 @@ def query(
         help="The table: cells, runs, pairs, repeats, effects, …; see 'manyseed docs results' "
         "for all.",
     ),
-    where: Annotated[
-        str | None, where_option("A condition over the columns.", completion.condition)
-    ] = None,
+    where: str | None = typer.Option(
+        None,
+        "--where",
+        "-w",
+        metavar="SQL",
+        help="A condition over the columns.",
+        autocompletion=completion.condition,
+    ),
     columns: str = typer.Option(
         "",
         "--columns",
@@ -312,7 +315,9 @@ def plot(
         "columns of a grid.",
         show_default="a row per cell",
     ),
-    where: Where = None,
+    where: str | None = typer.Option(
+        None, "--where", "-w", metavar="SQL", help="Only cells that meet a condition."
+    ),
     output: Path | None = typer.Option(
         None,
         "--output",

@@ -37,7 +37,7 @@ def test_the_help_lists_few_verbs_by_what_one_wants_to_do() -> None:
     panels = re.findall(r"^╭─ (\w+) ─", text, re.MULTILINE)
     assert (code, panels[-5:]) == (0, ["Train", "Keep", "Ask", "Clusters", "Help"])
     listed = LISTED.findall(text)
-    assert listed[0] == "init"
+    assert (listed[0], len(listed)) == ("init", 20)
     assert not {line.split()[0] for line in EARLIER} & {*listed}
 
 
@@ -81,6 +81,13 @@ def test_an_earlier_name_does_the_same_and_says_once_what_does_so_now(
 def test_what_does_not_go_together_is_refused(quick: Sweep, line: str, key: str) -> None:
     code, text = inside(*line.replace("DIR", str(quick.directory)).split())
     assert (code, f"{key}" in text.partition("error:")[2].splitlines()[0]) == (2, True), text
+
+
+@pytest.mark.parametrize("question", ["howmany", "compare", "dee", "variance"])
+def test_a_question_that_was_a_verb_is_one_still(question: str) -> None:
+    code, text = inside(question, "nowhere")
+    assert (code, "is now" in text) == (2, False)
+    assert inside("answers", "nowhere", question)[1] == text
 
 
 def test_options_are_those_of_the_method() -> None:

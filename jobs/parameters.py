@@ -22,9 +22,16 @@ from manyseed.jobs.response.asked import Asked
 from manyseed.jobs.run import Cell, MachineError, Run, TrainingSet
 from manyseed.jobs.trainer import Trainer, run_hparams
 from manyseed.jobs.training.encode import dense_encoder, pixel_encoder
-from manyseed.jobs.training.handling import Alive, Device
+from manyseed.jobs.training.handling import (
+    Alive,
+    Device,
+    State,
+    StateArray,
+    length,
+    number_type,
+    unpacked,
+)
 from manyseed.jobs.training.network import Named, Network, Shape
-from manyseed.jobs.training.state import State, StateArray, length, number_type, unpacked
 from manyseed.jobs.tuning import SEARCH, is_tuned
 
 LARGEST = 256 * 10**6

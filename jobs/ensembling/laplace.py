@@ -16,10 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from manyseed.jobs.ensembling.ensemble import Ensembling
-from manyseed.jobs.ensembling.layers import Weighted, weighted
-from manyseed.jobs.ensembling.members import Members
-from manyseed.jobs.ensembling.methods import Options
+from manyseed.jobs.ensembling.ensemble import Ensembling, Weighted, weighted
+from manyseed.jobs.ensembling.methods import Members, Options
 
 if TYPE_CHECKING:
     from manyseed.jobs.ensembling.ensemble import Material

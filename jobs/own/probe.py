@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import NOTHING, in_a_line
-from manyseed.jobs.own import command, estimator, modules, network, table, training, words
+from manyseed.jobs.own import command, estimator, modules, network, table, training
 from manyseed.jobs.own.calling import OwnError, asked, load
 from manyseed.jobs.own.findings import LAST_LINES, PROBE_ROWS, Findings, ProbeRequest
 from manyseed.jobs.own.record import description, fit
@@ -185,9 +185,9 @@ def _of_module(own: Own, _: Mapping[str, Any]) -> Findings:
 
 
 def _of_command(own: Own, _: Mapping[str, Any]) -> Findings:
-    names = [name for name in words.placeholders(own.command["command"]) if name in words.SEEDS]
-    seeds = ", ".join(f"{{{name}}} from {words.SEEDS[name]}" for name in names) or "none"
-    streams = tuple(words.draws_from(own.command["command"]))
+    names = [name for name in table.placeholders(own.command["command"]) if name in table.SEEDS]
+    seeds = ", ".join(f"{{{name}}} from {table.SEEDS[name]}" for name in names) or "none"
+    streams = tuple(table.draws_from(own.command["command"]))
     scores = own.scores or table.SCORES[own.form][0]
     return Findings(scores=scores, notes=(f"seeds: {seeds}",), streams=streams)
 

@@ -23,8 +23,8 @@ from manyseed.jobs.response.asked import (
     Asked,
 )
 from manyseed.jobs.response.pairs import Positions, Streams, batches, pairs, sample
-from manyseed.jobs.training.blocked import evaluation
 from manyseed.jobs.training.handling import PREDICTED_AT_ONCE, Alive
+from manyseed.jobs.training.layers import evaluation
 from manyseed.jobs.training.prediction import gaps, labels
 
 RIGHT, TOTAL = "response_right", "response_total"

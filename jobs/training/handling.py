@@ -2,18 +2,127 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.training.checkpoint import Checkpoint
-from manyseed.jobs.training.state import State
 
 if TYPE_CHECKING:
     from manyseed.jobs.response.asked import Asked
+from manyseed.jobs.run import TrainingSet
+from manyseed.jobs.training.prediction import gaps, labels
+
+State = Mapping[str, NDArray[Any]]
+"""A model's arrays by name, in order."""
+
+_BITS = 24
+_DIGITS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class StateArray:
+    """An array of a model.
+
+    Attributes
+    ----------
+    name, dtype : str
+    shape : tuple of int
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers of a row the array takes."""
+        return prod(self.shape) * (_DIGITS if np.dtype(self.dtype).kind in "biu" else 1)
+
+
+def described(state: State) -> tuple[StateArray, ...]:
+    """Describe the arrays of a model."""
+    return tuple(StateArray(name, str(array.dtype), array.shape) for name, array in state.items())
+
+
+def length(arrays: Iterable[StateArray]) -> int:
+    """Return the length of a row."""
+    return sum(array.numbers for array in arrays)
+
+
+def number_type(arrays: Iterable[StateArray]) -> str:
+    """Return the dtype of a row's numbers.
+
+    Raises
+    ------
+    ValueError
+        For arrays that neither float32 nor float64 holds exactly.
+    """
+    row_dtype = "float32"
+    for array in arrays:
+        dtype = np.dtype(array.dtype)
+        if dtype.kind not in "biuf" or dtype.itemsize > 8:
+            raise ValueError(f"{array.name} is of {array.dtype}")
+        row_dtype = "float64" if dtype == np.float64 else row_dtype
+    return row_dtype
+
+
+def packed(state: State) -> NDArray[Any]:
+    """Return a model's arrays as one row of numbers, each array in C order.
+
+    Returns
+    -------
+    float32 or float64 array (number,)
+    """
+    arrays = described(state)
+    row = np.empty(length(arrays), dtype=number_type(arrays))
+    start = 0
+    for array in arrays:
+        values = np.ascontiguousarray(state[array.name]).ravel()
+        if values.dtype.kind in "biu":
+            values = _digits(values)
+        row[start : start + array.numbers] = values
+        start += array.numbers
+    return row
+
+
+def unpacked(arrays: Iterable[StateArray], row: NDArray[Any]) -> dict[str, NDArray[Any]]:
+    """Return the arrays that `packed` put into a row; ignore any numbers after them.
+
+    Raises
+    ------
+    ValueError
+        If the row is too short.
+    """
+    arrays = tuple(arrays)
+    if len(row) < length(arrays):
+        raise ValueError(f"{len(row)} numbers of {length(arrays)}")
+    state, start = {}, 0
+    for array in arrays:
+        values, dtype = row[start : start + array.numbers], np.dtype(array.dtype)
+        exact = _integers(values) if dtype.kind in "biu" else values
+        state[array.name] = exact.astype(dtype).reshape(array.shape)
+        start += array.numbers
+    return state
+
+
+def _digits(values: NDArray[Any]) -> NDArray[np.float64]:
+    words = values.astype(np.uint64 if values.dtype == np.uint64 else np.int64).view(np.uint64)
+    shifts = np.arange(_DIGITS, dtype=np.uint64) * np.uint64(_BITS)
+    digits = (words[:, None] >> shifts) & np.uint64(2**_BITS - 1)
+    return digits.astype(np.float64).ravel()
+
+
+def _integers(digits: NDArray[Any]) -> NDArray[np.int64]:
+    words = digits.reshape(-1, _DIGITS).astype(np.uint64)
+    shifts = np.arange(_DIGITS, dtype=np.uint64) * np.uint64(_BITS)
+    integers: NDArray[np.uint64] = np.bitwise_or.reduce(words << shifts, axis=1)
+    return integers.view(np.int64)
+
 
 Device = Literal["cpu", "gpu"]
 
@@ -141,3 +250,72 @@ class Fitted(NamedTuple):
     curves: Mapping[str, NDArray[np.float32]] | None = None
     alive: Alive | None = None
     members: Mapping[str, NDArray[np.float32]] | None = None
+
+
+Measure = Callable[[Alive, TrainingSet], NDArray[Any]]
+
+
+def measure(
+    names: Iterable[str],
+    alive: Alive | None,
+    data: TrainingSet,
+    members: Mapping[str, NDArray[Any]] | None = None,
+) -> dict[str, NDArray[Any]] | None:
+    """Measure a model after its training; return None if nothing is requested.
+
+    No random number is drawn, and the test set is already predicted, so measuring never changes a
+    run's prediction.
+
+    Parameters
+    ----------
+    names : iterable of str
+        Keys of `MEASURES` or `members`.
+    alive : Alive or None
+        The model.
+    data : TrainingSet
+        The model's training set.
+    members : dict of arrays, optional
+        What an ensembling method kept.
+
+    Raises
+    ------
+    ValueError
+        If the classifier hands over no model.
+    """
+    measured: dict[str, NDArray[Any]] = {}
+    for name in names:
+        if members is not None and name in members:
+            measured[name] = members[name]
+            continue
+        if alive is None:
+            raise ValueError(f"{name} cannot be measured: the fit hands over no model")
+        measured[name] = MEASURES[name](alive, data)
+    return measured or None
+
+
+def train_accuracy(alive: Alive, data: TrainingSet) -> NDArray[np.float32]:
+    """Return the share of training rows that the model predicts correctly, shape ().
+
+    Labels come from float32 scores, as for the test set. NaN if a score is not finite.
+    """
+    scores = alive.predict(alive.rows)
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = np.asarray(gaps(scores) if scores.ndim == 2 else scores, dtype=np.float32)
+    if not np.isfinite(values).all():
+        return np.asarray(np.nan, dtype=np.float32)
+    right = labels(values, 2 if values.ndim == 1 else values.shape[1]) == data.y
+    return np.asarray(right.mean(), dtype=np.float32)
+
+
+def parameters(alive: Alive, _: TrainingSet) -> NDArray[Any]:
+    """Return all arrays of the model as one row of numbers (`jobs.training.state.packed`)."""
+    if alive.state is None:
+        raise ValueError("the model is not made of arrays")
+    return packed(alive.state())
+
+
+MEASURES: Mapping[str, Measure] = {
+    "final_train_accuracy": train_accuracy,
+    "parameters": parameters,
+}
+"""By their key in `jobs.run.Prediction.measured`."""

@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from manyseed.jobs.run import Generators, TrainingSet
 from manyseed.jobs.training.device import torch_device
 from manyseed.jobs.training.encode import Encoder
-from manyseed.jobs.training.handling import Alive, Device, Fitted, Handling
-from manyseed.jobs.training.state import State, StateArray
+from manyseed.jobs.training.handling import Alive, Device, Fitted, Handling, State, StateArray
 
 if TYPE_CHECKING:  # planning reads networks' records and should not import torch
     import torch
 
-    from manyseed.jobs.images.augment import Augmented
+    from manyseed.jobs.images.transforms import Augmented
 
 Named = Mapping[str, Any]
 Shape = tuple[int, ...]
@@ -86,8 +85,8 @@ class Network:
         """Train one run (see `jobs.classifiers.fit`)."""
         import torch
 
-        from manyseed.jobs.training import layers, loop, schedules
-        from manyseed.jobs.training.testrows import TestRows
+        from manyseed.jobs.training import layers, loop
+        from manyseed.jobs.training.loop import TestRows
 
         started = perf_counter()
         device = torch_device(handling.device)
@@ -106,7 +105,7 @@ class Network:
         plan = loop.TrainingPlan(
             epochs=settings["epochs"],
             batch_size=hparams["batch"] if "batch" in hparams else settings["batch_size"],
-            rate=schedules.schedule(settings["schedule"], hparams["lr"], settings["epochs"]),
+            rate=loop.schedule(settings["schedule"], hparams["lr"], settings["epochs"]),
             snapshots=handling.snapshots,
             smallest_batch=self.smallest_batch,
         )
@@ -127,7 +126,7 @@ class Network:
                 batch_size=size,
                 smallest_batch=self.smallest_batch,
                 rate=hparams["lr"],
-                schedule=partial(schedules.schedule, settings["schedule"]),
+                schedule=partial(loop.schedule, settings["schedule"]),
                 weight_decay=hparams["weight_decay"],
                 generators=generators,
             )
@@ -225,7 +224,7 @@ class Network:
         import torch
 
         from manyseed.jobs.training import loop
-        from manyseed.jobs.training.blocked import evaluation
+        from manyseed.jobs.training.layers import evaluation
 
         def state() -> State:
             arrays = model.state_dict().items()
@@ -290,7 +289,7 @@ def _augmented(
     test: bool = False,
 ) -> Augmented:
     """Return the training or test images, transformed at each presentation."""
-    from manyseed.jobs.images.augment import Augmented
+    from manyseed.jobs.images.transforms import Augmented
 
     if encode is None or draws is None:
         raise ValueError("augmentation needs encoded pixels and a stream to draw from")

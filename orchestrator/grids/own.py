@@ -100,10 +100,10 @@ class OwnCode:
         ------
         jobs.checks.Refused
         """
-        from manyseed.jobs.own import loading, modules
+        from manyseed.jobs.own import findings, modules
 
         params, version = options.get("params", {}), options.get("version", 1)
-        loading.require_named(entry, params, version)
+        findings.require_named(entry, params, version)
         name = str(entry)
         key = text_identity(canonical_json({"data": name, "version": version, "params": params}))
         if key in self.used:
@@ -128,7 +128,7 @@ class OwnCode:
             return known.findings
         root = str(code.root or "")
         if (key, code.digest, root) not in _RETURNED:
-            _RETURNED[key, code.digest, root] = asdict(loading.loaded(name, params, code))
+            _RETURNED[key, code.digest, root] = asdict(findings.loaded(name, params, code))
         returned = _RETURNED[key, code.digest, root]
         self.used[key] = Pin(name, root, code.digest, returned)
         return returned

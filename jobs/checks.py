@@ -1,4 +1,7 @@
-"""Check users' values. A refusal holds facts; the caller who knows the file words them."""
+"""Check users' values by what an option says of itself (`Option`), and find names that were meant.
+
+A refusal holds facts; the caller who knows the file words them.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,9 @@
-"""Work out which arrays a cell's models will have before any is trained; rebuild models from them.
+"""The arrays of a cell's models, known before any is trained; models rebuilt and saved from them.
 
 Whatever decides the sizes of a model's arrays must be the same for all runs of a cell. To find it,
-a network is built without allocating memory while watching which hparams it reads.
+a network is built without allocating memory while watching which hparams it reads. A model is saved
+in a format that its own library reads and that executes no code: ``.npz`` and ``.pt`` hold arrays
+by name, ``.json`` XGBoost's trees and ``.skops`` a scikit-learn estimator.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from manyseed.jobs import classifiers
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import DatasetInfo, load
 from manyseed.jobs.hparams.kinds import Continuous, Hparam, Value
-from manyseed.jobs.response.asked import Asked
+from manyseed.jobs.response.questions import Asked
 from manyseed.jobs.run import Cell, MachineError, Run, TrainingSet
 from manyseed.jobs.trainer import Trainer, run_hparams
 from manyseed.jobs.training.encode import dense_encoder, pixel_encoder

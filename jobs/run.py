@@ -1,4 +1,11 @@
-"""The description of a training run, its data, and its prediction."""
+"""A training run: its identity, its random streams, its data and its prediction.
+
+Frozen: an identity is 128 bits of SHA-256 over a canonical JSON text. A generator is PCG64 on a
+``numpy.random.SeedSequence`` of the eight little-endian 32-bit words of SHA-256 over the canonical
+JSON of ``[v, sweep seed, stream, keys]``. Keys are identities and numbers, never positions or
+aliases, so a run draws the same numbers in every sweep that holds it. ``docs/identity.md`` explains
+how to recompute both.
+"""
 
 from __future__ import annotations
 
@@ -171,7 +178,7 @@ class Prediction:
         ``train_accuracy``, means over an epoch's batches at the time of their steps; ``test_loss``
         and ``test_accuracy`` after the epoch. Losses are mean cross-entropies in nats.
     measured : dict of arrays, or None
-        Measurements of the trained model, if requested (`jobs.training.alive.measure`).
+        Measurements of the trained model, if requested (`jobs.training.handling.measure`).
     """
 
     scores: NDArray[np.float32]

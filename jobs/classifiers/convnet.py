@@ -1,7 +1,10 @@
-"""``convnet``: a plain convolutional network of any depth and width, for images of any size.
+"""Convolutional networks of images without residual connections.
 
-Its hparams depth, width and batch_norm are structural: a grid of them gives a family of networks on
-which complexity measures can be compared.
+``cnn`` is that of the CIFAR-10 study (RKS). ``convnet`` has any depth and width; its hparams depth,
+width and batch_norm are structural: a grid of them gives a family of networks on which complexity
+measures can be compared. ``vgg`` is that of Simonyan and Zisserman (2015, arXiv 1409.1556) in PIT's
+variant: depth 11, 13, 16 or 19, with or without batch norm; two hidden layers of 512 units after
+dropout (PIT, Ashukha et al. 2020, arXiv 2002.06470, appendix D).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Shared parts of the records of image networks."""
+"""Shared parts of the records of image networks; their training time, from their shape."""
 
 from __future__ import annotations
 

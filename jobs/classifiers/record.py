@@ -1,6 +1,8 @@
 """Records that tell planning, training and stored results all they need about a classifier.
 
-A record is filled in, not subclassed: it holds data, and functions that take data.
+A record is filled in, not subclassed: it holds data, and functions that take data. A network's
+names its own optimizer and schedule, which options replace; equivalent options resolve to the same
+settings, so spelling out a default changes no identity. Imports no training library.
 """
 
 from __future__ import annotations

@@ -1,4 +1,10 @@
-"""``resnet``: residual networks (He et al. 2016, arXiv 1512.03385) of depth 18, 34 or 50."""
+"""Residual networks of images.
+
+``resnet`` is that of He et al. (2016, arXiv 1512.03385) of depth 18, 34 or 50, ``preresnet`` the
+pre-activation network of He et al. (2016, arXiv 1603.05027), ``wide-resnet`` that of Zagoruyko and
+Komodakis (2016, arXiv 1605.07146). Shapes and defaults of the last two are those of PIT (Ashukha et
+al. 2020, arXiv 2002.06470) and its code.
+"""
 
 from __future__ import annotations
 

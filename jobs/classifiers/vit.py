@@ -1,4 +1,8 @@
-"""``vit``: a small vision transformer (Dosovitskiy et al. 2021, arXiv 2010.11929) from scratch."""
+"""Vision transformers.
+
+``vit`` is a small one (Dosovitskiy et al. 2021, arXiv 2010.11929) trained from scratch,
+``vit-transfer`` a linear head on features of a frozen, pretrained backbone (RKS).
+"""
 
 from __future__ import annotations
 

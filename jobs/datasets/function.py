@@ -1,6 +1,6 @@
 """Data that a user's function returned: the rows themselves are the dataset's identity.
 
-`jobs.own.loading` calls the function while a sweep is planned, and keeps the result as a file of a
+`jobs.own.findings` calls the function while a sweep is planned, and keeps the result as a file of a
 table or arrays, which is read here. Training reads the prepared copy of that file.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from manyseed.jobs.checks import Refused, integer
 from manyseed.jobs.datasets import arrayfile, imagefolder, parts, tablefile
-from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples
+from manyseed.jobs.datasets.info import DatasetSource, DataShape, Samples
 from manyseed.jobs.run import MachineError
 
 KIND, OPTION, KEPT = "function", "data", "kept"

@@ -1,4 +1,4 @@
-"""An ensemble in the making: takes members during a network's training or draws them afterwards."""
+"""An ensemble takes members during a network's training or draws them afterwards."""
 
 from __future__ import annotations
 

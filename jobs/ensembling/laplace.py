@@ -184,7 +184,7 @@ class Posteriors:
 class Laplace(Ensembling):
     """Members are draws from Laplace's approximation around a trained network.
 
-    Parameters are those of `jobs.ensembling.swag.Swag`; the method's ``scale`` is a number.
+    Parameters are those of `Swag`; the method's ``scale`` is a number.
     """
 
     def __init__(

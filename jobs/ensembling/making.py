@@ -1,4 +1,8 @@
-"""Turn a method's description into the ensemble that a training will yield."""
+"""The ensemble that a training yields, by method; members of one training, and MC dropout.
+
+Snapshot ensembles, cyclic SGLD and fast geometric ensembling take members during training; MC
+dropout (Gal and Ghahramani 2016, arXiv 1506.02142) draws them from one trained network.
+"""
 
 from __future__ import annotations
 
@@ -145,7 +149,7 @@ class Trajectory(Ensembling):
     noise : torch.Generator, optional
         Draws Langevin noise, on the model's device.
     keep : iterable of str
-        Names in `jobs.ensembling.members.ARRAYS`.
+        Names in `jobs.ensembling.methods.ARRAYS`.
     """
 
     def __init__(
@@ -197,7 +201,7 @@ def ensemble(method: Mapping[str, Any], material: Material, keep: Iterable[str])
         Returned by `jobs.ensembling.methods.resolve`.
     material : Material
     keep : iterable of str
-        Names in `jobs.ensembling.members.ARRAYS`; others are ignored.
+        Names in `jobs.ensembling.methods.ARRAYS`; others are ignored.
     """
     name, device, generators = method["name"], material.X.device, material.generators
     rate = material.schedule(material.rate, material.epochs)

@@ -1,4 +1,4 @@
-"""Ensembling methods: resolve their options, and derive epochs, costs and streams from them.
+"""Ensembling methods: options, epochs, costs, streams, what they suit, averages of members.
 
 Definitions and defaults are those of PIT (Ashukha et al. 2020, arXiv 2002.06470) and its public
 code; ``docs/uncertainty.md`` says where they differ. Imports no training library.

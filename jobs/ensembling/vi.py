@@ -1,4 +1,8 @@
-"""Mean-field variational inference, starting from a trained network (PIT, section 4)."""
+"""Gaussians around trained weights: SWAG, and mean-field variational inference.
+
+SWAG (Maddox et al. 2019, arXiv 1902.02476) is around the mean of SGD's iterates; variational
+inference starts from a trained network (PIT, section 4).
+"""
 
 from __future__ import annotations
 
@@ -131,7 +135,7 @@ class Variational(Ensembling):
     Parameters
     ----------
     method, members, material
-        As in `jobs.ensembling.swag.Swag`.
+        As in `Swag`.
     generator : torch.Generator
         Draws noise during training, and the members, on the model's device.
     """

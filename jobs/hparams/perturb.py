@@ -1,4 +1,4 @@
-"""Hparam perturbation schemes (MV, Hyperparameter perturbation).
+"""Hparam perturbation schemes and the random draws of a search (MV).
 
 ======================  =========================================================================
 ``none``                the anchors

@@ -1,4 +1,4 @@
-"""Rotation, shifts and changes of colour, with a magnitude for each image.
+"""Rotation, shifts and changes of colour: of given magnitude for each image, or drawn at random.
 
 Images are raw pixels, before they are standardised. Geometric transforms are bilinear and fill what
 they uncover with 0; everything is computed in float64, so magnitude 0 changes nothing.

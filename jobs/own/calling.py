@@ -1,4 +1,8 @@
-"""Call users' code: import, build and inspect what their table names."""
+"""Call users' code, and turn its output for test rows into the scores that a sweep keeps.
+
+The scores keep the labels of the code's own numbers: the first of several equal classes, as in
+scikit-learn's `predict`.
+"""
 
 from __future__ import annotations
 

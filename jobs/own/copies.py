@@ -1,4 +1,4 @@
-"""Users' code of any form: find it, and let a process use a copy of it."""
+"""Users' code of any form: find its modules or a command's files, and use a copy of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a probe finds out about users' code by importing and fitting it in a separate process."""
+"""What separate processes find in users' code: a classifier's probe, a function's data."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The table of a user's own classifier, checked without importing the code."""
+"""The table of a user's own classifier, checked without importing the code.
+
+The words of ``command = "…"`` are split as by a shell, but without one, and filled in for a run:
+``{name}`` in a word is a placeholder, ``{{`` and ``}}`` are braces. Words are split before they are
+filled in, so a value with blanks stays within its word.
+"""
 
 from __future__ import annotations
 

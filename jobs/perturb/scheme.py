@@ -1,4 +1,10 @@
-"""Schemes as users write them, ``name:number``, and their normal form."""
+"""Perturbations of features by schemes ``name:number`` (MV, Continuous and Categorical Data).
+
+Those of continuous features act on raw values, before scaling, and are symmetric about each value;
+the published formulas of `relative` and `percentile` would shift the mean by the value itself. A
+categorical value is re-drawn uniformly from its feature's labels, so it may stay the same. Missing
+values (NaN) stay missing.
+"""
 
 from __future__ import annotations
 

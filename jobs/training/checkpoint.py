@@ -4,7 +4,13 @@ A checkpoint holds everything that determines how training continues after a who
 and buffers (batch norm's running statistics), the optimizer, the generators of batch order, dropout
 and augmentation, predictions and curves so far, members of an ensemble. The learning rate follows
 from the epoch, or its schedule is saved too. A resumed training therefore ends with the same bits
-as an uninterrupted one. Large members are stored `beside` the checkpoint.
+as an uninterrupted one.
+
+Every checkpoint is written anew, with all members taken so far, which may be hundreds of megabytes.
+Once they reach `LEAST` bytes, members therefore go to a separate file, which is written once. It
+appears whole before the checkpoint that refers to it, and never changes, as its name derives from
+its content. A process killed in between leaves an earlier checkpoint with all its files, and two
+processes that train the same run, one of which a cluster believes dead, never harm each other.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""What a fit is told besides what to train, and what it returns."""
+"""What a fit is told besides what to train, what it returns, and what is measured of its model.
+
+A model is stored as one row of numbers: float32, or float64 if any array is. An integer, such as
+batch norm's count of batches, takes three of them: the base 2^24 digits of its 64 bits, lowest
+first, which float32 holds exactly.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +18,7 @@ from numpy.typing import NDArray
 from manyseed.jobs.training.checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from manyseed.jobs.response.asked import Asked
+    from manyseed.jobs.response.questions import Asked
 from manyseed.jobs.run import TrainingSet
 from manyseed.jobs.training.prediction import gaps, labels
 
@@ -199,8 +204,8 @@ class Handling:
         Where a network saves itself after epochs and resumes from. Its key identifies the run and
         its recipe; the caller removes it when the prediction is safe.
     measures : tuple of str
-        What to measure of the trained model: names in `jobs.training.alive.MEASURES`; with an
-        ensembling method also in `jobs.ensembling.members.ARRAYS`.
+        What to measure of the trained model: names in `jobs.training.handling.MEASURES`; with an
+        ensembling method also in `jobs.ensembling.methods.ARRAYS`.
     response : Asked, optional
         Response curves to measure (`jobs.response.measure`).
     after_training : callable, optional
@@ -242,7 +247,7 @@ class Fitted(NamedTuple):
     alive : Alive, optional
         The model that gave the last scores.
     members : dict of arrays, or None
-        What is kept of an ensembling method's members (`jobs.ensembling.members.ARRAYS`).
+        What is kept of an ensembling method's members (`jobs.ensembling.methods.ARRAYS`).
     """
 
     scores: NDArray[np.floating[Any]]
@@ -308,7 +313,7 @@ def train_accuracy(alive: Alive, data: TrainingSet) -> NDArray[np.float32]:
 
 
 def parameters(alive: Alive, _: TrainingSet) -> NDArray[Any]:
-    """Return all arrays of the model as one row of numbers (`jobs.training.state.packed`)."""
+    """Return all arrays of the model as one row of numbers (`jobs.training.handling.packed`)."""
     if alive.state is None:
         raise ValueError("the model is not made of arrays")
     return packed(alive.state())

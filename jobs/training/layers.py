@@ -1,4 +1,4 @@
-"""Layers that draw from given generators, never from torch's global one.
+"""Layers that draw from given generators, never from torch's global one; blocks made of them.
 
 Weights start like those of torch's own layers, uniform within ±1/sqrt(fan in).
 """

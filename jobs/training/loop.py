@@ -1,4 +1,8 @@
-"""The training loop of networks: one model, index tensors, one thread on a CPU."""
+"""The training loop of networks: one model, index tensors, one thread on a CPU.
+
+With it its steps of optimizers, schedules of learning rates, learning curves, and the test set as
+it is presented to each member of a run.
+"""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ FirstBlock = str | Callable[[Any], tuple[Part, Part]]
 class Network:
     """The `fit` of a network's record.
 
-    The settings name the ``optimizer`` and the ``schedule`` (`jobs.classifiers.optimizers`), with
+    The settings name the ``optimizer`` and the ``schedule`` (`jobs.classifiers.record`), with
     ``momentum`` for SGD. The record's space has ``lr``, ``weight_decay`` and, unless the settings
     have a ``batch_size``, ``batch``: the rows per step.
 

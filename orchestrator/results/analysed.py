@@ -22,7 +22,7 @@ from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.results.compared import OneCell
 from manyseed.orchestrator.results.record import Analysis, to_json
 from manyseed.orchestrator.results.tables import read_results
-from manyseed.orchestrator.store.reading.reader import test_sets
+from manyseed.orchestrator.store.reader import test_sets
 from manyseed.orchestrator.stored import stored_groups
 
 IMPORTED = "imported"

@@ -34,10 +34,10 @@ from manyseed.orchestrator.plans.tuned import fitted, forget_code, use_code
 from manyseed.orchestrator.provenance import Recipe
 from manyseed.orchestrator.runs.address import PlannedRun, find_run
 from manyseed.orchestrator.runs.show import StoredRun, stored
-from manyseed.orchestrator.store.journals.rowbytes import encode_row
-from manyseed.orchestrator.store.layout.groups import open_group
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.reading.reader import read_rows
+from manyseed.orchestrator.store.groups import open_group
+from manyseed.orchestrator.store.journal import encode_row
+from manyseed.orchestrator.store.reader import read_rows
+from manyseed.orchestrator.store.schema import GroupSpec
 
 
 class Differences(TypedDict):
@@ -72,7 +72,7 @@ def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> Differen
     ----------
     save : Path, optional
         A new file for the model, outside the sweep; the ending of its name selects the form
-        (`jobs.saving`).
+        (`jobs.parameters`).
 
     Raises
     ------

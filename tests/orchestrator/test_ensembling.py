@@ -279,7 +279,7 @@ def test_a_scale_is_searched_for_before_its_cells_are_trained(tmp_path: Path) ->
     default = own.filter(hparams="default")
     with pytest.raises(UserError, match="the scale of kfac-laplace is still to be") as found:
         require_searched(sweep.paths, default)
-    assert f"run manyseed tune {sweep.directory}, or set scale" in str(found.value)
+    assert f"run manyseed plan {sweep.directory} --tune, or set scale" in str(found.value)
     assert "ensembling.kfac-laplace.scale" in str(found.value)
     require_searched(sweep.paths, cells.filter(ensembling="none", hparams="default"))
     address = f"{default['cell'][0]}:0:1"

@@ -18,8 +18,8 @@ from manyseed.orchestrator.errors import RunsError, UserError
 from manyseed.orchestrator.plans.planning import plan_change
 from manyseed.orchestrator.progress.logs import failures
 from manyseed.orchestrator.runs.address import find_run
-from manyseed.orchestrator.working.messages import Batch
 from manyseed.orchestrator.working.process import _failure
+from manyseed.orchestrator.working.queue import Batch
 from tests.encoded import dense
 from tests.orchestrator.conftest import inside, train, wait_until, write
 from tests.orchestrator.test_own import resumed

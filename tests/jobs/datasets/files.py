@@ -72,7 +72,7 @@ def cifar10(root, train, test, monkeypatch):
 
     `train` and `test` are pairs of images (sample, height, width, channels) and classes.
     """
-    from manyseed.jobs.datasets.vision_catalogue import TORCHVISION
+    from manyseed.jobs.datasets.catalogue import TORCHVISION
     from manyseed.jobs.packages import torchvision
 
     folder = root / "cifar-10-batches-py"

@@ -31,7 +31,6 @@ def similar(name: str, known: Iterable[str]) -> list[str]:
 
     Parameters
     ----------
-    name : str
     known : iterable of str
         Preferred names first.
     """
@@ -230,7 +229,6 @@ class Option:
         ----------
         name : str
             What to call the option in a refusal; entries of tables follow a dot.
-        value : object
 
         Raises
         ------

@@ -55,7 +55,6 @@ class OfArrays(Protocol):
         ----------
         shape : tuple of int
             The shape of an encoded row.
-        n_classes : int
         settings, hparams : mapping
             As in `jobs.classifiers.fit`.
         """
@@ -72,7 +71,6 @@ class OfArrays(Protocol):
         data : TrainingSet
             The model's training set, which determines scaling and encoding.
         state : mapping of str to array
-        device : Device
         """
 
 
@@ -123,15 +121,8 @@ def layouts(cells: Iterable[Cell], dataset: DatasetInfo, name: str) -> tuple[Mod
     ----------
     cells : iterable of Cell
         Cells of one dataset and classifier.
-    dataset : DatasetInfo
     name : str
         The classifier's name, for messages.
-
-    Raises
-    ------
-    Refused
-        If models are not arrays, or the arrays are unknown, differ between a cell's runs or are too
-        large.
     """
     layouts_by_hparams: dict[tuple[tuple[str, Value], ...], ModelArrays] = {}
     seen: set[tuple[object, ...]] = set()
@@ -174,7 +165,6 @@ def revive(cell: Cell, hparams: Mapping[str, Value], data: TrainingSet, state: S
 
     Parameters
     ----------
-    cell : Cell
     hparams : mapping
         The run's hparams.
     data : TrainingSet
@@ -200,8 +190,6 @@ def answers(
     ----------
     trainer : Trainer
         Supplies the run's rows.
-    run : Run
-    asked : Asked
     kept : tuple
         The layouts of the run's group, and the model's row of numbers.
 
@@ -312,7 +300,6 @@ def saving(alive: Alive, ending: str) -> Save:
 
     Parameters
     ----------
-    alive : Alive
     ending : str
         One of `endings`.
     """

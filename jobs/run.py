@@ -26,13 +26,7 @@ Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
 
 
 def canonical_json(value: Json) -> bytes:
-    """Encode as JSON with sorted keys, no spaces, UTF-8 and shortest round-trip floats.
-
-    Raises
-    ------
-    ValueError
-        For NaN and infinities, which have no canonical form.
-    """
+    """Encode as JSON with sorted keys, no spaces, UTF-8 and shortest round-trip floats."""
     text = json.dumps(
         value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
     )

@@ -56,7 +56,6 @@ def core_seconds(info: ClassifierInfo, rows: float, layers: Iterable[Convolution
         With its epochs, and rows per step in the hparam ``batch``.
     rows : float
         Training rows.
-    layers : iterable of Convolution
     """
     layers = [*layers]
     weights = sum(each.kernel**2 * each.inputs * each.outputs for each in layers)
@@ -110,7 +109,6 @@ def residual(
         Channels of that input.
     blocks : iterable of sequences
         The convolutions of each block, as from `residual_blocks`.
-    dataset : DatasetInfo
     """
     height, width = sides
     for steps in blocks:
@@ -208,7 +206,6 @@ def network_on_pixels(
 
     Parameters
     ----------
-    name : str
     build, initialise, first_block, smallest_batch
         As in `jobs.training.network.Network`; by default convolutions and linear layers are filled.
     core_seconds, settings, epochs, packages

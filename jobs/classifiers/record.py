@@ -175,11 +175,6 @@ class Classifier:
 
         Anchors are the values of runs without hparam perturbation, and every perturbation is
         centred on them. With `library` they are the library's defaults, which cannot be perturbed.
-
-        Raises
-        ------
-        Refused
-            For an unknown hparam, or a value of the wrong type or out of range.
         """
         values: dict[str, Value] = {hparam.name: hparam.default for hparam in self.space}
         if library:
@@ -197,10 +192,6 @@ def epochs_of(default: int, options: Options) -> tuple[int, tuple[int, ...]]:
         Epochs unless the user's options say otherwise.
     options : mapping
         What the user wrote.
-
-    Raises
-    ------
-    Refused
     """
     epochs = EPOCHS.check("epochs", options.get("epochs", default))
     kept = replace(SNAPSHOTS, of=replace(EPOCHS, most=epochs))
@@ -253,14 +244,7 @@ class ClassifierInfo:
         return self.record.probability
 
     def at(self, configuration: str) -> ClassifierInfo:
-        """Return the classifier with the anchors of a configuration (`jobs.hparams.grid`).
-
-        Raises
-        ------
-        Refused
-            For unknown hparams, values that are not allowed or that contradict the classifier's
-            table, and if its anchors are the library's.
-        """
+        """Return the classifier with the anchors of a configuration (`jobs.hparams.grid`)."""
         if self.defaults == "library":
             reason = f'{self.name} has defaults = "library": a grid is one of the study\'s'
             raise Refused("hparams", configuration, reason)
@@ -304,11 +288,6 @@ def with_optimizer(own: Mapping[str, Any], options: Mapping[str, Any]) -> dict[s
         The record's settings: ``optimizer``, ``schedule`` and possibly ``batch_size``.
     options : mapping
         What the user wrote.
-
-    Raises
-    ------
-    Refused
-        For a value that is not allowed.
     """
     declared = {**OPTIONS, **BATCH_SIZE}
     given = values_of(declared, {name: options[name] for name in declared if name in options})

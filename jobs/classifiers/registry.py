@@ -156,12 +156,6 @@ def configurations(kind: str, options: Mapping[str, Any]) -> tuple[str, ...]:
         A classifier, or one of `FORMS`.
     options : mapping
         What the user wrote.
-
-    Raises
-    ------
-    Refused
-        As `jobs.hparams.grid.configurations`; also for an hparam that the table fixes too, an
-        option that is not an hparam, and the library's defaults.
     """
     if "grid" not in options:
         return ()
@@ -186,13 +180,7 @@ def configurations(kind: str, options: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def prepare(info: ClassifierInfo) -> None:
-    """Store what a classifier's workers will need, such as a copy of pretrained weights.
-
-    Raises
-    ------
-    Refused
-        If it is gone or cannot be stored.
-    """
+    """Store what a classifier's workers will need, such as a copy of pretrained weights."""
     if info.record.prepare is not None:
         info.record.prepare(info.options)
 
@@ -209,7 +197,6 @@ def core_seconds(
 
     Parameters
     ----------
-    dataset, info
     rows : float
         Training rows.
     augment : str

@@ -148,7 +148,6 @@ class Posteriors:
 
     Parameters
     ----------
-    model : torch.nn.Module
     X : tensor (row, ...)
         Training rows.
     y : int64 tensor (row,)

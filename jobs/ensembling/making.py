@@ -38,7 +38,6 @@ class Masked(Ensembling):
     ----------
     epochs, rate, members
         As in `Ensembling`.
-    model : torch.nn.Module
     masks : torch.Generator
         Draws the members' masks, on the model's device.
     """
@@ -199,7 +198,6 @@ def ensemble(method: Mapping[str, Any], material: Material, keep: Iterable[str])
     ----------
     method : mapping
         Returned by `jobs.ensembling.methods.resolve`.
-    material : Material
     keep : iterable of str
         Names in `jobs.ensembling.methods.ARRAYS`; others are ignored.
     """

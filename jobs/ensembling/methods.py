@@ -227,11 +227,6 @@ def resolve(kind: str, options: Options) -> dict[str, object] | None:
         A method, or one of `SAME_AS_NONE`.
     options : mapping
         What the user wrote.
-
-    Raises
-    ------
-    Refused
-        For an unknown method or option, or a value that is not allowed.
     """
     if kind in SAME_AS_NONE:
         for option, value in options.items():
@@ -310,8 +305,6 @@ class Unsuited(Refused):
 
     Parameters
     ----------
-    method : str
-    reason : str
     needs : mapping
         Options of the classifier with which the method would suit it.
     """

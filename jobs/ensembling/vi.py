@@ -59,10 +59,8 @@ class Noisy:
 
     Parameters
     ----------
-    layer : torch.nn.Linear or torch.nn.Conv2d
     log_sd : tensor
         ln σ, in the shape of the weights.
-    generator : torch.Generator
     """
 
     def __init__(self, layer: Weighted, log_sd: Tensor, generator: torch.Generator) -> None:
@@ -285,7 +283,6 @@ class Swag(Ensembling):
         Returned by `jobs.ensembling.methods.resolve`.
     members : Members
         Still empty.
-    material : Material
     generator : torch.Generator
         Draws the members, on the model's device.
     order : numpy.random.Generator

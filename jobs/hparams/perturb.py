@@ -91,13 +91,7 @@ def _parse(text: str) -> _HparamNoise:
 
 
 def canonical(scheme: str) -> str:
-    """Return the normal form of a scheme: ``relative:.10`` is ``relative:0.1``.
-
-    Raises
-    ------
-    Refused
-        For an unknown method, a missing or extra argument, or an amount outside its range.
-    """
+    """Return the normal form of a scheme: ``relative:.10`` is ``relative:0.1``."""
     parsed = _parse(scheme)
     if parsed.method == "none":
         return "none"

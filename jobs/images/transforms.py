@@ -191,7 +191,6 @@ class Augmented:
         From raw rows to the model's inputs.
     draws : numpy.random.Generator
         Stream ``augment``, whose state is part of a training's, or ``test_augment``.
-    device : torch.device
     test : bool
         Whether to use the test images.
     """

@@ -225,14 +225,8 @@ def read(scratch: Path, how: str) -> NDArray[np.float64]:
 
     Parameters
     ----------
-    scratch : Path
     how : str
         The name of the array, if there are several.
-
-    Raises
-    ------
-    CommandError
-        With the end of what it printed.
     """
     names = [OUT, *(f"{OUT}.{ending}" for ending in (*ROWS, "npy"))]
     files = [file for name in names if (file := scratch / name).is_file()]

@@ -27,11 +27,6 @@ def find_files(words: Sequence[str], patterns: Sequence[str], roots: Sequence[Pa
         Further files, whole folders and patterns, in the same folder.
     roots : sequence of Path
         Folders to search, in order.
-
-    Raises
-    ------
-    Refused
-        Where the script is missing, a pattern matches nothing, or the files are too many or large.
     """
     text = " ".join(words)
     root = next((root for root in roots if [*_named(words, root)]), None)
@@ -108,11 +103,6 @@ def find(
         For a command, with its words and files.
     roots : sequence of Path
         Folders to search, in order.
-
-    Raises
-    ------
-    Refused
-        Where it is in none of them.
     """
     if form != "command":
         return modules.find(form, entries, roots)

@@ -151,13 +151,7 @@ def _signature(model: Any) -> Container[str]:
 
 
 def _columns(model: Any, k: int) -> NDArray[np.int64]:
-    """Return the label, from 0 to `k` - 1, of each column of an estimator's scores.
-
-    Raises
-    ------
-    OwnError
-        Where its ``classes_`` are not these labels.
-    """
+    """Return the label, from 0 to `k` - 1, of each column of an estimator's scores."""
     classes = getattr(model, "classes_", None)
     if classes is None:
         return np.arange(k)

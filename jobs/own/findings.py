@@ -113,13 +113,7 @@ class NoAnswer(Exception):
 
 
 def answered(module: str, folder: Path, timeout: float | None = None) -> dict[str, Any]:
-    """Run a module of this package in a separate process, to answer the request in a folder.
-
-    Raises
-    ------
-    NoAnswer
-    subprocess.TimeoutExpired
-    """
+    """Run a module of this package in a separate process, to answer the request in a folder."""
     ended = subprocess.run(
         [sys.executable, "-P", "-m", f"manyseed.jobs.own.{module}", str(folder)],
         env={**os.environ, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"},
@@ -147,16 +141,10 @@ def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
 
     Parameters
     ----------
-    own : Own
     code : Code
         The code of `own.entry`.
     dataset : DatasetInfo
         Gives the made-up rows their features, classes and image shape.
-
-    Raises
-    ------
-    Refused
-        Where the code cannot be imported, called or used, with the exception that it raised.
     """
     request = ProbeRequest(
         table=dict(own.options),
@@ -203,12 +191,7 @@ class Returned:
 
 
 def require_named(entry: object, params: object, version: object) -> None:
-    """Refuse anything but an entry point, params to call it with, and a version from 1.
-
-    Raises
-    ------
-    Refused
-    """
+    """Refuse anything but an entry point, params to call it with, and a version from 1."""
     Option(pattern=ENTRY, called='"module:name", such as "mydata:load"').check(OPTION, entry)
     for name, value in TABLE["params"].check("params", params).items():
         check_param(f"params.{name}", value)
@@ -228,11 +211,6 @@ def loaded(entry: str, params: Mapping[str, Any], code: Code) -> Returned:
         The arguments, as `jobs.own.calling.built` understands them.
     code : Code
         The function's.
-
-    Raises
-    ------
-    Refused
-        Where it cannot be imported or called, or does not return data.
     """
     with tempfile.TemporaryDirectory(prefix="manyseed-data-") as temporary:
         folder = Path(temporary)

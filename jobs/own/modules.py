@@ -78,11 +78,6 @@ def find(option: str, entries: Sequence[str], roots: Sequence[Path]) -> Code:
         ``"module:name"``, the main one first.
     roots : sequence of Path
         Folders to search before installed modules, in order.
-
-    Raises
-    ------
-    Refused
-        Where there is no such module, or local modules lie in several folders.
     """
     codes = [_find(option, entry, roots) for entry in entries]
     local = [code for code in codes if code.root is not None]
@@ -177,13 +172,8 @@ def closure(option: str, entry: str, root: Path, tops: Sequence[str]) -> dict[st
     ----------
     option, entry : str
         The option and value that named them, for messages.
-    root : Path
     tops : sequence of str
         First parts of the modules' names; modules that are not in the folder are skipped.
-
-    Raises
-    ------
-    Refused
     """
     files: dict[str, bytes] = {}
     waiting, seen = [*tops], set()
@@ -203,12 +193,7 @@ def closure(option: str, entry: str, root: Path, tops: Sequence[str]) -> dict[st
 
 
 def content_of(option: str, entry: str, file: Path) -> bytes:
-    """Read a file.
-
-    Raises
-    ------
-    Refused
-    """
+    """Read a file."""
     try:
         return file.read_bytes()
     except OSError as error:
@@ -224,13 +209,7 @@ def _place(root: Path, top: str) -> Path | None:
 
 
 def imported(option: str, entry: str, file: Path, content: bytes) -> Iterator[str]:
-    """Yield the first parts of the names that a Python file imports, anywhere in it.
-
-    Raises
-    ------
-    Refused
-        Where it cannot be parsed.
-    """
+    """Yield the first parts of the names that a Python file imports, anywhere in it."""
     try:
         tree = ast.parse(content)
     except (SyntaxError, ValueError) as error:

@@ -147,13 +147,7 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
 
 
 def _doubts(own: Own, scores: NDArray[Any], model: Alive | None) -> list[str]:
-    """Return notes on scores (epoch, sample[, class]) that may not be what the table says.
-
-    Raises
-    ------
-    _Wrong
-        If the table says nothing of them.
-    """
+    """Return notes on scores (epoch, sample[, class]) that may not be what the table says."""
     if own.form == "module" and model is not None:
         import torch
 

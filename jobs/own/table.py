@@ -43,13 +43,7 @@ _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|\{|\}")
 
 
 def split_command(option: str, text: str) -> tuple[str, ...]:
-    """Return the words of a command.
-
-    Raises
-    ------
-    Refused
-        For text that cannot be split.
-    """
+    """Return the words of a command."""
     if "\0" in text:
         raise Refused(option, text, allowed="text without a NUL")
     try:
@@ -68,13 +62,8 @@ def require_placeholders(option: str, words: Iterable[str], hparams: Iterable[st
     ----------
     option : str
         The option that gave the command.
-    words : iterable of str
     hparams : iterable of str
         Names of the hparams, all of which it must use.
-
-    Raises
-    ------
-    Refused
     """
     named = [f"{HPARAM}{name}" for name in hparams]
     known = (*NEEDED, *SEEDS, *OTHERS, *named)
@@ -318,11 +307,6 @@ def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
         The table as the user wrote it.
     of_images : bool
         Whether the dataset's rows are images, which modules receive as such by default.
-
-    Raises
-    ------
-    Refused
-        For an unknown option, or a value that is not allowed.
     """
     form = form_of(options)
     assert form is not None
@@ -418,13 +402,7 @@ def _is_inside(pattern: str) -> bool:
 
 
 def of_loop(form: str, declared: Sequence[Mapping[str, Any]]) -> tuple[Hparam, ...]:
-    """Return the hparams of the loop that trains a module, except those that the user declares.
-
-    Raises
-    ------
-    Refused
-        Where the loop cannot use the values of a declared one.
-    """
+    """Return the hparams of the loop that trains a module, except those that the user declares."""
     if form != "module":
         return ()
     from manyseed.jobs.own.network import TRAINED_BY

@@ -33,13 +33,7 @@ class Scheme(ABC):
 
     @classmethod
     def parse(cls, amount: str) -> Self:
-        """Read the number after the colon.
-
-        Raises
-        ------
-        Refused
-            For anything but a number within the scheme's range.
-        """
+        """Read the number after the colon."""
         try:
             value = float(amount)
         except ValueError:
@@ -79,11 +73,6 @@ def parse(axis: str, scheme: str, table: Mapping[str, type[S]]) -> S | None:
         Refusals name the option ``perturb_AXIS``.
     table : mapping
         The axis's schemes by name.
-
-    Raises
-    ------
-    Refused
-        For an unknown scheme, and for a number that is missing or out of range.
     """
     if scheme == "none":
         return None

@@ -97,7 +97,6 @@ class Beside:
 
         Parameters
         ----------
-        checkpoint : Path
         files : sequence of MembersFile
             The files recorded in the checkpoint.
         rest : sequence of tensors

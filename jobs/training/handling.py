@@ -60,13 +60,7 @@ def length(arrays: Iterable[StateArray]) -> int:
 
 
 def number_type(arrays: Iterable[StateArray]) -> str:
-    """Return the dtype of a row's numbers.
-
-    Raises
-    ------
-    ValueError
-        For arrays that neither float32 nor float64 holds exactly.
-    """
+    """Return the dtype of a row's numbers."""
     row_dtype = "float32"
     for array in arrays:
         dtype = np.dtype(array.dtype)
@@ -96,13 +90,7 @@ def packed(state: State) -> NDArray[Any]:
 
 
 def unpacked(arrays: Iterable[StateArray], row: NDArray[Any]) -> dict[str, NDArray[Any]]:
-    """Return the arrays that `packed` put into a row; ignore any numbers after them.
-
-    Raises
-    ------
-    ValueError
-        If the row is too short.
-    """
+    """Return the arrays that `packed` put into a row; ignore any numbers after them."""
     arrays = tuple(arrays)
     if len(row) < length(arrays):
         raise ValueError(f"{len(row)} numbers of {length(arrays)}")
@@ -281,11 +269,6 @@ def measure(
         The model's training set.
     members : dict of arrays, optional
         What an ensembling method kept.
-
-    Raises
-    ------
-    ValueError
-        If the classifier hands over no model.
     """
     measured: dict[str, NDArray[Any]] = {}
     for name in names:

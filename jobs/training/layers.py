@@ -134,7 +134,6 @@ class Residual(nn.Module):
     ----------
     inputs : int
         Channels of the input.
-    steps : sequence of Step
     """
 
     def __init__(self, inputs: int, steps: Sequence[Step]) -> None:
@@ -162,7 +161,6 @@ class PreActivated(nn.Module):
     ----------
     inputs : int
         Channels of the input.
-    steps : sequence of Step
     dropout : tuple of float and torch.Generator, optional
         Probability and generator of dropout before the last convolution.
     activated_shortcut : bool
@@ -217,8 +215,6 @@ def pre_activated(
     ----------
     inputs, channels : int
         Channels of an image, and of the first convolution.
-    blocks : iterable of sequences of Step
-    n_classes : int
     dropout, activated_shortcut
         As in `PreActivated`.
     """

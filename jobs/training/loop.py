@@ -253,7 +253,6 @@ def schedule(name: str, rate: float, epochs: int) -> Rate:
         eq. 10). ``plateau`` follows the training loss, which must be passed to it (`Plateau`).
     rate : float
         The initial rate.
-    epochs : int
     """
     if name == "plateau":
         return Plateau(rate)
@@ -326,8 +325,6 @@ def train(
         Encoded training rows.
     y : int64 tensor (row,)
         Class indices.
-    test_rows : TestRows
-    plan : TrainingPlan
     order : numpy.random.Generator
         The run's stream ``batch``.
     masks : torch.Generator, optional
@@ -458,7 +455,6 @@ def batches(
     ----------
     order : numpy.random.Generator
         The stream ``batch``.
-    n, batch_size, smallest : int
     """
     shuffled = torch.from_numpy(np.argsort(raw(order, n), kind="stable"))
     parts = list(shuffled.split(batch_size))

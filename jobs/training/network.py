@@ -262,11 +262,6 @@ class Network:
         tuple of callable
             From rows to the block's output (row, ...), and from there to logits (row, class); the
             composition equals the model bit for bit.
-
-        Raises
-        ------
-        ValueError
-            For a network without a hidden layer.
         """
         from torch import nn
 

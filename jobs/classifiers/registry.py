@@ -29,10 +29,8 @@ from manyseed.jobs.classifiers.xgb import XGB
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams import Hparam, Value, grid
 from manyseed.jobs.images.schemes import augmentation
-from manyseed.jobs.run import Generators, MachineError, Prediction, TrainingSet
-from manyseed.jobs.training.device import faults_of
-from manyseed.jobs.training.handling import PLAIN, PREDICTED_AT_ONCE, Handling, measure
-from manyseed.jobs.training.prediction import prediction
+from manyseed.jobs.run import Generators, MachineError, Prediction, TrainingSet, prediction
+from manyseed.jobs.training.handling import PLAIN, PREDICTED_AT_ONCE, Handling, faults_of, measure
 
 CLASSIFIERS: dict[str, Classifier] = {
     record.name: record

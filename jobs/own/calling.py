@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.checks import did_you_mean
 from manyseed.jobs.datasets.frame import is_masked
-from manyseed.jobs.run import TrainingSet
+from manyseed.jobs.run import OFF, TrainingSet, are_probabilities
 from manyseed.jobs.training.encode import dense_encoder, pixel_encoder
-from manyseed.jobs.training.prediction import OFF, are_probabilities
 
 
 class OwnError(RuntimeError):

@@ -18,7 +18,7 @@ from manyseed.jobs.checks import Option, Refused, integer
 from manyseed.jobs.datasets.cache import given_copy
 from manyseed.jobs.datasets.function import OPTION
 from manyseed.jobs.datasets.info import DatasetInfo
-from manyseed.jobs.own.modules import Code
+from manyseed.jobs.own.copies import Code
 from manyseed.jobs.own.table import ENTRY, TABLE, Own, check_param
 from manyseed.jobs.whole import place, sha256
 

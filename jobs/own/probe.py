@@ -19,14 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import NOTHING, in_a_line
-from manyseed.jobs.own import command, estimator, modules, network, table, training
+from manyseed.jobs.own import command, copies, estimator, network, table, training
 from manyseed.jobs.own.calling import OwnError, asked, load
 from manyseed.jobs.own.findings import LAST_LINES, PROBE_ROWS, Findings, ProbeRequest
 from manyseed.jobs.own.record import description, fit
 from manyseed.jobs.own.table import Own
-from manyseed.jobs.run import Generators, Prediction, TrainingSet, stream
+from manyseed.jobs.run import (
+    Generators,
+    Prediction,
+    TrainingSet,
+    are_probabilities,
+    prediction,
+    stream,
+)
 from manyseed.jobs.training.handling import PLAIN, Alive
-from manyseed.jobs.training.prediction import are_probabilities, prediction
 
 _TEST_ROWS = 33
 _EPOCHS = 2
@@ -78,7 +84,7 @@ def answer(folder: Path) -> dict[str, object]:
 def _import(own: Own, copy: Path | None) -> None:
     try:
         if copy is not None:
-            modules.use(copy, own.entries)
+            copies.use_modules(copy, own.entries)
     except ImportError as error:
         raise _Wrong(str(error)) from error
     try:

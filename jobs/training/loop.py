@@ -13,8 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
+from manyseed.jobs.run import gaps, labels
 from manyseed.jobs.training.handling import PREDICTED_AT_ONCE
-from manyseed.jobs.training.prediction import gaps, labels
 
 if TYPE_CHECKING:
     from manyseed.jobs.images.transforms import Augmented

@@ -12,9 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.run import Generators, TrainingSet
-from manyseed.jobs.training.device import torch_device
 from manyseed.jobs.training.encode import Encoder
-from manyseed.jobs.training.handling import Alive, Device, Fitted, Handling, State, StateArray
+from manyseed.jobs.training.handling import (
+    Alive,
+    Device,
+    Fitted,
+    Handling,
+    State,
+    StateArray,
+    torch_device,
+)
 
 if TYPE_CHECKING:  # planning reads networks' records and should not import torch
     import torch

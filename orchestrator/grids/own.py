@@ -41,7 +41,7 @@ class Pin:
     root : str
         The folder of its local modules; empty for an installed library.
     digest : str
-        Digest of the code that was probed (`jobs.own.modules.Code.digest`).
+        Digest of the code that was probed (`jobs.own.copies.Code.digest`).
     findings : mapping
         The fields of `jobs.own.findings.Findings`; for a function that returns data, those of
         `jobs.own.findings.Returned`.
@@ -105,7 +105,7 @@ class OwnCode:
         ------
         jobs.checks.Refused
         """
-        from manyseed.jobs.own import findings, modules
+        from manyseed.jobs.own import copies, findings
 
         params, version = options.get("params", {}), options.get("version", 1)
         findings.require_named(entry, params, version)
@@ -122,7 +122,7 @@ class OwnCode:
                 raise Refused("data", name, reason)
             return known.findings
         try:
-            code = modules.find("data", [name], self._roots)
+            code = copies.find_modules("data", [name], self._roots)
         except Refused:
             if known is None:
                 raise

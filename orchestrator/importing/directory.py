@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import log_expit, log_softmax
 
 from manyseed.analysis.axes import LATER
-from manyseed.jobs.run import Cell, Prediction, Probability, canonical_json
-from manyseed.jobs.training.prediction import gaps, labels
+from manyseed.jobs.run import Cell, Prediction, Probability, canonical_json, gaps, labels
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.placing import appearing, place
 from manyseed.orchestrator.errors import UserError, toml_value

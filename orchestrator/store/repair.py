@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from manyseed.jobs import whole
-from manyseed.jobs.training.prediction import gaps, labels
+from manyseed.jobs.run import gaps, labels
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.placing import remove_partial, replacing, unavailable
 from manyseed.orchestrator.errors import DamagedShard, LeaseHeld, SplitMismatch

@@ -14,7 +14,7 @@ ROOT = Path(manyseed.__file__).parent
 
 
 @pytest.mark.parametrize(
-    ("packages", "command"),
+    ("missing", "command"),
     [
         (["torch"], "pip install 'torch>=2.6' 'torchvision>=0.21'"),
         (["torchvision"], "pip install 'torchvision>=0.21'"),
@@ -25,9 +25,9 @@ ROOT = Path(manyseed.__file__).parent
     ],
 )
 def test_packages_are_named_with_the_versions_that_the_extras_ask_for(
-    packages: list[str], command: str
+    missing: list[str], command: str
 ) -> None:
-    assert packages.install(packages) == command
+    assert packages.install(missing) == command
 
 
 def test_there_are_two_builds_of_xgboost() -> None:

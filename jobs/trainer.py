@@ -24,8 +24,16 @@ from manyseed.jobs.perturb import (
     perturb_continuous,
     uses_neighbours,
 )
-from manyseed.jobs.run import Cell, DatasetRows, Generators, Prediction, Run, TrainingSet
-from manyseed.jobs.streams import Stream, stream
+from manyseed.jobs.run import (
+    Cell,
+    DatasetRows,
+    Generators,
+    Prediction,
+    Run,
+    Stream,
+    TrainingSet,
+    stream,
+)
 from manyseed.jobs.training.handling import PLAIN, AfterTraining, Alive, Handling
 
 if TYPE_CHECKING:

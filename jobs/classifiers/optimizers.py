@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from manyseed.jobs.checks import Option, Refused, values_of
-from manyseed.jobs.identity import Json
+from manyseed.jobs.run import Json
 
 OPTIONS: Mapping[str, Option] = {
     "optimizer": Option(

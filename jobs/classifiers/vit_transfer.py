@@ -50,7 +50,7 @@ def _backbone(options: Options) -> str:
     return str(BACKBONE.check("backbone", options.get("backbone", BACKBONE.default)))
 
 
-def _settings(dataset: DatasetInfo, options: Options) -> Mapping[str, Any]:
+def _transfer_settings(dataset: DatasetInfo, options: Options) -> Mapping[str, Any]:
     backbone = _backbone(options)
     _, digest = weights.locate(backbone, options.get("weights"))
     assert dataset.image is not None
@@ -62,7 +62,7 @@ def _settings(dataset: DatasetInfo, options: Options) -> Mapping[str, Any]:
     return with_optimizer({"backbone": backbone, "weights": digest, **trained}, options)
 
 
-def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
+def _transfer_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
     return float(info.canonical["epochs"]) * rows * 1.6e-8 * dataset.n_features
 
 
@@ -71,13 +71,13 @@ VIT_TRANSFER = Classifier(
     space=SPACE,
     probability="softmax",
     streams=frozenset({"init", "batch"}),
-    settings=_settings,
+    settings=_transfer_settings,
     options={"backbone": BACKBONE, "weights": weights.OPTION, **OPTIONS},
     epochs=5,
     images_only=True,
     prepare=lambda options: weights.keep(_backbone(options), options.get("weights")),
     image_seconds=lambda settings: _IMAGE_SECONDS[settings["backbone"]],
-    core_seconds=_core_seconds,
+    core_seconds=_transfer_seconds,
     packages=("torch", "torchvision"),
     imports=TORCH,
     fit=Network(build=_head, features=_features, width=_width),

@@ -22,10 +22,8 @@ from numpy.typing import NDArray
 from manyseed.jobs.checks import Refused, integer, number
 from manyseed.jobs.datasets.catalogue import SKLEARN, TORCHVISION
 from manyseed.jobs.datasets.info import DatasetSource, DataShape, Samples, listed
-from manyseed.jobs.identity import canonical_json
-from manyseed.jobs.run import MachineError
-from manyseed.jobs.streams import raw
-from manyseed.jobs.torchvision_import import torchvision
+from manyseed.jobs.packages import torchvision
+from manyseed.jobs.run import MachineError, canonical_json, raw
 
 
 def _describe_sklearn(name: str, _: Mapping[str, Any]) -> DataShape:

@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Refused
+from manyseed.jobs.checks import Refused, spelling
 from manyseed.jobs.datasets.info import ColumnInfo, Looks, Samples
-from manyseed.jobs.similar import spelling
 
 NO_FEATURE: tuple[Looks, ...] = ("id", "date", "distinct")
 """Looks of columns that are hardly features."""

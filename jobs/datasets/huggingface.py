@@ -30,7 +30,7 @@ from manyseed.jobs.datasets.table import (
     of_tables,
     shape_of,
 )
-from manyseed.jobs.installing import install
+from manyseed.jobs.packages import install
 from manyseed.jobs.run import MachineError
 
 if TYPE_CHECKING:

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Refused, integer, number
+from manyseed.jobs.checks import Refused, integer, number, quoted, same_spelling
 from manyseed.jobs.datasets.columns import encode
 from manyseed.jobs.datasets.info import Samples
 from manyseed.jobs.datasets.split import TEST, TRAIN, Index, Roles, n_points
-from manyseed.jobs.similar import quoted, same_spelling
 
 SPLIT, ORDER, LAST, TEST_FILE, FOLDS = "split", "order", "last", "test_file", "folds"
 GROUP = "group"

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Refused, integer, number
+from manyseed.jobs.checks import Refused, integer, number, quoted, spelling
 from manyseed.jobs.datasets.columns import alike, merged
 from manyseed.jobs.datasets.info import OFFICIAL, DatasetInfo, DataShape, with_preparation
 from manyseed.jobs.datasets.parts import FOLDS, GROUP, require_several
 from manyseed.jobs.datasets.parts import PARAMETERS as OF_FILES
 from manyseed.jobs.datasets.sources import Grouping, describe, group
 from manyseed.jobs.datasets.split import n_points, nearest_size, sizes_near
-from manyseed.jobs.similar import quoted, spelling
 
 _LISTED = 20  # classes in a remedy
 _SPLIT_BY = {"split": "the folders train and test say", FOLDS: "the task's folds say"}

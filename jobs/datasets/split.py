@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.datasets.info import OFFICIAL
-from manyseed.jobs.streams import raw, stream
+from manyseed.jobs.run import raw, stream
 
 Index = NDArray[np.int64]
 Sizes = NDArray[np.int64]

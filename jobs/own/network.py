@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from manyseed.jobs.classifiers.images import ranges
 from manyseed.jobs.hparams.kinds import Hparam
 from manyseed.jobs.own.calling import OwnError, asked, built, load
-from manyseed.jobs.run import Generators, TrainingSet
-from manyseed.jobs.streams import raw
+from manyseed.jobs.run import Generators, TrainingSet, raw
 from manyseed.jobs.training.device import torch_device
 from manyseed.jobs.training.encode import Encoder, dense_encoder, pixel_encoder
 from manyseed.jobs.training.handling import Fitted, Handling

@@ -15,8 +15,8 @@ from manyseed.jobs.classifiers.optimizers import OPTIONS as OF_OPTIMIZERS
 from manyseed.jobs.classifiers.optimizers import with_optimizer
 from manyseed.jobs.classifiers.record import FORMS, Form, epochs_of
 from manyseed.jobs.hparams.kinds import Categorical, Continuous, Free, Hparam, Ordinal, Value
-from manyseed.jobs.identity import Json, canonical_json, text_identity
 from manyseed.jobs.own import words
+from manyseed.jobs.run import Json, canonical_json, text_identity
 
 SOURCES = ("init", "batch")
 """The streams that a seed may be drawn from."""
@@ -220,7 +220,7 @@ def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
     given = values_of(_options(form), options)
     entry = given[form]
     if form == "command":
-        entry = words.entry(words.split(form, entry))
+        entry = words.command_name(words.split_command(form, entry))
     params = given["params"] or {}
     of_space = given["space"] or {}
     declared = [_declaration(name, of_space[name]) for name in sorted(of_space)]
@@ -281,8 +281,8 @@ def _options(form: Form) -> Mapping[str, Option]:
 
 
 def _command(given: Mapping[str, Any], hparams: Sequence[str]) -> dict[str, Json]:
-    command = words.split("command", given["command"])
-    words.check("command", command, hparams)
+    command = words.split_command("command", given["command"])
+    words.require_placeholders("command", command, hparams)
     files = given["files"] or []
     if not all(map(_is_inside, files)):
         raise Refused("files", files, allowed=TABLE["files"].allowed)

@@ -22,7 +22,7 @@ from manyseed.jobs.response.questions import (
     PARTS,
     Asked,
 )
-from manyseed.jobs.streams import raw, stream
+from manyseed.jobs.run import raw, stream
 from manyseed.jobs.training.blocked import evaluation
 from manyseed.jobs.training.handling import PREDICTED_AT_ONCE, Alive
 from manyseed.jobs.training.prediction import gaps, labels

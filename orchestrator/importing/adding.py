@@ -44,13 +44,12 @@ from manyseed.orchestrator.plans.groups import PAIR, Groups
 from manyseed.orchestrator.plans.layout import lay_out
 from manyseed.orchestrator.plans.plan import ROWS, Plan, write_plan
 from manyseed.orchestrator.provenance import register
-from manyseed.orchestrator.store.care.compact import compact
-from manyseed.orchestrator.store.journals.journal import JournalWriter
-from manyseed.orchestrator.store.journals.rowbytes import encode_row
-from manyseed.orchestrator.store.layout.groups import find_group, list_groups
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.publishing.splits import Integers, write_splits
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.compact import compact
+from manyseed.orchestrator.store.groups import find_group, list_groups
+from manyseed.orchestrator.store.journal import JournalWriter, encode_row
+from manyseed.orchestrator.store.reader import read_array
+from manyseed.orchestrator.store.schema import GroupSpec
+from manyseed.orchestrator.store.testsets import Integers, write_splits
 
 _LAST_RUN = 2**16 - 1
 

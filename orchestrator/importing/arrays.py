@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy.special import log_expit
 
 from manyseed.jobs.datasets.frame import is_masked, missing, to_numpy
-from manyseed.jobs.installing import install
+from manyseed.jobs.packages import install
 from manyseed.jobs.run import Probability
 from manyseed.jobs.training.prediction import are_probabilities
 from manyseed.orchestrator.errors import UserError, first_line, nearest
@@ -42,7 +42,7 @@ from manyseed.orchestrator.importing.predictions import (
     Names,
     Positions,
 )
-from manyseed.orchestrator.store.layout.schema import ScoreType
+from manyseed.orchestrator.store.schema import ScoreType
 
 TENSORS = (".pt", ".pth")
 

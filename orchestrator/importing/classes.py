@@ -11,8 +11,8 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from manyseed.jobs.checks import quoted, same_spelling, spelling
 from manyseed.jobs.datasets.columns import is_number, natural_order
-from manyseed.jobs.similar import quoted, same_spelling, spelling
 from manyseed.jobs.training.prediction import OFF, gaps, labels
 from manyseed.orchestrator.errors import UserError, nearest
 

@@ -13,12 +13,10 @@ from numpy.typing import NDArray
 from scipy.special import log_expit, log_softmax
 
 from manyseed.analysis.axes import LATER
-from manyseed.jobs.identity import canonical_json
-from manyseed.jobs.run import Cell, Prediction, Probability
+from manyseed.jobs.run import Cell, Prediction, Probability, canonical_json
 from manyseed.jobs.training.prediction import gaps, labels
-from manyseed.orchestrator.disk.folders import appearing
 from manyseed.orchestrator.disk.lease import LeaseWatch
-from manyseed.orchestrator.disk.placing import place
+from manyseed.orchestrator.disk.placing import appearing, place
 from manyseed.orchestrator.errors import UserError, toml_value
 from manyseed.orchestrator.importing.classes import Predicted
 from manyseed.orchestrator.importing.predictions import DEFAULTS, Positions, PredictionFile
@@ -26,16 +24,16 @@ from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import lay_out
 from manyseed.orchestrator.plans.plan import CELLS, ROWS, Plan, write_plan
 from manyseed.orchestrator.provenance import Recipe, register
-from manyseed.orchestrator.store.journals.rowbytes import encode_row
-from manyseed.orchestrator.store.layout.arrays import COPY, DONE, PADDING
-from manyseed.orchestrator.store.layout.groups import Group, open_group
-from manyseed.orchestrator.store.layout.lengths import planned_group
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.publishing.shards import replacing_shard
-from manyseed.orchestrator.store.publishing.splits import write_splits
-from manyseed.orchestrator.store.zarrfiles import encoding
-from manyseed.orchestrator.store.zarrfiles.consolidated import consolidate
-from manyseed.orchestrator.store.zarrfiles.encoding import Array
+from manyseed.orchestrator.store.arrays import DONE, PADDING
+from manyseed.orchestrator.store.encoding import Array
+from manyseed.orchestrator.store.groups import Group, open_group
+from manyseed.orchestrator.store.journal import encode_row
+from manyseed.orchestrator.store.arrays import COPY
+from manyseed.orchestrator.store.metadata import consolidate
+from manyseed.orchestrator.store.schema import GroupSpec, planned_group
+from manyseed.orchestrator.store.shards import replacing_shard
+from manyseed.orchestrator.store.testsets import write_splits
+from manyseed.orchestrator.store import encoding
 
 BLOCK_BYTES = 2**26
 """Size of the predictions, as float32, that are read at once; a single run may be larger."""

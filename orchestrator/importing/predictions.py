@@ -15,13 +15,13 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.jobs.cells import UNPERTURBED
+from manyseed.jobs.checks import quoted, same_spelling
 from manyseed.jobs.run import Probability
-from manyseed.jobs.similar import quoted, same_spelling
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.grids.sweepfile import Keep as Kept
 from manyseed.orchestrator.importing.classes import Predicted, codes, texts
 from manyseed.orchestrator.paths import encode_name
-from manyseed.orchestrator.store.layout.schema import Keep, ScoreType
+from manyseed.orchestrator.store.schema import Keep, ScoreType
 
 Positions = NDArray[np.int64]
 

@@ -31,7 +31,7 @@ from manyseed.orchestrator.importing.predictions import (
     Names,
     Positions,
 )
-from manyseed.orchestrator.store.reading.exchange import SCHEMA
+from manyseed.orchestrator.store.exchange import SCHEMA
 
 _KINDS: dict[Any, str] = {pl.Int64: "whole numbers", pl.Float64: "numbers", pl.String: "names"}
 NEEDED = ("row_id", "prediction", "truth")

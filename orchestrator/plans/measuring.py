@@ -15,7 +15,7 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.cost import FITS, GPU_SPEEDUP, MEASURING
 from manyseed.orchestrator.plans.own import own_code
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.schema import GroupSpec
 
 
 def response_hours(

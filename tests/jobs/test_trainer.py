@@ -12,8 +12,7 @@ from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.datasets import load, resolve, sources
 from manyseed.jobs.datasets.split import split
 from manyseed.jobs.ensembling import methods as ensembling
-from manyseed.jobs.run import MachineError, Run
-from manyseed.jobs.streams import raw, stream
+from manyseed.jobs.run import MachineError, Run, raw, stream
 from manyseed.jobs.trainer import Trainer, generators, run_hparams, stream_keys
 from manyseed.jobs.training.handling import Fitted
 

@@ -20,8 +20,8 @@ from manyseed.analysis.options import Options
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing import directory as importing
 from manyseed.orchestrator.results.record import Analysis
-from manyseed.orchestrator.store.layout.groups import list_groups
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.reader import read_array
 from tests.orchestrator.conftest import assert_equal, command, inside, stored
 
 RUNS, SAMPLES = 6, 40

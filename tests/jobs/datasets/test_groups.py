@@ -24,8 +24,7 @@ from manyseed.jobs.datasets.split import (
     sizes_near,
     split,
 )
-from manyseed.jobs.run import Run
-from manyseed.jobs.streams import stream
+from manyseed.jobs.run import Run, stream
 from manyseed.jobs.trainer import Trainer
 
 sizes = st.lists(st.integers(1, 9), min_size=2, max_size=8).map(np.array)

@@ -6,8 +6,8 @@ import pytest
 from manyseed.jobs.datasets import builtin, fetch, load, resolve
 from manyseed.jobs.datasets.catalogue import TORCHVISION, VisionEntry
 from manyseed.jobs.datasets.split import split
+from manyseed.jobs.packages import torchvision
 from manyseed.jobs.run import MachineError
-from manyseed.jobs.torchvision_import import torchvision
 from tests.jobs.datasets import files
 
 TRAIN = (3, 1, 2, 1, 1, 2, 1, 1, 1, 2)

@@ -14,7 +14,7 @@ from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing.classes import in_order, require_apart, require_one_order
 from manyseed.orchestrator.importing.predictions import Names, attributes
 from manyseed.orchestrator.importing.tables import openml
-from manyseed.orchestrator.store.layout.groups import list_groups
+from manyseed.orchestrator.store.groups import list_groups
 
 FILE = Path("given.npz")
 NUMBERS = [str(number) for number in range(11)]

@@ -243,12 +243,7 @@ class DatasetSource:
 
 
 def listed(kind: str, name: str, names: Iterable[str]) -> str:
-    """Return a name after checking that it is one of `names`.
-
-    Raises
-    ------
-    jobs.checks.Refused
-    """
+    """Return a name after checking that it is one of `names`."""
     allowed = [f"{kind}:{option}" for option in names]
     if f"{kind}:{name}" not in allowed:
         raise Refused("source", f"{kind}:{name}", "unknown source", allowed)

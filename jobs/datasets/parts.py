@@ -24,12 +24,7 @@ PARTS = ("train", "test")
 
 
 def read(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table's keys for a file's own split, checked and typed.
-
-    Raises
-    ------
-    Refused
-    """
+    """Return a table's keys for a file's own split, checked and typed."""
     asked: dict[str, object] = {}
     for key in COLUMNS:
         if key in given:
@@ -73,11 +68,6 @@ def parted(samples: Samples, asked: Mapping[str, Any], columns: Mapping[str, Any
         As returned by `read`.
     columns : mapping
         Values of the columns that it names, arrays (sample,).
-
-    Raises
-    ------
-    Refused
-        For values that name neither part or cannot be ordered, and for an empty part.
     """
     if FOLDS in asked:
         return replace(samples, roles=roles_of(asked[FOLDS], columns[asked[FOLDS]]))
@@ -133,11 +123,6 @@ def roles_of(name: str, values: NDArray[Any]) -> Roles:
         The column's.
     values : object array or float64 array (sample,)
         The fold of each row.
-
-    Raises
-    ------
-    Refused
-        For missing values, folds that look the same, a single fold, and a fold of a single row.
     """
     names, fold = encode(values)
     if missing := int((fold < 0).sum()):
@@ -165,12 +150,7 @@ def fold_counts(roles: Roles, y: NDArray[np.integer[Any]], n_classes: int) -> ND
 
 
 def read_group(given: Mapping[str, Any]) -> dict[str, str]:
-    """Return a table's key for groups, checked.
-
-    Raises
-    ------
-    Refused
-    """
+    """Return a table's key for groups, checked."""
     if GROUP not in given:
         return {}
     if not isinstance(given[GROUP], str) or not given[GROUP]:
@@ -187,11 +167,6 @@ def group_codes(name: str, values: NDArray[np.object_] | NDArray[np.float64]) ->
         The column's.
     values : object array or float64 array (sample,)
         Text or numbers; None or NaN where missing.
-
-    Raises
-    ------
-    Refused
-        For missing values, groups that only look the same, and a single group.
     """
     names, group = encode(values)
     if missing := int((group < 0).sum()):
@@ -206,24 +181,14 @@ def group_codes(name: str, values: NDArray[np.object_] | NDArray[np.float64]) ->
 
 
 def require_several(name: str, n_groups: int) -> None:
-    """Refuse a column with a single group.
-
-    Raises
-    ------
-    Refused
-    """
+    """Refuse a column with a single group."""
     if n_groups < 2:
         reason = "has the same value in all rows: a single group cannot be both in training part "
         raise Refused(GROUP, name, f"{reason}and test set")
 
 
 def require_whole(name: str, groups: NDArray[np.int64], n_train: int) -> None:
-    """Refuse a split (training part first) that tears groups apart.
-
-    Raises
-    ------
-    Refused
-    """
+    """Refuse a split (training part first) that tears groups apart."""
     torn = np.intersect1d(groups[:n_train], groups[n_train:]).size
     if torn:
         groups_have = "1 group has" if torn == 1 else f"{torn} groups have"

@@ -101,12 +101,6 @@ def of_tables(paths: Sequence[Path], tables: Sequence[Columns], keys: Keys) -> T
     ----------
     paths : sequence of Path
         Where each comes from, for messages.
-    tables : sequence of Columns
-    keys : Keys
-
-    Raises
-    ------
-    Refused
     """
     n_first, columns = None, tables[0]
     for path, other in zip(paths[1:], tables[1:], strict=True):
@@ -255,16 +249,10 @@ def columns_of(
 
     Parameters
     ----------
-    frame : DataFrame
-    keys : Keys
     path : Path
         For messages.
     doubts : mapping
         What else columns of numbers look like as they are written, and a value.
-
-    Raises
-    ------
-    Refused
     """
     import polars as pl
 

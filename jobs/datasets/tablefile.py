@@ -67,10 +67,6 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
         Its path.
     given : mapping
         `PARAMETERS`, except those of folders of images.
-
-    Raises
-    ------
-    Refused
     """
     path = expanded(name).absolute()
     if imagefolder.SIZE in given:

@@ -288,14 +288,6 @@ def written(sweep: Mapping[str, Any]) -> Iterator[Path]:
     """Write a mapping to a temporary sweep file, and yield its path.
 
     It lies in the working folder, so that paths in it are relative to that folder.
-
-    Raises
-    ------
-    UserError
-        For a value that no sweep file can hold. Errors about the file itself that are raised while
-        it exists name "the mapping" instead.
-    UnavailableError
-        If the working folder is not writable.
     """
     try:
         text = "".join(f"{line}\n" for line in lines(with_registered(sweep, _entry, _value)))
@@ -367,12 +359,7 @@ def _toml(value: Any, key: str) -> str:
 
 
 def require_guard() -> None:
-    """Refuse to begin a sweep if a training process is importing the program that begins it.
-
-    Raises
-    ------
-    UserError
-    """
+    """Refuse to begin a sweep if a training process is importing the program that begins it."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is not None and spec.name.startswith("manyseed."):
         raise UserError(

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from manyseed.jobs.checks import Refused, integer
+from manyseed.jobs.checks import Option, Refused, integer
 from manyseed.jobs.datasets.arrayfile import digest, in_file, refused
 from manyseed.jobs.datasets.columns import DataColumn, classes_of
 from manyseed.jobs.datasets.info import DataShape, Samples, test_counts
@@ -18,7 +18,9 @@ from manyseed.jobs.datasets.parts import PARTS
 from manyseed.jobs.run import MachineError
 
 SIZE = "size"
-PARAMETERS = (SIZE,)
+OPTIONS: Mapping[str, Option] = {
+    SIZE: Option("Height and width of all images, or one number for both, in pixels.", object)
+}
 
 ENDINGS = (".png", ".jpg", ".jpeg")
 

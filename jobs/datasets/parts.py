@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Refused, integer, number, quoted, same_spelling
+from manyseed.jobs.checks import Option, Refused, integer, number, quoted, same_spelling
 from manyseed.jobs.datasets.columns import encode
 from manyseed.jobs.datasets.info import Samples
 from manyseed.jobs.datasets.split import TEST, TRAIN, Index, Roles, n_points
@@ -20,29 +20,40 @@ PARAMETERS = (SPLIT, ORDER, LAST, TEST_FILE, FOLDS)
 COLUMNS = (SPLIT, ORDER, FOLDS)
 """Those that name a column, which is then not a feature."""
 
+ANY_TEXT = r"^[\s\S]+$"
+
+
+def _column(about: str) -> Option:
+    return Option(about, called="the name of a column", pattern=ANY_TEXT)
+
+
+OPTIONS: Mapping[str, Option] = {
+    SPLIT: _column("Column that says train or test for each row."),
+    ORDER: _column("Column in whose order the last rows are the test set."),
+    LAST: Option("Share or number of the last rows, which are the test set.", float, above=0),
+    TEST_FILE: Option("File of the test set.", called="the path of a file", pattern=ANY_TEXT),
+    FOLDS: _column("Column of folds, each of which is the test set of a repeat."),
+    GROUP: _column("Column of groups of rows, none of which is torn apart."),
+}
+
 PARTS = ("train", "test")
 
 
 def read(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table's keys for a file's own split, checked and typed."""
-    asked: dict[str, object] = {}
-    for key in COLUMNS:
-        if key in given:
-            if not isinstance(given[key], str) or not given[key]:
-                raise Refused(key, given[key], allowed="the name of a column")
-            asked[key] = given[key]
+    """Return a table's keys for a file's own split and for groups, checked."""
+    asked: dict[str, object] = {
+        key: option.check(key, given[key])
+        for key, option in OPTIONS.items()
+        if key in given and key != LAST
+    }
     if FOLDS in given:
         if others := [key for key in PARAMETERS if key in given and key != FOLDS]:
             reason = f"{FOLDS} are the test sets already"
             raise Refused(others[0], given[others[0]], reason, needs={others[0]: None})
         return asked
-    if TEST_FILE in given:
-        if not isinstance(given[TEST_FILE], str) or not given[TEST_FILE]:
-            raise Refused(TEST_FILE, given[TEST_FILE], allowed="the path of a file")
-        if others := [key for key in (SPLIT, ORDER, LAST) if key in given]:
-            reason = f"{TEST_FILE} is the test set already"
-            raise Refused(others[0], given[others[0]], reason, needs={others[0]: None})
-        asked[TEST_FILE] = given[TEST_FILE]
+    if TEST_FILE in given and (others := [key for key in (SPLIT, ORDER, LAST) if key in given]):
+        reason = f"{TEST_FILE} is the test set already"
+        raise Refused(others[0], given[others[0]], reason, needs={others[0]: None})
     if LAST in given:
         last = given[LAST]
         if SPLIT in given:
@@ -147,15 +158,6 @@ def fold_counts(roles: Roles, y: NDArray[np.integer[Any]], n_classes: int) -> ND
             for role in (TRAIN, TEST)
         ]
     )
-
-
-def read_group(given: Mapping[str, Any]) -> dict[str, str]:
-    """Return a table's key for groups, checked."""
-    if GROUP not in given:
-        return {}
-    if not isinstance(given[GROUP], str) or not given[GROUP]:
-        raise Refused(GROUP, given[GROUP], allowed="the name of a column")
-    return {GROUP: given[GROUP]}
 
 
 def group_codes(name: str, values: NDArray[np.object_] | NDArray[np.float64]) -> NDArray[np.int64]:

@@ -147,9 +147,13 @@ def keep_data(X: Any, y: Any, groups: Any = None) -> Path:
     buffer = io.BytesIO()
     if hasattr(X, "columns"):
         suffix = ".parquet"
-        frame = _frame(X, y)
+        frame = to_polars(X)
+        _classes(y, len(frame))
+        labels = [str(label) for label in np.asarray(y).tolist()]
+        frame = _with(frame, TARGET, labels, "classes")
         if groups is not None:
-            frame = _with_groups(frame, _groups(groups, len(frame)))
+            values = _groups(groups, len(frame)).astype(str)
+            frame = _with(frame, GROUP, values, "groups")
         frame.write_parquet(buffer)
     else:
         suffix = ".npz"
@@ -170,16 +174,15 @@ def keep_data(X: Any, y: Any, groups: Any = None) -> Path:
     return file
 
 
-def _frame(X: Any, y: Any) -> Any:
+def _with(frame: Any, name: str, values: Any, meaning: str) -> Any:
+    """Return a frame with a column of text, whose name must not be taken."""
     import polars as pl
 
-    frame = to_polars(X)
-    if TARGET in frame.columns:
+    if name in frame.columns:
         raise UserError(
-            f"X has a column {TARGET!r}", remedy="rename it: that is the name of the classes"
+            f"X has a column {name!r}", remedy=f"rename it: that is the name of the {meaning}"
         )
-    _classes(y, len(frame))
-    return frame.with_columns(pl.Series(TARGET, [str(label) for label in np.asarray(y).tolist()]))
+    return frame.with_columns(pl.Series(name, values))
 
 
 def _classes(given: Any, rows: int) -> Any:
@@ -216,16 +219,6 @@ def _groups(given: Any, rows: int) -> Any:
             remedy="give one value for each row of X",
         )
     return groups
-
-
-def _with_groups(frame: Any, groups: Any) -> Any:
-    import polars as pl
-
-    if GROUP in frame.columns:
-        raise UserError(
-            f"X has a column {GROUP!r}", remedy="rename it: that is the name of the groups"
-        )
-    return frame.with_columns(pl.Series(GROUP, groups.astype(str)))
 
 
 def sweep_text(

@@ -50,7 +50,7 @@ MUTANTS = [Mutant(*fields) for fields in (
     ("analysis/alphahat/resampling.py", "words <= ends[n_side - 1]", "words < ends[n_side - 1]", _TESTED),
     ("analysis/metrics/consistency.py", "union = errors_i + errors_j - both", "union = errors_i + errors_j", "analysis/metrics/test_agreement.py"),
     ("analysis/metrics/calibration.py", "np.ceil(confidence * bins).astype(np.intp) - 1", "np.floor(confidence * bins).astype(np.intp)", "analysis/metrics/test_calibration.py"),
-    ("analysis/metrics/discrimination.py", "negative * (2 * right + positive)", "negative * 2 * right", "analysis/metrics/test_classification.py"),
+    ("analysis/metrics/classification.py", "negative * (2 * right + positive)", "negative * 2 * right", "analysis/metrics/test_classification.py"),
     (f"{_UNCERTAIN}/temperature.py", "np.where(first, of_second, of_first)", "np.where(first, of_first, of_second)", f"{_UNCERTAIN}/test_temperature.py"),
     (f"{_UNCERTAIN}/scores.py", 'threshold, side="right"', 'threshold, side="left"', f"{_UNCERTAIN}/test_scores.py"),
     (f"{_UNCERTAIN}/prefixes.py", '"deep_ensemble", dataset_id, repeat_index, draw', '"deep_ensemble", dataset_id, draw', f"{_UNCERTAIN}/test_dee.py"),

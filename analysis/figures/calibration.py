@@ -85,8 +85,8 @@ def calibration_by_bins(tace: pl.DataFrame) -> Plot | None:
     for axis, (cell, threshold) in zip(axes, places, strict=True):
         rows = means.filter(of=cell, threshold=threshold)
         for value in rows["value"].unique(maintain_order=True).to_list():
-            look = dict(zip(("color", "marker", "ls"), looks[value], strict=True))
-            look |= {"markersize": 3, "linewidth": 1.2}
+            shade, dot, dashes = looks[value]
+            look = {"color": shade, "marker": dot, "ls": dashes, "markersize": 3, "linewidth": 1.2}
             handles[value] = line(axis, rows.filter(value=value), ("bins", "mean"), look)
         axis_of_sizes(axis, rows["bins"].unique().sort().to_list(), "bins, M")
         axis.set_ylim(0, 1.06 * highest[cell] or 1)

@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.analysis.metrics.gram import above
-from manyseed.analysis.metrics.metric import Finished, HeldOut, Metric, Part
-from manyseed.analysis.metrics.summaries import summarise
+from manyseed.analysis.metrics.metric import Finished, HeldOut, Metric, Part, summarise
 from manyseed.analysis.options import Options
 from manyseed.analysis.tables.schema import RepeatRows
 

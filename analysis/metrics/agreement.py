@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.metrics import consistency
 from manyseed.analysis.metrics.gram import above, both_wrong, class_counts, count, pack, same_label
-from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part, real
-from manyseed.analysis.metrics.spread import Spread
+from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part, Spread, real
 from manyseed.analysis.options import Options
 
 Number = TypeVar("Number", bound=np.generic)

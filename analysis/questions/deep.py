@@ -17,9 +17,9 @@ from manyseed.analysis.graph.blocks import Member
 from manyseed.analysis.graph.chunks import Stored, blocks
 from manyseed.analysis.graph.predictions import Ensembled, Predictions, unavailable
 from manyseed.analysis.graph.reading import Sources
+from manyseed.analysis.metrics.calibration import calibrated, plain, splits_of
 from manyseed.analysis.metrics.probabilities import log_probabilities
 from manyseed.analysis.metrics.scores import labels
-from manyseed.analysis.metrics.tempered import calibrated, plain, splits_of
 from manyseed.analysis.options import CALIBRATION, Options
 from manyseed.analysis.tables.keys import EPOCH, REPEAT_KEY
 from manyseed.analysis.uncertainty.prefixes import orders, prefixes

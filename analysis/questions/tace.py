@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from manyseed.analysis.graph.blocks import Member
 from manyseed.analysis.graph.predictions import Predictions
 from manyseed.analysis.graph.reading import Sources
-from manyseed.analysis.metrics.tempered import splits_of
+from manyseed.analysis.metrics.calibration import splits_of
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.deep import MemberPool, scored
 from manyseed.analysis.tables.keys import EPOCH, REPEAT_KEY

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax
 
-from manyseed.analysis.metrics.tempered import calibrated
+from manyseed.analysis.metrics.calibration import calibrated
 from manyseed.analysis.options import Options
 from manyseed.analysis.uncertainty.scores import thresholded_adaptive_calibration_error as tace
 from manyseed.analysis.uncertainty.splits import calibration_splits

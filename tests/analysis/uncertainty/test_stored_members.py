@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax as of_scipy
 
-from manyseed.analysis.metrics.tempered import calibrated, plain
+from manyseed.analysis.metrics.calibration import calibrated, plain
 from manyseed.analysis.options import Options
 from manyseed.analysis.uncertainty.dee import equivalent
 from manyseed.analysis.uncertainty.prefixes import prefixes

@@ -14,7 +14,7 @@ from manyseed.analysis.metrics.metric import Finished, HeldOut, Metric, Part, su
 from manyseed.analysis.options import Options
 from manyseed.analysis.tables.schema import RepeatRows
 
-Rows = NDArray[np.int64]
+Places = NDArray[np.int64]
 Arrays = Mapping[str, NDArray[Any]]
 
 
@@ -25,9 +25,9 @@ class Member:
     cell: int
     epoch: int
     held_out: HeldOut
-    run_index: Rows
+    run_index: Places
     identical: NDArray[np.bool_]
-    row: Rows
+    row: Places
     train_accuracy: NDArray[np.float64] | None = None
 
     def first(self, runs: int) -> Member:

@@ -27,8 +27,15 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.graph.blocks import InputCheck, Member, rows_of, take
-from manyseed.analysis.graph.predictions import TRAIN_ACCURACY, Predictions, computed
-from manyseed.analysis.graph.reading import Rows, Sources, read, readers
+from manyseed.analysis.graph.predictions import (
+    TRAIN_ACCURACY,
+    Predictions,
+    Rows,
+    Sources,
+    computed,
+    read,
+    readers,
+)
 from manyseed.analysis.metrics.metric import HeldOut, Metric, Need, Part
 from manyseed.analysis.options import Options
 from manyseed.analysis.refused import Refused

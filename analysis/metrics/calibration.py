@@ -17,10 +17,13 @@ from manyseed.analysis.metrics.probabilities import (
     true_log_probability,
 )
 from manyseed.analysis.options import Options
-from manyseed.analysis.uncertainty.rejection import area_under_risk_coverage, auroc, entropy
-from manyseed.analysis.uncertainty.scores import thresholded_adaptive_calibration_error
-from manyseed.analysis.uncertainty.splits import calibration_splits, require_enough
-from manyseed.analysis.uncertainty.temperature import calibrate
+from manyseed.analysis.uncertainty.errors import (
+    area_under_risk_coverage,
+    auroc,
+    entropy,
+    thresholded_adaptive_calibration_error,
+)
+from manyseed.analysis.uncertainty.temperature import calibrate, calibration_splits, require_enough
 
 Real = NDArray[np.float64]
 

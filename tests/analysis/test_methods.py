@@ -19,7 +19,7 @@ from manyseed.analysis.figures.equivalents import (
 from manyseed.analysis.figures.labels import colour
 from manyseed.analysis.figures.likelihood import members_by_size
 from manyseed.analysis.questions.dee import compared
-from manyseed.analysis.report.methods import COLUMNS, of_methods
+from manyseed.analysis.report.tables import COLUMNS, of_methods
 
 POOL, MEMBERS, SECONDS = 10, (1, 5, 10), 2.0
 SEEN = ("none", "crop-flip:4")

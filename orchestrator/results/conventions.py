@@ -18,7 +18,7 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.snapshots import require_snapshots
 from manyseed.orchestrator.results import own_metrics
-from manyseed.orchestrator.store.layout.groups import find_group
+from manyseed.orchestrator.store.groups import find_group
 
 
 def conventions(

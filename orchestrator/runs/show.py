@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from manyseed.jobs.saving import READ, endings
+from manyseed.jobs.parameters import READ, endings
 from manyseed.jobs.scales import is_searched
 from manyseed.jobs.trainer import run_hparams, stream_keys
 from manyseed.jobs.tuning import is_tuned
@@ -15,9 +15,9 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.tuned import SCALE, NotSearched, fitted, searched
 from manyseed.orchestrator.provenance import Recipe, read_recipe
 from manyseed.orchestrator.runs.address import PlannedRun, find_run
-from manyseed.orchestrator.store.layout.arrays import NO_RECIPE, STATUSES
-from manyseed.orchestrator.store.layout.groups import find_group
-from manyseed.orchestrator.store.reading.reader import read_rows
+from manyseed.orchestrator.store.arrays import NO_RECIPE, STATUSES
+from manyseed.orchestrator.store.groups import find_group
+from manyseed.orchestrator.store.reader import read_rows
 
 
 def show(paths: SweepPaths, address: str) -> dict[str, object]:

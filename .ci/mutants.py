@@ -31,7 +31,7 @@ class Mutant(NamedTuple):
     tests: str
 
 
-_KERNEL, _TESTED = "analysis/alphahat/kernel.py", "analysis/metrics/test_alpha_hat.py"
+_KERNEL, _TESTED = "analysis/alphahat/trimming.py", "analysis/metrics/test_alpha_hat.py"
 _STORE, _CARE = "orchestrator/store", "orchestrator/store/test_compact.py"
 _SHARDS = "orchestrator/store/test_shards.py"
 _JOURNAL = "orchestrator/store/test_journal.py"

@@ -17,9 +17,16 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from manyseed.analysis.alphahat import intervals, wasserstein
-from manyseed.analysis.alphahat.references import ROUNDING, Reference
-from manyseed.analysis.alphahat.resampling import Resamples, bootstraps, disjoint_halves
+from manyseed.analysis.alphahat.references import ROUNDING, Reference, distances
+from manyseed.analysis.alphahat.resampling import (
+    SPLITS,
+    Resamples,
+    bootstraps,
+    composed,
+    disjoint_halves,
+    interval,
+    joined,
+)
 from manyseed.analysis.alphahat.trimming import dkw_of_one, dkw_threshold
 from manyseed.analysis.metrics.alpha_tests import (
     MIN_OTHERS,
@@ -245,11 +252,11 @@ def _chunk(part: Part, _: Part, models: Models | Failed, options: Options) -> Te
         for some, reference, left_out in _references(models, rows, position, member=member):
             tested = test(values[some], reference, left_out, drawn, options)
             levels.put(some, tested)
-            distance[some] = wasserstein.distances(values[some], reference, left_out)
+            distance[some] = distances(values[some], reference, left_out)
             if samples:
                 again = [test(values[some], reference, left_out, s, options) for s in samples]
                 bootstrapped = Levels.joined(again, axis=1).counted
-                ends = intervals.interval(tested.counted, bootstrapped, CONFIDENCE)
+                ends = interval(tested.counted, bootstrapped, CONFIDENCE)
                 low[some], high[some] = ends
         references[rows] = others
     facts = (values, position, levels, models, drawn, options)
@@ -281,15 +288,15 @@ def _samples(held_out: HeldOut, options: Options) -> Iterator[Resamples]:
 
     def sample() -> Resamples:
         split = (
-            bootstraps(bits, n_test, n_side, intervals.SPLITS)
+            bootstraps(bits, n_test, n_side, SPLITS)
             if options.with_replacement
-            else disjoint_halves(bits, n_test, intervals.SPLITS)
+            else disjoint_halves(bits, n_test, SPLITS)
         )
-        return intervals.composed(bits, n_test, split)
+        return composed(bits, n_test, split)
 
     for start in range(0, options.alpha_bootstrap, BATCH):
         n = min(BATCH, options.alpha_bootstrap - start)
-        yield intervals.joined([sample() for _ in range(n)])
+        yield joined([sample() for _ in range(n)])
 
 
 def _finish(held_out: HeldOut, parts: Sequence[Tested | Failed], options: Options) -> Finished:

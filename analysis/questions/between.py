@@ -126,7 +126,7 @@ def alpha_hat_between(
     seed : int
         Of the splits and samples.
     """
-    from manyseed.analysis.alphahat import intervals
+    from manyseed.analysis.alphahat import resampling
     from manyseed.analysis.alphahat.references import Reference, alpha_stars
     from manyseed.analysis.alphahat.resampling import disjoint_halves, generator
     from manyseed.analysis.alphahat.trimming import dkw_threshold
@@ -146,17 +146,17 @@ def alpha_hat_between(
         bits, parts = generator(seed, "alike points", place), []
         for start in range(0, bootstrap, BATCH):
             samples = [
-                intervals.composed(bits, n_test, disjoint_halves(bits, n_test, intervals.SPLITS))
+                resampling.composed(bits, n_test, disjoint_halves(bits, n_test, resampling.SPLITS))
                 for _ in range(min(BATCH, bootstrap - start))
             ]
             again = alpha_stars(
-                runs_a, reference, intervals.joined(samples), member=False, gamma=delta
+                runs_a, reference, resampling.joined(samples), member=False, gamma=delta
             )
             parts.append(again[0].mean(axis=0))
         drawn.append(np.concatenate(parts))
         deltas.append(delta)
         sides.append(halves.n_side)
-    low, high = intervals.interval(
+    low, high = resampling.interval(
         np.mean(means, axis=0)[None], np.mean(drawn, axis=0)[None], confidence
     )
     together = np.concatenate(levels)

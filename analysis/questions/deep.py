@@ -13,8 +13,7 @@ from dask.delayed import Delayed, delayed
 from numpy.typing import NDArray
 from scipy.special import log_expit, log_softmax
 
-from manyseed.analysis.graph.blocks import Member
-from manyseed.analysis.graph.chunks import Stored, blocks
+from manyseed.analysis.graph.chunks import Member, Stored, blocks
 from manyseed.analysis.graph.predictions import Ensembled, Predictions, Sources, unavailable
 from manyseed.analysis.metrics.calibration import calibrated, plain, splits_of
 from manyseed.analysis.metrics.probabilities import log_probabilities

@@ -12,7 +12,7 @@ import polars as pl
 from dask.delayed import Delayed, delayed
 from numpy.typing import NDArray
 
-from manyseed.analysis.graph.blocks import Member
+from manyseed.analysis.graph.chunks import Member
 from manyseed.analysis.graph.predictions import Predictions, Sources
 from manyseed.analysis.metrics.calibration import splits_of
 from manyseed.analysis.options import Options

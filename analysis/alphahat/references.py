@@ -1,4 +1,8 @@
-"""References of the two-sample test: values of models, sorted once for all candidates."""
+"""References of the two-sample test: values of models, sorted once for all candidates.
+
+Also the Wasserstein-1 distance of candidates from their reference, and which models of a reference
+are unlike the majority and make the others seem so.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TACE by threshold and number of bins: how it ranks models depends on both."""
+"""Thresholded adaptive calibration error by threshold and number of bins (PIT, figure 2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""Draw figures for the page."""
+"""Draw the page's figures, a named kind or a column of the tables; figures as files.
+
+Besides the kinds of the page, every numeric column of the tables of runs, pairs and repeats is a
+kind: one row per cell, or violins by one or two columns in which cells differ. Identical figures
+are identical bytes.
+"""
 
 from __future__ import annotations
 

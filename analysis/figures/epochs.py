@@ -1,4 +1,4 @@
-"""Sources of randomness side by side: how much accuracy varies with each, and α̂, by epoch."""
+"""Sources of randomness side by side, and learning curves: epoch by epoch."""
 
 from __future__ import annotations
 

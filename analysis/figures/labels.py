@@ -1,4 +1,4 @@
-"""What distinguishes cells of a dataset and classifier, in words, for titles and row labels."""
+"""How cells and groups are named and coloured, and how α̂ is shown; imports no Matplotlib."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Distribution of margins: histograms of the runs of a cell, with their envelope."""
+"""Distribution of margins: histograms, and runs beside their leave-one-out ensemble."""
 
 from __future__ import annotations
 

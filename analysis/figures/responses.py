@@ -1,4 +1,4 @@
-"""Response curves: accuracy on training rows by how far they are moved, and its integral."""
+"""Response curves, their integral, and the generalisation gap against their scores (PRC)."""
 
 from __future__ import annotations
 

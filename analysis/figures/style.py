@@ -1,4 +1,4 @@
-"""One look for all figures: sizes, type, and colours that colour-blind readers can distinguish."""
+"""One look for all figures: sizes, type, panels, lines, dots, violins and legends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The predictions of one group, one dataset × one classifier, read when they are needed."""
+"""The predictions of one group, one dataset × one classifier, read chunk by chunk when needed."""
 
 from __future__ import annotations
 

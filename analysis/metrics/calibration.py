@@ -1,4 +1,4 @@
-"""How good probabilities are: calibration error, log-likelihood, Brier score, log loss."""
+"""How good probabilities are: as they are, at their best temperature, and for rejection (PIT)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,10 @@
-"""Accuracy of a run on its test set."""
+"""How well runs classify: accuracy, F1, Matthews' correlation, areas under curves.
+
+Scores from the confusion matrix and areas equal scikit-learn's. Areas take only the order and ties
+of scores: two classes are ordered by the gap; with more, each class is compared with all others by
+its probability, as log odds, which do not saturate where probabilities near 1 become equal. Runs
+of a part are sorted together, a few megabytes at a time.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,9 @@
-"""The ensemble of a repeat's runs: its accuracy, and the churn of each run against it."""
+"""The ensemble of a repeat's runs: its accuracy, and the churn of each run against it.
+
+Sums of scores are the same bit for bit in any order and grouping: a score is split into digits of
+46 bits, the lowest of which counts multiples of `UNIT`, and each digit is summed in integers.
+Scores below 2**14 have the lowest digit alone.
+"""
 
 from __future__ import annotations
 

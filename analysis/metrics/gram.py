@@ -1,4 +1,4 @@
-"""Counts of test points for every pair of runs: Gram matrices of error bits and of labels."""
+"""Compiled counts and moments: Gram matrices of error bits and labels, quantiles of columns."""
 
 from __future__ import annotations
 

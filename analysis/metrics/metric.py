@@ -1,9 +1,10 @@
 """A metric is a record of functions that compute it part by part.
 
-To add a metric, add a record to `analysis.metrics.registry`. A repeat, the runs that share a test
-set, comes in one part or, if it is large, in several. A record first gathers what its parts must
-know of each other, then computes each part (or pair of parts) alone, and finishes the repeat from
-these partial results. Results are the same bit for bit however the repeat is split.
+A record in any module of this package is a metric (`analysis.metrics.registry`). A repeat, the
+runs that share a test set, comes in one part or, if it is large, in several. A record first gathers
+what its parts must know of each other, then computes each part (or pair of parts) alone, and
+finishes the repeat from these partial results. Results are the same bit for bit however the repeat
+is split. Columns over the runs or pairs of a repeat are summarised here, too.
 """
 
 from __future__ import annotations

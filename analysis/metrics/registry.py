@@ -1,4 +1,4 @@
-"""All metrics by name."""
+"""All metrics by name: the records that modules of this package hold."""
 
 from __future__ import annotations
 

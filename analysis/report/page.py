@@ -1,4 +1,4 @@
-"""The page: a template filled with a context."""
+"""The page: a template filled with a context made from the result tables."""
 
 from __future__ import annotations
 

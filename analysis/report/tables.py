@@ -1,4 +1,4 @@
-"""Tables of the source studies that a sweep allows: ensembles, sources, similar runs; and times."""
+"""Tables of the page: source studies, ensembling methods (PIT, tables 4 to 9), times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Repeats, snapshots and conventions behind the numbers, in words."""
+"""Repeats, snapshots and conventions behind the numbers, in words; the rows of the summary."""
 
 from __future__ import annotations
 

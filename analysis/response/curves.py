@@ -2,6 +2,8 @@
 
 A curve is given by its accuracy at n magnitudes and linear between them. The axis of all scores is
 u, from 0 at the first magnitude to 1 at the last.
+
+Counts of right answers become each model's scores, and curves over a repeat's runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""How well a measure predicts which of two models generalises worse, beyond their hparams."""
+"""How well a measure, or several combined, predicts which of two models generalises worse."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Deep ensemble equivalent: how many independent models a prediction is worth."""
+"""Deep ensemble equivalent: how many independent models a prediction is worth.
+
+Also ensembles of averaged probabilities that grow member by member.
+"""
 
 from __future__ import annotations
 

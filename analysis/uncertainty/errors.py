@@ -1,4 +1,4 @@
-"""The error that remains when the least confident predictions are rejected."""
+"""Errors of probabilities: rejection of the least confident, and calibration of all classes."""
 
 from __future__ import annotations
 

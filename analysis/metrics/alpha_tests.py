@@ -189,7 +189,11 @@ def without_suspects(
     """
     if seen is None:
         seen = Levels.unknown(models.position.size, drawn.candidate.shape[0])
-    return _majority(models, seen, drawn, options, lambda t: ~t.infeasible(options).any(axis=1))[0]
+
+    def feasible(tested: Levels) -> NDArray[np.bool_]:
+        return np.asarray(~tested.infeasible(options).any(axis=1))
+
+    return _majority(models, seen, drawn, options, feasible)[0]
 
 
 def _of_models(models: Models, position: Positions, levels: Levels) -> Levels:

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.datasets.columns import ColumnInfo
 from manyseed.jobs.run import IDENTITY_VERSION, identity
 
 Kind = Literal["continuous", "categorical", "ignored"]

@@ -14,7 +14,7 @@ from typing import Any
 from manyseed.analysis.counts import some
 from manyseed.jobs import classifiers, datasets, hparams
 from manyseed.jobs.cells import ResolvedCell, resolve_cells
-from manyseed.jobs.checks import Refused, UnknownOption
+from manyseed.jobs.checks import Refused, UnknownOption, similar
 from manyseed.jobs.classifiers import ClassifierInfo, Unsuitable
 from manyseed.jobs.classifiers.record import NoHparam
 from manyseed.jobs.datasets import DatasetInfo
@@ -39,8 +39,6 @@ from manyseed.orchestrator.errors import (
 from manyseed.orchestrator.grids.grid import GRID
 from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.sweepfile import DatasetTable, SweepFile
-from manyseed.jobs.cells import ResolvedCell, resolve_cell
-from manyseed.jobs.checks import Refused, UnknownOption, similar
 
 _NAMED = 6
 

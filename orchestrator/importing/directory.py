@@ -24,16 +24,15 @@ from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import lay_out
 from manyseed.orchestrator.plans.plan import CELLS, ROWS, Plan, write_plan
 from manyseed.orchestrator.provenance import Recipe, register
-from manyseed.orchestrator.store.arrays import DONE, PADDING
+from manyseed.orchestrator.store import encoding
+from manyseed.orchestrator.store.arrays import COPY, DONE, PADDING
 from manyseed.orchestrator.store.encoding import Array
 from manyseed.orchestrator.store.groups import Group, open_group
 from manyseed.orchestrator.store.journal import encode_row
-from manyseed.orchestrator.store.arrays import COPY
 from manyseed.orchestrator.store.metadata import consolidate
 from manyseed.orchestrator.store.schema import GroupSpec, planned_group
 from manyseed.orchestrator.store.shards import replacing_shard
 from manyseed.orchestrator.store.testsets import write_splits
-from manyseed.orchestrator.store import encoding
 
 BLOCK_BYTES = 2**26
 """Size of the predictions, as float32, that are read at once; a single run may be larger."""

@@ -19,9 +19,8 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import PAIR, Groups
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
 from manyseed.orchestrator.store.groups import Group
-from manyseed.orchestrator.store.testsets import Integers
 from manyseed.orchestrator.store.schema import GroupSpec
-from manyseed.orchestrator.store.testsets import read_splits
+from manyseed.orchestrator.store.testsets import Integers, read_splits
 
 ADDRESS = (*DEFAULTS, "repeat", "run")
 _ALIKE = ("class_names", "epochs", "keep", "dtype", "probability")

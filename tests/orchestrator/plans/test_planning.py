@@ -13,7 +13,6 @@ import polars as pl
 import pytest
 
 from benchmarks import trace_seed
-from manyseed.jobs.datasets import openml_task
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.data import fetch_datasets, require_fetched

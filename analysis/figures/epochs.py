@@ -43,7 +43,6 @@ def sources(every_cells: pl.DataFrame, name: str) -> Plot | None:
     ----------
     every_cells : polars frame
         The table of cells, all snapshots.
-    name : {"accuracy_std", "alpha_hat_mean"}
     """
     same = [one for one in AXES if one in every_cells.columns and one != "vary"]
     known = every_cells.filter(pl.col(name).is_not_null())
@@ -132,7 +131,6 @@ def learning_curves(curves: pl.DataFrame, quantity: str, cells: pl.DataFrame) ->
     curves : polars frame
         For each repeat and epoch `n_runs`, and the mean of the quantity on ``train`` and ``test``
         data, with its spread over runs under the suffixes ``_std`` (n - 1), ``_min`` and ``_max``.
-    quantity : {"accuracy", "loss"}
     cells : polars frame
         The table of cells.
     """

@@ -91,7 +91,6 @@ def panel_per_cell(
 
     Parameters
     ----------
-    cells : polars frame
     most : int
         Most panels.
     label : str

@@ -58,7 +58,6 @@ def likelihood_against(runs: pl.DataFrame, other: str) -> Plot | None:
     ----------
     runs : polars frame
         The table of runs.
-    other : {"brier", "error"}
     """
     own = runs.filter(~pl.col("identical") & pl.col("cll").is_not_null())
     own = own.filter(pl.col("log_likelihood").is_finite())

@@ -40,7 +40,6 @@ def response_curves(response_curves: pl.DataFrame, form: str) -> list[Plot]:
 
     Parameters
     ----------
-    response_curves : frame
     form : {"curves", "cumulative"}
         Cumulative curves are drawn with the line of a model that is never wrong.
     """

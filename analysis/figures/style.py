@@ -237,7 +237,6 @@ def panels(titles: Sequence[str], label: str, least: float = PANEL) -> tuple[Fig
 
     Parameters
     ----------
-    titles : sequence of str
     label : str
         Label of the vertical axes.
     least : float
@@ -279,7 +278,6 @@ def dots(
 
     Parameters
     ----------
-    axis : Axes
     rows : polars frame
         One row per dot.
     drawn : tuple of str
@@ -324,7 +322,6 @@ def line(
 
     Parameters
     ----------
-    axis : Axes
     points : polars frame
         In the order of the line.
     drawn : tuple of str

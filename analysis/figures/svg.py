@@ -43,7 +43,6 @@ class Picture:
 
     Attributes
     ----------
-    svg : str
     marks : mapping or None
         Dots that name their run, as the page's script reads them; None without dots, and if they
         are more than a page holds.

@@ -279,13 +279,7 @@ def blocks(
 def single_repeat(
     predictions: Predictions, cell: int, repeat_index: int, needs: Sequence[Need], options: Options
 ) -> Part:
-    """Read the arrays for `needs` of all runs of one repeat, at the last of the snapshots.
-
-    Raises
-    ------
-    Refused
-        If the repeat has no finished runs, or what is needed was not stored.
-    """
+    """Read the arrays for `needs` of all runs of one repeat, at the last of the snapshots."""
     where = f"cell {cell}, repeat {repeat_index}"
     wanted = (pl.col("cell") == cell) & (pl.col("repeat_index") == repeat_index)
     only = replace(predictions, runs=predictions.runs.filter(wanted))

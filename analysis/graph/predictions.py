@@ -206,15 +206,7 @@ class Predictions:
         return options.probe or ("gap" if self.n_classes == 2 else "true_margin")
 
     def source(self, need: Need) -> ArrayName | None:
-        """Return the array that a need is computed from, None if labels are enough.
-
-        Raises
-        ------
-        NotKept
-            If no stored array meets the need.
-        Refused
-            If the classifier cannot give it.
-        """
+        """Return the array that a need is computed from, None if labels are enough."""
         if need == "label":
             return None
         if need in ("confidence", "score") and self.probability == "none":

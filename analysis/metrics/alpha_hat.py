@@ -212,7 +212,6 @@ class Tested:
 
     Attributes
     ----------
-    levels : Levels
     majority, references, distance, low, high : float64 array (run,)
         α̂ against the majority, runs in the reference, Wasserstein-1 distance, and the ends of the
         interval.

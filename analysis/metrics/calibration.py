@@ -39,7 +39,6 @@ def expected_calibration_error(confidence: Real, right: NDArray[np.bool_], bins:
     confidence : float array (sample,)
         Any NaN makes the result NaN.
     right : bool array (sample,)
-    bins : int
     """
     if np.isnan(confidence).any():
         return float("nan")
@@ -207,7 +206,6 @@ def calibrated(
     wrong : bool array (sample,)
         The points that the prediction gets wrong; no temperature changes that.
     splits : bool array (split, sample)
-    options : Options
 
     Returns
     -------

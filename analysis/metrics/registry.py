@@ -34,13 +34,7 @@ METRICS = _found()
 
 
 def select(names: Sequence[str]) -> tuple[Metric, ...]:
-    """Return metrics' records in the order of `METRICS`, followed by users' own.
-
-    Raises
-    ------
-    Refused
-        For an unknown name.
-    """
+    """Return metrics' records in the order of `METRICS`, followed by users' own."""
     own = []
     for name in names:
         if ":" in name:
@@ -53,13 +47,7 @@ def select(names: Sequence[str]) -> tuple[Metric, ...]:
 
 
 def asked(options: Options) -> tuple[Metric, ...]:
-    """Return the records of the metrics in `options`; α̂ needs what a user's own probe needs.
-
-    Raises
-    ------
-    Refused
-        For an unknown metric or probe.
-    """
+    """Return the records of the metrics in `options`; α̂ needs what a user's own probe needs."""
     chosen = select(options.metrics)
     if options.probe is None or not is_own(options.probe):
         return chosen

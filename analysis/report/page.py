@@ -63,7 +63,6 @@ def citations(tables: Tables, options: Options, *, uncertainty: bool, responses:
 
     Parameters
     ----------
-    tables : Tables
     options : Options
         Those that the tables were computed with.
     uncertainty : bool
@@ -126,7 +125,6 @@ class Context:
     ----------
     name : str
         The sweep's name.
-    counts : RunCounts
     answers : sequence of LinkedSentence
         The answers, in sentences.
     colours : mapping of str to str
@@ -140,7 +138,6 @@ class Context:
     effects, effects_by_dataset : rows
         Differences from the reference of an axis (`effect_rows`), by classifier, and by dataset and
         classifier if there are several datasets.
-    figures : sequence of Picture
     switches : sequence of (str, sequence of str)
         Axes in which rows of figures of datasets differ, each with its levels (`switches`).
     notes : sequence of str
@@ -151,7 +148,6 @@ class Context:
         Further tables, below the effects.
     sweep_file : str
         Its text; empty if there is none.
-    citations : sequence of str
     """
 
     name: str
@@ -202,7 +198,6 @@ def context(
     ----------
     name : str
         The sweep's name.
-    counts : RunCounts
     tables : Tables
         With the columns of `analysis.axes.AXES` joined. The summary shows all snapshots, everything
         else each cell's last.

@@ -30,10 +30,8 @@ class Listed:
     ----------
     name, title, legend : str
         Anchor; heading above the table; text below it.
-    heads : sequence of str
     words : int
         Number of leading columns that hold words; the others hold numbers.
-    rows : sequence of sequence of str
     """
 
     name: str

@@ -48,7 +48,7 @@ MUTANTS = [Mutant(*fields) for fields in (
     (_KERNEL, "range(0, n_points, STRETCH)", "range(0, n_points - 1, STRETCH)", _TESTED),
     ("analysis/alphahat/trimming.py", "2.0 if n_side >= ASYMPTOTIC_N", "2.0 if n_side > ASYMPTOTIC_N", "analysis/alphahat/test_trimming.py"),
     ("analysis/alphahat/resampling.py", "words <= ends[n_side - 1]", "words < ends[n_side - 1]", _TESTED),
-    ("analysis/metrics/consistency.py", "union = errors_i + errors_j - both", "union = errors_i + errors_j", "analysis/metrics/test_agreement.py"),
+    ("analysis/metrics/formulas.py", "union = errors_i + errors_j - both", "union = errors_i + errors_j", "analysis/metrics/test_agreement.py"),
     ("analysis/metrics/calibration.py", "np.ceil(confidence * bins).astype(np.intp) - 1", "np.floor(confidence * bins).astype(np.intp)", "analysis/metrics/test_calibration.py"),
     ("analysis/metrics/classification.py", "negative * (2 * right + positive)", "negative * 2 * right", "analysis/metrics/test_classification.py"),
     (f"{_UNCERTAIN}/temperature.py", "np.where(first, of_second, of_first)", "np.where(first, of_first, of_second)", f"{_UNCERTAIN}/test_temperature.py"),

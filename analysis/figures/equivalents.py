@@ -19,7 +19,6 @@ from manyseed.analysis.figures.labels import (
     titles,
     with_names,
 )
-from manyseed.analysis.figures.likelihood import sizes, ticks_to
 from manyseed.analysis.figures.style import (
     MAX_PANELS,
     Handle,
@@ -28,6 +27,7 @@ from manyseed.analysis.figures.style import (
     legend,
     panels,
 )
+from manyseed.analysis.figures.uncertainty import sizes, ticks_to
 from manyseed.analysis.questions.dee import METRICS
 from manyseed.analysis.tables.means import mean_of
 

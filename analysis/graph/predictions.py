@@ -10,9 +10,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.analysis.metrics.formulas import probe
 from manyseed.analysis.metrics.metric import HeldOut, Metric, Need, Probability
 from manyseed.analysis.metrics.registry import asked
-from manyseed.analysis.metrics.scores import probe
 from manyseed.analysis.options import Options, snapshot_index
 from manyseed.analysis.refused import NotKept, Refused
 

@@ -296,21 +296,21 @@ class _Errors:
     """Error consistency of all pairs of runs of A and B on one test set."""
 
     def __init__(self, wrong_a: NDArray[np.bool_], wrong_b: NDArray[np.bool_]) -> None:
-        from manyseed.analysis.metrics import consistency
+        from manyseed.analysis.metrics import formulas
         from manyseed.analysis.metrics.gram import both_wrong, count, pack
 
         self.m, self.n, self.n_test = wrong_a.shape[0], wrong_b.shape[0], wrong_a.shape[1]
         self.rows = np.arange(self.m), np.arange(self.m, self.m + self.n)
         words = pack(np.concatenate([wrong_a, wrong_b]))
         both, errors = both_wrong(words, words), count(words)
-        self.local = consistency.ec_local(errors[:, None], errors[None], both, math.nan)
+        self.local = formulas.ec_local(errors[:, None], errors[None], both, math.nan)
         np.fill_diagonal(self.local, np.nan)
         across = both[: self.m, self.m :]
-        kappa = consistency.ec_kappa(
+        kappa = formulas.ec_kappa(
             errors[: self.m, None], errors[None, self.m :], across, self.n_test
         )
         self.ec_kappa = _mean(kappa)
-        self.ec_global = float(consistency.ec_global(across, self.n_test).mean())
+        self.ec_global = float(formulas.ec_global(across, self.n_test).mean())
 
     def mean(self, one: Rows, other: Rows) -> float:
         """Return the mean over pairs of these runs."""

@@ -20,8 +20,8 @@ from manyseed.analysis.alphahat.resampling import generator
 from manyseed.analysis.graph import chunks
 from manyseed.analysis.graph.group import analyze_group, compute
 from manyseed.analysis.graph.predictions import Reader, Source, unavailable
+from manyseed.analysis.metrics.formulas import labels, probe
 from manyseed.analysis.metrics.registry import METRICS
-from manyseed.analysis.metrics.scores import labels, probe
 from manyseed.analysis.options import DEFAULT_METRICS, Options
 from manyseed.analysis.refused import NotKept
 from manyseed.jobs.training.prediction import labels as labels_of_run

@@ -13,8 +13,8 @@ import pytest
 
 from manyseed.analysis.figures import cells as of_cells
 from manyseed.analysis.figures import ensembles, equivalents, scatters, style
-from manyseed.analysis.figures import uncertainty as of_uncertainty
 from manyseed.analysis.figures import epochs as of_curves
+from manyseed.analysis.figures import uncertainty as of_uncertainty
 from manyseed.analysis.figures.drawing import Given, all_figures
 from manyseed.analysis.figures.epochs import learning_curves, over_repeats
 from manyseed.analysis.figures.labels import colour, first_of_each, marker

@@ -52,8 +52,8 @@ MUTANTS = [Mutant(*fields) for fields in (
     ("analysis/metrics/calibration.py", "np.ceil(confidence * bins).astype(np.intp) - 1", "np.floor(confidence * bins).astype(np.intp)", "analysis/metrics/test_calibration.py"),
     ("analysis/metrics/classification.py", "negative * (2 * right + positive)", "negative * 2 * right", "analysis/metrics/test_classification.py"),
     (f"{_UNCERTAIN}/temperature.py", "np.where(first, of_second, of_first)", "np.where(first, of_first, of_second)", f"{_UNCERTAIN}/test_temperature.py"),
-    (f"{_UNCERTAIN}/scores.py", 'threshold, side="right"', 'threshold, side="left"', f"{_UNCERTAIN}/test_scores.py"),
-    (f"{_UNCERTAIN}/prefixes.py", '"deep_ensemble", dataset_id, repeat_index, draw', '"deep_ensemble", dataset_id, draw', f"{_UNCERTAIN}/test_dee.py"),
+    (f"{_UNCERTAIN}/errors.py", 'threshold, side="right"', 'threshold, side="left"', f"{_UNCERTAIN}/test_scores.py"),
+    (f"{_UNCERTAIN}/dee.py", '"deep_ensemble", dataset_id, repeat_index, draw', '"deep_ensemble", dataset_id, draw', f"{_UNCERTAIN}/test_dee.py"),
     # the store: status first, dropped syncs, unread checksums, last rows and records, a lost race
     (f"{_STORE}/shards.py", 'for array in group.spec.arrays if array.role == "record"]', 'for array in group.spec.arrays[::-1] if array.role == "record"]', _SHARDS),
     ("jobs/whole.py", "if path is paths[-1]:", "if path is paths[0]:", "jobs/test_whole.py orchestrator/disk/test_placing.py"),

@@ -15,10 +15,9 @@ from manyseed.analysis.figures.labels import (
     colour,
     marker,
     not_drawn,
-    panel_per_cell,
     with_names,
 )
-from manyseed.analysis.figures.style import MAX_PANELS, Handle, Plot, legend, line
+from manyseed.analysis.figures.style import MAX_PANELS, Handle, Plot, legend, line, panel_per_cell
 from manyseed.analysis.tables.means import pooled
 from manyseed.analysis.tables.snapshots import last
 

@@ -15,7 +15,6 @@ from manyseed.analysis.figures.labels import (
     first_of_each,
     marker,
     not_drawn,
-    panel_per_cell,
     titles,
     with_names,
 )
@@ -25,6 +24,7 @@ from manyseed.analysis.figures.style import (
     Plot,
     axis_of_sizes,
     legend,
+    panel_per_cell,
     panels,
 )
 from manyseed.analysis.figures.uncertainty import sizes, ticks_to

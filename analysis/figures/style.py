@@ -23,7 +23,7 @@ from matplotlib.mlab import GaussianKDE
 from matplotlib.ticker import NullLocator
 from numpy.typing import NDArray
 
-from manyseed.analysis.figures.labels import GREY, colour, marker
+from manyseed.analysis.figures.labels import GREY, colour, first_of_each, marker, titles
 from manyseed.analysis.figures.svg import CELLS, compact
 
 Handle = Artist | Container
@@ -256,6 +256,24 @@ def panels(titles: Sequence[str], label: str, least: float = PANEL) -> tuple[Fig
     for axis in axes[: len(titles) : beside]:
         axis.set_ylabel(label)
     return figure, axes[: len(titles)]
+
+
+def panel_per_cell(
+    cells: pl.DataFrame, most: int, label: str
+) -> tuple[Figure, dict[int, Axes], int]:
+    """Return a figure, its panel for each cell that fits, and how many cells are left out.
+
+    Parameters
+    ----------
+    most : int
+        Most panels.
+    label : str
+        Label of the vertical axes.
+    """
+    chosen, left = first_of_each(cells, most)
+    named = titles(cells)
+    figure, axes = panels([named[cell] for cell in chosen], label)
+    return figure, dict(zip(chosen, axes, strict=True)), left
 
 
 def wrapped(text: str, letters: int) -> str:

@@ -16,7 +16,6 @@ from manyseed.analysis.figures.labels import (
     first_of_each,
     marker,
     not_drawn,
-    panel_per_cell,
     titles,
     with_names,
 )
@@ -29,6 +28,7 @@ from manyseed.analysis.figures.style import (
     axis_of_sizes,
     legend,
     line,
+    panel_per_cell,
     panels,
 )
 from manyseed.analysis.questions.dee import SIZES

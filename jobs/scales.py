@@ -66,7 +66,7 @@ def is_searched(cell: Cell) -> bool:
     return cell.ensembling is not None and cell.ensembling.get("scale") == SEARCHED
 
 
-def scale_search_id(cell: Cell) -> str:
+def search_id(cell: Cell) -> str:
     """Return the identity of the search for a cell's scale."""
     description = {key: value for key, value in cell.canonical().items() if key not in _IRRELEVANT}
     return identity({"search": "scale", **description})

@@ -24,12 +24,12 @@ from manyseed.jobs.datasets.split import held_out, n_points
 from manyseed.jobs.hparams.kinds import Value
 from manyseed.jobs.hparams.search import SPACE_VERSION, draw
 from manyseed.jobs.identity import IDENTITY_VERSION, identity
-from manyseed.jobs.run import Cell, Generators, MachineError, Run, TrainingSet
+from manyseed.jobs.run import SEARCHED, Cell, Generators, MachineError, Run, TrainingSet
 from manyseed.jobs.streams import Stream, stream
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import Device, Handling
 
-SEARCH = "tuned"
+SEARCH = SEARCHED
 """The key of a tuned cell's `hparams` that holds its search; the other keys are fixed hparams."""
 
 VALIDATION_SHARE = 0.25

@@ -20,8 +20,7 @@ from manyseed.orchestrator.errors import (
     nearest,
 )
 from manyseed.orchestrator.paths import IMPORTED, SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.layout import copies, wrong_coordinates
+from manyseed.orchestrator.plans.layout import Groups, copies, wrong_coordinates
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.care import intact
 from manyseed.orchestrator.store.journals.index import JournalIndex

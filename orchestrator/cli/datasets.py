@@ -50,8 +50,8 @@ def fetch(sweep_file: SweepToml) -> None:
     from manyseed.orchestrator.grids.expansion import expand
     from manyseed.orchestrator.grids.loading import read_sweep_file
     from manyseed.orchestrator.paths import SweepPaths
+    from manyseed.orchestrator.plans.code import own_code
     from manyseed.orchestrator.plans.data import fetch_datasets
-    from manyseed.orchestrator.plans.own import own_code
 
     own = own_code(sweep_file, SweepPaths(sweep_file.absolute().parent)).of_data()
     expansion = expand(read_sweep_file(sweep_file), sweep_file, own)

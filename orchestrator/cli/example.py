@@ -32,7 +32,7 @@ def example(
         manyseed example clusters/gpu --out mine.toml
     """
     from manyseed.orchestrator.disk.placing import place_new
-    from manyseed.orchestrator.examples import examples
+    from manyseed.orchestrator.pages import examples
 
     available = examples()
     if name is None:

@@ -53,7 +53,7 @@ def init(
         manyseed init sklearn:digits mynet:build --out digits.toml
     """
     from manyseed.orchestrator.disk.placing import place_new, unavailable
-    from manyseed.orchestrator.grids.beginning import sweep_file
+    from manyseed.orchestrator.grids.template import sweep_file
 
     text = sweep_file(data, model, target, out.stem if out else None)
     out = out or Path("sweep.toml")

@@ -132,14 +132,14 @@ def _next(
 ) -> Sequence[object]:
     """Return the next command for a planned sweep; `further` is for `submit`."""
     from manyseed.jobs import datasets
-    from manyseed.orchestrator.plans.tuned import scale_searches, searches, to_tune
+    from manyseed.orchestrator.plans.searches import searches, to_tune
     from manyseed.orchestrator.submissions.hints import on_cluster
 
     infos = change.expansion.datasets.values()
     if not all(datasets.is_fetched(info.canonical) for info in infos):
         return ["datasets", "fetch", sweep_file]
     cells = change.after.cells
-    if searches(paths, cells) or scale_searches(paths, cells):
+    if searches(paths, cells):
         return to_tune(paths)
     return ["submit", paths.directory, *further, *on_cluster(paths)]
 
@@ -174,7 +174,7 @@ def _table(summary: dict[str, Any]) -> tuple[list[str], list[list[object]], list
 
 def _sentences(change: Change) -> Iterator[str]:
     """Yield the sentences below the table."""
-    from manyseed.orchestrator.plans.remarks import remarks
+    from manyseed.orchestrator.plans.change import remarks
 
     yield from remarks(change)
     summary = change.summary()

@@ -57,9 +57,9 @@ def run(
     """
     from manyseed.orchestrator.grids.loading import read_sweep_file
     from manyseed.orchestrator.paths import SweepPaths
+    from manyseed.orchestrator.plans.change import remarks
     from manyseed.orchestrator.plans.data import fetch_datasets
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
-    from manyseed.orchestrator.plans.remarks import remarks
     from manyseed.orchestrator.submissions.profiles import AUTO, choose
     from manyseed.orchestrator.submissions.requirements import (
         of_earlier_code,
@@ -167,7 +167,7 @@ def _stop(sweep: Sweep) -> None:
 
 def _print_estimate(sweep: Sweep) -> None:
     """Print the actual cost, beside the plan's estimate where that differs."""
-    from manyseed.orchestrator.plans.estimate import estimate_and_outcome
+    from manyseed.orchestrator.plans.change import estimate_and_outcome
 
     shown: dict[str, tuple[str, Callable[[float], str]]] = {
         "fits": ("fits", "{:,.0f}".format),

@@ -11,8 +11,7 @@ from manyseed.orchestrator.cli.output import print_json, print_table, say, say_t
 from manyseed.orchestrator.cli.progress import resumable
 
 if TYPE_CHECKING:
-    from manyseed.orchestrator.plans.scales import FoundScale
-    from manyseed.orchestrator.plans.tuned import TunedHparams
+    from manyseed.orchestrator.plans.searches import FoundScale, TunedHparams
     from manyseed.orchestrator.sweep import Sweep
 
 Here = Annotated[
@@ -75,14 +74,13 @@ def search(
 ) -> tuple[list[TunedHparams], list[FoundScale]]:
     """Do a sweep's open searches with a progress bar; return their results."""
     from manyseed.orchestrator.plans.plan import Plan
-    from manyseed.orchestrator.plans.scales import found_scale
-    from manyseed.orchestrator.plans.tuned import found_hparams, scale_searches, searches
+    from manyseed.orchestrator.plans.searches import FoundScale, TunedHparams, found, searches
 
     cells = Plan.read(sweep.paths).cells
-    if not (searches(sweep.paths, cells) or scale_searches(sweep.paths, cells)):
+    if not searches(sweep.paths, cells):
         return [], []
     with resumable("searching", "tune", sweep.directory, quiet=quiet) as progress:
         done = sweep.tune(cluster=cluster, workers=workers, progress=progress)
-    hparams = [found_hparams(sweep.paths, each.cell) for each in done if not each.ensembling]
-    scales = [found_scale(sweep.paths, each.cell) for each in done if each.ensembling]
-    return [one for one in hparams if one], [one for one in scales if one]
+    results = [found(sweep.paths, each.cell, each.kind) for each in done]
+    hparams = [one for one in results if isinstance(one, TunedHparams)]
+    return hparams, [one for one in results if isinstance(one, FoundScale)]

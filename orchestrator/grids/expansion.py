@@ -26,7 +26,7 @@ from manyseed.orchestrator.errors import UserError, toml_value
 from manyseed.orchestrator.grids.grid import GRID, Codes, Combinations, combine, present
 from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.plannotes import Notes
-from manyseed.orchestrator.grids.resolving import Fit, Resolver
+from manyseed.orchestrator.grids.resolver import Fit, Resolver
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 
 _FITS = ("dataset", "classifier", "hparams")

@@ -1,4 +1,4 @@
-"""Find and probe users' own code while a sweep file is resolved, once for each table."""
+"""Users' own code: found and probed once for each table, or registered by a program."""
 
 from __future__ import annotations
 

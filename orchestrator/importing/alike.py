@@ -11,7 +11,7 @@ import polars as pl
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.importing.source import PredictionFile
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.groups import PAIR, Groups
+from manyseed.orchestrator.plans.layout import PAIR, Groups
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
 from manyseed.orchestrator.store.layout.groups import Group
 from manyseed.orchestrator.store.layout.schema import GroupSpec

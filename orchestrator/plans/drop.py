@@ -9,15 +9,13 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
-from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.marks import mark
-from manyseed.orchestrator.plans.plan import Dropped, Plan, identity_of
+from manyseed.orchestrator.plans.layout import Groups
+from manyseed.orchestrator.plans.plan import PREFIX, Dropped, Plan, identity_of, mark, with_anchors
 from manyseed.orchestrator.store.care.repair import drop as drop_rows
 from manyseed.orchestrator.store.care.repair import require_rest
 from manyseed.orchestrator.store.journals.index import JournalIndex

@@ -12,9 +12,8 @@ from pathlib import Path
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.orchestrator.conditions import condition
+from manyseed.orchestrator.conditions import condition, wanted
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.filtering import wanted
 from manyseed.orchestrator.plans.plan import CELLS
 from manyseed.orchestrator.store.layout.schema import GroupSpec
 

@@ -74,13 +74,13 @@ def in_words(step: Step) -> dict[str, str]:
 
 def _training(paths: SweepPaths, submitted: bool, cells: pl.DataFrame) -> Step:
     """Return the step that missing runs need: fetching data, tuning, or submitting."""
-    from manyseed.orchestrator.plans.tuned import scale_searches, searches, to_tune
+    from manyseed.orchestrator.plans.searches import searches, to_tune
 
     directory = paths.directory
     try:
         if not submitted and not _has_data(cells):
             return "Next", ("datasets", "fetch", paths.sweep_file)
-        if searches(paths, cells) or scale_searches(paths, cells):
+        if searches(paths, cells):
             return "Next", to_tune(paths)
     except ManyseedError:
         pass  # submitting reports what is wrong

@@ -52,13 +52,13 @@ def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) 
 def _priced(paths: SweepPaths, state: Survey) -> pl.DataFrame:
     """Add the column seconds to all runs; copies of identical runs cost nothing."""
     from manyseed.orchestrator.plans import cost
-    from manyseed.orchestrator.plans.groups import Groups
+    from manyseed.orchestrator.plans.layout import Groups
 
     observed = measuring = None
     try:
         groups = Groups.read(paths)
         if any(spec.response for spec in groups.specs):
-            from manyseed.orchestrator.plans.measuring import planned_seconds  # imports much
+            from manyseed.orchestrator.plans.cost import planned_seconds
 
             measuring = planned_seconds(paths, state.plan, groups.specs)
         observed = cost.observed_seconds(paths, state.plan, groups)

@@ -37,12 +37,12 @@ from manyseed.orchestrator.grids.expansion import expand
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.keeping import publish_finished
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.code import own_code
 from manyseed.orchestrator.plans.data import remedy, require_fetched
 from manyseed.orchestrator.plans.drop import choose_cells
 from manyseed.orchestrator.plans.keptmodels import conditions, counted, with_models
-from manyseed.orchestrator.plans.own import own_code
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.plans.tuned import NotSearched, fitted
+from manyseed.orchestrator.plans.searches import NotSearched, fitted
 from manyseed.orchestrator.responding.table import AnswerTable, Counts, Key, ModelAnswers
 from manyseed.orchestrator.store.layout.arrays import DONE
 from manyseed.orchestrator.store.layout.groups import Group, open_group

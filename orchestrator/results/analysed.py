@@ -15,8 +15,8 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.tables.snapshots import last
 from manyseed.jobs.identity import identity
+from manyseed.orchestrator.conditions import wanted
 from manyseed.orchestrator.errors import UserError, nearest
-from manyseed.orchestrator.filtering import wanted
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.results.compared import OneCell

@@ -22,8 +22,8 @@ from manyseed.analysis.tables.twins import cells_once
 from manyseed.jobs.run import Cell, Run
 from manyseed.jobs.streams import Stream
 from manyseed.jobs.trainer import stream_keys
+from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.analysed import IMPORTED, AnalysedCell, AnalysedSweep
 from manyseed.orchestrator.results.averaging import require_confidence

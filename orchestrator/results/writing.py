@@ -14,7 +14,7 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.tables.columns import Meaning, describe
 from manyseed.orchestrator.disk.parquet import write_parquet
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.anchors import PREFIX, meaning
+from manyseed.orchestrator.plans.plan import PREFIX, meaning
 from manyseed.orchestrator.results.record import to_json
 from manyseed.orchestrator.results.tables import CMI, CURVES, RESPONSE_CURVES, RESPONSES
 from manyseed.orchestrator.store.layout.arrays import CURVES as CURVE_MEANINGS

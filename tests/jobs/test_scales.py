@@ -46,7 +46,7 @@ def test_a_cell_is_searched_for_until_its_scale_is_known():
     assert not scales.is_searched(ready)
     assert ready.ensembling["scale"] == 0.5
     assert not scales.is_searched(replace(asked, ensembling=None))
-    assert scales.scale_search_id(asked) != scales.scale_search_id(cell(train_fraction=0.5))
+    assert scales.search_id(asked) != scales.search_id(cell(train_fraction=0.5))
 
 
 @pytest.mark.parametrize("options", [{}, {"train_fraction": 0.5}, {"vary": "init+batch+train"}])

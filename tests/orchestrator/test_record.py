@@ -14,7 +14,7 @@ from manyseed.jobs.run import Cell, Run
 from manyseed.jobs.streams import seed31
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import Fitted
-from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.journals.rowbytes import encode_row
 from tests.encoded import dense

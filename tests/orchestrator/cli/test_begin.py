@@ -16,9 +16,8 @@ from rich.console import Console
 
 from manyseed.orchestrator.cli import completing, output
 from manyseed.orchestrator.cli.begin import found
-from manyseed.orchestrator.examples import examples
 from manyseed.orchestrator.grids.loading import read_sweep_file
-from manyseed.orchestrator.pages import pages, sections
+from manyseed.orchestrator.pages import examples, pages, sections
 from manyseed.slurm.profile import read_profile
 from tests.orchestrator.conftest import inside, write
 

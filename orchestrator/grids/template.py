@@ -27,7 +27,7 @@ from manyseed.jobs.own.table import SCORES, form_of, is_entry
 from manyseed.orchestrator.errors import UserError, first_line, nearest, refused, toml_value
 from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.plannotes import data_notes
-from manyseed.orchestrator.grids.resolving import lacking_packages, not_trainable
+from manyseed.orchestrator.grids.resolver import lacking_packages, not_trainable
 
 _PROGRAMS = {".py": "python ", ".R": "Rscript ", ".jl": "julia ", ".sh": "bash "}
 _ARGUMENTS = {

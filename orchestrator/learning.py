@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.results.plotting import Plots
     from manyseed.orchestrator.results.tables import Results
     from manyseed.orchestrator.results.variance import VarianceSplit
-    from manyseed.orchestrator.store.reading.named import FinishedRuns
+    from manyseed.orchestrator.store.lazy import FinishedRuns
     from manyseed.orchestrator.submissions.submission import Submission
 
 

@@ -24,7 +24,7 @@ from manyseed.orchestrator.plans.data import remedy, require_fetched
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.searches import KINDS, Search, fitted, searches
 from manyseed.orchestrator.provenance import Recipe
-from manyseed.orchestrator.working.spawned import spawned
+from manyseed.orchestrator.working.pool import spawned
 
 Report = Callable[[int, int], None]
 

@@ -20,8 +20,14 @@ from manyseed.jobs.cells import SOURCES_OF_RANDOMNESS
 from manyseed.jobs.classifiers import ClassifierInfo
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.ensembling.methods import METHODS, NONE
-from manyseed.jobs.identity import canonical_json, canonical_pieces, optional_piece, text_identity
-from manyseed.jobs.run import LATER, Cell
+from manyseed.jobs.run import (
+    LATER,
+    Cell,
+    canonical_json,
+    canonical_pieces,
+    optional_piece,
+    text_identity,
+)
 from manyseed.orchestrator.errors import UserError, toml_value
 from manyseed.orchestrator.grids.grid import GRID, Codes, Combinations, combine, present
 from manyseed.orchestrator.grids.own import OwnCode

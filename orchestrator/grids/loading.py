@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from manyseed.analysis.refused import Refused
-from manyseed.jobs.similar import similar
+from manyseed.jobs.checks import similar
 from manyseed.orchestrator.errors import UserError, command, nearest, refused, toml_value
 from manyseed.orchestrator.grids.settings import with_settings
 from manyseed.orchestrator.grids.sweepfile import LARGEST, SweepFile

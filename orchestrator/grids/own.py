@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.identity import Json, canonical_json, text_identity
+from manyseed.jobs.run import Json, canonical_json, text_identity
 
 if TYPE_CHECKING:
     from manyseed.jobs.classifiers import ClassifierInfo
@@ -118,7 +118,7 @@ class OwnCode:
             known = None
         if not self._is_calling:
             if known is None:
-                reason = "its data is not on this machine: manyseed datasets fetch calls it"
+                reason = "its data is not on this machine: manyseed plan --fetch calls it"
                 raise Refused("data", name, reason)
             return known.findings
         try:

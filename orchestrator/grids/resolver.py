@@ -14,7 +14,7 @@ from typing import Any
 from manyseed.analysis.counts import some
 from manyseed.jobs import classifiers, datasets, hparams
 from manyseed.jobs.cells import ResolvedCell, resolve_cells
-from manyseed.jobs.checks import Refused, UnknownOption
+from manyseed.jobs.checks import Refused, UnknownOption, similar
 from manyseed.jobs.classifiers import ClassifierInfo, Unsuitable
 from manyseed.jobs.classifiers.record import NoHparam
 from manyseed.jobs.datasets import DatasetInfo
@@ -27,7 +27,6 @@ from manyseed.jobs.ensembling import methods
 from manyseed.jobs.hparams import Hparam
 from manyseed.jobs.hparams.grid import is_written, read, written
 from manyseed.jobs.hparams.search import SPACE_VERSION
-from manyseed.jobs.similar import similar
 from manyseed.orchestrator.errors import (
     UserError,
     meant,

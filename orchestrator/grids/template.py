@@ -21,9 +21,9 @@ from manyseed.jobs.datasets.columns import NO_FEATURE
 from manyseed.jobs.datasets.function import KEPT, OPTION
 from manyseed.jobs.datasets.sources import SOURCES
 from manyseed.jobs.datasets.tablefile import FORMATS, NO_SPREADSHEET, SPREADSHEETS, TABLES
-from manyseed.jobs.installing import install
 from manyseed.jobs.own import modules
 from manyseed.jobs.own.table import SCORES, form_of, is_entry
+from manyseed.jobs.packages import install
 from manyseed.orchestrator.errors import UserError, first_line, nearest, refused, toml_value
 from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.plannotes import data_notes

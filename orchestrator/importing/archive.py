@@ -21,8 +21,8 @@ from pathlib import Path
 
 import polars as pl
 
-from manyseed.orchestrator.disk.folders import appearing
 from manyseed.orchestrator.disk.parquet import scan_parquet
+from manyseed.orchestrator.disk.placing import appearing
 from manyseed.orchestrator.errors import (
     DamagedFile,
     DamagedShard,
@@ -34,8 +34,8 @@ from manyseed.orchestrator.errors import (
 from manyseed.orchestrator.paths import BESIDE, CHUNK, METADATA, PACKED, SweepPaths
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan, mark
-from manyseed.orchestrator.store.layout.arrays import itemsize
-from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.arrays import itemsize
+from manyseed.orchestrator.store.schema import GroupSpec
 
 _WHOLE = "import what manyseed export --output FILE.zip wrote"
 _NAME = r"[A-Za-z0-9~%_-][A-Za-z0-9~%_.-]{0,254}"

@@ -36,10 +36,10 @@ from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
 from manyseed.orchestrator.plans.searches import FoundScale, TunedHparams
 from manyseed.orchestrator.plans.twins import Twin, sentences
-from manyseed.orchestrator.store.layout.arrays import DONE
-from manyseed.orchestrator.store.layout.groups import find_group
-from manyseed.orchestrator.store.layout.schema import GroupSpec, own_name
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.arrays import DONE
+from manyseed.orchestrator.store.groups import find_group
+from manyseed.orchestrator.store.reader import read_array
+from manyseed.orchestrator.store.schema import GroupSpec, own_name
 
 FIGURES = ("fits", "hours", "store_bytes", "store_files")
 """The figures that are estimated and counted; hours are core hours plus GPU hours."""

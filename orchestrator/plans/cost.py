@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from manyseed.jobs.hparams.grid import is_written
-from manyseed.jobs.response.cost import response_seconds
+from manyseed.jobs.response.resolution import response_seconds
 from manyseed.jobs.scales import NETWORKS
 from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.grids.expansion import Expansion, expand
@@ -25,13 +25,11 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.code import own_code
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
-from manyseed.orchestrator.store.journals.records import HEADER_SIZE
-from manyseed.orchestrator.store.layout.arrays import DONE
-from manyseed.orchestrator.store.layout.groups import find_group
-from manyseed.orchestrator.store.layout.lengths import planned_group
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.layout.sizes import count_files, stored_bytes
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.arrays import DONE
+from manyseed.orchestrator.store.groups import find_group
+from manyseed.orchestrator.store.journal import HEADER_SIZE
+from manyseed.orchestrator.store.reader import read_array
+from manyseed.orchestrator.store.schema import GroupSpec, count_files, planned_group, stored_bytes
 
 GPU_SPEEDUP = 20.0
 """How many cores train as fast as one GPU with many seeds at once (a choice)."""

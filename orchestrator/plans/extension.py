@@ -14,8 +14,8 @@ from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers.record import MODELLESS
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.ensembling.methods import NONE, member_epochs, sizes
-from manyseed.jobs.response.asked import DBI, DBI_LAYERS, PARTS, Asked
-from manyseed.jobs.response.questions import resolve
+from manyseed.jobs.response.questions import DBI, DBI_LAYERS, PARTS, Asked
+from manyseed.jobs.response.resolution import resolve
 from manyseed.jobs.run import Cell
 from manyseed.orchestrator.errors import UserError, refused, toml_value
 from manyseed.orchestrator.grids.expansion import Expansion
@@ -24,20 +24,20 @@ from manyseed.orchestrator.paths import encode_name
 from manyseed.orchestrator.plans.keptmodels import may_be_met, require_condition
 from manyseed.orchestrator.plans.layout import PAIR, Groups
 from manyseed.orchestrator.plans.plan import METHOD
-from manyseed.orchestrator.store.layout.arrays import SEEN
-from manyseed.orchestrator.store.layout.coordinates import COORDINATES, Coordinate
-from manyseed.orchestrator.store.layout.lengths import planned_group
-from manyseed.orchestrator.store.layout.optional import (
+from manyseed.orchestrator.store.arrays import SEEN
+from manyseed.orchestrator.store.coordinates import (
+    COORDINATES,
     DECLARED,
     PARAMETERS,
     RESPONSE,
     RESPONSE_ARRAYS,
     TRAIN_ACCURACY,
+    Coordinate,
     OptionalArray,
     TooLarge,
     of_members,
 )
-from manyseed.orchestrator.store.layout.schema import GroupSpec, own_name
+from manyseed.orchestrator.store.schema import GroupSpec, own_name, planned_group
 
 
 @dataclass(frozen=True, slots=True)

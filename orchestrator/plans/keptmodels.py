@@ -15,7 +15,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.orchestrator.conditions import condition, wanted
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.plans.plan import CELLS
-from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.schema import GroupSpec
 
 KEY = "keep.parameters"
 

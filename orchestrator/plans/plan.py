@@ -19,8 +19,8 @@ from manyseed.orchestrator.disk.placing import place_new, unavailable
 from manyseed.orchestrator.disk.records import json_text, read_record, require_same_plan
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.paths import GIVEN, SweepPaths
-from manyseed.orchestrator.store.journals.index import JournalFolder
-from manyseed.orchestrator.store.layout.arrays import SEEN
+from manyseed.orchestrator.store.arrays import SEEN
+from manyseed.orchestrator.store.index import JournalFolder
 
 if TYPE_CHECKING:
     from manyseed.jobs.run import Cell

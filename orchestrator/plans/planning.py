@@ -20,8 +20,7 @@ from manyseed.jobs.classifiers import core_seconds, prepare
 from manyseed.jobs.ensembling.methods import NONE
 from manyseed.jobs.hparams.grid import MAX_CONFIGURATIONS, is_written
 from manyseed.jobs.run import Cell
-from manyseed.orchestrator.disk.folders import appearing
-from manyseed.orchestrator.disk.placing import place
+from manyseed.orchestrator.disk.placing import appearing, place
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import (
     DamagedFile,
@@ -287,8 +286,8 @@ def _check_kept(before: Plan, asked: pl.DataFrame, file: Path) -> None:
         f"{row['repeats']} repeats × {row['runs']} runs of {names}; the file asks for "
         f"{wanted}{difference}",
         file=file,
-        remedy=f"a plan only grows: keep what it holds{seeds}, take cells out with manyseed drop, "
-        "or plan into another directory with --out",
+        remedy=f"a plan only grows: keep what it holds{seeds}, take cells out with manyseed plan "
+        "--drop, or plan into another directory with --out",
     )
 
 

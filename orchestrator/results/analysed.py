@@ -14,7 +14,7 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.tables.snapshots import last
-from manyseed.jobs.identity import identity
+from manyseed.jobs.run import identity
 from manyseed.orchestrator.conditions import wanted
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.paths import SweepPaths
@@ -22,7 +22,7 @@ from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.results.compared import OneCell
 from manyseed.orchestrator.results.record import Analysis, to_json
 from manyseed.orchestrator.results.tables import read_results
-from manyseed.orchestrator.store.reading.reader import test_sets
+from manyseed.orchestrator.store.reader import test_sets
 from manyseed.orchestrator.stored import stored_groups
 
 IMPORTED = "imported"

@@ -24,16 +24,15 @@ from manyseed.orchestrator.disk.parquet import checksum
 from manyseed.orchestrator.errors import DamagedFile, refused, toml_value
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, PREFIX, Plan, with_anchors
-from manyseed.orchestrator.results import answering, ensembles
+from manyseed.orchestrator.results import ensembles
 from manyseed.orchestrator.results.conventions import why_not
-from manyseed.orchestrator.results.curves import KEY as CURVE_KEY
-from manyseed.orchestrator.results.curves import NEEDED, learning_curves
+from manyseed.orchestrator.results.curves import CURVE_ARRAYS, CURVE_KEY, learning_curves
 from manyseed.orchestrator.results.deep import measured, of_cells, without_deep
 from manyseed.orchestrator.results.describing import described, of_runs
 from manyseed.orchestrator.results.inputs import Held, digests
 from manyseed.orchestrator.results.published import Published, check_checksums, published
 from manyseed.orchestrator.results.record import Analysis, Unavailable, to_json
-from manyseed.orchestrator.results.responses import Conditions, responses
+from manyseed.orchestrator.results.responses import responses
 from manyseed.orchestrator.results.tables import (
     CMI,
     CURVES,
@@ -47,8 +46,8 @@ from manyseed.orchestrator.results.tables import (
     read_results,
 )
 from manyseed.orchestrator.results.writing import write_result
-from manyseed.orchestrator.store.reading.reader import read_array
-from manyseed.orchestrator.submissions.hints import nothing_finished
+from manyseed.orchestrator.store.reader import read_array
+from manyseed.orchestrator.submissions.submission import nothing_finished
 from manyseed.orchestrator.survey import survey
 
 
@@ -108,7 +107,7 @@ def analyze(
                 owners.append(group)
         extras.append(of_runs(group.numbers, group.predictions.runs))
         if group.spec.curves:
-            stored = {name: read_array(group.group, name) for name in NEEDED}
+            stored = {name: read_array(group.group, name) for name in CURVE_ARRAYS}
             curves.append(learning_curves(stored, group.predictions.runs))
         for metric, reason in unavailable(group.predictions, options).items():
             missing.append(Unavailable(*names, metric, why_not(reason, imported=imported)))
@@ -146,8 +145,7 @@ def analyze(
         joined = cells.join(pl.concat(curves), on="cell", how="inner")
         of_epochs[CURVES] = joined.sort(CURVE_KEY)
     _write_optional(paths, (CURVES,), of_epochs, options)
-    conditions = Conditions.read(paths)
-    of_models = responses(paths, groups, plan, conditions)
+    of_models, conditions = responses(paths, groups, plan)
     names_of_models = (RESPONSES, RESPONSE_CURVES, CMI)
     _write_optional(paths, names_of_models, of_models, options, asdict(conditions))
     written = [*tables, *of_epochs, *further, *of_models]
@@ -161,7 +159,6 @@ def analyze(
         outdated=outdated,
     ).write(paths)
     held.remember(wanted)
-    answering.keep(paths)
     return read_results(paths)
 
 

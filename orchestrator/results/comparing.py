@@ -19,8 +19,7 @@ from manyseed.analysis.questions.comparing import Side, compare, compare_apart
 from manyseed.analysis.tables.means import compares_runs, is_level
 from manyseed.analysis.tables.snapshots import last
 from manyseed.analysis.tables.twins import cells_once
-from manyseed.jobs.run import Cell, Run
-from manyseed.jobs.streams import Stream
+from manyseed.jobs.run import Cell, Run, Stream
 from manyseed.jobs.trainer import stream_keys
 from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.errors import UserError

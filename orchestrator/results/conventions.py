@@ -17,7 +17,7 @@ from manyseed.orchestrator.grids.sweepfile import Grid
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.layout import Groups, require_snapshots
 from manyseed.orchestrator.results import own_metrics
-from manyseed.orchestrator.store.layout.groups import find_group
+from manyseed.orchestrator.store.groups import find_group
 
 
 def conventions(

@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.tables.means import mean_of, std_of
-from manyseed.orchestrator.store.layout.arrays import CURVES
-from manyseed.orchestrator.store.zarrfiles.encoding import Array
+from manyseed.orchestrator.store.arrays import CURVES
+from manyseed.orchestrator.store.encoding import Array
 
-KEY = ["cell", "repeat_index", "trained_epoch"]
-NEEDED = (*CURVES, "trained_epoch")
+CURVE_KEY = ["cell", "repeat_index", "trained_epoch"]
+CURVE_ARRAYS = (*CURVES, "trained_epoch")
 
 
 def learning_curves(stored: Mapping[str, Array], runs: pl.DataFrame) -> pl.DataFrame:
@@ -21,15 +21,15 @@ def learning_curves(stored: Mapping[str, Array], runs: pl.DataFrame) -> pl.DataF
     Parameters
     ----------
     stored : mapping
-        The arrays `NEEDED` of a group; those in `CURVES` are (run, trained_epoch).
+        The arrays `CURVE_ARRAYS` of a group; those in `CURVES` are (run, trained_epoch).
     runs : DataFrame
         Its finished runs, as `analysis.graph.predictions.Predictions` has them.
 
     Returns
     -------
     DataFrame
-        Columns `KEY`, n_runs, and for each curve the mean over runs and, with the suffixes ``_std``
-        (n - 1), ``_min`` and ``_max``, the spread.
+        Columns `CURVE_KEY`, n_runs, and for each curve the mean over runs and, with the suffixes
+        ``_std`` (n - 1), ``_min`` and ``_max``, the spread.
     """
     distinct = runs.filter(~pl.col("identical"))
     rows, epochs = distinct["row"].to_numpy(), stored["trained_epoch"]
@@ -52,7 +52,7 @@ def learning_curves(stored: Mapping[str, Array], runs: pl.DataFrame) -> pl.DataF
         )
     ]
     return (
-        long.group_by(KEY, maintain_order=True)
+        long.group_by(CURVE_KEY, maintain_order=True)
         .agg(pl.len().cast(pl.UInt32).alias("n_runs"), *summaries)
-        .sort(KEY)
+        .sort(CURVE_KEY)
     )

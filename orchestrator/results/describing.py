@@ -8,6 +8,7 @@ from dataclasses import replace
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.randomness import sources
 from manyseed.analysis.questions.ranking import COMPARED, HELD_OUT, ranked
 from manyseed.analysis.questions.variance import variance
@@ -17,10 +18,9 @@ from manyseed.analysis.tables.snapshots import at_last, side_by_side
 from manyseed.analysis.tables.twins import IS_TWIN, once, paired, same_as
 from manyseed.orchestrator.plans.plan import PREFIX, Plan, with_anchors
 from manyseed.orchestrator.plans.twins import fits, sources_drawn
-from manyseed.orchestrator.results.effects import of_cells as effects_of_cells
 from manyseed.orchestrator.results.inputs import KEY
 from manyseed.orchestrator.results.tables import EFFECTS, TABLES, VARIANCE
-from manyseed.orchestrator.store.zarrfiles.encoding import Array
+from manyseed.orchestrator.store.encoding import Array
 
 
 def of_runs(numbers: Mapping[str, Array], runs: pl.DataFrame) -> pl.DataFrame:
@@ -34,6 +34,19 @@ def of_runs(numbers: Mapping[str, Array], runs: pl.DataFrame) -> pl.DataFrame:
         )
         .with_columns(pl.col("fit_seconds").replace(0, None))
     )  # 0: of imported runs, unknown
+
+
+def effects_of_cells(tables: Tables) -> pl.DataFrame:
+    """Return the effects of each cell on its reference cell; repeats must have the `AXES`."""
+    return (
+        effects(tables, ["cell", "reference_cell"])
+        .rename({"delta_lo": "delta"})
+        .select(
+            *("cell", "axis", "level", "reference", "reference_cell", "metric", "difference", "sd"),
+            *("n_test_sets", "n_identical", "over", "freedom", "low", "high", "p", "comparisons"),
+            *("p_holm", "probe", "delta"),
+        )
+    )
 
 
 def described(

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from manyseed.analysis.figures.drawn import Picture, drawing_version, is_picture
+from manyseed.analysis.figures.svg import Picture, drawing_version, is_picture
 from manyseed.orchestrator.disk.parquet import checksum
 from manyseed.orchestrator.disk.placing import if_writable, place, read_plain
 from manyseed.orchestrator.errors import DamagedFile

@@ -15,27 +15,6 @@ from manyseed.analysis.tables.twins import paired
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.results.tables import OF_EFFECT, Results
 
-_OF_CELL = ["cell", "reference_cell"]
-
-
-def of_cells(tables: Tables) -> pl.DataFrame:
-    """Return the effects of each cell, relative to its reference cell.
-
-    Parameters
-    ----------
-    tables : Tables
-        The repeats must have the columns `AXES`.
-    """
-    return (
-        effects(tables, _OF_CELL)
-        .rename({"delta_lo": "delta"})
-        .select(
-            *("cell", "axis", "level", "reference", "reference_cell", "metric", "difference", "sd"),
-            *("n_test_sets", "n_identical", "over", "freedom", "low", "high", "p", "comparisons"),
-            *("p_holm", "probe", "delta"),
-        )
-    )
-
 
 def compared(results: Results) -> Tables:
     """Return the tables that effects are computed from, twins counted once.

@@ -29,7 +29,7 @@ from manyseed.orchestrator.results.published import Published, check_checksums, 
 from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.results.tables import DRAWS, ENSEMBLES, INPUT_COLUMNS
 from manyseed.orchestrator.results.writing import write_result
-from manyseed.orchestrator.submissions.hints import training
+from manyseed.orchestrator.submissions.submission import training
 
 _PER_HALF = 1000  # most runs in the reference, and in the pool
 EACH = 500  # most ensembles of a size that are stored one by one

@@ -14,7 +14,7 @@ from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.errors import LeaseHeld, UserError
 from manyseed.orchestrator.keeping import publish_finished
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results import analysing
+from manyseed.orchestrator.results import analysing, answering
 from manyseed.orchestrator.results.conventions import conventions
 from manyseed.orchestrator.results.schedulers import scheduler
 from manyseed.orchestrator.results.tables import Results
@@ -50,7 +50,7 @@ def analyze(
     with alone(paths) as lease:
         publish_finished(paths)
         with computing as chosen:
-            return analysing.analyze(
+            results = analysing.analyze(
                 paths,
                 options,
                 scheduler=chosen,
@@ -58,6 +58,8 @@ def analyze(
                 progress=progress,
                 before_writing=lease.check,
             )
+            answering.keep(paths)
+            return results
 
 
 @contextmanager

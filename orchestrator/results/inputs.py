@@ -22,8 +22,8 @@ from manyseed.orchestrator.errors import DamagedFile, command
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.results.tables import INPUT_COLUMNS, INPUTS, PARTS
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.zarrfiles.encoding import Array
+from manyseed.orchestrator.store.encoding import Array
+from manyseed.orchestrator.store.schema import GroupSpec
 
 KEY = list(REPEAT_KEY)
 _FREE = ("block_bytes", *SNAPSHOTS)

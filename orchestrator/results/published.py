@@ -13,22 +13,21 @@ from manyseed.analysis.graph.predictions import Ensembled, Predictions
 from manyseed.jobs.datasets import dataset_id
 from manyseed.jobs.ensembling.members import MEMBER_ARRAYS, SIZE_ARRAYS
 from manyseed.jobs.ensembling.methods import sizes
-from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.store.journals.index import JournalIndex
-from manyseed.orchestrator.store.layout.arrays import COPY
-from manyseed.orchestrator.store.layout.groups import Group as StoredGroup
-from manyseed.orchestrator.store.layout.optional import TRAIN_ACCURACY
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.reading.reader import (
+from manyseed.orchestrator.store.arrays import COPY
+from manyseed.orchestrator.store.coordinates import TRAIN_ACCURACY
+from manyseed.orchestrator.store.encoding import Array
+from manyseed.orchestrator.store.groups import Group as StoredGroup
+from manyseed.orchestrator.store.index import JournalIndex
+from manyseed.orchestrator.store.reader import (
     StoredArray,
     finished_rows,
     read_array,
     read_numbers,
     test_sets,
 )
-from manyseed.orchestrator.store.zarrfiles.encoding import Array
+from manyseed.orchestrator.store.schema import GroupSpec
 from manyseed.orchestrator.stored import ComparedShards, stored_groups
 
 
@@ -61,10 +60,10 @@ def published(paths: SweepPaths, plan: Plan) -> Iterator[Published]:
     """
     extents = plan.extents
     planned = dict(zip(extents["cell"].to_list(), extents["runs"].to_list(), strict=True))
-    index, seed = JournalIndex(plan.journals(paths)), read_sweep_file(paths.sweep_file).seed
+    index = JournalIndex(plan.journals(paths))
     for group in stored_groups(paths, plan):
         numbers = read_numbers(group, index.rows(group.spec.number))
-        predictions = _predictions(numbers, group, plan, planned, seed)
+        predictions = _predictions(numbers, group, plan, planned)
         if not predictions.runs.is_empty():
             yield Published(group, predictions, numbers)
 
@@ -112,10 +111,10 @@ def _predictions(
     group: StoredGroup,
     plan: Plan,
     planned: Mapping[int, int],
-    seed: int,
 ) -> Predictions:
     """Return a group in the form that `analysis` takes."""
     spec, status = group.spec, numbers["status"]
+    cell = plan.first_cell(spec.number)
     stored = {a.name: StoredArray(group, a.name) for a in spec.arrays if a.role == "prediction"}
     finished = finished_rows(status)
     runs = pl.DataFrame(
@@ -133,8 +132,8 @@ def _predictions(
     return Predictions(
         dataset=spec.dataset,
         classifier=spec.classifier,
-        dataset_id=dataset_id(plan.first_cell(spec.number).dataset),
-        seed=seed,
+        dataset_id=dataset_id(cell.dataset),
+        seed=cell.seed,
         label=stored["label"],
         margin=stored.get("margin"),
         score=stored.get("score"),
@@ -145,7 +144,7 @@ def _predictions(
         runs=runs,
         runs_planned=planned,
         epochs=spec.epochs,
-        ensembled=_ensembled(stored, plan.first_cell(spec.number).ensembling),
+        ensembled=_ensembled(stored, cell.ensembling),
     )
 
 

@@ -11,6 +11,7 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.tables.keys import CELL_KEY
+from manyseed.analysis.tables.records import records
 from manyseed.analysis.tables.snapshots import several
 from manyseed.analysis.tables.twins import SAME_AS
 from manyseed.orchestrator.conditions import at_one_snapshot, wanted
@@ -22,24 +23,19 @@ from manyseed.orchestrator.results.grouping import grouped
 from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.results.shown import NUMBERED, everything, main_columns, rows_of
 from manyseed.orchestrator.results.tables import (
-    CMI,
+    ALL_TABLES,
     DEE,
     EFFECTS,
     FURTHER,
-    MARGINS,
     OF_EFFECT,
-    TABLES,
     TACE,
     UNCERTAINTY,
-    VARIANCE,
     Results,
     further,
 )
 
 SWEEP = "sweep"
 """The column that says which of several sweeps a row comes from."""
-
-ALL_TABLES = (*TABLES, *FURTHER)
 
 
 @dataclass(frozen=True)
@@ -104,15 +100,8 @@ def ask(sweeps: Mapping[str, Results], question: Question) -> pl.DataFrame:
         option = "--columns" if name in question.columns else "--by"
         if name != COVERAGE or not question.is_grouped:
             require_column(name, schema.names(), option)
-    if question.is_grouped and question.table == VARIANCE:
-        remedy = "ask for cells with --where, or read them in words: manyseed variance DIR"
-        raise UserError("intervals are not averaged", key="--by", value=by, remedy=remedy)
-    if question.is_grouped and question.table == MARGINS:
-        remedy = "ask for rows with --where, or sum points with --sql"
-        raise UserError("shares of bins are not averaged", key="--by", value=by, remedy=remedy)
-    if question.is_grouped and question.table == CMI:
-        remedy = "ask for rows with --where"
-        raise UserError("its rows are not averaged", key="--by", value=by, remedy=remedy)
+    if question.is_grouped and (reasons := records()[question.table].not_averaged):
+        raise UserError(reasons[0], key="--by", value=by, remedy=reasons[1])
     where = question.where
     meets = wanted(where, schema, "--where")
     with damage_named(sweeps, [question.table]):

@@ -27,8 +27,7 @@ from manyseed.orchestrator.results.tables import (
     VARIANCE,
     read_results,
 )
-from manyseed.orchestrator.submissions.lost import lost_failures
-from manyseed.orchestrator.submissions.submission import submissions
+from manyseed.orchestrator.submissions.submission import lost_failures, submissions
 from manyseed.orchestrator.survey import survey
 
 if TYPE_CHECKING:

@@ -11,15 +11,15 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.response.corpora import LEAST_TRAIN_ACCURACY, excluded, information
 from manyseed.analysis.response.counts import CURVE_KEY, Answers, repeat_curves, run_curves, scores
-from manyseed.jobs.response.asked import DBI, DBI_LAYERS, PARTS
+from manyseed.jobs.response.questions import DBI, DBI_LAYERS, PARTS
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import PREFIX, Plan, with_anchors
 from manyseed.orchestrator.responding.table import answers_of
 from manyseed.orchestrator.results.published import Published
 from manyseed.orchestrator.results.tables import CMI, RESPONSE_CURVES, RESPONSES
-from manyseed.orchestrator.store.layout.optional import RESPONSE_ARRAYS
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.coordinates import RESPONSE_ARRAYS
+from manyseed.orchestrator.store.reader import read_array
 
 _FIRST_BLOCK = DBI_LAYERS.index(1)
 _RUN = ["cell", "repeat_index", "run_index"]
@@ -55,25 +55,13 @@ class Conditions:
 
 
 def responses(
-    paths: SweepPaths,
-    groups: Sequence[Published],
-    plan: Plan,
-    conditions: Conditions | None = None,
-) -> dict[str, pl.DataFrame]:
-    """Return the tables of response curves; empty if no group has any.
+    paths: SweepPaths, groups: Sequence[Published], plan: Plan
+) -> tuple[dict[str, pl.DataFrame], Conditions]:
+    """Return the tables of response curves (none if no group has any), and their conditions.
 
     Curves are measured in training, or later from kept models. Copies of a run are left out: they
     answer as it does.
-
-    Parameters
-    ----------
-    paths : SweepPaths
-    groups : sequence of Published
-    plan : Plan
-    conditions : Conditions, optional
-        How conditional mutual information is computed.
     """
-    conditions = conditions or Conditions()
     of_runs, of_repeats = [], []
     for group in groups:
         runs = group.predictions.runs.filter(~pl.col("identical"))
@@ -94,7 +82,8 @@ def responses(
             of_runs += scored
             of_repeats.append(repeat_curves(pl.concat(points)))
     if not of_runs:
-        return {}
+        return {}, Conditions()
+    conditions = Conditions.read(paths)  # only here is the sweep file needed
     cells = with_anchors(plan.cells).select("cell", "cell_id", *AXES, f"^{PREFIX}.*$")
     known = cells.join(pl.concat(of_runs), on="cell", how="inner", maintain_order="left")
     known = known.sort(*_RUN, "transform", "layer", maintain_order=True)
@@ -107,7 +96,7 @@ def responses(
     ]
     curves = cells.join(pl.concat(of_repeats), on="cell", how="inner").sort(CURVE_KEY)
     informative = information(known, hparams, least_train_accuracy=conditions.least_train_accuracy)
-    return {RESPONSES: known, RESPONSE_CURVES: curves, CMI: informative}
+    return {RESPONSES: known, RESPONSE_CURVES: curves, CMI: informative}, conditions
 
 
 def _in_training(group: Published, runs: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, Answers]]:

@@ -6,55 +6,9 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.tables.keys import CELL_KEY
+from manyseed.analysis.tables.records import records
 from manyseed.analysis.tables.twins import IS_TWIN, SAME_AS
-from manyseed.orchestrator.results.tables import (
-    CMI,
-    CURVES,
-    DEE,
-    DRAWS,
-    EFFECTS,
-    ENSEMBLES,
-    MARGINS,
-    OF_EFFECT,
-    RESPONSE_CURVES,
-    RESPONSES,
-    TACE,
-    UNCERTAINTY,
-    VARIANCE,
-    Results,
-)
-
-_MEANS = ("accuracy_range", "ec_local_mean", "alpha_hat_mean", "delta")
-_ACCURACY = ("accuracy_mean", "accuracy_std")
-_BETWEEN = "accuracy_mean_sd"
-MAIN = {
-    "runs": ("address", "accuracy", "alpha_hat", "delta"),
-    "pairs": ("address_i", "address_j", "ec_local", "ec_global", "churn"),
-    "repeats": ("repeat_index", "n_runs", *_ACCURACY, *_MEANS),
-    "cells": ("n_runs", *_ACCURACY, "n_repeats", _BETWEEN, *_MEANS, "n_identical_repeats"),
-    "sources": ("n_runs", *_ACCURACY, _BETWEEN, "n_close", "churn_min", "churn_max"),
-    "ranking": ("address", "rank", "close", "accuracy", "alpha_hat", "delta"),
-    EFFECTS: (*OF_EFFECT, "difference", "low", "high", "over", "p_holm", "comparisons"),
-    VARIANCE: ("metric", "source", "part", "variance", "low", "high", "share", "over"),
-    RESPONSES: ("address", "transform", "layer", "gi", "mean_accuracy", "gap"),
-    RESPONSE_CURVES: ("repeat_index", "transform", "layer", "magnitude", "accuracy"),
-    CMI: ("transform", "layer", "measure", "cmi", "cmi_sd", "null_q95", "n_models", "spearman"),
-    CURVES: ("repeat_index", "trained_epoch", "train_loss", "test_loss", "test_accuracy"),
-    ENSEMBLES: ("models", "size", "draws", "close", "accepted", "accuracy", "churn", "ece"),
-    DRAWS: ("size", "draw", "accuracy", "churn", "ece", "alpha_hat", "ks_distance", "delta"),
-    MARGINS: ("repeat_index", "values", "low", "high", "share", "share_min", "share_max"),
-    UNCERTAINTY: ("repeat_index", "draw", "members", "cll", "c_brier", "c_ece"),
-    DEE: ("axis", "deep_value", "repeat_index", "metric", "members", "dee", "beyond"),
-    TACE: ("repeat_index", "members", "threshold", "bins", "n_runs", "tace", "c_tace"),
-}
-"""Columns shown of each table, beside those that describe a cell."""
-
-_WHERE_KEPT = {
-    "runs": ("train_accuracy", "generalization_gap"),
-    "repeats": ("train_accuracy_mean", "generalization_gap_mean", "generalization_gap_std"),
-    "cells": ("train_accuracy_mean", "generalization_gap_mean", "generalization_gap_std"),
-}
-"""Further columns that are shown if they have values: the sweep file must ask for them."""
+from manyseed.orchestrator.results.tables import Results
 
 ADDRESSES = {"address": "run_index", "address_i": "run_i", "address_j": "run_j"}
 """Columns with a run's address, as `show` and `rerun` take it, by the column they require."""
@@ -71,18 +25,6 @@ def rows_of(tables: Results, table: str) -> pl.LazyFrame:
     )
 
 
-BESIDE = {
-    ENSEMBLES: ("models", "size"),
-    DRAWS: ("size",),
-    CURVES: ("trained_epoch",),
-    RESPONSES: ("transform", "layer"),
-    RESPONSE_CURVES: ("transform", "layer", "magnitude"),
-    UNCERTAINTY: ("members",),
-    DEE: ("axis", "deep_value", "metric", "members"),
-    TACE: ("members", "threshold", "bins"),
-}
-"""Columns in which rows of a cell differ beside seeds."""
-
 NUMBERED = (
     *("cell", "repeat_index", "run_index", "run_i", "run_j", "recipe", "draw", "members"),
     *("trained_epoch", "reference_cell", "deep_cell", "threshold", "bins", "bin"),
@@ -94,7 +36,7 @@ NUMBERED = (
 def everything(table: str, frame: pl.LazyFrame) -> list[str]:
     """Return the columns to group by if rows that differ only in seeds are grouped."""
     names = frame.collect_schema().names()
-    beside = [name for name in BESIDE.get(table, ()) if name in names]
+    beside = [name for name in records()[table].beside if name in names]
     return [*what_varies(frame), *beside]
 
 
@@ -115,10 +57,10 @@ def what_varies(frame: pl.LazyFrame) -> list[str]:
 
 def main_columns(table: str, frame: pl.LazyFrame) -> list[str]:
     """Return the columns that `what_varies` returns, and the main metrics."""
-    names = frame.collect_schema().names()
-    main = (name for name in MAIN[table] if name in names)  # earlier versions had fewer
+    names, record = frame.collect_schema().names(), records()[table]
+    main = (name for name in record.shown if name in names)  # earlier versions had fewer
     twins = [SAME_AS] if SAME_AS in names and frame.filter(IS_TWIN).collect().height else []
-    optional = [name for name in _WHERE_KEPT.get(table, ()) if name in names]
+    optional = [name for name in record.where_kept if name in names]
     found = frame.select(pl.col(name).is_not_null().any() for name in optional).collect()
     kept = [name for name in optional if found[name].any()]
     return [*what_varies(frame), *twins, *main, *kept]

@@ -23,18 +23,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from manyseed.jobs.installing import install
+from manyseed.jobs.packages import install
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import UnavailableError
 from manyseed.orchestrator.paths import WORKER_KEYS
 from manyseed.orchestrator.submissions.cluster import refusal
 from manyseed.orchestrator.submissions.scheduler import ASK_SECONDS
-from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
+from manyseed.orchestrator.tasks.intent import SubmissionPaths
 from manyseed.orchestrator.working.node import Node
-from manyseed.slurm import ClusterError, arrays, commands, control, signals, states
+from manyseed.slurm import ClusterError, arrays, commands, processes, states
 from manyseed.slurm.processes import user_name
-from manyseed.slurm.profile import Profile
-from manyseed.slurm.refused import Refused
+from manyseed.slurm.profile import Profile, Refused
 
 WORKERS = 4
 """Number of jobs, by default."""
@@ -129,7 +128,7 @@ async def _work(address: str, security: Any) -> str:
     def note() -> None:
         loop.call_soon_threadsafe(stop.set)
 
-    signals.on_stop(note)
+    processes.on_stop(note)
     with TemporaryDirectory(prefix="manyseed-") as folder:
         worker = Worker(
             address,
@@ -246,7 +245,7 @@ class _Following:
 
     def _without(self, seconds: float) -> str:
         """Return the jobs' states while there is no worker; set `problem` if none will come."""
-        first = control.compact(self._jobs.ids)[0]
+        first = commands.compact_ids(self._jobs.ids)[0]
         try:
             found = self._jobs.states()
         except ClusterError as error:  # submitted jobs may start all the same

@@ -9,9 +9,9 @@ import polars as pl
 
 from manyseed.orchestrator.conditions import quotes
 from manyseed.orchestrator.errors import UserError, first_line, nearest
-from manyseed.orchestrator.results.query import ALL_TABLES, damage_named, named_rows, require_table
+from manyseed.orchestrator.results.query import damage_named, named_rows, require_table
 from manyseed.orchestrator.results.statements import NoStatement, names_in
-from manyseed.orchestrator.results.tables import FURTHER, Results
+from manyseed.orchestrator.results.tables import ALL_TABLES, FURTHER, Results
 
 _SHOWN = 200  # characters shown of a refused statement
 _OPTION = "--sql"

@@ -13,6 +13,7 @@ from polars import selectors as cs
 
 from manyseed.analysis.axes import AXES, LATER
 from manyseed.analysis.tables.keys import PAIR_KEY
+from manyseed.analysis.tables.records import records
 from manyseed.orchestrator.disk.parquet import (
     checksum,
     damage_named,
@@ -80,23 +81,13 @@ INPUT_COLUMNS: Mapping[str, pl.DataType] = {
 }
 
 
-FURTHER = {
-    ENSEMBLES: "compute it with: manyseed howmany DIR",
-    DRAWS: "compute it with: manyseed howmany DIR",
-    MARGINS: "it is computed together with α̂, by: manyseed analyze DIR",
-    CURVES: "curves are kept if the sweep file says keep.curves = true",
-    EFFECTS: "compute it with: manyseed analyze DIR",
-    VARIANCE: "compute it with: manyseed analyze DIR",
-    **dict.fromkeys(
-        (RESPONSES, RESPONSE_CURVES, CMI),
-        "it is computed if the sweep file has a table [response]",
-    ),
-    **dict.fromkeys(
-        (UNCERTAINTY, DEE, TACE),
-        "it is computed if the sweep file says analysis.calibration = true",
-    ),
-}
-"""Tables that may be absent, and how to get them."""
+FURTHER = (
+    *(ENSEMBLES, DRAWS, MARGINS, CURVES, EFFECTS, VARIANCE),
+    *(RESPONSES, RESPONSE_CURVES, CMI, UNCERTAINTY, DEE, TACE),
+)
+"""Tables that may be absent; their records say how to get them."""
+
+ALL_TABLES = (*TABLES, *FURTHER)
 
 
 class UnknownTable(UserError, KeyError):
@@ -105,9 +96,8 @@ class UnknownTable(UserError, KeyError):
 
 def further(table: str, plan: SweepPaths | None) -> str:
     """Return how to get a table of `FURTHER`; `plan` is the sweep, if known."""
-    if plan is None:
-        return FURTHER[table]
-    return FURTHER[table].replace(" DIR", f" {shlex.quote(str(plan.directory))}")
+    how = records()[table].how
+    return how if plan is None else how.replace(" DIR", f" {shlex.quote(str(plan.directory))}")
 
 
 class Results(Mapping[str, pl.DataFrame]):

@@ -24,8 +24,8 @@ from manyseed.orchestrator.plans.planning import grow
 from manyseed.orchestrator.results.averaging import require_confidence, require_half_width
 from manyseed.orchestrator.results.cellgroups import named
 from manyseed.orchestrator.results.tables import read_results
-from manyseed.orchestrator.submissions.hints import training
 from manyseed.orchestrator.submissions.requirements import require_code
+from manyseed.orchestrator.submissions.submission import training
 from manyseed.orchestrator.survey import survey
 
 MOST = 200

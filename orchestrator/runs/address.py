@@ -15,7 +15,7 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.keptmodels import conditions, with_models
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.schema import GroupSpec
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from manyseed.jobs.saving import READ, endings
+from manyseed.jobs.parameters import READ, endings
 from manyseed.jobs.trainer import Trainer
 from manyseed.orchestrator.errors import ManyseedError, UserError
 from manyseed.orchestrator.paths import SweepPaths

@@ -6,16 +6,16 @@ from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
-from manyseed.jobs.saving import READ, endings
+from manyseed.jobs.parameters import READ, endings
 from manyseed.jobs.trainer import run_hparams, stream_keys
 from manyseed.orchestrator.errors import DamagedFile, command
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.searches import SCALE_NAME, NotSearched, fitted, searched
 from manyseed.orchestrator.provenance import Recipe, read_recipe
 from manyseed.orchestrator.runs.address import PlannedRun, find_run
-from manyseed.orchestrator.store.layout.arrays import NO_RECIPE, STATUSES
-from manyseed.orchestrator.store.layout.groups import find_group
-from manyseed.orchestrator.store.reading.reader import read_rows
+from manyseed.orchestrator.store.arrays import NO_RECIPE, STATUSES
+from manyseed.orchestrator.store.groups import find_group
+from manyseed.orchestrator.store.reader import read_rows
 
 
 def show(paths: SweepPaths, address: str) -> dict[str, object]:

@@ -30,9 +30,9 @@ from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.results import ensembles
 from manyseed.orchestrator.results.query import query
 from manyseed.orchestrator.results.record import Analysis
-from manyseed.orchestrator.store.care.repair import drop
-from manyseed.orchestrator.store.journals.index import JournalFolder
-from manyseed.orchestrator.store.layout.groups import list_groups
+from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.index import JournalFolder
+from manyseed.orchestrator.store.repair import drop
 from tests.analysis.documented import documented
 from tests.orchestrator.conftest import inside
 from tests.readonly import read_only

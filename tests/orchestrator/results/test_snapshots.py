@@ -25,8 +25,8 @@ from manyseed.orchestrator.results.conventions import conventions
 from manyseed.orchestrator.results.query import query
 from manyseed.orchestrator.results.record import Analysis, from_json, to_json
 from manyseed.orchestrator.results.tables import TABLES
-from manyseed.orchestrator.store.layout.groups import open_group
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.groups import open_group
+from manyseed.orchestrator.store.reader import read_array
 from tests.orchestrator.conftest import command, own_copy, write
 
 TEXT = """

@@ -22,7 +22,7 @@ from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.results.query import query
 from manyseed.orchestrator.results.reporting import summary_table
 from manyseed.orchestrator.results.tables import Results
-from manyseed.orchestrator.store.layout.arrays import MISSING
+from manyseed.orchestrator.store.arrays import MISSING
 from tests.orchestrator.conftest import inside, own_copy, train, write
 
 FILE = """

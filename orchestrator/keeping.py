@@ -39,12 +39,11 @@ from manyseed.orchestrator.store.compact import Compaction, publish_free
 from manyseed.orchestrator.store.compact import compact as compact_store
 from manyseed.orchestrator.store.groups import Group, find_group
 from manyseed.orchestrator.store.index import JournalFolder, JournalIndex
-from manyseed.orchestrator.store.testsets import Integers
 from manyseed.orchestrator.store.repair import repair as repair_store
 from manyseed.orchestrator.store.repair import require_rest
 from manyseed.orchestrator.store.schema import GroupSpec
 from manyseed.orchestrator.store.shards import recipes_of
-from manyseed.orchestrator.store.testsets import read_splits
+from manyseed.orchestrator.store.testsets import Integers, read_splits
 from manyseed.orchestrator.store.verify import Finding, shards_to_verify, verify_journals
 from manyseed.orchestrator.store.verify import verify as verify_group
 from manyseed.orchestrator.stored import lost_groups, require_sound, ways_back

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from manyseed.orchestrator.calls import from_python, further
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.grids.loading import sweep_name
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ class Learning:
     @cached_property
     def name(self) -> str:
         """The sweep's name."""
-        return sweep_name(self.paths.sweep_file)
+        return _name(self.paths.sweep_file)
 
     @property
     def predictions(self) -> xr.DataTree:
@@ -327,3 +326,21 @@ def _require_options(options: object) -> None:
     if not isinstance(options, Options | None):
         reason = f"must be manyseed.analysis.options.Options, not {type(options).__name__}"
         raise UserError(reason, key="options", remedy="such as: Options(ece_bins=10)")
+
+
+def _name(path: Path) -> str:
+    """Return the name in a sweep file; only one that is wrong is read as planning does.
+
+    Raises UserError if it cannot be read or has no name.
+    """
+    import tomllib
+
+    try:
+        name = tomllib.loads(path.read_bytes().decode("utf-8-sig"))["name"]
+    except (OSError, ValueError, LookupError, RecursionError):
+        name = None
+    if isinstance(name, str):
+        return name
+    from manyseed.orchestrator.grids.loading import read_sweep_file
+
+    return read_sweep_file(path).name

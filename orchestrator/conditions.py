@@ -109,14 +109,8 @@ def condition(text: str, columns: Mapping[str, pl.DataType]) -> pl.Expr:
 
     Parameters
     ----------
-    text : str
     columns : mapping
         Columns that it may use, and their types.
-
-    Raises
-    ------
-    NoCondition
-        For an invalid condition; `UnknownColumn` if it uses another column.
     """
     if len(text) > MAX_LENGTH:
         raise NoCondition(f"it has {len(text):,} characters; it may have {MAX_LENGTH:,}")
@@ -375,13 +369,7 @@ _CONSTANT = re.compile(r"[\d.+-]|(true|false|null)$", re.IGNORECASE)
 
 
 def matching(frame: pl.DataFrame, where: str, option: str = "--where") -> pl.DataFrame:
-    """Return the rows that meet an SQL condition, which came from an option of the command.
-
-    Raises
-    ------
-    UserError
-        For an unknown column, or an invalid condition.
-    """
+    """Return the rows that meet an SQL condition, which came from an option of the command."""
     return frame.filter(wanted(where, frame.schema, option))
 
 
@@ -400,11 +388,6 @@ def chosen(
         The option that it came from, for messages.
     one_snapshot : bool
         Whether to return rows of one snapshot of each cell, as `at_one_snapshot`.
-
-    Raises
-    ------
-    UserError
-        As `matching`, and if no cell meets the condition.
     """
     meets, rows = wanted(where, cells.schema, option), cells.lazy()
     met = (at_one_snapshot(rows, meets) if one_snapshot else rows.filter(meets)).collect()
@@ -443,11 +426,6 @@ def wanted(where: str | None, columns: Mapping[str, pl.DataType], option: str) -
         The table's schema.
     option : str
         The option that it came from, for messages.
-
-    Raises
-    ------
-    UserError
-        For an unknown column, an invalid condition, or one that does not suit the columns.
     """
     if where is None:
         return pl.lit(value=True)

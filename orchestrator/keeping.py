@@ -85,7 +85,6 @@ def verify(
 
     Parameters
     ----------
-    paths : SweepPaths
     repair : bool
         Whether to rebuild damaged files from what is left, restore runs from journals, and set back
         to missing only runs whose predictions are nowhere else. Nobody may train or plan meanwhile.

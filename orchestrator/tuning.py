@@ -36,20 +36,10 @@ def tune(
 
     Parameters
     ----------
-    paths : SweepPaths
     workers : int
         Number of processes, one thread each.
     report : callable
         Called after each draw with (evaluated draws, all draws).
-
-    Raises
-    ------
-    UserError
-        If data is not on this machine, or another command holds the sweep's lock.
-    UnavailableError
-        If data, packages or a process fail.
-    RunsError
-        If every draw of a search failed.
     """
     with locked(paths.tuning_lock, "tuning") as lease:
         cells = Plan.read(paths).cells

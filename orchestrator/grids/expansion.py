@@ -83,17 +83,10 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
 
     Parameters
     ----------
-    sweep : SweepFile
     path : Path
         The file, for messages.
     own : OwnCode, optional
         Finds and probes the user's own code; by default the code beside the file.
-
-    Raises
-    ------
-    UserError
-        For an unknown or impossible dataset, classifier, scheme or combination, with file, key and
-        value.
     """
     own = OwnCode.beside(path) if own is None else own
     resolver, tables, notes = Resolver(sweep, path, own), _Named(), Notes()

@@ -46,13 +46,7 @@ _KINDS = (
 
 
 def model_table(model: str) -> dict[str, object]:
-    """Return the table of a model; empty for a built-in classifier.
-
-    Raises
-    ------
-    UserError
-        Where the model is unknown, or a Python file defines none or several and is no script.
-    """
+    """Return the table of a model; empty for a built-in classifier."""
     if model in classifiers.names():
         return {}
     model = entry_point(model, "MODEL")
@@ -303,10 +297,6 @@ def sweep_file(
         The column of classes, if it is not the one that looks like it.
     name : str, optional
         What to name the sweep after, by default the data.
-
-    Raises
-    ------
-    UserError
     """
     table = {} if model is None else model_table(model)
     described = _data(entry_point(data, "DATA"), target)

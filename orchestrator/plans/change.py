@@ -281,7 +281,6 @@ def remarks(change: Change, *, all_notes: bool = True) -> Iterator[str]:
 
     Parameters
     ----------
-    change : Change
     all_notes : bool
         Whether to include remarks that only tell how it is, such as the kinds of columns.
     """

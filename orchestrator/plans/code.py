@@ -35,12 +35,7 @@ class _Pins:
 
 
 def read_pins(paths: SweepPaths) -> Mapping[str, Pin]:
-    """Return a plan's records, by what each depends on.
-
-    Raises
-    ------
-    DamagedFile
-    """
+    """Return a plan's records, by what each depends on."""
     try:
         return read_record(paths.own, _Pins).pins
     except FileNotFoundError:
@@ -128,12 +123,7 @@ class CodeHere:
         return {key: self._digest(key)}
 
     def copy(self) -> None:
-        """Copy local modules to where tasks import them from.
-
-        Raises
-        ------
-        UnavailableError
-        """
+        """Copy local modules to where tasks import them from."""
         for code in self._code.values():
             if code.root is not None:
                 try:
@@ -149,11 +139,6 @@ class CodeHere:
         ----------
         finished : DataFrame
             All cells of the plan that have finished runs, with the column canonical.
-
-        Raises
-        ------
-        UserError
-            With the lines that differ.
         """
         for key, before in self._changed(finished):
             raise self._refusal(key, before)

@@ -409,11 +409,6 @@ def check_room(
         What is planned now, and what would be.
     file : Path
         The sweep file, named in the error.
-
-    Raises
-    ------
-    UserError
-        With the figures, and how much keeping less would need.
     """
     place = directory
     while not place.exists():
@@ -444,11 +439,6 @@ def require_room(directory: Path, missing: list[GroupRoom]) -> None:
         The sweep.
     missing : list of GroupRoom
         Each group with the runs to train.
-
-    Raises
-    ------
-    UnavailableError
-        With the figures, and a remedy.
     """
     predictions = store_bytes(missing)
     journals = sum(group.runs * (group.spec.row_bytes + HEADER_SIZE) for group in missing)

@@ -100,11 +100,6 @@ def with_parameters(
         Canonical descriptions of the group's cells.
     where : str
         The condition on runs whose parameters are kept; empty for all runs.
-
-    Raises
-    ------
-    jobs.checks.Refused
-        If models cannot be kept.
     """
     from manyseed.jobs.parameters import layouts  # builds networks, which workers do not need
 
@@ -151,11 +146,6 @@ def merged(held: GroupSpec, wanted: GroupSpec, path: Path, *, exists: bool) -> G
         The sweep file, for messages.
     exists : bool
         Whether an earlier planning fixed the layout, so that it never changes.
-
-    Raises
-    ------
-    UserError
-        If the file asks for another layout.
     """
     if held.parameters and wanted.parameters and held.parameters_where == wanted.parameters_where:
         wanted = _with_parameters_of(held, wanted, path)
@@ -218,7 +208,6 @@ def extended(
 
     Parameters
     ----------
-    groups : Groups
     asked : DataFrame
         Columns dataset, classifier, canonical, repeats, runs, group (null for a new cell) and
         the `LATER` axes.
@@ -226,11 +215,6 @@ def extended(
         The sweep file and its cells.
     path : Path
         The file, for messages.
-
-    Raises
-    ------
-    UserError
-        If the file changes the layout of an existing group, or a group cannot be stored.
     """
     for keep in (file.keep, *(table.keep for table in file.dataset.values() if table.keep)):
         if isinstance(keep.parameters, str):

@@ -27,12 +27,7 @@ _COLUMNS: Mapping[str, pl.DataType] = {
 
 
 def require_condition(where: str, file: Path) -> None:
-    """Refuse a text that is not a condition on what is known before a run is trained.
-
-    Raises
-    ------
-    UserError
-    """
+    """Refuse a text that is not a condition on what is known before a run is trained."""
     try:
         wanted(where, _COLUMNS, KEY)
     except UserError as error:

@@ -43,13 +43,7 @@ class Groups:
 
     @classmethod
     def read(cls, paths: SweepPaths) -> Groups:
-        """Read a sweep's groups.
-
-        Raises
-        ------
-        DamagedFile
-            If the file is not a list of groups in the order of their numbers.
-        """
+        """Read a sweep's groups."""
         specs = []
         for number, value in enumerate(read_record(paths.groups, list[dict[str, object]])):
             try:
@@ -64,12 +58,7 @@ class Groups:
         return cls(tuple(specs))
 
     def require_of(self, plan: Plan, paths: SweepPaths) -> None:
-        """Refuse groups that do not match a plan's cells.
-
-        Raises
-        ------
-        DamagedFile
-        """
+        """Refuse groups that do not match a plan's cells."""
         named = plan.all_cells.select("group", *PAIR, METHOD, "path").unique()
         for number, *names in named.sort("group").iter_rows():
             spec = self.specs[number] if number < len(self.specs) else None
@@ -78,12 +67,7 @@ class Groups:
                 raise DamagedFile(paths.groups, reason)
 
     def require_planned(self, plan: Plan, paths: SweepPaths) -> None:
-        """Refuse a plan that lacks its newest part: the store has rows or shards beyond the plan.
-
-        Raises
-        ------
-        DamagedFile
-        """
+        """Refuse a plan that lacks its newest part: the store goes beyond the plan."""
         lengths = plan.lengths
         for spec in self.specs:
             folder, planned = paths.store / spec.path, spec.padded(lengths.get(spec.number, 0))
@@ -327,12 +311,7 @@ class _Describer:
 
 
 def require_snapshots(options: Options, specs: Sequence[GroupSpec]) -> None:
-    """Refuse snapshots that some group lacks, or that are meaningless for all groups.
-
-    Raises
-    ------
-    Refused
-    """
+    """Refuse snapshots that some group lacks, or that are meaningless for all groups."""
     for name in SNAPSHOTS:
         value = getattr(options, name)
         for snapshot in value if isinstance(value, tuple) else (value,):

@@ -48,11 +48,6 @@ def mark(paths: SweepPaths) -> None:
 
     Nothing else shows that the last of them are gone. Sweeps of earlier versions get their marks
     with the next planning or drop.
-
-    Raises
-    ------
-    StoreUnavailable
-        If the file system refuses.
     """
     for file in (*paths.parts(), *paths.all_dropped()):
         if not (empty := marker(file)).exists():

@@ -65,11 +65,6 @@ def plan_change(sweep_file: Path, directory: Path, settings: Sequence[str] = ())
     ----------
     settings : sequence of str
         Values that replace the file's (`grids.settings.with_settings`).
-
-    Raises
-    ------
-    UserError
-        For an error in the file, or a change that would alter existing runs.
     """
     sweep, text = load_sweep_file(sweep_file, settings)
     paths = SweepPaths(directory)
@@ -109,13 +104,6 @@ def plan_sweep(
         As `plan_change`.
     require : callable, optional
         A further check.
-
-    Raises
-    ------
-    UserError
-        As `plan_change`.
-    UnavailableError
-        If the directory cannot be written.
     """
     paths = SweepPaths(directory)
     try:
@@ -148,13 +136,7 @@ def _ready(file: Path, directory: Path, settings: Sequence[str], require: Check 
 
 
 def require_room(change: Change, file: Path, directory: Path) -> None:
-    """Refuse a change whose predictions do not fit on the directory's disk.
-
-    Raises
-    ------
-    UserError
-        With the figures, and how much keeping less would need.
-    """
+    """Refuse a change whose predictions do not fit on the directory's disk."""
     check_room(directory, change.stored_before, change.stored, file)
 
 
@@ -418,11 +400,6 @@ def grow(
         A further check of the change.
     dry_run : bool
         Whether to return the change without writing it.
-
-    Raises
-    ------
-    UserError
-        If the sweep file cannot be extended so.
     """
     plan = Plan.read(paths)
     planned = plan.cells.join(plan.extents, on="cell").sort("cell")

@@ -117,7 +117,6 @@ def respond(
 
     Parameters
     ----------
-    paths : SweepPaths
     options : mapping
         Keys as in the table ``[response]`` of a sweep file, whose values are the defaults.
     name : str, optional
@@ -128,14 +127,6 @@ def respond(
         Number of processes, one thread each.
     report : callable
         Called after each model with (models that have answered, all models).
-
-    Raises
-    ------
-    UserError
-        If no models are kept, for options that do not suit them, and if the table has answers to
-        other questions.
-    UnavailableError
-        If data, packages or a process fail.
     """
     with locked(paths.responding_lock, "responding") as lease:
         plan = Plan.read(paths)

@@ -10,7 +10,6 @@ from hypothesis.extra.numpy import arrays
 
 from manyseed.analysis.metrics import ensemble, formulas
 from manyseed.jobs.run import gaps, labels
-from manyseed.jobs.training.prediction import labels
 from manyseed.orchestrator.importing.classes import predicted
 
 

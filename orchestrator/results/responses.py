@@ -14,8 +14,7 @@ from manyseed.analysis.response.curves import CURVE_KEY, Answers, repeat_curves,
 from manyseed.jobs.response.questions import DBI, DBI_LAYERS, PARTS
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
-from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.plan import PREFIX, Plan, with_anchors
 from manyseed.orchestrator.responding.table import answers_of
 from manyseed.orchestrator.results.published import Published
 from manyseed.orchestrator.results.tables import CMI, RESPONSE_CURVES, RESPONSES

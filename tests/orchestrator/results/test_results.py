@@ -26,7 +26,7 @@ from manyseed.analysis.options import CALIBRATION, DEFAULT_METRICS, Options
 from manyseed.analysis.tables.schema import repeat_columns
 from manyseed.orchestrator.errors import DamagedFile, RunsError, UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.results import analysing, schedulers
 from manyseed.orchestrator.results.conventions import conventions
 from manyseed.orchestrator.results.query import query

@@ -27,7 +27,7 @@ from manyseed.jobs.packages import install
 from manyseed.orchestrator.errors import UserError, first_line, nearest, refused, toml_value
 from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.plannotes import data_notes
-from manyseed.orchestrator.grids.resolving import lacking_packages, not_trainable
+from manyseed.orchestrator.grids.resolver import lacking_packages, not_trainable
 
 _PROGRAMS = {".py": "python ", ".R": "Rscript ", ".jl": "julia ", ".sh": "bash "}
 _ARGUMENTS = {
@@ -46,13 +46,7 @@ _KINDS = (
 
 
 def model_table(model: str) -> dict[str, object]:
-    """Return the table of a model; empty for a built-in classifier.
-
-    Raises
-    ------
-    UserError
-        Where the model is unknown, or a Python file defines none or several and is no script.
-    """
+    """Return the table of a model; empty for a built-in classifier."""
     if model in classifiers.names():
         return {}
     model = entry_point(model, "MODEL")
@@ -303,10 +297,6 @@ def sweep_file(
         The column of classes, if it is not the one that looks like it.
     name : str, optional
         What to name the sweep after, by default the data.
-
-    Raises
-    ------
-    UserError
     """
     table = {} if model is None else model_table(model)
     described = _data(entry_point(data, "DATA"), target)

@@ -291,11 +291,6 @@ class Resolver:
             For each dataset, classifier and hparams, the axes' values: pairs of axis and value.
         where : str
             The grid's key in the file.
-
-        Raises
-        ------
-        UserError
-            Also if classifiers cannot be trained on datasets; then all such pairs are named.
         """
         self._resolve_pairs([(names["dataset"], names["classifier"]) for names, _ in asked], where)
         requests: list[tuple[DatasetInfo, ClassifierInfo, Mapping[str, Any]]] = []

@@ -19,7 +19,6 @@ from manyseed.analysis.figures.svg import MARKS, NUMBERS, Picture
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import caveats
 from manyseed.analysis.questions.answers import answers
-
 from manyseed.analysis.questions.effects import effects, signed
 from manyseed.analysis.questions.intervals import TEST_SETS, too_few
 from manyseed.analysis.questions.question import Answer

@@ -10,9 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Refused
-from manyseed.jobs.run import IDENTITY_VERSION, identity
 from manyseed.jobs.checks import Option, Refused
+from manyseed.jobs.run import IDENTITY_VERSION, identity
 
 Kind = Literal["continuous", "categorical", "ignored"]
 Looks = Literal[

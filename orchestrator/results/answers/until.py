@@ -17,7 +17,6 @@ from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.howmany import BLOCK, FIRST, SKEWED, Decision, Real, decide
 from manyseed.analysis.questions.question import Answer, Reply
-from manyseed.analysis.questions.sequential import Real
 from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import RunsError, StillRunning, UserError, command

@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from benchmarks import trace_seed
+from manyseed.jobs.datasets import openml
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.data import fetch_datasets, require_fetched
@@ -23,7 +24,6 @@ from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
 from manyseed.orchestrator.store.groups import list_groups
 from manyseed.orchestrator.store.reader import read_array
 from manyseed.slurm.processes import fingerprint
-from manyseed.jobs.datasets import openml
 
 SMALL = """
 name    = "small"

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from manyseed.orchestrator.calls import from_python, further
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.grids.loading import sweep_name
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
 
 if TYPE_CHECKING:
@@ -40,7 +40,15 @@ class Learning:
     @cached_property
     def name(self) -> str:
         """The sweep's name."""
-        return sweep_name(self.paths.sweep_file)
+        import tomllib
+
+        with suppress(OSError, ValueError, LookupError, RecursionError):
+            name = tomllib.loads(self.paths.sweep_file.read_bytes().decode("utf-8-sig"))["name"]
+            if isinstance(name, str):
+                return name
+        from manyseed.orchestrator.grids.loading import read_sweep_file  # says what is wrong
+
+        return read_sweep_file(self.paths.sweep_file).name
 
     @property
     def predictions(self) -> xr.DataTree:

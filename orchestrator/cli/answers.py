@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
@@ -18,7 +17,9 @@ from manyseed.orchestrator.cli.arguments import (
     Command,
     Directory,
     Json,
+    meanings,
     names,
+    option,
     shown_help,
     spoken_of_options,
     whole_numbers,
@@ -42,16 +43,6 @@ _IN_SHORT = (
 )
 """What `in_short` says, in paragraphs: what is wrong, how accurate, what differs, what varies, how
 many seeds."""
-
-_KINDS: dict[str, Any] = {"float": float, "int": int, "bool": bool}
-_FLAGS: dict[str, dict[str, Any]] = {
-    "where": {"short": "-w", "metavar": "SQL"},
-    "by": {"metavar": "COLUMN,…"},
-    "cluster": {"metavar": "NAME"},
-    **{name: {"metavar": "SQL"} for name in ("a", "b")},
-    **{name: {"min": 1} for name in ("workers", "limit", "members", "most", "block")},
-}
-"""What flags have besides name, type and help, whatever the question."""
 
 
 class _Questions(TyperGroup):
@@ -184,18 +175,7 @@ def _parameter(question: Question, one: inspect.Parameter) -> inspect.Parameter:
     if one.name == "other":
         argument = typer.Argument(metavar="[DIR]", help=help_, show_default=False)
         return _fixed(one.name, Annotated[Path | None, argument], default=None)
-    kind = _KINDS.get(str(one.annotation).partition(" | ")[0], str)
-    details = {**_FLAGS.get(one.name, {}), **question.flags.get(one.name, {})}
-    short = [details.pop("short")] if "short" in details else []
-    if "Sequence[int]" in str(one.annotation):
-        details = {"metavar": "N,N,…"} | details
-    option = typer.Option(flag(one.name), *short, help=help_, **details)
-    if one.default is one.empty:
-        return _fixed(one.name, Annotated[kind, option])
-    default = None if one.default in (None, ()) else one.default
-    return _fixed(
-        one.name, Annotated[kind if default is not None else kind | None, option], default
-    )
+    return option(one, help_, **question.flags.get(one.name, {}))
 
 
 def _doc(function: Function | None) -> str:
@@ -206,16 +186,12 @@ def _meanings(question: Question) -> dict[str, str]:
     """Return what each option means, from the docstrings' sections of parameters."""
     found: dict[str, str] = {}
     for text in (_doc(question.find), _doc(question.tell)):
-        section = re.search(r"Parameters\n-+\n(.*?)(?=\n\n\w+\n-+|\Z)", text, re.DOTALL)
-        for name, meaning in re.findall(
-            r"^(\w+) : [^\n]*\n((?:    [^\n]*\n?)+)", section[1] if section else "", re.MULTILINE
-        ):
-            found.setdefault(name, " ".join(meaning.split()))
-    for option, (other, same) in question.variants.items():
+        found = meanings(text) | found
+    for name, (other, same) in question.variants.items():
         theirs = _meanings(named(other))
-        found[option] = theirs.pop(same) if same else named(other).asks
-        for name, meaning in theirs.items():
-            found.setdefault(name, f"With {flag(option)}: {meaning[0].lower()}{meaning[1:]}")
+        found[name] = theirs.pop(same) if same else named(other).asks
+        for more, meaning in theirs.items():
+            found.setdefault(more, f"With {flag(name)}: {meaning[0].lower()}{meaning[1:]}")
     return found
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from manyseed.orchestrator.cli.arguments import (
     Command,
@@ -46,11 +46,11 @@ _HIDDEN = {
     },
     "status": {"show": "status DIR RUN"},
     "keep": {"compact": "verify DIR --compact"},
-    "answers": {verb: f"answers DIR {verb}" for verb in ("howmany", "compare", "dee", "variance")},
+    "answers": dict.fromkeys(("howmany", "compare", "dee", "variance"), ""),
     "clusters": {"testcluster": "cluster test", "doctor": "cluster check"},
     "guide": {"example": "init --example NAME", "schema": "docs --schema"},
 }
-"""Earlier verbs by module, which go on working, and what does the same now."""
+"""Verbs by module that the help does not list, and what does the same now unless it is clear."""
 
 
 class _Verbs(MutableMapping[str, Any]):
@@ -121,7 +121,7 @@ def _command(verb: str, module: str, panel: str, now: str) -> Any:
 def _explain(app: typer.Typer) -> None:
     """Give the commands of an app their help, and those of its groups."""
     for one in app.registered_commands:
-        one.cls = one.cls or Command
+        one.cls = Command if one.cls in (None, TyperCommand) else one.cls
         one.help = shown_help(one.callback.__doc__ or "") if one.callback else ""
     for group in app.registered_groups:
         if group.typer_instance:

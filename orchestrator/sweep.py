@@ -103,9 +103,9 @@ class Sweep(Executing, Learning):
         """
         from manyseed.orchestrator.grids.loading import read_sweep_file
         from manyseed.orchestrator.grids.objects import require_guard, written
+        from manyseed.orchestrator.plans.change import warn_of
         from manyseed.orchestrator.plans.data import prepare_read
         from manyseed.orchestrator.plans.planning import plan_sweep
-        from manyseed.orchestrator.plans.remarks import warn_of
         from manyseed.orchestrator.submissions.requirements import warn_of_code
 
         with ExitStack() as stack:
@@ -177,7 +177,7 @@ class Sweep(Executing, Learning):
         --------
         >>> Sweep.of(RandomForestClassifier(), X, y, runs=100).results["cells"]["accuracy_mean"]
         """
-        from manyseed.orchestrator.plans.inmemory import plan_objects
+        from manyseed.orchestrator.plans.planning import plan_objects
         from manyseed.orchestrator.submissions.requirements import warn_of_code
 
         sweep = cls(

@@ -1,4 +1,4 @@
-"""All cells of several datasets at a glance: one field each, coloured by a mean."""
+"""All cells at a glance, ranks of classifiers, and correlations between metrics."""
 
 from __future__ import annotations
 

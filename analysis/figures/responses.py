@@ -1,4 +1,4 @@
-"""Response curves: accuracy on training rows by how far they are moved, and its integral."""
+"""Response curves, their integral, and the generalisation gap against their scores (PRC)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,6 @@ def response_curves(response_curves: pl.DataFrame, form: str) -> list[Plot]:
 
     Parameters
     ----------
-    response_curves : frame
     form : {"curves", "cumulative"}
         Cumulative curves are drawn with the line of a model that is never wrong.
     """

@@ -25,9 +25,9 @@ from manyseed.analysis.graph.predictions import Predictions
 from manyseed.analysis.metrics.alpha_tests import MIN_OTHERS, defined, probe, test
 from manyseed.analysis.metrics.alpha_tests import draws as resamples
 from manyseed.analysis.metrics.calibration import expected_calibration_error
+from manyseed.analysis.metrics.formulas import labels, true_margin
 from manyseed.analysis.metrics.metric import HeldOut, Part
 from manyseed.analysis.metrics.probabilities import confidences
-from manyseed.analysis.metrics.scores import labels, true_margin
 from manyseed.analysis.options import CLOSE, CONFIDENCE, Options
 from manyseed.analysis.questions.howmany import RunsNeeded
 from manyseed.analysis.questions.quantiles import beta_quantile

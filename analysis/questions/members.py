@@ -13,16 +13,14 @@ from dask.delayed import Delayed, delayed
 from numpy.typing import NDArray
 from scipy.special import log_expit, log_softmax
 
-from manyseed.analysis.graph.blocks import Member
-from manyseed.analysis.graph.chunks import Stored, blocks
-from manyseed.analysis.graph.predictions import Ensembled, Predictions, unavailable
-from manyseed.analysis.graph.reading import Sources
+from manyseed.analysis.graph.chunks import Member, Stored, blocks
+from manyseed.analysis.graph.predictions import Ensembled, Predictions, Sources, unavailable
+from manyseed.analysis.metrics.calibration import calibrated, plain, splits_of
+from manyseed.analysis.metrics.formulas import labels
 from manyseed.analysis.metrics.probabilities import log_probabilities
-from manyseed.analysis.metrics.scores import labels
-from manyseed.analysis.metrics.tempered import calibrated, plain, splits_of
 from manyseed.analysis.options import CALIBRATION, Options
 from manyseed.analysis.tables.keys import EPOCH, REPEAT_KEY
-from manyseed.analysis.uncertainty.prefixes import orders, prefixes
+from manyseed.analysis.uncertainty.dee import orders, prefixes
 
 Real = NDArray[np.float64]
 

@@ -234,8 +234,7 @@ def _options(sweep: Sweep, **asked: Any) -> Options:
 
 def print_summary(sweep: Sweep) -> None:
     """Print the results cell by cell, and notes about them."""
-    from manyseed.analysis.report.summary import varying_axes
-    from manyseed.analysis.report.worded import repeats_in_words
+    from manyseed.analysis.report.wording import repeats_in_words, varying_axes
     from manyseed.analysis.tables.snapshots import last
     from manyseed.analysis.tables.twins import in_words
     from manyseed.orchestrator.results.caveats import amounts

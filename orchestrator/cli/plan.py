@@ -195,14 +195,14 @@ def _next(
 ) -> Sequence[object]:
     """Return the next command for a planned sweep; `further` is for `submit`."""
     from manyseed.jobs import datasets
-    from manyseed.orchestrator.plans.tuned import scale_searches, searches, to_tune
+    from manyseed.orchestrator.plans.searches import searches, to_tune
     from manyseed.orchestrator.submissions.submission import on_cluster
 
     infos = change.expansion.datasets.values()
     if not all(datasets.is_fetched(info.canonical) for info in infos):
         return ["plan", sweep_file, "--fetch"]
     cells = change.after.cells
-    if searches(paths, cells) or scale_searches(paths, cells):
+    if searches(paths, cells):
         return to_tune(paths)
     return ["submit", paths.directory, *further, *on_cluster(paths)]
 
@@ -240,7 +240,7 @@ def _table(summary: dict[str, Any]) -> tuple[list[str], list[list[object]], list
 
 def _sentences(change: Change) -> Iterator[str]:
     """Yield the sentences below the table."""
-    from manyseed.orchestrator.plans.remarks import remarks
+    from manyseed.orchestrator.plans.change import remarks
 
     yield from remarks(change)
     summary = change.summary()
@@ -347,8 +347,8 @@ def fetch(sweep_file: SweepToml) -> None:
     from manyseed.orchestrator.grids.expansion import expand
     from manyseed.orchestrator.grids.loading import read_sweep_file
     from manyseed.orchestrator.paths import SweepPaths
+    from manyseed.orchestrator.plans.code import own_code
     from manyseed.orchestrator.plans.data import fetch_datasets
-    from manyseed.orchestrator.plans.own import own_code
 
     own = own_code(sweep_file, SweepPaths(sweep_file.absolute().parent)).of_data()
     expansion = expand(read_sweep_file(sweep_file), sweep_file, own)
@@ -412,7 +412,7 @@ def init(
         manyseed init --datasets
     """
     from manyseed.orchestrator.disk.placing import place_new, unavailable
-    from manyseed.orchestrator.grids.beginning import sweep_file
+    from manyseed.orchestrator.grids.template import sweep_file
 
     if known:
         alone("--datasets", DATA=data, target=target, out=out, example=named)

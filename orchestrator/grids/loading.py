@@ -161,14 +161,8 @@ def read_sweep_file(path: Path, settings: Sequence[str] = ()) -> SweepFile:
 
     Parameters
     ----------
-    path : Path
     settings : sequence of str
         Values that override its own (`settings.with_settings`).
-
-    Raises
-    ------
-    UserError
-        With the file, the first invalid key, its value and a remedy.
     """
     return load_sweep_file(path, settings)[0]
 

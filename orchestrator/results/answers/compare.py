@@ -26,8 +26,8 @@ from manyseed.analysis.tables.snapshots import last
 from manyseed.analysis.tables.twins import cells_once
 from manyseed.jobs.run import Cell, Run, Stream
 from manyseed.jobs.trainer import stream_keys
+from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
 from manyseed.orchestrator.results.answers.comparison import (
     IMPORTED,

@@ -16,8 +16,8 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.comparison import Comparison, Saving
 from manyseed.analysis.tables.snapshots import last
 from manyseed.jobs.run import identity
+from manyseed.orchestrator.conditions import wanted
 from manyseed.orchestrator.errors import UserError, nearest
-from manyseed.orchestrator.filtering import wanted
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.results.record import Analysis, to_json

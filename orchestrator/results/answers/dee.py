@@ -10,8 +10,8 @@ from manyseed.analysis.questions.dee import Gain, Worth, check, compared, gains,
 from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.snapshots import last
+from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.errors import UserError, command, refused
-from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results import caveats
 from manyseed.orchestrator.results.cellgroups import named, require_axes

@@ -15,9 +15,9 @@ from manyseed.analysis.questions.howmany import howmany as for_means
 from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.tables.snapshots import of_cells, several
 from manyseed.analysis.tables.twins import cells_once
+from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.disk.placing import if_writable
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.averaging import require_confidence, require_half_width
 from manyseed.orchestrator.results.cellgroups import (

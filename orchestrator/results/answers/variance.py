@@ -22,8 +22,8 @@ from manyseed.analysis.questions.variance import (
     TOGETHER,
 )
 from manyseed.analysis.tables.twins import DRAWS_FROM
+from manyseed.orchestrator.conditions import matching
 from manyseed.orchestrator.errors import UserError, command
-from manyseed.orchestrator.filtering import matching
 from manyseed.orchestrator.results.tables import VARIANCE, Results
 
 UNEQUAL = 0.7

@@ -14,8 +14,8 @@ from manyseed.analysis.questions import members
 from manyseed.analysis.questions.dee import check, compared, curves, gains, worths
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.schema import together
-from manyseed.analysis.uncertainty.prefixes import orders
-from manyseed.analysis.uncertainty.splits import calibration_splits
+from manyseed.analysis.uncertainty.dee import orders
+from manyseed.analysis.uncertainty.temperature import calibration_splits
 from tests.analysis.samples import noisy, predictions, regular
 from tests.analysis.uncertainty.test_temperature import cll_slow
 

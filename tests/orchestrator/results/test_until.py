@@ -14,8 +14,8 @@ from manyseed import Sweep
 from manyseed.analysis.questions.howmany import Decision, decide
 from manyseed.orchestrator.errors import StillRunning, UserError
 from manyseed.orchestrator.importing import import_predictions
-from manyseed.orchestrator.plans.growing import MARK, grow
 from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.planning import MARK, grow
 from manyseed.orchestrator.results.answers.until import Answered, means, preview, recorded
 from manyseed.orchestrator.submissions.requirements import require_code
 from tests.orchestrator.conftest import inside, stored, write

@@ -29,7 +29,7 @@ def commands():
     def under(command, path):
         yield path
         for name, child in getattr(command, "commands", {}).items():
-            if not child.hidden:
+            if not child.hidden and path != ("answers",):  # a question is asked below a DIR
                 yield from under(child, (*path, name))
 
     return list(under(typer.main.get_command(app), ()))
@@ -67,6 +67,10 @@ def test_help_is_shown_as_it_is_written(monkeypatch, width):
         assert not re.search(r"[\U0001F000-\U0001FAFF]|^\s*-{4,}", shown, re.MULTILINE), path
         if "[ARGS]..." not in shown:
             assert re.search(rf"Examples:\s+\$ manyseed {' '.join(path)}\b", shown), path
+    for name in registry.known():
+        shown = CliRunner().invoke(app, ["answers", "quickstart", name, "--help"]).output
+        assert all(cell_len(line) <= width for line in shown.splitlines()), name
+        assert re.search(rf"Examples:\s+\$ manyseed answers quickstart {name}\b", shown), name
     shown = CliRunner().invoke(app, ["analyze", "--help"]).output
     assert "table [analysis]." in " ".join(shown.split())
 

@@ -77,6 +77,9 @@ LATER = ("augment", "ensembling", "test_augment")
 """Fields added to `Cell` later: omitted from descriptions while they are ``none``, so that
 identities stay the same."""
 
+SEARCHED = "tuned"
+"""The key of `Cell.hparams` that holds a search, and the value of a scale still searched for."""
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
@@ -137,6 +140,11 @@ class Cell:
     def id(self) -> str:
         """The cell's identity, 32 hexadecimal digits."""
         return identity(self.canonical())
+
+    @property
+    def has_search(self) -> bool:
+        """Whether a search determines its hparams or the scale of its posterior."""
+        return SEARCHED in self.hparams or (self.ensembling or {}).get("scale") == SEARCHED
 
     @property
     def classifier_key(self) -> str:

@@ -125,7 +125,7 @@ def _submit(
         contextlib.redirect_stderr(err),
         _own_modules_removed(),
         mock.patch.object(worker, "Pool", _TrainsHere),
-        mock.patch.object(worker.signals, "on_stop"),
+        mock.patch.object(worker.processes, "on_stop"),
         contextlib.suppress(Exception),  # it stands in the task's report
     ):
         print("submitit INFO - Job starts in the process of a test")

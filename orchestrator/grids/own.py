@@ -1,4 +1,4 @@
-"""Find and probe users' own code while a sweep file is resolved, once for each table."""
+"""Users' own code: found and probed once for each table, or registered by a program."""
 
 from __future__ import annotations
 
@@ -100,10 +100,6 @@ class OwnCode:
         """Return the data that a function returned: the fields of `jobs.own.findings.Returned`.
 
         The function is called if its code or arguments are new, or if the data is no longer kept.
-
-        Raises
-        ------
-        jobs.checks.Refused
         """
         from manyseed.jobs.own import copies, findings
 
@@ -141,13 +137,7 @@ class OwnCode:
     def resolve(
         self, name: str, options: Mapping[str, Any], dataset: DatasetInfo
     ) -> ClassifierInfo:
-        """Resolve a table for a dataset.
-
-        Raises
-        ------
-        jobs.checks.Refused
-        jobs.classifiers.Unsuitable
-        """
+        """Resolve a table for a dataset."""
         from manyseed.jobs.own import record, table
 
         own = table.read(options, of_images=dataset.image is not None)
@@ -227,13 +217,7 @@ _BY_NAME: dict[str, _Registered] = {}
 
 
 def _classifier(name: str, *, form: str | None = None, **options: Any) -> Callable[[Made], Made]:
-    """Register a class or a function as a classifier; see `manyseed.classifier`.
-
-    Raises
-    ------
-    UserError
-        For an unknown form, or a name that is registered for something else.
-    """
+    """Register a class or a function as a classifier; see `manyseed.classifier`."""
     if form not in (None, *FORMS):
         raise UserError("unknown form", key="form", value=form, remedy=nearest(str(form), FORMS))
 
@@ -302,13 +286,7 @@ def _named(sweep: Mapping[str, Any]) -> Iterator[str]:
 
 
 def grids_of(sweep: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the grids in the content of a sweep file, which may give a single one by itself.
-
-    Raises
-    ------
-    UserError
-        For anything but mappings.
-    """
+    """Return the grids in the content of a sweep file, which may give a single one by itself."""
     grids = sweep.get("grid", ())
     listed = [grids] if isinstance(grids, Mapping) else grids
     if not isinstance(listed, list | tuple) or not all(isinstance(g, Mapping) for g in listed):

@@ -19,8 +19,7 @@ from manyseed.orchestrator.disk.placing import appearing, place
 from manyseed.orchestrator.errors import UserError, toml_value
 from manyseed.orchestrator.importing.classes import Predicted
 from manyseed.orchestrator.importing.predictions import DEFAULTS, Positions, PredictionFile
-from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.layout import lay_out
+from manyseed.orchestrator.plans.layout import Groups, lay_out
 from manyseed.orchestrator.plans.plan import CELLS, ROWS, Plan, write_plan
 from manyseed.orchestrator.provenance import Recipe, register
 from manyseed.orchestrator.store import encoding
@@ -45,16 +44,10 @@ def write_rows(group: Group, source: PredictionFile, order: Positions, recipe: i
     ----------
     group : Group
         Laid out for these runs alone and not known to other processes.
-    source : PredictionFile
     order : int64 array (run,)
         For each row, the position of its run in the source.
     recipe : int
         Number of the recipe.
-
-    Raises
-    ------
-    UserError
-        If scores are not finite.
     """
     floored, length = 0, group.spec.shard_length
     for number in range(group.shards):
@@ -79,13 +72,7 @@ class ImportedRuns:
         self.floored = 0
 
     def of(self, positions: Positions) -> Iterator[tuple[int, int, Prediction]]:
-        """Yield the index in `positions`, the position and the prediction of each run.
-
-        Raises
-        ------
-        UserError
-            If scores are not finite.
-        """
+        """Yield the index in `positions`, the position and the prediction of each run."""
         spec = self._spec
         n_columns = 2 * len(spec.epochs) if spec.scores == "none" else spec.n_classes
         step = max(1, BLOCK_BYTES // (4 * spec.samples * n_columns))
@@ -190,11 +177,6 @@ def write_sweep(sources: Sequence[PredictionFile], directory: Path) -> int:
     -------
     int
         Number of predictions of a test point with a probability that was raised.
-
-    Raises
-    ------
-    UserError
-        If the directory exists, or two sources have the same dataset and classifier.
     """
     names = [(source.dataset, source.classifier) for source in sources]
     for number, name in enumerate(names):
@@ -263,8 +245,6 @@ def cells_of(
 
     Parameters
     ----------
-    source : PredictionFile
-    spec : GroupSpec
     first : int
         Number of the first cell.
     dataset : mapping

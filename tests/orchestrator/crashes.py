@@ -31,7 +31,7 @@ from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_sweep
-from manyseed.orchestrator.plans.tuned import searches
+from manyseed.orchestrator.plans.searches import searches
 from manyseed.orchestrator.progress.status import status
 from manyseed.orchestrator.provenance import Recipe, register
 from manyseed.orchestrator.responding import asking

@@ -19,7 +19,7 @@ from manyseed.jobs.training.handling import unpacked
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids.sweepfile import Keep
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_sweep
 from manyseed.orchestrator.store.groups import list_groups

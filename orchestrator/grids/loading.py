@@ -11,7 +11,8 @@ from typing import Any, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from manyseed.analysis.refused import Refused
+from manyseed.analysis import refused as analysis
+from manyseed.jobs import checks
 from manyseed.jobs.checks import similar
 from manyseed.orchestrator.errors import UserError, command, nearest, refused, toml_value
 from manyseed.orchestrator.grids.settings import with_settings
@@ -22,9 +23,6 @@ _TABLES_OF_USERS = ("dataset", "classifier", "ensembling")
 
 _WORDS = {
     "dict_type": "must be a table",
-    "greater_than_equal": "must be at least {ge}",
-    "less_than": "must be below {lt}",
-    "less_than_equal": "must be at most {le}",
     "list_type": "must be a list",
     "literal_error": "not a valid value",
     "model_type": "must be a table",
@@ -61,7 +59,7 @@ def user_error(detail: ErrorDetails, model: type[BaseModel], path: Path) -> User
         )
     if kind == "missing":
         return UserError("this key is missing", file=path, key=key, remedy=_example(str(key)))
-    if isinstance(fact := context.get("error"), Refused):
+    if isinstance(fact := context.get("error"), checks.Refused | analysis.Refused):
         return refused(fact, file=path, key=key, value=value)
     message, remedy = _WORDS.get(kind, detail["msg"]).format(**context), None
     if kind == "literal_error":

@@ -31,7 +31,7 @@ class Mutant(NamedTuple):
     tests: str
 
 
-_KERNEL, _TESTED = "analysis/alphahat/kernel.py", "analysis/metrics/test_alpha_hat.py"
+_KERNEL, _TESTED = "analysis/alphahat/trimming.py", "analysis/metrics/test_alpha_hat.py"
 _STORE, _CARE = "orchestrator/store", "orchestrator/store/test_compact.py"
 _SHARDS = "orchestrator/store/test_shards.py"
 _JOURNAL = "orchestrator/store/test_journal.py"
@@ -48,12 +48,12 @@ MUTANTS = [Mutant(*fields) for fields in (
     (_KERNEL, "range(0, n_points, STRETCH)", "range(0, n_points - 1, STRETCH)", _TESTED),
     ("analysis/alphahat/trimming.py", "2.0 if n_side >= ASYMPTOTIC_N", "2.0 if n_side > ASYMPTOTIC_N", "analysis/alphahat/test_trimming.py"),
     ("analysis/alphahat/resampling.py", "words <= ends[n_side - 1]", "words < ends[n_side - 1]", _TESTED),
-    ("analysis/metrics/consistency.py", "union = errors_i + errors_j - both", "union = errors_i + errors_j", "analysis/metrics/test_agreement.py"),
+    ("analysis/metrics/formulas.py", "union = errors_i + errors_j - both", "union = errors_i + errors_j", "analysis/metrics/test_agreement.py"),
     ("analysis/metrics/calibration.py", "np.ceil(confidence * bins).astype(np.intp) - 1", "np.floor(confidence * bins).astype(np.intp)", "analysis/metrics/test_calibration.py"),
-    ("analysis/metrics/discrimination.py", "negative * (2 * right + positive)", "negative * 2 * right", "analysis/metrics/test_classification.py"),
+    ("analysis/metrics/classification.py", "negative * (2 * right + positive)", "negative * 2 * right", "analysis/metrics/test_classification.py"),
     (f"{_UNCERTAIN}/temperature.py", "np.where(first, of_second, of_first)", "np.where(first, of_first, of_second)", f"{_UNCERTAIN}/test_temperature.py"),
-    (f"{_UNCERTAIN}/scores.py", 'threshold, side="right"', 'threshold, side="left"', f"{_UNCERTAIN}/test_scores.py"),
-    (f"{_UNCERTAIN}/prefixes.py", '"deep_ensemble", dataset_id, repeat_index, draw', '"deep_ensemble", dataset_id, draw', f"{_UNCERTAIN}/test_dee.py"),
+    (f"{_UNCERTAIN}/errors.py", 'threshold, side="right"', 'threshold, side="left"', f"{_UNCERTAIN}/test_scores.py"),
+    (f"{_UNCERTAIN}/dee.py", '"deep_ensemble", dataset_id, repeat_index, draw', '"deep_ensemble", dataset_id, draw', f"{_UNCERTAIN}/test_dee.py"),
     # the store: status first, dropped syncs, unread checksums, last rows and records, a lost race
     (f"{_STORE}/shards.py", 'for array in group.spec.arrays if array.role == "record"]', 'for array in group.spec.arrays[::-1] if array.role == "record"]', _SHARDS),
     ("jobs/whole.py", "if path is paths[-1]:", "if path is paths[0]:", "jobs/test_whole.py orchestrator/disk/test_placing.py"),

@@ -340,13 +340,7 @@ def snapshot_index(epochs: Sequence[int], snapshot: int) -> int | None:
 
 
 def check(option: str, value: Any) -> Any:
-    """Return an option's value, a list as a tuple.
-
-    Raises
-    ------
-    Refused
-        For a value of another type or out of range.
-    """
+    """Return an option's value, a list as a tuple."""
     if not _DECLARED[option].allows(value):
         raise Refused(option, value, allowed=_DECLARED[option].allowed)
     return tuple(value) if _DECLARED[option].several else value

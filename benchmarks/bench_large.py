@@ -24,9 +24,8 @@ from pathlib import Path
 import numpy as np
 from dask import compute, delayed
 
-from manyseed.analysis.graph.blocks import Member
-from manyseed.analysis.graph.chunks import blocks
-from manyseed.analysis.graph.reading import Rows, Sources, read, readers
+from manyseed.analysis.graph.chunks import Member, blocks
+from manyseed.analysis.graph.predictions import Rows, Sources, read, readers
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan

@@ -11,7 +11,7 @@ from manyseed.orchestrator.errors import command
 from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
-    from manyseed.orchestrator.plans.tuned import Search
+    from manyseed.orchestrator.plans.searches import Search
     from manyseed.orchestrator.responding.asking import Responded
     from manyseed.orchestrator.submissions.submission import Submission
 

@@ -20,8 +20,7 @@ from manyseed.orchestrator.errors import (
     nearest,
 )
 from manyseed.orchestrator.paths import IMPORTED, SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.layout import copies, wrong_coordinates
+from manyseed.orchestrator.plans.layout import Groups, copies, wrong_coordinates
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store import verify
 from manyseed.orchestrator.store.encoding import Bools
@@ -37,13 +36,7 @@ if TYPE_CHECKING:
 
 
 def stored_groups(paths: SweepPaths, plan: Plan) -> list[Group]:
-    """Return the groups that exist in the store, in the plan's order.
-
-    Raises
-    ------
-    DamagedFile, DamagedShard
-        If a group's layout or a coordinate is missing or differs from the plan.
-    """
+    """Return the groups that exist in the store, in the plan's order."""
     specs = Groups.read(paths)
     specs.require_planned(plan, paths)
     for spec in lost_groups(paths, plan):
@@ -196,13 +189,7 @@ class ComparedShards:
             self._seen = {}
 
     def unseen(self, wanted: Iterable[tuple[Group, Iterable[int] | None]]) -> list[Unseen]:
-        """Return those of the groups' shards (None: all) that were not yet compared.
-
-        Raises
-        ------
-        DamagedShard
-            If a file is missing.
-        """
+        """Return those of the groups' shards (None: all) that were not yet compared."""
         found = []
         for group, shards in wanted:
             seen, identical = self._seen.get(group.spec.path, {}), copies(self._plan, group)

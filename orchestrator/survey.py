@@ -12,7 +12,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.arrays import COPY, DONE, MISSING
 from manyseed.orchestrator.store.compact import count_retrained

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.keeping import Verified
     from manyseed.orchestrator.plans.drop import Drop
     from manyseed.orchestrator.progress.status import Status
-    from manyseed.orchestrator.results.until import Answered
+    from manyseed.orchestrator.results.answers.until import Answered
     from manyseed.orchestrator.runs.rerun import Differences
     from manyseed.orchestrator.runs.several import Rerun
     from manyseed.orchestrator.store.compact import Compaction
@@ -103,9 +103,9 @@ class Sweep(Executing, Learning):
         """
         from manyseed.orchestrator.grids.loading import read_sweep_file
         from manyseed.orchestrator.grids.objects import require_guard, written
+        from manyseed.orchestrator.plans.change import warn_of
         from manyseed.orchestrator.plans.data import prepare_read
         from manyseed.orchestrator.plans.planning import plan_sweep
-        from manyseed.orchestrator.plans.remarks import warn_of
         from manyseed.orchestrator.submissions.requirements import warn_of_code
 
         with ExitStack() as stack:
@@ -177,7 +177,7 @@ class Sweep(Executing, Learning):
         --------
         >>> Sweep.of(RandomForestClassifier(), X, y, runs=100).results["cells"]["accuracy_mean"]
         """
-        from manyseed.orchestrator.plans.inmemory import plan_objects
+        from manyseed.orchestrator.plans.planning import plan_objects
         from manyseed.orchestrator.submissions.requirements import warn_of_code
 
         sweep = cls(
@@ -403,7 +403,7 @@ class Sweep(Executing, Learning):
 
         return export(self.paths, Path(output))
 
-    @further("results.until:until", but=("paths", "train", "analyze"))
+    @further("results.answers.until:until", but=("paths", "train", "analyze"))
     def howmany_until(
         self,
         half_width: float,
@@ -421,9 +421,9 @@ class Sweep(Executing, Learning):
         cluster, workers, tell
             As in `submit`.
         **options
-            The other parameters of `orchestrator.results.until.until`.
+            The other parameters of `orchestrator.results.answers.until.until`.
         """
-        from manyseed.orchestrator.results.until import until
+        from manyseed.orchestrator.results.answers.until import until
 
         report = tell or (lambda text: None)
 

@@ -1,4 +1,9 @@
-"""Draw figures for the page."""
+"""Draw the page's figures, a named kind or a column of the tables; figures as files.
+
+Besides the kinds of the page, every numeric column of the tables of runs, pairs and repeats is a
+kind: one row per cell, or violins by one or two columns in which cells differ. Identical figures
+are identical bytes.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +50,6 @@ def plots(given: Given, name: str, by: Sequence[str] = ()) -> list[Plot]:
 
     Parameters
     ----------
-    given : Given
     name : str
         Name of a kind or column; words may be joined by - or _.
     by : sequence of str
@@ -56,11 +60,6 @@ def plots(given: Given, name: str, by: Sequence[str] = ()) -> list[Plot]:
     -------
     list of Plot
         Empty if there is nothing to draw.
-
-    Raises
-    ------
-    Refused
-        For an unknown kind, or a `by` that the kind does not take.
     """
     kind = find(name)
     if kind is not None:
@@ -215,17 +214,11 @@ def as_files(plots: Sequence[Plot], form: str, dpi: int = DPI) -> list[bytes]:
 
     Parameters
     ----------
-    plots : sequence of Plot
     form : str
         One of `FORMATS`. PDF embeds fonts as TrueType, SVG draws letters as paths; CSV holds the
         numbers drawn (`analysis.figures.style.numbers`), in UTF-8.
     dpi : int
         Pixels per inch of PNG, and of parts with too many dots for vectors.
-
-    Raises
-    ------
-    Refused
-        For any other format.
     """
     if form not in FORMATS:
         raise Refused("format", form, allowed=FORMATS)

@@ -1,4 +1,4 @@
-"""Sources of randomness side by side: how much accuracy varies with each, and α̂, by epoch."""
+"""Sources of randomness side by side, and learning curves: epoch by epoch."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ from manyseed.analysis.figures.labels import (
     colour,
     marker,
     not_drawn,
-    panel_per_cell,
     with_names,
 )
-from manyseed.analysis.figures.style import MAX_PANELS, Handle, Plot, legend, line
+from manyseed.analysis.figures.style import MAX_PANELS, Handle, Plot, legend, line, panel_per_cell
 from manyseed.analysis.tables.means import pooled
 from manyseed.analysis.tables.snapshots import last
 
@@ -43,7 +42,6 @@ def sources(every_cells: pl.DataFrame, name: str) -> Plot | None:
     ----------
     every_cells : polars frame
         The table of cells, all snapshots.
-    name : {"accuracy_std", "alpha_hat_mean"}
     """
     same = [one for one in AXES if one in every_cells.columns and one != "vary"]
     known = every_cells.filter(pl.col(name).is_not_null())
@@ -132,7 +130,6 @@ def learning_curves(curves: pl.DataFrame, quantity: str, cells: pl.DataFrame) ->
     curves : polars frame
         For each repeat and epoch `n_runs`, and the mean of the quantity on ``train`` and ``test``
         data, with its spread over runs under the suffixes ``_std`` (n - 1), ``_min`` and ``_max``.
-    quantity : {"accuracy", "loss"}
     cells : polars frame
         The table of cells.
     """

@@ -15,19 +15,19 @@ from manyseed.analysis.figures.labels import (
     first_of_each,
     marker,
     not_drawn,
-    panel_per_cell,
     titles,
     with_names,
 )
-from manyseed.analysis.figures.likelihood import sizes, ticks_to
 from manyseed.analysis.figures.style import (
     MAX_PANELS,
     Handle,
     Plot,
     axis_of_sizes,
     legend,
+    panel_per_cell,
     panels,
 )
+from manyseed.analysis.figures.uncertainty import sizes, ticks_to
 from manyseed.analysis.questions.dee import METRICS
 from manyseed.analysis.tables.means import mean_of
 

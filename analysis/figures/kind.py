@@ -93,7 +93,7 @@ class Kind:
     name: str
     shows: str
     chapter: str
-    draw: Callable[..., list[Plot] | Plot | None]
+    draw: Callable[..., Any]
     inputs: tuple[str, ...]
     fixed: Mapping[str, str]
     least: float
@@ -109,7 +109,7 @@ class Kind:
         inputs = {name: given[name] for name in self.inputs}
         if any(inputs[name] is None for name in inputs if name in FURTHER):
             return []
-        found = self.draw(**inputs, **self.fixed)
+        found: list[Plot] | Plot | None = self.draw(**inputs, **self.fixed)
         return found if isinstance(found, list) else [found] if found is not None else []
 
 
@@ -161,7 +161,7 @@ def kind(
         known = {*OF_ANALYSIS, *OF_EVERY_EPOCH, *(one.name for one in fields(Given))}
         if unknown := {*inputs} - known:
             raise TypeError(f"{draw.__name__}: no table is called {', '.join(unknown)}")
-        drawn: Any = styled(draw)
+        drawn = styled(draw)
         for value, words in values.items():
             own = name.format(value.replace("_", "-"))
             fixed = {parameter: value} if parameter else {}

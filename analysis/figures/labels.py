@@ -1,4 +1,4 @@
-"""What distinguishes cells of a dataset and classifier, in words, for titles and row labels."""
+"""How cells and groups are named and coloured, and how α̂ is shown; imports no Matplotlib."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from manyseed.analysis.axes import AXES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
@@ -82,27 +81,6 @@ def first_of_each(cells: pl.DataFrame, most: int) -> tuple[list[int], int]:
     kept = turn.sort("_turn", *group, "cell").head(most)["cell"].implode()
     chosen = ordered.filter(pl.col("cell").is_in(kept))["cell"].to_list()
     return chosen, ordered.height - len(chosen)
-
-
-def panel_per_cell(
-    cells: pl.DataFrame, most: int, label: str
-) -> tuple[Figure, dict[int, Axes], int]:
-    """Return a figure, its panel for each cell that fits, and how many cells are left out.
-
-    Parameters
-    ----------
-    cells : polars frame
-    most : int
-        Most panels.
-    label : str
-        Label of the vertical axes.
-    """
-    from manyseed.analysis.figures.style import panels  # Matplotlib
-
-    chosen, left = first_of_each(cells, most)
-    named = titles(cells)
-    figure, axes = panels([named[cell] for cell in chosen], label)
-    return figure, dict(zip(chosen, axes, strict=True)), left
 
 
 def not_drawn(count: int, noun: str = "cell") -> str:

@@ -1,4 +1,4 @@
-"""Distribution of margins: histograms of the runs of a cell, with their envelope."""
+"""Distribution of margins: histograms, and runs beside their leave-one-out ensemble."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.kind import kind
-from manyseed.analysis.figures.labels import colour, not_drawn, panel_per_cell, titles, with_names
-from manyseed.analysis.figures.style import MAX_PANELS, Handle, Plot, legend
+from manyseed.analysis.figures.labels import colour, not_drawn, titles, with_names
+from manyseed.analysis.figures.style import MAX_PANELS, Handle, Plot, legend, panel_per_cell
 from manyseed.analysis.questions.margins import EDGES, SCALE, over_repeats
 from manyseed.analysis.tables.keys import CELL_KEY, REPEAT_KEY
 from manyseed.analysis.tables.schema import Tables

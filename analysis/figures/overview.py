@@ -1,4 +1,4 @@
-"""All cells of several datasets at a glance: one field each, coloured by a mean."""
+"""All cells at a glance, ranks of classifiers, and correlations between metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from manyseed.analysis.figures.labels import (
 )
 from manyseed.analysis.figures.quantities import labelled, varying
 from manyseed.analysis.figures.style import MANY, Plot, wide
-from manyseed.analysis.questions.standings import standings
+from manyseed.analysis.questions.classifiers import standings
 from manyseed.analysis.tables.schema import Tables
 
 WIDTH = 8.6  # inches

@@ -105,7 +105,6 @@ def table_of(columns: Mapping[str, pl.Schema], name: str) -> str | None:
     ----------
     columns : mapping
         The schema of each of the tables `OF`.
-    name : str
     """
     for table in OF:
         kind = columns[table].get(name)
@@ -139,11 +138,6 @@ def column(name: str, meanings: Mapping[str, tuple[str, str]] | None = None) -> 
         A column of the tables of runs, pairs or repeats.
     meanings : mapping or None
         Unit and meaning of columns by name.
-
-    Raises
-    ------
-    Refused
-        By the returned function, for a name that no table has.
     """
     unit, meaning = (meanings or {}).get(name, ("", ""))
     shown = labelled(name) + (f" ({unit})" if unit not in ("", "1") else "")

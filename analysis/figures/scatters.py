@@ -1,4 +1,4 @@
-"""Runs as dots: one metric against another, and pairs of runs by their churn."""
+"""Dots of one quantity against another: runs, pairs, single ensembles and snapshots."""
 
 from __future__ import annotations
 

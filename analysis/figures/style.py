@@ -1,4 +1,4 @@
-"""One look for all figures: sizes, type, and colours that colour-blind readers can distinguish."""
+"""One look for all figures: sizes, type, panels, lines, dots, violins and legends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from matplotlib.mlab import GaussianKDE
 from matplotlib.ticker import NullLocator
 from numpy.typing import NDArray
 
-from manyseed.analysis.figures.labels import GREY, colour, marker
+from manyseed.analysis.figures.labels import GREY, colour, first_of_each, marker, titles
 from manyseed.analysis.figures.svg import CELLS, compact
 
 Handle = Artist | Container
@@ -237,7 +237,6 @@ def panels(titles: Sequence[str], label: str, least: float = PANEL) -> tuple[Fig
 
     Parameters
     ----------
-    titles : sequence of str
     label : str
         Label of the vertical axes.
     least : float
@@ -257,6 +256,24 @@ def panels(titles: Sequence[str], label: str, least: float = PANEL) -> tuple[Fig
     for axis in axes[: len(titles) : beside]:
         axis.set_ylabel(label)
     return figure, axes[: len(titles)]
+
+
+def panel_per_cell(
+    cells: pl.DataFrame, most: int, label: str
+) -> tuple[Figure, dict[int, Axes], int]:
+    """Return a figure, its panel for each cell that fits, and how many cells are left out.
+
+    Parameters
+    ----------
+    most : int
+        Most panels.
+    label : str
+        Label of the vertical axes.
+    """
+    chosen, left = first_of_each(cells, most)
+    named = titles(cells)
+    figure, axes = panels([named[cell] for cell in chosen], label)
+    return figure, dict(zip(chosen, axes, strict=True)), left
 
 
 def wrapped(text: str, letters: int) -> str:
@@ -279,7 +296,6 @@ def dots(
 
     Parameters
     ----------
-    axis : Axes
     rows : polars frame
         One row per dot.
     drawn : tuple of str
@@ -324,7 +340,6 @@ def line(
 
     Parameters
     ----------
-    axis : Axes
     points : polars frame
         In the order of the line.
     drawn : tuple of str

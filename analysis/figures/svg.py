@@ -1,6 +1,9 @@
-"""Figures as they are on the page: text that says all that the page needs.
+"""Figures as they are on the page: compact SVG that is safe to show; imports no Matplotlib.
 
-Importing this module does not import Matplotlib; `figures.drawing` does.
+Matplotlib's SVG becomes a third of its size: metadata, groups without a meaning, and decimals
+beyond a tenth of a point are dropped. Ids get the figure's name as a prefix, so that several
+figures fit on one page. Black becomes the colour of the surrounding text, so that figures are
+readable in light and dark mode.
 """
 
 from __future__ import annotations
@@ -40,7 +43,6 @@ class Picture:
 
     Attributes
     ----------
-    svg : str
     marks : mapping or None
         Dots that name their run, as the page's script reads them; None without dots, and if they
         are more than a page holds.

@@ -101,11 +101,6 @@ def violins(tables: Tables, of: Quantities, by: Sequence[str]) -> list[Plot]:
         The quantity to draw (`analysis.figures.quantities`).
     by : sequence of str
         One or two columns of the table of cells.
-
-    Raises
-    ------
-    Refused
-        For other columns, or more of them.
     """
     allowed = axes_of(tables.cells)
     for name in by:

@@ -47,14 +47,7 @@ class GroupAnalysis:
 
 
 def analyze_group(predictions: Predictions, options: Options | None = None) -> GroupAnalysis:
-    """Plan the analysis of one group; nothing is read or computed yet.
-
-    Raises
-    ------
-    Refused
-        For an unknown snapshot or metric. A metric that the stored predictions don't allow is no
-        error: its columns are null, and `analysis.graph.predictions.unavailable` says why.
-    """
+    """Plan the analysis of one group; nothing is read or computed yet."""
     options = options if options is not None else Options()
     types = predictions.runs.schema
     keys = {name: types[name] for name in RUN}
@@ -73,12 +66,10 @@ def compute(
 
     Parameters
     ----------
-    groups : sequence of GroupAnalysis
     scheduler : str or distributed.Client
         One of dask's local schedulers ("threads", "processes", "synchronous"), or a client.
     workers : int or None
         Threads or processes of a local scheduler; None for dask's default.
-    progress : `ReportProgress` or None
     """
     blocks = [block for group in groups for block in group.blocks]
     results = compute_all(blocks, scheduler=scheduler, workers=workers, progress=progress)

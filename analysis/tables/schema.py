@@ -12,8 +12,7 @@ import polars.selectors as cs
 from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.metrics import summaries
-from manyseed.analysis.metrics.metric import Column, Metric
+from manyseed.analysis.metrics.metric import MEANINGS, Column, Metric, dtype_of
 from manyseed.analysis.tables.keys import CELL_KEY, EPOCH, ORDER, PAIR_KEY, REPEAT_KEY, RUN_KEY
 from manyseed.analysis.tables.means import VARIES, compares_runs, mean_of, pooled, std_of
 from manyseed.analysis.tables.records import Meaning, records
@@ -164,8 +163,8 @@ def repeat_columns(metrics: Sequence[Metric]) -> tuple[Column, ...]:
 def summary_column(column: Column, summary: str) -> Column:
     """Describe a summary of a column over the runs or pairs of a repeat."""
     unit = "count" if summary == "n" else column.unit
-    meaning = f"{summaries.MEANINGS[summary]} of {column.name} over the repeat."
-    return Column(f"{column.name}_{summary}", summaries.dtype(summary), unit, meaning)
+    meaning = f"{MEANINGS[summary]} of {column.name} over the repeat."
+    return Column(f"{column.name}_{summary}", dtype_of(summary), unit, meaning)
 
 
 def combine(

@@ -247,7 +247,7 @@ def _load_synthetic(name: str, provenance: Mapping[str, Any]) -> Samples:
 
 
 def _generator_of(name: str, seed: int) -> np.random.Generator:
-    """Return a generator made like those of `jobs.streams`, but independent of any sweep."""
+    """Return a generator made like those of `jobs.run`, but independent of any sweep."""
     digest = hashlib.sha256(canonical_json([GENERATOR_VERSION, seed, f"synthetic:{name}"])).digest()
     words = [int(word) for word in np.frombuffer(digest, dtype="<u4")]
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words)))

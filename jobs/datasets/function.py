@@ -1,6 +1,6 @@
 """Data that a user's function returned: the rows themselves are the dataset's identity.
 
-`jobs.own.loading` calls the function while a sweep is planned, and keeps the result as a file of a
+`jobs.own.findings` calls the function while a sweep is planned, and keeps the result as a file of a
 table or arrays, which is read here. Training reads the prepared copy of that file.
 """
 

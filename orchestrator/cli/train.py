@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manyseed.orchestrator.cli.analyze import analyze_and_report, say_report
-from manyseed.orchestrator.cli.answers import in_short
 from manyseed.orchestrator.cli.arguments import (
     Directory,
     Json,
@@ -39,8 +37,7 @@ from manyseed.orchestrator.cli.status import follow, raise_if_broken, say_unread
 from manyseed.orchestrator.errors import INTERRUPTED, NOT_FINISHED, UserError
 
 if TYPE_CHECKING:
-    from manyseed.orchestrator.plans.scales import FoundScale
-    from manyseed.orchestrator.plans.tuned import TunedHparams
+    from manyseed.orchestrator.plans.searches import FoundScale, TunedHparams
     from manyseed.orchestrator.submissions.submission import Submission
     from manyseed.orchestrator.sweep import Sweep
 
@@ -91,17 +88,16 @@ def search(
 ) -> tuple[list[TunedHparams], list[FoundScale]]:
     """Do a sweep's open searches with a progress bar; return their results."""
     from manyseed.orchestrator.plans.plan import Plan
-    from manyseed.orchestrator.plans.scales import found_scale
-    from manyseed.orchestrator.plans.tuned import found_hparams, scale_searches, searches
+    from manyseed.orchestrator.plans.searches import FoundScale, TunedHparams, found, searches
 
     cells = Plan.read(sweep.paths).cells
-    if not (searches(sweep.paths, cells) or scale_searches(sweep.paths, cells)):
+    if not searches(sweep.paths, cells):
         return [], []
     with resumable("searching", "plan", sweep.directory, "--tune", quiet=quiet) as progress:
         done = sweep.tune(cluster=cluster, workers=workers, progress=progress)
-    hparams = [found_hparams(sweep.paths, each.cell) for each in done if not each.ensembling]
-    scales = [found_scale(sweep.paths, each.cell) for each in done if each.ensembling]
-    return [one for one in hparams if one], [one for one in scales if one]
+    results = [found(sweep.paths, each.cell, each.kind) for each in done]
+    hparams = [one for one in results if isinstance(one, TunedHparams)]
+    return hparams, [one for one in results if isinstance(one, FoundScale)]
 
 
 Watch = Annotated[
@@ -216,11 +212,13 @@ def run(
 
         manyseed run sweep.toml --cluster mycluster
     """
+    from manyseed.orchestrator.cli.analyze import analyze_and_report, say_report
+    from manyseed.orchestrator.cli.answers import in_short
     from manyseed.orchestrator.grids.loading import read_sweep_file
     from manyseed.orchestrator.paths import SweepPaths
+    from manyseed.orchestrator.plans.change import remarks
     from manyseed.orchestrator.plans.data import fetch_datasets
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
-    from manyseed.orchestrator.plans.remarks import remarks
     from manyseed.orchestrator.submissions.profiles import AUTO, choose
     from manyseed.orchestrator.submissions.requirements import (
         of_earlier_code,
@@ -329,7 +327,7 @@ def _stop(sweep: Sweep) -> None:
 
 def _print_estimate(sweep: Sweep) -> None:
     """Print the actual cost, beside the plan's estimate where that differs."""
-    from manyseed.orchestrator.plans.estimate import estimate_and_outcome
+    from manyseed.orchestrator.plans.change import estimate_and_outcome
 
     shown: dict[str, tuple[str, Callable[[float], str]]] = {
         "fits": ("fits", "{:,.0f}".format),
@@ -371,19 +369,16 @@ def resume(directory: Directory, watch: Watch = False, **options: Any) -> None:
 @takes("cancel", "only", "now")
 def cancel(
     directory: Directory,
-    hold: Annotated[
-        bool,
-        typer.Option("--pause", help="Hold tasks that wait in the queue, until resume."),
-    ] = False,
-    parallelism: Annotated[
-        int | None,
-        typer.Option(
-            "--throttle",
-            metavar="N",
-            min=0,
-            help="End nothing: let at most N tasks run at once on a cluster; 0: no limit.",
-        ),
-    ] = None,
+    hold: bool = typer.Option(
+        False, "--pause", help="Hold tasks that wait in the queue, until resume."
+    ),
+    parallelism: int | None = typer.Option(
+        None,
+        "--throttle",
+        metavar="N",
+        min=0,
+        help="End nothing: let at most N tasks run at once on a cluster; 0: no limit.",
+    ),
     **options: Any,
 ) -> None:
     """Stop all tasks after the fits in flight. Nothing is lost.
@@ -454,9 +449,9 @@ def pause(directory: Directory) -> None:
 
 def throttle(
     directory: Directory,
-    parallelism: Annotated[
-        int, typer.Argument(metavar="N", min=0, help="0: no limit.", show_default=False)
-    ],
+    parallelism: int = typer.Argument(
+        ..., metavar="N", min=0, help="0: no limit.", show_default=False
+    ),
 ) -> None:
     """Let at most N tasks run at once on a cluster from now on. Running tasks are not ended.
 

@@ -32,7 +32,7 @@ from manyseed.orchestrator.errors import UserError, toml_value
 from manyseed.orchestrator.grids.grid import GRID, Codes, Combinations, combine, present
 from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.plannotes import Notes
-from manyseed.orchestrator.grids.resolving import Fit, Resolver
+from manyseed.orchestrator.grids.resolver import Fit, Resolver
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 
 _FITS = ("dataset", "classifier", "hparams")
@@ -83,17 +83,10 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
 
     Parameters
     ----------
-    sweep : SweepFile
     path : Path
         The file, for messages.
     own : OwnCode, optional
         Finds and probes the user's own code; by default the code beside the file.
-
-    Raises
-    ------
-    UserError
-        For an unknown or impossible dataset, classifier, scheme or combination, with file, key and
-        value.
     """
     own = OwnCode.beside(path) if own is None else own
     resolver, tables, notes = Resolver(sweep, path, own), _Named(), Notes()

@@ -1,4 +1,4 @@
-"""Find and probe users' own code while a sweep file is resolved, once for each table."""
+"""Users' own code: found and probed once for each table, or registered by a program."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ class Pin:
     root : str
         The folder of its local modules; empty for an installed library.
     digest : str
-        Digest of the code that was probed (`jobs.own.modules.Code.digest`).
+        Digest of the code that was probed (`jobs.own.copies.Code.digest`).
     findings : mapping
         The fields of `jobs.own.findings.Findings`; for a function that returns data, those of
-        `jobs.own.loading.Returned`.
+        `jobs.own.findings.Returned`.
     """
 
     entry: str
@@ -97,18 +97,14 @@ class OwnCode:
         return OwnCode(self._roots, self._pins, is_calling=False)
 
     def data(self, entry: object, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the data that a function returned: the fields of `jobs.own.loading.Returned`.
+        """Return the data that a function returned: the fields of `jobs.own.findings.Returned`.
 
         The function is called if its code or arguments are new, or if the data is no longer kept.
-
-        Raises
-        ------
-        jobs.checks.Refused
         """
-        from manyseed.jobs.own import loading, modules
+        from manyseed.jobs.own import copies, findings
 
         params, version = options.get("params", {}), options.get("version", 1)
-        loading.require_named(entry, params, version)
+        findings.require_named(entry, params, version)
         name = str(entry)
         key = text_identity(canonical_json({"data": name, "version": version, "params": params}))
         if key in self.used:
@@ -122,7 +118,7 @@ class OwnCode:
                 raise Refused("data", name, reason)
             return known.findings
         try:
-            code = modules.find("data", [name], self._roots)
+            code = copies.find_modules("data", [name], self._roots)
         except Refused:
             if known is None:
                 raise
@@ -133,7 +129,7 @@ class OwnCode:
             return known.findings
         root = str(code.root or "")
         if (key, code.digest, root) not in _RETURNED:
-            _RETURNED[key, code.digest, root] = asdict(loading.loaded(name, params, code))
+            _RETURNED[key, code.digest, root] = asdict(findings.loaded(name, params, code))
         returned = _RETURNED[key, code.digest, root]
         self.used[key] = Pin(name, root, code.digest, returned)
         return returned
@@ -141,13 +137,7 @@ class OwnCode:
     def resolve(
         self, name: str, options: Mapping[str, Any], dataset: DatasetInfo
     ) -> ClassifierInfo:
-        """Resolve a table for a dataset.
-
-        Raises
-        ------
-        jobs.checks.Refused
-        jobs.classifiers.Unsuitable
-        """
+        """Resolve a table for a dataset."""
         from manyseed.jobs.own import record, table
 
         own = table.read(options, of_images=dataset.image is not None)
@@ -227,13 +217,7 @@ _BY_NAME: dict[str, _Registered] = {}
 
 
 def _classifier(name: str, *, form: str | None = None, **options: Any) -> Callable[[Made], Made]:
-    """Register a class or a function as a classifier; see `manyseed.classifier`.
-
-    Raises
-    ------
-    UserError
-        For an unknown form, or a name that is registered for something else.
-    """
+    """Register a class or a function as a classifier; see `manyseed.classifier`."""
     if form not in (None, *FORMS):
         raise UserError("unknown form", key="form", value=form, remedy=nearest(str(form), FORMS))
 
@@ -302,13 +286,7 @@ def _named(sweep: Mapping[str, Any]) -> Iterator[str]:
 
 
 def grids_of(sweep: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the grids in the content of a sweep file, which may give a single one by itself.
-
-    Raises
-    ------
-    UserError
-        For anything but mappings.
-    """
+    """Return the grids in the content of a sweep file, which may give a single one by itself."""
     grids = sweep.get("grid", ())
     listed = [grids] if isinstance(grids, Mapping) else grids
     if not isinstance(listed, list | tuple) or not all(isinstance(g, Mapping) for g in listed):

@@ -20,7 +20,7 @@ from manyseed.jobs.datasets.split import n_points
 from manyseed.jobs.images.schemes import CROP_FLIP
 from manyseed.jobs.run import Cell
 from manyseed.orchestrator.errors import toml_value
-from manyseed.orchestrator.grids.resolving import Fit, not_trainable
+from manyseed.orchestrator.grids.resolver import Fit, not_trainable
 
 _SHOWN = 5
 _FEW_STEPS = 5

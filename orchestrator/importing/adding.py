@@ -40,8 +40,7 @@ from manyseed.orchestrator.importing.matching import (
 )
 from manyseed.orchestrator.importing.predictions import PredictionFile
 from manyseed.orchestrator.paths import IMPORTED, JOURNAL, SweepPaths
-from manyseed.orchestrator.plans.groups import PAIR, Groups
-from manyseed.orchestrator.plans.layout import lay_out
+from manyseed.orchestrator.plans.layout import PAIR, Groups, lay_out
 from manyseed.orchestrator.plans.plan import ROWS, Plan, write_plan
 from manyseed.orchestrator.provenance import register
 from manyseed.orchestrator.store.compact import compact

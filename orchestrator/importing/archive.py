@@ -32,9 +32,8 @@ from manyseed.orchestrator.errors import (
     UserError,
 )
 from manyseed.orchestrator.paths import BESIDE, CHUNK, METADATA, PACKED, SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.marks import mark
-from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.layout import Groups
+from manyseed.orchestrator.plans.plan import Plan, mark
 from manyseed.orchestrator.store.arrays import itemsize
 from manyseed.orchestrator.store.schema import GroupSpec
 

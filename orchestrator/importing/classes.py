@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.checks import quoted, same_spelling, spelling
 from manyseed.jobs.datasets.columns import is_number, natural_order
-from manyseed.jobs.training.prediction import OFF, gaps, labels
+from manyseed.jobs.run import OFF, gaps, labels
 from manyseed.orchestrator.errors import UserError, nearest
 
 

@@ -13,15 +13,13 @@ from numpy.typing import NDArray
 from scipy.special import log_expit, log_softmax
 
 from manyseed.analysis.axes import LATER
-from manyseed.jobs.run import Cell, Prediction, Probability, canonical_json
-from manyseed.jobs.training.prediction import gaps, labels
+from manyseed.jobs.run import Cell, Prediction, Probability, canonical_json, gaps, labels
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.placing import appearing, place
 from manyseed.orchestrator.errors import UserError, toml_value
 from manyseed.orchestrator.importing.classes import Predicted
 from manyseed.orchestrator.importing.predictions import DEFAULTS, Positions, PredictionFile
-from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.layout import lay_out
+from manyseed.orchestrator.plans.layout import Groups, lay_out
 from manyseed.orchestrator.plans.plan import CELLS, ROWS, Plan, write_plan
 from manyseed.orchestrator.provenance import Recipe, register
 from manyseed.orchestrator.store import encoding

@@ -16,7 +16,7 @@ from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.importing.classes import Predicted
 from manyseed.orchestrator.importing.predictions import DEFAULTS, Positions, PredictionFile
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.groups import PAIR, Groups
+from manyseed.orchestrator.plans.layout import PAIR, Groups
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
 from manyseed.orchestrator.store.groups import Group
 from manyseed.orchestrator.store.schema import GroupSpec

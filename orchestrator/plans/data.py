@@ -19,13 +19,7 @@ _REPLAN = "plan what it holds now into another directory with --out"
 def fetch_datasets(
     infos: Mapping[str, DatasetInfo], report: Callable[[str], None] = lambda name: None
 ) -> list[str]:
-    """Prepare the local copies that are missing; return the names of their datasets.
-
-    Raises
-    ------
-    UnavailableError
-        If data cannot be reached or differs from what was planned.
-    """
+    """Prepare the local copies that are missing; return the names of their datasets."""
     made = []
     for name, info in infos.items():
         report(name)
@@ -54,10 +48,6 @@ def require_fetched(canonicals: Mapping[str, Mapping[str, Any]], sweep_file: Pat
         Canonical descriptions by dataset name in the sweep file.
     sweep_file : Path
         Named in the remedy.
-
-    Raises
-    ------
-    UserError
     """
     absent = [name for name, canonical in canonicals.items() if not datasets.is_fetched(canonical)]
     for name in absent:

@@ -173,10 +173,6 @@ def merge_twins(
         Columns of `asked`.
     tuple of Twin
         The cells that are the same as others, in the order in which they were asked for.
-
-    Raises
-    ------
-    Torn
     """
     others = planned.join(asked, on="cell_id", how="anti").select(asked.columns)
     others = others.join(asked, on=_ALIKE, how="semi", maintain_order="left")

@@ -106,13 +106,13 @@ def in_words(step: Step) -> dict[str, str]:
 
 def _training(paths: SweepPaths, submitted: bool, cells: pl.DataFrame) -> Step:
     """Return the step that missing runs need: fetching data, tuning, or submitting."""
-    from manyseed.orchestrator.plans.tuned import scale_searches, searches, to_tune
+    from manyseed.orchestrator.plans.searches import searches, to_tune
 
     directory = paths.directory
     try:
         if not submitted and not _has_data(cells):
             return "Next", ("plan", paths.sweep_file, "--fetch")
-        if searches(paths, cells) or scale_searches(paths, cells):
+        if searches(paths, cells):
             return "Next", to_tune(paths)
     except ManyseedError:
         pass  # submitting reports what is wrong
@@ -504,13 +504,13 @@ def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) 
 def _priced(paths: SweepPaths, state: Survey) -> pl.DataFrame:
     """Add the column seconds to all runs; copies of identical runs cost nothing."""
     from manyseed.orchestrator.plans import cost
-    from manyseed.orchestrator.plans.groups import Groups
+    from manyseed.orchestrator.plans.layout import Groups
 
     observed = measuring = None
     try:
         groups = Groups.read(paths)
         if any(spec.response for spec in groups.specs):
-            from manyseed.orchestrator.plans.measuring import planned_seconds  # imports much
+            from manyseed.orchestrator.plans.cost import planned_seconds
 
             measuring = planned_seconds(paths, state.plan, groups.specs)
         observed = cost.observed_seconds(paths, state.plan, groups)

@@ -37,12 +37,12 @@ from manyseed.orchestrator.grids.expansion import expand
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.keeping import publish_finished
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.code import own_code
 from manyseed.orchestrator.plans.data import remedy, require_fetched
 from manyseed.orchestrator.plans.drop import choose_cells
 from manyseed.orchestrator.plans.keptmodels import conditions, counted, with_models
-from manyseed.orchestrator.plans.own import own_code
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.plans.tuned import NotSearched, fitted
+from manyseed.orchestrator.plans.searches import NotSearched, fitted
 from manyseed.orchestrator.responding.table import AnswerTable, Counts, Key, ModelAnswers
 from manyseed.orchestrator.store.arrays import DONE
 from manyseed.orchestrator.store.coordinates import PARAMETERS
@@ -117,7 +117,6 @@ def respond(
 
     Parameters
     ----------
-    paths : SweepPaths
     options : mapping
         Keys as in the table ``[response]`` of a sweep file, whose values are the defaults.
     name : str, optional
@@ -128,14 +127,6 @@ def respond(
         Number of processes, one thread each.
     report : callable
         Called after each model with (models that have answered, all models).
-
-    Raises
-    ------
-    UserError
-        If no models are kept, for options that do not suit them, and if the table has answers to
-        other questions.
-    UnavailableError
-        If data, packages or a process fail.
     """
     with locked(paths.responding_lock, "responding") as lease:
         plan = Plan.read(paths)

@@ -23,8 +23,7 @@ from manyseed.orchestrator import provenance
 from manyseed.orchestrator.disk.parquet import checksum
 from manyseed.orchestrator.errors import DamagedFile, refused, toml_value
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
-from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
+from manyseed.orchestrator.plans.plan import IS_IMPORTED, PREFIX, Plan, with_anchors
 from manyseed.orchestrator.results import ensembles
 from manyseed.orchestrator.results.conventions import why_not
 from manyseed.orchestrator.results.curves import CURVE_ARRAYS, CURVE_KEY, learning_curves

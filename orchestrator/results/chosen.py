@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
+from manyseed.orchestrator.conditions import at_one_snapshot, wanted
 from manyseed.orchestrator.errors import UserError, command
-from manyseed.orchestrator.filtering import at_one_snapshot, wanted
 from manyseed.orchestrator.results.shown import rows_of
 from manyseed.orchestrator.results.tables import Results
 

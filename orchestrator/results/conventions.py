@@ -15,8 +15,7 @@ from manyseed.orchestrator.errors import flag, refused, toml_value
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.grids.sweepfile import Grid
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.snapshots import require_snapshots
+from manyseed.orchestrator.plans.layout import Groups, require_snapshots
 from manyseed.orchestrator.results import own_metrics
 from manyseed.orchestrator.store.groups import find_group
 

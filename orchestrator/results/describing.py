@@ -9,15 +9,13 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.effects import effects
-from manyseed.analysis.questions.randomness import sources
-from manyseed.analysis.questions.ranking import COMPARED, HELD_OUT, ranked
+from manyseed.analysis.questions.ranking import COMPARED, HELD_OUT, ranked, sources
 from manyseed.analysis.questions.variance import variance
 from manyseed.analysis.tables.keys import CELL_KEY, REPEAT, RUN
 from manyseed.analysis.tables.schema import Tables
 from manyseed.analysis.tables.snapshots import at_last, side_by_side
 from manyseed.analysis.tables.twins import IS_TWIN, once, paired, same_as
-from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
-from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.plan import PREFIX, Plan, with_anchors
 from manyseed.orchestrator.plans.twins import fits, sources_drawn
 from manyseed.orchestrator.results.inputs import KEY
 from manyseed.orchestrator.results.tables import EFFECTS, TABLES, VARIANCE

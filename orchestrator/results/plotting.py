@@ -19,9 +19,9 @@ from manyseed.analysis.tables.schema import Tables
 from manyseed.analysis.tables.snapshots import at_last, of_cells
 from manyseed.analysis.tables.twins import once
 from manyseed.orchestrator.calls import checked, from_python, further
+from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.errors import UserError, nearest, refused
-from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.record import read_analysis
 from manyseed.orchestrator.results.tables import (

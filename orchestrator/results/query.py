@@ -14,8 +14,8 @@ from manyseed.analysis.tables.keys import CELL_KEY
 from manyseed.analysis.tables.records import records
 from manyseed.analysis.tables.snapshots import several
 from manyseed.analysis.tables.twins import SAME_AS
+from manyseed.orchestrator.conditions import at_one_snapshot, wanted
 from manyseed.orchestrator.errors import UserError, nearest
-from manyseed.orchestrator.filtering import at_one_snapshot, wanted
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.aggregates import COUNT, require
 from manyseed.orchestrator.results.coverage import COVERAGE

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from manyseed.analysis.report.summary import summary, varying_axes
+from manyseed.analysis.report.wording import summary, varying_axes
 from manyseed.analysis.tables.snapshots import last
 from manyseed.analysis.tables.twins import IS_TWIN, SAME_AS
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.provenance import lost_recipes
 from manyseed.orchestrator.results import caveats, drawn
-from manyseed.orchestrator.results.answering import unanswered
+from manyseed.orchestrator.results.answers.summary import further
+from manyseed.orchestrator.results.caveats import newer
 from manyseed.orchestrator.results.effects import compared
-from manyseed.orchestrator.results.newer import newer
 from manyseed.orchestrator.results.origin import origin, sweep_text
 from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.results.tables import (
@@ -31,7 +31,7 @@ from manyseed.orchestrator.submissions.submission import lost_failures, submissi
 from manyseed.orchestrator.survey import survey
 
 if TYPE_CHECKING:
-    from manyseed.analysis.report.context import RunCounts
+    from manyseed.analysis.report.page import RunCounts
 
 
 def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = None) -> Path:
@@ -39,8 +39,7 @@ def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = No
 
     The page lists files whose loss makes it incomplete, and `tell` is called with each.
     """
-    from manyseed.analysis.report.context import context
-    from manyseed.analysis.report.page import render
+    from manyseed.analysis.report.page import context, render
 
     results = read_results(paths)
     record = Analysis.read(paths)
@@ -79,7 +78,7 @@ def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = No
         variance=last(results[VARIANCE]) if VARIANCE in results else None,
         sources=results["sources"],
         sweep_file=sweep_text(paths),
-        further=unanswered(record),
+        further=further(paths, record),
         figures=figures,
         **shown,
     )
@@ -90,7 +89,7 @@ def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = No
 
 
 def _counts(paths: SweepPaths, record: Analysis) -> RunCounts:
-    from manyseed.analysis.report.context import RunCounts
+    from manyseed.analysis.report.page import RunCounts
 
     counts = survey(paths).counts
     return RunCounts(

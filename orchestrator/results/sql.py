@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from manyseed.orchestrator.conditions import quotes
 from manyseed.orchestrator.errors import UserError, first_line, nearest
-from manyseed.orchestrator.filtering import quotes
 from manyseed.orchestrator.results.query import damage_named, named_rows, require_table
 from manyseed.orchestrator.results.statements import NoStatement, names_in
 from manyseed.orchestrator.results.tables import ALL_TABLES, FURTHER, Results

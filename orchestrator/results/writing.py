@@ -13,7 +13,7 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.tables.schema import describe
 from manyseed.orchestrator.disk.parquet import write_parquet
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.anchors import PREFIX, meaning
+from manyseed.orchestrator.plans.plan import PREFIX, meaning
 from manyseed.orchestrator.results.record import to_json
 
 

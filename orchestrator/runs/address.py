@@ -12,8 +12,8 @@ from manyseed.analysis.axes import AXES
 from manyseed.jobs.run import Run
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.keptmodels import conditions, with_models
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.schema import GroupSpec
 

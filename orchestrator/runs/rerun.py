@@ -28,9 +28,9 @@ from manyseed.orchestrator.errors import (
     first_line,
 )
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.code import timeout_of
+from manyseed.orchestrator.plans.code import forget_code, timeout_of, use_code
 from manyseed.orchestrator.plans.data import remedy
-from manyseed.orchestrator.plans.tuned import fitted, forget_code, use_code
+from manyseed.orchestrator.plans.searches import fitted
 from manyseed.orchestrator.provenance import Recipe
 from manyseed.orchestrator.runs.address import PlannedRun, find_run
 from manyseed.orchestrator.runs.show import StoredRun, stored
@@ -72,7 +72,7 @@ def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> Differen
     ----------
     save : Path, optional
         A new file for the model, outside the sweep; the ending of its name selects the form
-        (`jobs.saving`).
+        (`jobs.parameters`).
 
     Raises
     ------

@@ -7,12 +7,10 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from manyseed.jobs.parameters import READ, endings
-from manyseed.jobs.scales import is_searched
 from manyseed.jobs.trainer import run_hparams, stream_keys
-from manyseed.jobs.tuning import is_tuned
 from manyseed.orchestrator.errors import DamagedFile, command
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.tuned import SCALE, NotSearched, fitted, searched
+from manyseed.orchestrator.plans.searches import SCALE_NAME, NotSearched, fitted, searched
 from manyseed.orchestrator.provenance import Recipe, read_recipe
 from manyseed.orchestrator.runs.address import PlannedRun, find_run
 from manyseed.orchestrator.store.arrays import NO_RECIPE, STATUSES
@@ -38,9 +36,9 @@ def show(paths: SweepPaths, address: str) -> dict[str, object]:
     except NotSearched as error:
         if was_made.status != "missing":
             raise error.though_trained() from None
-    open_search = is_tuned(cell) or is_searched(cell)
+    open_search = cell.has_search
     known = searched(asked, cell) or {}
-    scale = {name: value for name, value in known.items() if name == SCALE}
+    scale = {name: value for name, value in known.items() if name == SCALE_NAME}
     return {
         "cell": planned.cell,
         "cell_id": planned.cell_id,

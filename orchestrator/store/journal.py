@@ -18,7 +18,7 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.analysis.metrics.scores import true_margin
+from manyseed.analysis.metrics.formulas import true_margin
 from manyseed.orchestrator.store.arrays import COPY, CURVES, DONE, NO_RECIPE
 from manyseed.orchestrator.store.coordinates import DECLARED, PARAMETERS
 from manyseed.orchestrator.store.schema import GroupSpec

@@ -11,16 +11,16 @@ from manyseed.jobs.packages import install
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.devices import gpus
 from manyseed.orchestrator.errors import UnavailableError, UserError
-from manyseed.orchestrator.grids.resolving import lacking_packages, not_trainable
+from manyseed.orchestrator.grids.resolver import lacking_packages, not_trainable
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.change import Change
 from manyseed.orchestrator.plans.code import CodeHere
+from manyseed.orchestrator.plans.cost import require_room, rooms
 from manyseed.orchestrator.plans.data import require_fetched
-from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.keptmodels import counted
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
-from manyseed.orchestrator.plans.room import require_room, rooms
 from manyseed.orchestrator.provenance import Recipe, read_recipes
 from manyseed.orchestrator.submissions import cluster
 from manyseed.orchestrator.survey import Survey, survey

@@ -18,11 +18,10 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.code import CodeHere
 from manyseed.orchestrator.plans.drop import choose_cells
-from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.keptmodels import conditions
-from manyseed.orchestrator.plans.layout import lay_out
+from manyseed.orchestrator.plans.layout import Groups, lay_out
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.plans.tuned import require_searched
+from manyseed.orchestrator.plans.searches import require_searched
 from manyseed.orchestrator.provenance import keep_numbers
 from manyseed.orchestrator.store.shards import highest_recipe
 from manyseed.orchestrator.submissions import cluster
@@ -193,7 +192,7 @@ class _Submitter:
         n_waiting : int
             Number of tasks that already wait or run, which count towards the user's limits.
         """
-        from manyseed.orchestrator.plans.measuring import planned_seconds
+        from manyseed.orchestrator.plans.cost import planned_seconds
         from manyseed.slurm.discover import discover
 
         groups = Groups.read(self.paths)

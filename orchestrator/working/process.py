@@ -22,13 +22,11 @@ from manyseed.jobs.classifiers import imports
 from manyseed.jobs.run import Cell, MachineError, Run
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.checkpoint import Checkpoint
-from manyseed.jobs.training.device import gpu_model
-from manyseed.jobs.training.handling import Device, Handling
+from manyseed.jobs.training.handling import Device, Handling, gpu_model
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.errors import StoreError, command
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.data import remedy
-from manyseed.orchestrator.plans.tuned import fitted, searched, use_code
 from manyseed.orchestrator.provenance import Recipe, code_digest, code_key, register
 from manyseed.orchestrator.store.groups import Group, open_group
 from manyseed.orchestrator.store.index import JournalFolder
@@ -143,7 +141,11 @@ class Training:
 
     def _recipe_of(self, cell: int) -> int:
         """Return the number of a cell's recipe, which includes tuned hparams."""
-        tuned = searched(self._asked(cell), self._cell(cell))
+        asked, tuned = self._asked(cell), None
+        if asked.has_search:
+            from manyseed.orchestrator.plans.searches import searched
+
+            tuned = searched(asked, self._cell(cell))
         device = self._device(cell)
         code = self._task.cells[cell].code
         key = json.dumps([device, tuned, code])
@@ -166,6 +168,8 @@ class Training:
         """Make a cell's own code importable, from the copy made of it."""
         code = self._task.cells[cell].code
         if code and cell not in self._used:
+            from manyseed.orchestrator.plans.code import use_code
+
             use_code(self._paths, code, self._asked(cell).classifier)
             self._used.add(cell)
 
@@ -176,7 +180,12 @@ class Training:
 
     def _cell(self, number: int) -> Cell:
         if number not in self._cells:
-            self._cells[number] = fitted(self._paths, self._asked(number))
+            asked = self._asked(number)
+            if asked.has_search:
+                from manyseed.orchestrator.plans.searches import fitted
+
+                asked = fitted(self._paths, asked)
+            self._cells[number] = asked
         return self._cells[number]
 
     def _asked(self, number: int) -> Cell:

@@ -12,8 +12,9 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.figures import cells as of_cells
-from manyseed.analysis.figures import ensembles, equivalents, likelihood, scatters, style
+from manyseed.analysis.figures import ensembles, equivalents, scatters, style
 from manyseed.analysis.figures import epochs as of_curves
+from manyseed.analysis.figures import uncertainty as of_uncertainty
 from manyseed.analysis.figures.drawing import Given, all_figures
 from manyseed.analysis.figures.epochs import learning_curves, over_repeats
 from manyseed.analysis.figures.labels import colour, first_of_each, marker
@@ -367,11 +368,11 @@ def uncertainty_of(cells):
 def test_cells_have_panels_of_their_own_in_ensembles(monkeypatch):
     cells = planted(schemes=("none", "noise"), classifiers=("mlp",)).cells
     uncertainty = uncertainty_of(cells)
-    figure = likelihood.likelihood_by_size(uncertainty).figure
+    figure = of_uncertainty.likelihood_by_size(uncertainty).figure
     for axis, cell in zip(figure.axes, (0, 1), strict=True):
         assert axis.get_lines()[0].get_ydata().tolist() == pytest.approx([-cell - 1, -cell - 0.9])
-    monkeypatch.setattr(likelihood, "MAX_PANELS", 1)
-    assert "1 more cell is not drawn" in likelihood.likelihood_by_size(uncertainty).caption
+    monkeypatch.setattr(of_uncertainty, "MAX_PANELS", 1)
+    assert "1 more cell is not drawn" in of_uncertainty.likelihood_by_size(uncertainty).caption
 
 
 def test_equivalents_are_drawn_for_each_cell_that_counts():
@@ -433,7 +434,7 @@ def test_likelihoods_are_correlated_within_a_cell():
         described.select(axes), on="cell"
     )
     runs = runs.with_columns(identical=pl.lit(value=False), log_likelihood=pl.col("cll"))
-    plot = likelihood.likelihood_against(runs, "error")
+    plot = of_uncertainty.likelihood_against(runs, "error")
     titles = [axis.get_title(loc="left").replace("\n", " ") for axis in plot.figure.axes]
     assert titles == [f"data-00 × mlp · {of}: ρ\xa0=\xa01.00,\xa01.00" for of in ("none", "noise")]
     pooled = f"{np.corrcoef(runs['error'], runs['cll'])[0, 1]:.2f}"

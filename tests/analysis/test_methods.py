@@ -17,9 +17,9 @@ from manyseed.analysis.figures.equivalents import (
     equivalents_by_metric,
 )
 from manyseed.analysis.figures.labels import colour
-from manyseed.analysis.figures.likelihood import members_by_size
+from manyseed.analysis.figures.uncertainty import members_by_size
 from manyseed.analysis.questions.dee import compared
-from manyseed.analysis.report.methods import COLUMNS, of_methods
+from manyseed.analysis.report.tables import COLUMNS, of_methods
 
 POOL, MEMBERS, SECONDS = 10, (1, 5, 10), 2.0
 SEEN = ("none", "crop-flip:4")

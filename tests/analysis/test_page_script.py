@@ -14,8 +14,7 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.options import Options
-from manyseed.analysis.report.context import RunCounts, context
-from manyseed.analysis.report.page import render
+from manyseed.analysis.report.page import RunCounts, context, render
 from tests.analysis.planted import planted
 
 DRIVER = """

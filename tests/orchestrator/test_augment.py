@@ -11,7 +11,7 @@ import pytest
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
 from manyseed.orchestrator.results.query import query

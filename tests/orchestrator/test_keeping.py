@@ -23,8 +23,7 @@ from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.errors import UnavailableError
 from manyseed.orchestrator.paths import LEASE
-from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.layout import lay_out
+from manyseed.orchestrator.plans.layout import Groups, lay_out
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.groups import list_groups, open_group
 from manyseed.orchestrator.store.index import JournalFolder, JournalIndex
@@ -528,7 +527,7 @@ def test_a_submission_that_the_disk_cannot_hold_is_refused(
     class Disk:
         f_bavail, f_frsize = 10, disk.f_frsize
 
-    monkeypatch.setattr("manyseed.orchestrator.plans.room.os.statvfs", lambda path: Disk)
+    monkeypatch.setattr("manyseed.orchestrator.plans.cost.os.statvfs", lambda path: Disk)
     with pytest.raises(UnavailableError) as refused:
         sweep.submit(workers=1)
     message = str(refused.value)

@@ -16,7 +16,7 @@ from manyseed.jobs.run import Run, canonical_json, text_identity
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import Handling
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_sweep
 from tests.orchestrator.conftest import shared, stored, write

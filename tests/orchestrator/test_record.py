@@ -13,7 +13,7 @@ from manyseed.jobs.hparams import Categorical, Continuous
 from manyseed.jobs.run import Cell, Run, seed31
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import Fitted
-from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.journal import encode_row
 from tests.encoded import dense

@@ -12,9 +12,9 @@ import pytest
 from manyseed.jobs.tuning import Draw
 from manyseed.orchestrator.disk.lease import LeaseRecord
 from manyseed.orchestrator.paths import LEDGER, SweepPaths
-from manyseed.orchestrator.plans.estimate import Estimate
+from manyseed.orchestrator.plans.change import Estimate
 from manyseed.orchestrator.plans.plan import Dropped
-from manyseed.orchestrator.plans.tuned import TunedHparams
+from manyseed.orchestrator.plans.searches import TunedHparams
 from manyseed.orchestrator.provenance import Recipe, read_recipes, register
 from manyseed.orchestrator.store.compact import Ledger
 from manyseed.orchestrator.tasks.attempts import (

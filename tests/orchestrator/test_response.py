@@ -18,8 +18,8 @@ from manyseed.jobs.response.questions import Asked
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
-from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.measuring import planned_seconds
+from manyseed.orchestrator.plans.cost import planned_seconds
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
 from manyseed.orchestrator.progress.status import seconds_left

@@ -11,8 +11,8 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.keptmodels import with_models
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change
 from manyseed.orchestrator.store.groups import list_groups

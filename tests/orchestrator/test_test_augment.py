@@ -14,7 +14,7 @@ from manyseed.analysis.options import Options
 from manyseed.jobs.run import canonical_json, text_identity
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
 from manyseed.orchestrator.results.conventions import conventions

@@ -18,8 +18,8 @@ from manyseed.jobs.tuning import Draw
 from manyseed.orchestrator import tuning
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import DamagedFile, RunsError, StoreUnavailable, UserError
-from manyseed.orchestrator.plans.estimate import estimate_and_outcome
-from manyseed.orchestrator.plans.tuned import require_searched, searches
+from manyseed.orchestrator.plans.change import estimate_and_outcome
+from manyseed.orchestrator.plans.searches import require_searched, searches
 from manyseed.orchestrator.provenance import Recipe, read_recipes
 from manyseed.orchestrator.runs import show
 from manyseed.orchestrator.working import pool

@@ -17,7 +17,7 @@ from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.run import canonical_json
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids.expansion import expand
-from manyseed.orchestrator.grids.resolving import Resolver
+from manyseed.orchestrator.grids.resolver import Resolver
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 
 HERE = Path("sweep.toml")

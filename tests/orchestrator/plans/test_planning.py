@@ -18,8 +18,7 @@ from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserErro
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.data import fetch_datasets, require_fetched
 from manyseed.orchestrator.plans.drop import drop
-from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.layout import lay_out
+from manyseed.orchestrator.plans.layout import Groups, lay_out
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
 from manyseed.orchestrator.store.groups import list_groups

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.store import journal
 from manyseed.orchestrator.store.journal import RowBytes
 from manyseed.orchestrator.store.metadata import array_metadata

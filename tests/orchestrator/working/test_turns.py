@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_sweep
 from manyseed.orchestrator.submissions.cluster import TaskSize, cut

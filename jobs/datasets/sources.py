@@ -14,7 +14,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Refused, UnknownOption
-from manyseed.jobs.datasets import builtin, cache, function, huggingface, openml, tablefile
+from manyseed.jobs.datasets import (
+    builtin,
+    cache,
+    function,
+    huggingface,
+    openml,
+    openml_task,
+    tablefile,
+)
 from manyseed.jobs.datasets.catalogue import SUITES
 from manyseed.jobs.datasets.info import DatasetInfo, DatasetSource, DataShape
 from manyseed.jobs.run import MachineError
@@ -23,7 +31,7 @@ SOURCES: dict[str, DatasetSource] = {
     "sklearn": builtin.SKLEARN_SOURCE,
     "synthetic": builtin.SYNTHETIC_SOURCE,
     "openml": openml.SOURCE,
-    "openml-task": openml.TASK_SOURCE,
+    "openml-task": openml_task.SOURCE,
     "torchvision": builtin.TORCHVISION_SOURCE,
     "hf": huggingface.SOURCE,
     "file": tablefile.SOURCE,
@@ -54,8 +62,8 @@ def suite(name: str) -> tuple[str, ...]:
     Refused
         For an unknown suite.
     """
-    if name.startswith(openml.SUITE):
-        return openml.suite(name.removeprefix(openml.SUITE))
+    if name.startswith(openml_task.SUITE):
+        return openml_task.suite(name.removeprefix(openml_task.SUITE))
     if name not in SUITES:
         raise Refused("suite", name, "unknown suite", SUITES)
     return tuple(entry.name for entry in SUITES[name])

@@ -1,4 +1,7 @@
-"""Check users' values. A refusal holds facts; the caller who knows the file words them."""
+"""Check users' values by what an option says of itself (`Option`), and find names that were meant.
+
+A refusal holds facts; the caller who knows the file words them.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,6 @@ def similar(name: str, known: Iterable[str]) -> list[str]:
 
     Parameters
     ----------
-    name : str
     known : iterable of str
         Preferred names first.
     """
@@ -227,7 +229,6 @@ class Option:
         ----------
         name : str
             What to call the option in a refusal; entries of tables follow a dot.
-        value : object
 
         Raises
         ------

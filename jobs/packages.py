@@ -1,4 +1,4 @@
-"""The command that installs packages which are missing."""
+"""Packages that may be missing: how to install them; torchvision beside a CPU's torch."""
 
 from __future__ import annotations
 

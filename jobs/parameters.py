@@ -1,7 +1,9 @@
-"""Work out which arrays a cell's models will have before any is trained; rebuild models from them.
+"""The arrays of a cell's models, known before any is trained; models rebuilt and saved from them.
 
 Whatever decides the sizes of a model's arrays must be the same for all runs of a cell. To find it,
-a network is built without allocating memory while watching which hparams it reads.
+a network is built without allocating memory while watching which hparams it reads. A model is saved
+in a format that its own library reads and that executes no code: ``.npz`` and ``.pt`` hold arrays
+by name, ``.json`` XGBoost's trees and ``.skops`` a scikit-learn estimator.
 """
 
 from __future__ import annotations
@@ -22,9 +24,16 @@ from manyseed.jobs.response.questions import Asked
 from manyseed.jobs.run import Cell, MachineError, Run, TrainingSet
 from manyseed.jobs.trainer import Trainer, run_hparams
 from manyseed.jobs.training.encode import dense_encoder, pixel_encoder
-from manyseed.jobs.training.handling import Alive, Device
+from manyseed.jobs.training.handling import (
+    Alive,
+    Device,
+    State,
+    StateArray,
+    length,
+    number_type,
+    unpacked,
+)
 from manyseed.jobs.training.network import Named, Network, Shape
-from manyseed.jobs.training.state import State, StateArray, length, number_type, unpacked
 from manyseed.jobs.tuning import SEARCH, is_tuned
 
 LARGEST = 256 * 10**6
@@ -46,7 +55,6 @@ class OfArrays(Protocol):
         ----------
         shape : tuple of int
             The shape of an encoded row.
-        n_classes : int
         settings, hparams : mapping
             As in `jobs.classifiers.fit`.
         """
@@ -63,7 +71,6 @@ class OfArrays(Protocol):
         data : TrainingSet
             The model's training set, which determines scaling and encoding.
         state : mapping of str to array
-        device : Device
         """
 
 
@@ -114,15 +121,8 @@ def layouts(cells: Iterable[Cell], dataset: DatasetInfo, name: str) -> tuple[Mod
     ----------
     cells : iterable of Cell
         Cells of one dataset and classifier.
-    dataset : DatasetInfo
     name : str
         The classifier's name, for messages.
-
-    Raises
-    ------
-    Refused
-        If models are not arrays, or the arrays are unknown, differ between a cell's runs or are too
-        large.
     """
     layouts_by_hparams: dict[tuple[tuple[str, Value], ...], ModelArrays] = {}
     seen: set[tuple[object, ...]] = set()
@@ -165,7 +165,6 @@ def revive(cell: Cell, hparams: Mapping[str, Value], data: TrainingSet, state: S
 
     Parameters
     ----------
-    cell : Cell
     hparams : mapping
         The run's hparams.
     data : TrainingSet
@@ -191,8 +190,6 @@ def answers(
     ----------
     trainer : Trainer
         Supplies the run's rows.
-    run : Run
-    asked : Asked
     kept : tuple
         The layouts of the run's group, and the model's row of numbers.
 
@@ -303,7 +300,6 @@ def saving(alive: Alive, ending: str) -> Save:
 
     Parameters
     ----------
-    alive : Alive
     ending : str
         One of `endings`.
     """

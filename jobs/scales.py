@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from manyseed.jobs import classifiers
 from manyseed.jobs.datasets import dataset_id
 from manyseed.jobs.datasets.split import held_out, n_points
-from manyseed.jobs.ensembling.members import Members
-from manyseed.jobs.ensembling.methods import SEARCHED, stream_name
+from manyseed.jobs.ensembling.methods import SEARCHED, Members, stream_name
 from manyseed.jobs.run import (
     Cell,
     DatasetRows,

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.keeping import Verified
     from manyseed.orchestrator.plans.drop import Drop
     from manyseed.orchestrator.progress.status import Status
-    from manyseed.orchestrator.results.until import Answered
+    from manyseed.orchestrator.results.answers.until import Answered
     from manyseed.orchestrator.runs.rerun import Differences
     from manyseed.orchestrator.runs.several import Rerun
     from manyseed.orchestrator.store.compact import Compaction
@@ -403,7 +403,7 @@ class Sweep(Executing, Learning):
 
         return export(self.paths, Path(output))
 
-    @further("results.until:until", but=("paths", "train", "analyze"))
+    @further("results.answers.until:until", but=("paths", "train", "analyze"))
     def howmany_until(
         self,
         half_width: float,
@@ -421,9 +421,9 @@ class Sweep(Executing, Learning):
         cluster, workers, tell
             As in `submit`.
         **options
-            The other parameters of `orchestrator.results.until.until`.
+            The other parameters of `orchestrator.results.answers.until.until`.
         """
-        from manyseed.orchestrator.results.until import until
+        from manyseed.orchestrator.results.answers.until import until
 
         report = tell or (lambda text: None)
 

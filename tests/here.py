@@ -28,7 +28,7 @@ from unittest import mock
 import pytest
 
 from manyseed.jobs.checks import in_words
-from manyseed.jobs.own import command, findings, loading
+from manyseed.jobs.own import command, findings
 from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.data import remedy
@@ -59,7 +59,7 @@ def real_processes() -> Iterator[None]:
 def install() -> None:
     """Let this process train what it submits to this machine, and make the calls of others."""
     local.submit = _submit
-    findings.answered = loading.answered = _answered
+    findings.answered = _answered
     pool.ProcessPoolExecutor = _executor  # type: ignore[assignment,misc]
 
 

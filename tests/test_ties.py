@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from manyseed.analysis.metrics import ensemble, formulas
-from manyseed.jobs.training.prediction import gaps, labels
+from manyseed.jobs.run import gaps, labels
 from manyseed.orchestrator.importing.classes import predicted
 
 

@@ -14,7 +14,7 @@ from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import colour, coloured_by, levels_of, marker
 from manyseed.analysis.figures.style import Handle, Mark, Plot, dots, legend, line, panels, styled
-from manyseed.analysis.questions.telling import GROUP, RESPONSE, is_single, judged, named, numbered
+from manyseed.analysis.questions.scores import GROUP, RESPONSE, is_single, judged, named, numbered
 
 MOST = 6  # most pairs of dataset and classifier that are drawn
 EQUAL = 0.01  # largest difference of final accuracies called equal

@@ -86,7 +86,7 @@ Floats = NDArray[np.floating[Any]]
 def labels(scores: NDArray[np.number[Any]]) -> NDArray[np.int64]:
     """Return the predicted classes for gaps (sample,) or scores (sample, class).
 
-    A tie is the positive class of two, or the first of more, as in `jobs.training.prediction`,
+    A tie is the positive class of two, or the first of more, as in `jobs.run`,
     which cannot be imported here: ``tests/test_ties.py`` compares them.
     """
     classes = scores >= 0 if scores.ndim == 1 else scores.argmax(axis=1)

@@ -16,7 +16,7 @@ from manyseed.analysis.graph.chunks import Member
 from manyseed.analysis.graph.predictions import Predictions, Sources
 from manyseed.analysis.metrics.calibration import splits_of
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions.deep import MemberPool, scored
+from manyseed.analysis.questions.members import MemberPool, scored
 from manyseed.analysis.tables.keys import EPOCH, REPEAT_KEY
 from manyseed.analysis.uncertainty.dee import prefixes
 from manyseed.analysis.uncertainty.errors import calibration_errors
@@ -55,7 +55,7 @@ def build(predictions: Predictions, options: Options) -> list[Delayed]:
 
     Each repeat, at the last snapshot, has up to `deep_runs` runs, copies left out, and, if there
     are two or more and they are single networks, the average of all. A task holds as much as one of
-    `analysis.questions.deep`.
+    `analysis.questions.members`.
     """
     members = 1 if predictions.ensembled is None else predictions.ensembled.members
     return [

@@ -17,11 +17,11 @@ from manyseed.analysis.figures.kind import Given
 from manyseed.analysis.figures.labels import colour, differing
 from manyseed.analysis.figures.svg import MARKS, NUMBERS, Picture
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions import missing, suspects
-from manyseed.analysis.questions.answers import answers, signed
-from manyseed.analysis.questions.effects import effects
+from manyseed.analysis.questions import caveats
+from manyseed.analysis.questions.answers import answers
+from manyseed.analysis.questions.effects import effects, signed
 from manyseed.analysis.questions.intervals import TEST_SETS, too_few
-from manyseed.analysis.questions.sentence import Sentence
+from manyseed.analysis.questions.question import Answer
 from manyseed.analysis.report.tables import Listed, filled, listed, number, of_methods
 from manyseed.analysis.report.wording import (
     Rows,
@@ -189,7 +189,7 @@ def context(
     responses: pl.DataFrame | None = None,
     response_curves: pl.DataFrame | None = None,
     cmi: pl.DataFrame | None = None,
-    further: Sequence[Sentence] = (),
+    further: Sequence[Answer] = (),
     figures: Sequence[Picture] | None = None,
 ) -> Context:
     """Make the page's content.
@@ -219,7 +219,7 @@ def context(
         Its text.
     responses, response_curves, cmi : polars frames or None
         Response curves, and what their scores predict, if measured.
-    further : sequence of Sentence
+    further : sequence of Answer
         Shown after the answers.
     figures : sequence of Picture or None
         The figures, if they were drawn before from the same tables and options.
@@ -269,8 +269,8 @@ def context(
         switches=switches(own.cells),
         notes=(
             *notes,
-            *missing.notes(own.runs, own.repeats),
-            *suspects.notes(own.repeats.lazy(), own.runs.lazy(), options),
+            *caveats.missing_notes(own.runs, own.repeats),
+            *caveats.suspect_notes(own.repeats.lazy(), own.runs.lazy(), options),
             *snapshots_in_words(cells),
             *conventions(tables, options),
         ),
@@ -308,7 +308,7 @@ def answered(
     options: Options,
     counts: RunCounts,
     cmi: pl.DataFrame | None = None,
-) -> list[Sentence]:
+) -> list[Answer]:
     """Answer for the runs that `counts` says are shown; parameters are those of `answers`."""
     return answers(
         tables,
@@ -338,13 +338,13 @@ def switches(cells: pl.DataFrame) -> list[tuple[str, list[str]]]:
     ]
 
 
-def linked(found: Sequence[Sentence], figures: Sequence[Picture]) -> tuple[LinkedSentence, ...]:
+def linked(found: Sequence[Answer], figures: Sequence[Picture]) -> tuple[LinkedSentence, ...]:
     """Return sentences with the first of their links that is on the page."""
     labels = {plot.name: f"Figure {number}" for number, plot in enumerate(figures, start=1)}
     labels |= {name: name.capitalize() for name in ("summary", "effects", "conventions")}
-    anchors = [next((name for name in one.links if name in labels), "") for one in found]
+    anchors = [next((name for name in one.figures if name in labels), "") for one in found]
     return tuple(
-        LinkedSentence(one.text, anchor, labels.get(anchor, ""))
+        LinkedSentence(one.headline, anchor, labels.get(anchor, ""))
         for one, anchor in zip(found, anchors, strict=True)
     )
 

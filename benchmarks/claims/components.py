@@ -25,7 +25,7 @@ from benchmarks.claims.tabled import sentence_on, tables_of
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.variance import variance
 from manyseed.analysis.tables.schema import Tables
-from manyseed.orchestrator.results.variance import sentence
+from manyseed.orchestrator.results.answers.variance import sentence
 
 Real = NDArray[np.float64]
 

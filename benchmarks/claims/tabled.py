@@ -24,10 +24,10 @@ from benchmarks.claims.record import (
     number,
     numbers,
 )
-from manyseed.analysis.questions.answers import PRECISE, answers
+from manyseed.analysis.questions.answers import answers
+from manyseed.analysis.questions.classifiers import in_words, standings
 from manyseed.analysis.questions.effects import effects
-from manyseed.analysis.questions.howmany import fewest_runs
-from manyseed.analysis.questions.standings import in_words, standings
+from manyseed.analysis.questions.howmany import PRECISE, fewest_runs
 from manyseed.analysis.tables.schema import Tables
 from tests.analysis.planted import planted
 

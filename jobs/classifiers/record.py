@@ -1,6 +1,8 @@
 """Records that tell planning, training and stored results all they need about a classifier.
 
-A record is filled in, not subclassed: it holds data, and functions that take data.
+A record is filled in, not subclassed: it holds data, and functions that take data. A network's
+names its own optimizer and schedule, which options replace; equivalent options resolve to the same
+settings, so spelling out a default changes no identity. Imports no training library.
 """
 
 from __future__ import annotations
@@ -9,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from manyseed.jobs.checks import Option, Refused
+from manyseed.jobs.checks import Option, Refused, values_of
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams import grid
 from manyseed.jobs.hparams.kinds import Hparam, Value
-from manyseed.jobs.run import Generators, Probability, TrainingSet
+from manyseed.jobs.run import Generators, Json, Probability, TrainingSet
 from manyseed.jobs.training.handling import Device, Fitted, Handling
 
 Settings = Mapping[str, Any]
@@ -173,11 +175,6 @@ class Classifier:
 
         Anchors are the values of runs without hparam perturbation, and every perturbation is
         centred on them. With `library` they are the library's defaults, which cannot be perturbed.
-
-        Raises
-        ------
-        Refused
-            For an unknown hparam, or a value of the wrong type or out of range.
         """
         values: dict[str, Value] = {hparam.name: hparam.default for hparam in self.space}
         if library:
@@ -195,10 +192,6 @@ def epochs_of(default: int, options: Options) -> tuple[int, tuple[int, ...]]:
         Epochs unless the user's options say otherwise.
     options : mapping
         What the user wrote.
-
-    Raises
-    ------
-    Refused
     """
     epochs = EPOCHS.check("epochs", options.get("epochs", default))
     kept = replace(SNAPSHOTS, of=replace(EPOCHS, most=epochs))
@@ -251,14 +244,7 @@ class ClassifierInfo:
         return self.record.probability
 
     def at(self, configuration: str) -> ClassifierInfo:
-        """Return the classifier with the anchors of a configuration (`jobs.hparams.grid`).
-
-        Raises
-        ------
-        Refused
-            For unknown hparams, values that are not allowed or that contradict the classifier's
-            table, and if its anchors are the library's.
-        """
+        """Return the classifier with the anchors of a configuration (`jobs.hparams.grid`)."""
         if self.defaults == "library":
             reason = f'{self.name} has defaults = "library": a grid is one of the study\'s'
             raise Refused("hparams", configuration, reason)
@@ -268,3 +254,52 @@ class ClassifierInfo:
                 raise Refused("hparams", configuration, f"the table of {self.name} fixes {name}")
         anchors = {**self.hparams, **values}
         return replace(self, hparams=anchors, consumes=self.record.consumes(anchors))
+
+
+OPTIONS: Mapping[str, Option] = {
+    "optimizer": Option(
+        "What trains it; by default the classifier's own.", words=("adam", "adamw", "sgd")
+    ),
+    "momentum": Option("Of optimizer = sgd (default: 0.9).", float, least=0, below=1),
+    "schedule": Option(
+        "Of the learning rate; by default the classifier's own; of sgd linear.",
+        words=("constant", "cosine", "piecewise-linear", "plateau"),
+    ),
+}
+"""Options of all networks."""
+
+BATCH_SIZE: Mapping[str, Option] = {
+    "batch_size": Option(
+        "Rows a step; by default the dataset's size decides.", int, least=2, most=1_000_000
+    )
+}
+"""The option of networks without the hparam ``batch``."""
+
+
+def with_optimizer(own: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Json]:
+    """Return a network's settings, updated by the user's optimizer options.
+
+    With ``optimizer = "sgd"`` the schedule is piecewise linear and the momentum 0.9 unless options
+    say otherwise (PIT, section 5, for all its networks); other optimizers take no momentum.
+
+    Parameters
+    ----------
+    own : mapping
+        The record's settings: ``optimizer``, ``schedule`` and possibly ``batch_size``.
+    options : mapping
+        What the user wrote.
+    """
+    declared = {**OPTIONS, **BATCH_SIZE}
+    given = values_of(declared, {name: options[name] for name in declared if name in options})
+    optimizer = given["optimizer"] or own["optimizer"]
+    is_sgd = optimizer == "sgd"
+    schedule = given["schedule"] or ("piecewise-linear" if is_sgd else own["schedule"])
+    settings = {**own, "optimizer": optimizer, "schedule": schedule}
+    if is_sgd:
+        settings["momentum"] = 0.9 if given["momentum"] is None else given["momentum"]
+    elif "momentum" in options:
+        reason = f"{optimizer} has none to set; it goes with optimizer = 'sgd'"
+        raise Refused("momentum", options["momentum"], reason)
+    if "batch_size" in options:
+        settings["batch_size"] = given["batch_size"]
+    return settings

@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 
 from manyseed.jobs.checks import Refused, require_known
-from manyseed.jobs.classifiers.cnn import CNN
-from manyseed.jobs.classifiers.convnet import CONVNET
+from manyseed.jobs.classifiers.convnet import CNN, CONVNET, VGG
 from manyseed.jobs.classifiers.mlp import MLP
-from manyseed.jobs.classifiers.preresnet import PRERESNET
 from manyseed.jobs.classifiers.record import (
     FORMS,
     TABLE,
@@ -24,21 +22,15 @@ from manyseed.jobs.classifiers.record import (
     Unsuitable,
     epochs_of,
 )
-from manyseed.jobs.classifiers.resnet import RESNET
+from manyseed.jobs.classifiers.resnet import PRERESNET, RESNET, WIDE_RESNET
 from manyseed.jobs.classifiers.sgd import LR_SGD, SVM_SGD
-from manyseed.jobs.classifiers.vgg import VGG
-from manyseed.jobs.classifiers.vit import VIT
-from manyseed.jobs.classifiers.vit_transfer import VIT_TRANSFER
-from manyseed.jobs.classifiers.wide_resnet import WIDE_RESNET
+from manyseed.jobs.classifiers.vit import VIT, VIT_TRANSFER
 from manyseed.jobs.classifiers.xgb import XGB
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams import Hparam, Value, grid
 from manyseed.jobs.images.schemes import augmentation
-from manyseed.jobs.run import Generators, MachineError, Prediction, TrainingSet
-from manyseed.jobs.training.alive import measure
-from manyseed.jobs.training.device import faults_of
-from manyseed.jobs.training.handling import PLAIN, PREDICTED_AT_ONCE, Handling
-from manyseed.jobs.training.prediction import prediction
+from manyseed.jobs.run import Generators, MachineError, Prediction, TrainingSet, prediction
+from manyseed.jobs.training.handling import PLAIN, PREDICTED_AT_ONCE, Handling, faults_of, measure
 
 CLASSIFIERS: dict[str, Classifier] = {
     record.name: record
@@ -162,12 +154,6 @@ def configurations(kind: str, options: Mapping[str, Any]) -> tuple[str, ...]:
         A classifier, or one of `FORMS`.
     options : mapping
         What the user wrote.
-
-    Raises
-    ------
-    Refused
-        As `jobs.hparams.grid.configurations`; also for an hparam that the table fixes too, an
-        option that is not an hparam, and the library's defaults.
     """
     if "grid" not in options:
         return ()
@@ -192,13 +178,7 @@ def configurations(kind: str, options: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def prepare(info: ClassifierInfo) -> None:
-    """Store what a classifier's workers will need, such as a copy of pretrained weights.
-
-    Raises
-    ------
-    Refused
-        If it is gone or cannot be stored.
-    """
+    """Store what a classifier's workers will need, such as a copy of pretrained weights."""
     if info.record.prepare is not None:
         info.record.prepare(info.options)
 
@@ -215,7 +195,6 @@ def core_seconds(
 
     Parameters
     ----------
-    dataset, info
     rows : float
         Training rows.
     augment : str

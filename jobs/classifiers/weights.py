@@ -58,11 +58,6 @@ def locate(backbone: str, weights: object = None) -> tuple[Path, str]:
     weights : str, optional
         Path of a file with the backbone's state dict; by default the published file in torch hub's
         cache.
-
-    Raises
-    ------
-    Refused
-        If there is no such file; not while `counting`, of the published one.
     """
     if weights is not None:
         OPTION.check("weights", weights)
@@ -80,13 +75,7 @@ def locate(backbone: str, weights: object = None) -> tuple[Path, str]:
 
 
 def keep(backbone: str, weights: object = None) -> str:
-    """Copy a weights file to the data folder and return its digest; parameters as in `locate`.
-
-    Raises
-    ------
-    Refused
-        As `locate`, and if the file cannot be copied.
-    """
+    """Copy a weights file to the data folder and return its digest; parameters as in `locate`."""
     path, digest = locate(backbone, weights)
     copy = _kept(digest)
     if not copy.is_file():

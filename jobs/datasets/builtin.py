@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Refused, integer, number
+from manyseed.jobs.checks import Option, Refused, number
 from manyseed.jobs.datasets.catalogue import SKLEARN, TORCHVISION
 from manyseed.jobs.datasets.info import DatasetSource, DataShape, Samples, listed
 from manyseed.jobs.packages import torchvision
@@ -146,45 +147,41 @@ GENERATOR_VERSION = 1
 
 SYNTHETIC = ("gaussian",)
 
-SYNTHETIC_PARAMETERS = (
-    *("n_samples", "n_features", "n_informative", "n_categorical", "n_labels"),
-    *("n_classes", "separation", "weights", "flip", "seed"),
-)
-
 MOST_SAMPLES, MOST_FEATURES = 100_000_000, 1_000_000
+
+SYNTHETIC_OPTIONS: Mapping[str, Option] = {
+    "n_samples": Option("Samples.", int, 1000, least=4, most=MOST_SAMPLES),
+    "n_features": Option("Features.", int, 20, least=2, most=MOST_FEATURES),
+    "n_informative": Option("The first features tell classes apart (default: all).", int, least=2),
+    "n_categorical": Option("The last features are cut into labels.", int, 0, least=0),
+    "n_labels": Option("Labels of a categorical feature.", int, 4, least=2, most=1000),
+    "n_classes": Option("Classes.", int, 2, least=2, most=1000),
+    "separation": Option("Distance of any two classes' means.", float, 2.0, least=0),
+    "weights": Option("Frequencies of the classes (default: equal).", list),
+    "flip": Option("Share of samples drawn from another class.", float, 0.0, least=0, most=1),
+    "seed": Option("Seed of the draws.", int, 0, least=0, most=2**63 - 1),
+}
 
 
 def _describe_synthetic(name: str, given: Mapping[str, Any]) -> DataShape:
-    """Check the parameters and resolve their defaults.
-
-    ``n_samples`` = 1000, ``n_features`` = 20, ``n_informative`` (the first ones; all),
-    ``n_categorical`` (the last ones are cut into ``n_labels`` = 4 equally frequent labels; 0),
-    ``n_classes`` = 2, ``separation`` = 2, ``weights`` of the classes (equal), ``flip`` = 0,
-    ``seed`` = 0.
-    """
+    """Check the parameters, some of whose bounds are others' values, and resolve defaults."""
     listed("synthetic", name, SYNTHETIC)
-    n_classes = integer("n_classes", given.get("n_classes", 2), least=2, most=1000)
-    n_samples = integer(
-        "n_samples", given.get("n_samples", 1000), least=2 * n_classes, most=MOST_SAMPLES
-    )
-    n_features = integer(
-        "n_features", given.get("n_features", 20), least=n_classes, most=MOST_FEATURES
-    )
-    n_informative = given.get("n_informative", n_features)
-    n_categorical = integer(
-        "n_categorical", given.get("n_categorical", 0), least=0, most=n_features
-    )
-    counts = _counts(n_samples, _weights(given.get("weights"), n_classes))
+
+    def value(key: str, **bounds: Any) -> Any:
+        option = replace(SYNTHETIC_OPTIONS[key], **bounds)
+        return option.check(key, given.get(key, option.default))
+
+    k = value("n_classes")
+    n_samples, n_features = value("n_samples", least=2 * k), value("n_features", least=k)
+    n_categorical = value("n_categorical", most=n_features)
+    counts = _counts(n_samples, _weights(given.get("weights"), k))
     parameters = {
         "class_counts": counts,
         "n_features": n_features,
         # Fewer informative features than classes cannot keep all means equally far apart.
-        "n_informative": integer("n_informative", n_informative, least=n_classes, most=n_features),
+        "n_informative": value("n_informative", default=n_features, least=k, most=n_features),
         "n_categorical": n_categorical,
-        "n_labels": integer("n_labels", given.get("n_labels", 4), least=2, most=1000),
-        "separation": number("separation", given.get("separation", 2.0), least=0),
-        "flip": number("flip", given.get("flip", 0.0), least=0, most=1),
-        "seed": integer("seed", given.get("seed", 0), least=0, most=2**63 - 1),
+        **{key: value(key) for key in ("n_labels", "separation", "flip", "seed")},
     }
     if n_categorical == 0:
         del parameters["n_labels"]
@@ -250,7 +247,7 @@ def _load_synthetic(name: str, provenance: Mapping[str, Any]) -> Samples:
 
 
 def _generator_of(name: str, seed: int) -> np.random.Generator:
-    """Return a generator made like those of `jobs.streams`, but independent of any sweep."""
+    """Return a generator made like those of `jobs.run`, but independent of any sweep."""
     digest = hashlib.sha256(canonical_json([GENERATOR_VERSION, seed, f"synthetic:{name}"])).digest()
     words = [int(word) for word in np.frombuffer(digest, dtype="<u4")]
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(words)))
@@ -290,7 +287,7 @@ def _cut(X: NDArray[np.float64], n_labels: int) -> NDArray[np.float64]:
 
 SYNTHETIC_SOURCE = DatasetSource(
     names=SYNTHETIC,
-    parameters=SYNTHETIC_PARAMETERS,
+    parameters=SYNTHETIC_OPTIONS,
     describe=_describe_synthetic,
     load=_load_synthetic,
 )

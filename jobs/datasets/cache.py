@@ -72,13 +72,7 @@ def is_complete(canonical: Mapping[str, Any], home: Path) -> bool:
 
 
 def read(canonical: Mapping[str, Any], home: Path) -> Samples:
-    """Read a prepared copy after comparing all checksums.
-
-    Raises
-    ------
-    jobs.run.NotFetched
-        Where it is missing or damaged.
-    """
+    """Read a prepared copy after comparing all checksums; raise `NotFetched` if it is not whole."""
     where = folder(canonical, home)
     try:
         about = _about(where)
@@ -111,11 +105,6 @@ def write(samples: Samples, canonical: Mapping[str, Any], home: Path) -> None:
     """Write a prepared copy; readers and other writers see all of it or nothing.
 
     A damaged copy is replaced; the copy of a faster process is kept.
-
-    Raises
-    ------
-    jobs.run.MachineError
-        Where the folder cannot be written.
     """
     where = folder(canonical, home)
     try:

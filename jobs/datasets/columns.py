@@ -56,7 +56,6 @@ def column_info(
 
     Parameters
     ----------
-    name : str
     values : float64 array or object array (sample,)
         Numbers, NaN where missing; or labels as text, None where missing.
     is_declared : bool
@@ -258,12 +257,6 @@ def to_samples(what: str, features: Sequence[DataColumn], target: DataColumn) ->
     ----------
     what : str
         The source, for messages.
-
-    Raises
-    ------
-    Refused
-        Option ``source`` for no rows, no features and infinite numbers; option ``target`` as
-        `classes_of`.
     """
     n = target.values.size
     if n == 0 or not features:
@@ -285,14 +278,7 @@ def to_samples(what: str, features: Sequence[DataColumn], target: DataColumn) ->
 
 
 def classes_of(target: DataColumn) -> tuple[tuple[str, ...], NDArray[np.int64]]:
-    """Return a target's classes in natural order, and the place of each sample's class.
-
-    Raises
-    ------
-    Refused
-        For missing values, a single class, more than half as many classes as samples, and more
-        than `MAX_CLASSES`.
-    """
+    """Return a target's classes in natural order, and the place of each sample's class."""
     n = target.values.size
     names, y = encode(target.values)
     if not names:

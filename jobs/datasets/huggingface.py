@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Refused, expanded
+from manyseed.jobs.checks import Option, Refused, expanded
 from manyseed.jobs.datasets import arrayfile, imagefolder
 from manyseed.jobs.datasets.function import digest
 from manyseed.jobs.datasets.info import DatasetSource, DataShape, Samples
+from manyseed.jobs.datasets.parts import ANY_TEXT
 from manyseed.jobs.datasets.table import (
     LISTS,
     Keys,
@@ -30,6 +31,7 @@ from manyseed.jobs.datasets.table import (
     of_tables,
     shape_of,
 )
+from manyseed.jobs.datasets.table import TARGET as OF_TARGET
 from manyseed.jobs.packages import install
 from manyseed.jobs.run import MachineError
 
@@ -37,7 +39,17 @@ if TYPE_CHECKING:
     import polars as pl
 
 CONFIG, SPLITS, TARGET = "config", "splits", "target"
-PARAMETERS = (CONFIG, SPLITS, TARGET, *LISTS, imagefolder.SIZE)
+OPTIONS: Mapping[str, Option] = {
+    CONFIG: Option(
+        "One of the configurations of a dataset.",
+        called="the name of one of its configurations",
+        pattern=ANY_TEXT,
+    ),
+    SPLITS: Option("Splits to use; the last of several is the test set.", list, distinct=True),
+    TARGET: replace(OF_TARGET, default="label"),
+    **LISTS,
+    **imagefolder.OPTIONS,
+}
 
 _USUAL = (("train", "test"), ("train", "validation"))
 _SAVED = ("dataset_dict.json", "state.json")
@@ -55,7 +67,7 @@ def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
 def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> Samples:
     (name,) = locations or (provenance["source"].removeprefix("hf:"),)
     try:
-        asked = {key: provenance[key] for key in PARAMETERS if key in provenance}
+        asked = {key: provenance[key] for key in OPTIONS if key in provenance}
         samples, _columns = _read(name, asked)
     except Refused as error:
         raise MachineError(f"hf:{name} cannot be read as it was planned: {error}") from error
@@ -69,15 +81,11 @@ def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> 
 
 def _asked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return a table's keys, checked except for the names of columns."""
-    asked: dict[str, Any] = {TARGET: given.get(TARGET, "label")}
-    if not isinstance(asked[TARGET], str):
-        raise Refused(TARGET, asked[TARGET], allowed="the name of the column to predict")
+    asked: dict[str, Any] = {TARGET: OPTIONS[TARGET].check(TARGET, given.get(TARGET, "label"))}
     if CONFIG in given:
-        if not isinstance(given[CONFIG], str) or not given[CONFIG]:
-            raise Refused(CONFIG, given[CONFIG], allowed="the name of one of its configurations")
+        asked[CONFIG] = OPTIONS[CONFIG].check(CONFIG, given[CONFIG])
         if _is_local(name) and _is_saved(_place(name)):
             raise Refused(CONFIG, given[CONFIG], "a saved dataset has none", needs={CONFIG: None})
-        asked[CONFIG] = given[CONFIG]
     for key in (SPLITS, *LISTS):
         if key not in given:
             continue
@@ -305,4 +313,4 @@ def _pixels(name: str, parts: Sequence[Any], column: str, asked: Mapping[str, An
         raise _refused(name, f"holds an image that cannot be decoded: {error}") from error
 
 
-SOURCE = DatasetSource(names=(), describe=_describe, parameters=PARAMETERS, fetch=_fetch)
+SOURCE = DatasetSource(names=(), describe=_describe, parameters=OPTIONS, fetch=_fetch)

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from manyseed.jobs.checks import Refused, integer
+from manyseed.jobs.checks import Option, Refused, integer
 from manyseed.jobs.datasets.arrayfile import digest, in_file, refused
 from manyseed.jobs.datasets.columns import DataColumn, classes_of
 from manyseed.jobs.datasets.info import DataShape, Samples, test_counts
@@ -18,7 +18,9 @@ from manyseed.jobs.datasets.parts import PARTS
 from manyseed.jobs.run import MachineError
 
 SIZE = "size"
-PARAMETERS = (SIZE,)
+OPTIONS: Mapping[str, Option] = {
+    SIZE: Option("Height and width of all images, or one number for both, in pixels.", object)
+}
 
 ENDINGS = (".png", ".jpg", ".jpeg")
 
@@ -50,12 +52,7 @@ class _Folder:
 
 
 def describe(path: Path, given: Mapping[str, Any]) -> DataShape:
-    """Read the headers of all images, and their bytes for the digest.
-
-    Raises
-    ------
-    Refused
-    """
+    """Read the headers of all images, and their bytes for the digest."""
     for key in given:
         if key != SIZE:
             reason = f"{path} is a folder of images, with a folder for each class"
@@ -114,12 +111,7 @@ def fetch(path: Path, provenance: Mapping[str, Any]) -> Samples:
 
 
 def size_of(given: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Return the height and width that a table asks for, None if it does not.
-
-    Raises
-    ------
-    Refused
-    """
+    """Return the height and width that a table asks for, None if it does not."""
     if SIZE not in given:
         return None
     size = given[SIZE]
@@ -216,13 +208,7 @@ class NoImage(ValueError):
 
 
 def header(file: Path | BinaryIO, name: str) -> tuple[int, int, int]:
-    """Return an image's height, width and channels without decoding it.
-
-    Raises
-    ------
-    NoImage
-        With a message that continues the name of the source.
-    """
+    """Return an image's height, width and channels without decoding it, or raise `NoImage`."""
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -252,13 +238,7 @@ def _has_transparent_colour(given: object) -> bool:
 
 
 def pixels(file: Path | BinaryIO, name: str, shape: tuple[int, int, int]) -> Any:
-    """Decode an image to `shape` (height, width, channels), uint8.
-
-    Raises
-    ------
-    ValueError, OSError, SyntaxError
-        Where it cannot be decoded, or is transparent in parts.
-    """
+    """Decode an image to `shape` (height, width, channels), uint8."""
     from PIL import Image
 
     height, width, channels = shape

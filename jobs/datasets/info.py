@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Refused
+from manyseed.jobs.checks import Option, Refused
 from manyseed.jobs.run import IDENTITY_VERSION, identity
 
 Kind = Literal["continuous", "categorical", "ignored"]
@@ -220,7 +220,7 @@ class DatasetSource:
     ----------
     names : tuple of str
         What may follow the colon; empty for files.
-    parameters : tuple of str
+    parameters : mapping of str to Option
         The keys that a dataset's table may have besides the common ones.
     describe : callable (name, parameters) -> DataShape
         Raises jobs.checks.Refused for wrong names and parameters.
@@ -236,19 +236,14 @@ class DatasetSource:
 
     names: tuple[str, ...]
     describe: Callable[[str, Mapping[str, Any]], DataShape]
-    parameters: tuple[str, ...] = ()
+    parameters: Mapping[str, Option] = field(default_factory=dict)
     load: Callable[[str, Mapping[str, Any]], Samples] | None = None
     fetch: Callable[[Mapping[str, Any], Sequence[str], Path], Samples] | None = None
     unwritten: tuple[str, ...] = ()
 
 
 def listed(kind: str, name: str, names: Iterable[str]) -> str:
-    """Return a name after checking that it is one of `names`.
-
-    Raises
-    ------
-    jobs.checks.Refused
-    """
+    """Return a name after checking that it is one of `names`."""
     allowed = [f"{kind}:{option}" for option in names]
     if f"{kind}:{name}" not in allowed:
         raise Refused("source", f"{kind}:{name}", "unknown source", allowed)

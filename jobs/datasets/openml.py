@@ -112,12 +112,7 @@ def _described(number: int) -> DataShape:
 
 
 def keep(file: Path, content: bytes) -> None:
-    """Write a file whole.
-
-    Raises
-    ------
-    MachineError
-    """
+    """Write a file whole."""
     try:
         place(file, lambda opened: opened.write(content))
     except OSError as error:
@@ -136,13 +131,7 @@ def counted(samples: Samples) -> dict[str, object]:
 
 
 def shape(known: Mapping[str, Any], provenance: Sequence[str] = _PROVENANCE) -> DataShape:
-    """Return the shape that a kept description holds; `provenance` are its keys of provenance.
-
-    Raises
-    ------
-    KeyError, TypeError
-        For a description of another form.
-    """
+    """Return the shape that a kept description holds; `provenance` are its keys of provenance."""
     return DataShape(
         provenance={key: known[key] for key in provenance},
         n_samples=known["n_samples"],
@@ -170,16 +159,8 @@ def read(
         The dataset's.
     source : str
         Its name in messages.
-    home : Path
     target : str
         The column of classes; by default OpenML's.
-
-    Raises
-    ------
-    MachineError
-        Where it cannot be fetched.
-    Refused
-        For data that no study could use.
     """
     try:
         from sklearn.datasets import fetch_openml
@@ -320,15 +301,7 @@ def _fetch_task(provenance: Mapping[str, Any], _: Sequence[str], home: Path) -> 
 
 
 def _read_task(task: int, home: Path) -> tuple[int, str, Samples]:
-    """Return the number of a task's dataset, its column of classes, and samples with their roles.
-
-    Raises
-    ------
-    MachineError
-        Where the server cannot be reached, or its answer cannot be used.
-    Refused
-        For a task other than classification with folds.
-    """
+    """Return the number of a task's dataset, its column of classes, and samples with roles."""
     source, folder = f"openml-task:{task}", home / "openml" / "tasks"
     try:
         about = json.loads(_got(f"{API}/task/{task}", folder / f"{task}.json", source))["task"]
@@ -408,12 +381,7 @@ def suite(name: str) -> tuple[str, ...]:
 
 
 def _got(url: str, file: Path, what: str) -> bytes:
-    """Return the content of a URL, from the file that keeps it if there is one.
-
-    Raises
-    ------
-    MachineError
-    """
+    """Return the content of a URL, from the file that keeps it if there is one."""
     try:
         return file.read_bytes()
     except OSError:

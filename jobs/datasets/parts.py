@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Refused, integer, number, quoted, same_spelling
+from manyseed.jobs.checks import Option, Refused, integer, number, quoted, same_spelling
 from manyseed.jobs.datasets.columns import encode
 from manyseed.jobs.datasets.info import Samples
 from manyseed.jobs.datasets.split import TEST, TRAIN, Index, Roles, n_points
@@ -20,34 +20,40 @@ PARAMETERS = (SPLIT, ORDER, LAST, TEST_FILE, FOLDS)
 COLUMNS = (SPLIT, ORDER, FOLDS)
 """Those that name a column, which is then not a feature."""
 
+ANY_TEXT = r"^[\s\S]+$"
+
+
+def _column(about: str) -> Option:
+    return Option(about, called="the name of a column", pattern=ANY_TEXT)
+
+
+OPTIONS: Mapping[str, Option] = {
+    SPLIT: _column("Column that says train or test for each row."),
+    ORDER: _column("Column in whose order the last rows are the test set."),
+    LAST: Option("Share or number of the last rows, which are the test set.", float, above=0),
+    TEST_FILE: Option("File of the test set.", called="the path of a file", pattern=ANY_TEXT),
+    FOLDS: _column("Column of folds, each of which is the test set of a repeat."),
+    GROUP: _column("Column of groups of rows, none of which is torn apart."),
+}
+
 PARTS = ("train", "test")
 
 
 def read(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table's keys for a file's own split, checked and typed.
-
-    Raises
-    ------
-    Refused
-    """
-    asked: dict[str, object] = {}
-    for key in COLUMNS:
-        if key in given:
-            if not isinstance(given[key], str) or not given[key]:
-                raise Refused(key, given[key], allowed="the name of a column")
-            asked[key] = given[key]
+    """Return a table's keys for a file's own split and for groups, checked."""
+    asked: dict[str, object] = {
+        key: option.check(key, given[key])
+        for key, option in OPTIONS.items()
+        if key in given and key != LAST
+    }
     if FOLDS in given:
         if others := [key for key in PARAMETERS if key in given and key != FOLDS]:
             reason = f"{FOLDS} are the test sets already"
             raise Refused(others[0], given[others[0]], reason, needs={others[0]: None})
         return asked
-    if TEST_FILE in given:
-        if not isinstance(given[TEST_FILE], str) or not given[TEST_FILE]:
-            raise Refused(TEST_FILE, given[TEST_FILE], allowed="the path of a file")
-        if others := [key for key in (SPLIT, ORDER, LAST) if key in given]:
-            reason = f"{TEST_FILE} is the test set already"
-            raise Refused(others[0], given[others[0]], reason, needs={others[0]: None})
-        asked[TEST_FILE] = given[TEST_FILE]
+    if TEST_FILE in given and (others := [key for key in (SPLIT, ORDER, LAST) if key in given]):
+        reason = f"{TEST_FILE} is the test set already"
+        raise Refused(others[0], given[others[0]], reason, needs={others[0]: None})
     if LAST in given:
         last = given[LAST]
         if SPLIT in given:
@@ -73,11 +79,6 @@ def parted(samples: Samples, asked: Mapping[str, Any], columns: Mapping[str, Any
         As returned by `read`.
     columns : mapping
         Values of the columns that it names, arrays (sample,).
-
-    Raises
-    ------
-    Refused
-        For values that name neither part or cannot be ordered, and for an empty part.
     """
     if FOLDS in asked:
         return replace(samples, roles=roles_of(asked[FOLDS], columns[asked[FOLDS]]))
@@ -133,11 +134,6 @@ def roles_of(name: str, values: NDArray[Any]) -> Roles:
         The column's.
     values : object array or float64 array (sample,)
         The fold of each row.
-
-    Raises
-    ------
-    Refused
-        For missing values, folds that look the same, a single fold, and a fold of a single row.
     """
     names, fold = encode(values)
     if missing := int((fold < 0).sum()):
@@ -164,20 +160,6 @@ def fold_counts(roles: Roles, y: NDArray[np.integer[Any]], n_classes: int) -> ND
     )
 
 
-def read_group(given: Mapping[str, Any]) -> dict[str, str]:
-    """Return a table's key for groups, checked.
-
-    Raises
-    ------
-    Refused
-    """
-    if GROUP not in given:
-        return {}
-    if not isinstance(given[GROUP], str) or not given[GROUP]:
-        raise Refused(GROUP, given[GROUP], allowed="the name of a column")
-    return {GROUP: given[GROUP]}
-
-
 def group_codes(name: str, values: NDArray[np.object_] | NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the group of each sample, numbered from 0 in the natural order of their names.
 
@@ -187,11 +169,6 @@ def group_codes(name: str, values: NDArray[np.object_] | NDArray[np.float64]) ->
         The column's.
     values : object array or float64 array (sample,)
         Text or numbers; None or NaN where missing.
-
-    Raises
-    ------
-    Refused
-        For missing values, groups that only look the same, and a single group.
     """
     names, group = encode(values)
     if missing := int((group < 0).sum()):
@@ -206,24 +183,14 @@ def group_codes(name: str, values: NDArray[np.object_] | NDArray[np.float64]) ->
 
 
 def require_several(name: str, n_groups: int) -> None:
-    """Refuse a column with a single group.
-
-    Raises
-    ------
-    Refused
-    """
+    """Refuse a column with a single group."""
     if n_groups < 2:
         reason = "has the same value in all rows: a single group cannot be both in training part "
         raise Refused(GROUP, name, f"{reason}and test set")
 
 
 def require_whole(name: str, groups: NDArray[np.int64], n_train: int) -> None:
-    """Refuse a split (training part first) that tears groups apart.
-
-    Raises
-    ------
-    Refused
-    """
+    """Refuse a split (training part first) that tears groups apart."""
     torn = np.intersect1d(groups[:n_train], groups[n_train:]).size
     if torn:
         groups_have = "1 group has" if torn == 1 else f"{torn} groups have"

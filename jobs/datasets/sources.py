@@ -62,13 +62,7 @@ def suite(name: str) -> tuple[str, ...]:
 
 
 def describe(source: str, parameters: Mapping[str, Any]) -> DataShape:
-    """Return what is known of a source without loading it.
-
-    Raises
-    ------
-    Refused
-        For an unknown source or parameter, or a wrong value of one.
-    """
+    """Return what is known of a source without loading it."""
     kind_name, colon, name = _BARE.get(source, source).partition(":")
     if not colon and Path(source).suffix in tablefile.FORMATS:
         raise Refused("source", source, f'unknown source; a file is written as "file:{source}"')
@@ -118,12 +112,6 @@ def group(source: Sequence[str], classes: Groups | None, positive: str | int | N
 
     The source's order is kept unless classes are merged; merged names are sorted. With two classes
     the positive one comes last, by default the one that already does.
-
-    Raises
-    ------
-    Refused
-        For a class that is unknown or named twice, an empty group, fewer than two classes, and a
-        positive class that is not among two.
     """
     groups = _canonical(source, classes)
     names = list(source) if groups is None else list(groups)

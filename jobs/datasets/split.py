@@ -151,7 +151,6 @@ def held_out(
         Class indices.
     generator : numpy.random.Generator
         One raw word is drawn for each sample, or for each group.
-    n : int
     groups : int64 array (sample,), optional
         The group of each.
 
@@ -159,11 +158,6 @@ def held_out(
     -------
     int64 array
         Positions, ascending.
-
-    Raises
-    ------
-    ValueError
-        For groups that cannot be divided into two parts.
     """
     if groups is None:
         return np.sort(stratified_order(y, raw(generator, y.size))[:n])
@@ -225,7 +219,6 @@ def resample(seed: int, dataset: str, repeat: int, run: int, points: Index) -> I
         The sweep's.
     dataset : str
         The dataset's identity.
-    repeat, run : int
     points : int64 array (n,)
         Indices of rows.
 
@@ -257,7 +250,6 @@ def sizes_near(sizes: Sizes, wanted: int) -> tuple[int | None, int | None]:
     ----------
     sizes : int64 array (group,)
         Rows of each group.
-    wanted : int
 
     Returns
     -------
@@ -289,17 +281,11 @@ def groups_of_size(sizes: Sizes, order: NDArray[np.int64], n: int) -> NDArray[np
     sizes : int64 array (group,)
     order : int64 array (group,)
         A permutation of the groups.
-    n : int
 
     Returns
     -------
     int64 array
         The chosen groups, in their order.
-
-    Raises
-    ------
-    ValueError
-        Where no groups have that many rows.
     """
     if n and not _can(sizes, n):
         raise ValueError(f"no whole groups have {n} rows together")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import NOTHING, Refused
+from manyseed.jobs.checks import NOTHING, Option, Refused
 from manyseed.jobs.datasets import arrayfile, parts
 from manyseed.jobs.datasets.arrayfile import refused
 from manyseed.jobs.datasets.columns import (
@@ -27,8 +27,12 @@ from manyseed.jobs.datasets.split import TEST
 if TYPE_CHECKING:
     import polars as pl
 
-LISTS = ("categorical", "continuous", "ignore")
-OWN = (*parts.PARAMETERS, parts.GROUP)
+TARGET = Option("The column to predict.", called="the name of the column to predict")
+LISTS: Mapping[str, Option] = {
+    "categorical": Option("Columns of labels.", list, called="a list of columns"),
+    "continuous": Option("Columns of numbers.", list, called="a list of columns"),
+    "ignore": Option("Columns that are not features.", list, called="a list of columns"),
+}
 _ASIDE = (*parts.COLUMNS, parts.GROUP)
 """Keys that name a column, which is then not a feature."""
 
@@ -57,7 +61,7 @@ class Keys:
     lists : mapping of str to list of str
         The columns of each of `LISTS`, if given.
     own : mapping
-        Those of `OWN` that are given: which rows are the test set, or belong together.
+        Those of `parts.OPTIONS` that are given: which rows are the test set, or belong together.
     """
 
     target: str
@@ -101,12 +105,6 @@ def of_tables(paths: Sequence[Path], tables: Sequence[Columns], keys: Keys) -> T
     ----------
     paths : sequence of Path
         Where each comes from, for messages.
-    tables : sequence of Columns
-    keys : Keys
-
-    Raises
-    ------
-    Refused
     """
     n_first, columns = None, tables[0]
     for path, other in zip(paths[1:], tables[1:], strict=True):
@@ -255,16 +253,10 @@ def columns_of(
 
     Parameters
     ----------
-    frame : DataFrame
-    keys : Keys
     path : Path
         For messages.
     doubts : mapping
         What else columns of numbers look like as they are written, and a value.
-
-    Raises
-    ------
-    Refused
     """
     import polars as pl
 

@@ -11,13 +11,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Refused, expanded
+from manyseed.jobs.checks import Option, Refused, expanded
 from manyseed.jobs.datasets import arrayfile, cache, csvfile, imagefolder, parts
 from manyseed.jobs.datasets.arrayfile import refused
 from manyseed.jobs.datasets.info import DatasetSource, DataShape, Samples, with_preparation
 from manyseed.jobs.datasets.table import (
     LISTS,
-    OWN,
+    TARGET,
     Columns,
     Keys,
     Taken,
@@ -30,7 +30,12 @@ from manyseed.jobs.run import MachineError
 
 _DIGESTS = ("digest", "test_digest")
 
-PARAMETERS = ("target", *LISTS, *OWN, *imagefolder.PARAMETERS)
+OPTIONS: Mapping[str, Option] = {
+    "target": TARGET,
+    **LISTS,
+    **parts.OPTIONS,
+    **imagefolder.OPTIONS,
+}
 
 TABLES = (".csv", ".tsv", ".parquet")
 FORMATS = (*TABLES, *arrayfile.FORMATS)
@@ -66,18 +71,14 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
     name : str
         Its path.
     given : mapping
-        `PARAMETERS`, except those of folders of images.
-
-    Raises
-    ------
-    Refused
+        `OPTIONS`, except those of folders of images.
     """
     path = expanded(name).absolute()
     if imagefolder.SIZE in given:
         reason = "is for a folder of images; images in a file have their size"
         raise Refused(imagefolder.SIZE, given[imagefolder.SIZE], reason)
     target, lists = _parameters(name, path, given)
-    own = {**parts.read(given), **parts.read_group(given)}
+    own = parts.read(given)
     other = own.pop(parts.TEST_FILE, None)
     keys = Keys(target, lists, own)
     files = [_opened("source", name, path, keys)]
@@ -125,7 +126,7 @@ def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> 
     keys = Keys(
         provenance["target"],
         {key: provenance.get(key, []) for key in LISTS},
-        {key: provenance[key] for key in OWN if key in provenance},
+        {key: provenance[key] for key in parts.OPTIONS if key in provenance},
     )
     files = []
     for path, key in zip(paths, _DIGESTS, strict=False):
@@ -160,16 +161,11 @@ def _parameters(
         if path.suffix.lower() in SPREADSHEETS:
             raise Refused("source", f"file:{name}", NO_SPREADSHEET)
         raise Refused("source", path.suffix, "unknown kind of file", FORMATS)
-    target = given.get("target")
-    if not isinstance(target, str):
-        raise Refused("target", target, allowed="the name of the column to predict")
+    target = TARGET.check("target", given.get("target"))
     lists: dict[str, list[str]] = {}
     list_of: dict[str, str] = {}
-    for key in LISTS:
-        names = given.get(key, [])
-        if isinstance(names, str) or not isinstance(names, Sequence):
-            raise Refused(key, names, allowed="a list of columns")
-        lists[key] = sorted({str(name) for name in names})
+    for key, option in LISTS.items():
+        lists[key] = sorted({*map(str, option.check(key, given.get(key, [])))})
         for name in lists[key]:
             if name in list_of:
                 raise Refused(key, name, f"is in {list_of[name]}, too")
@@ -245,4 +241,4 @@ def _parsed(file: _Loaded, keys: Keys) -> Columns:
     return columns_of(frame, keys, file.path, doubts)
 
 
-SOURCE = DatasetSource(names=(), describe=_describe, parameters=PARAMETERS, fetch=_fetch)
+SOURCE = DatasetSource(names=(), describe=_describe, parameters=OPTIONS, fetch=_fetch)

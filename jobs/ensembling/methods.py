@@ -1,4 +1,4 @@
-"""Ensembling methods: resolve their options, and derive epochs, costs and streams from them.
+"""Ensembling methods: options, epochs, costs, streams, what they suit, averages of members.
 
 Definitions and defaults are those of PIT (Ashukha et al. 2020, arXiv 2002.06470) and its public
 code; ``docs/uncertainty.md`` says where they differ. Imports no training library.
@@ -9,9 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from manyseed.jobs.checks import Option, Refused, values_of
+from manyseed.jobs.checks import NOTHING, Option, Refused, values_of
+
+if TYPE_CHECKING:
+    from manyseed.jobs.classifiers.record import ClassifierInfo
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
 
 NONE = "none"
 SAME_AS_NONE = (NONE, "deep")
@@ -220,11 +227,6 @@ def resolve(kind: str, options: Options) -> dict[str, object] | None:
         A method, or one of `SAME_AS_NONE`.
     options : mapping
         What the user wrote.
-
-    Raises
-    ------
-    Refused
-        For an unknown method or option, or a value that is not allowed.
     """
     if kind in SAME_AS_NONE:
         for option, value in options.items():
@@ -296,3 +298,124 @@ def sizes(members: int) -> tuple[int, ...]:
 def stream_name(method: Options) -> str:
     """Return the key of a method's streams."""
     return f"{method['name']}@{method['version']}"
+
+
+class Unsuited(Refused):
+    """An ensembling method that does not suit a classifier.
+
+    Parameters
+    ----------
+    needs : mapping
+        Options of the classifier with which the method would suit it.
+    """
+
+    def __init__(self, method: str, reason: str, needs: Mapping[str, Any] = NOTHING) -> None:
+        super().__init__("ensembling", method, reason, needs=needs)
+
+
+def require_suited(method: Options, model: ClassifierInfo) -> None:
+    """Raise Unsuited if a method does not suit a classifier."""
+    name, by_sgd = method["name"], METHODS[method["name"]].by_sgd
+    if model.epochs is None:
+        does = "trains a network on" if by_sgd else "makes members of a network"
+        alone = "has no epochs: its runs form deep ensembles without a method"
+        raise Unsuited(name, f"{name} {does}; {model.name} {alone}")
+    optimizer = model.canonical.get("optimizer")
+    if optimizer is None or "own" in model.canonical:
+        reason = f"{name} needs one of the built-in networks, which {model.name} is not"
+        raise Unsuited(name, reason)
+    if name == "dropout":
+        if "dropout" not in model.hparams:
+            reason = f"{model.name} has no dropout layers: take mlp, vgg, wide-resnet or vit"
+            raise Unsuited(name, reason)
+        if model.hparams["dropout"] == 0:
+            reason = f"{model.name} with dropout = 0 makes all members equal"
+            raise Unsuited(name, reason, {"hparams": {"dropout": 0.1}})
+    if name == "kfac-laplace" and optimizer == "adamw":
+        reason = "uses weight_decay as the precision of a prior, which adamw's weight_decay is not"
+        raise Unsuited(name, f"{name} {reason}", {"optimizer": "sgd"})
+    if by_sgd and optimizer != "sgd":
+        reason = f"{name} trains by SGD, {model.name} by {optimizer}"
+        raise Unsuited(name, reason, {"optimizer": "sgd"})
+    if by_sgd and model.canonical["schedule"] == "plateau":
+        reason = f"{name} has rates of its own, but {model.name} has the schedule plateau"
+        raise Unsuited(name, reason, {"schedule": None})
+    if model.options.get("snapshots"):
+        reason = f"{model.name} has snapshots, but only members are kept of a trajectory"
+        raise Unsuited(name, reason, {"snapshots": None})
+
+
+Real = NDArray[np.float64]
+
+SIZE_ARRAYS = ("size_score", "size_margin")
+MEMBER_ARRAYS = ("member_score", "member_margin")
+ARRAYS = (*SIZE_ARRAYS, *MEMBER_ARRAYS)
+"""What may be kept besides the whole ensemble: names in `Prediction.measured`."""
+
+
+def log_softmax(logits: NDArray[Any]) -> Real:
+    """Return ln p (sample, class) of a network's scores, in float64."""
+    exact = np.asarray(logits, dtype=np.float64)
+    return np.asarray(exact - np.logaddexp.reduce(exact, axis=-1, keepdims=True))
+
+
+class Members:
+    """Averages the probabilities of members, in the order in which they are taken.
+
+    p̄_k = (1/k) Σ_{j≤k} p_j (PIT, eq. 3): probabilities, not logits. ln Σ p_j is kept in float64, so
+    that interrupting the training changes no bit.
+
+    Parameters
+    ----------
+    count : int
+        Total number of members.
+    keep : iterable of str
+        What else to keep: names in `ARRAYS`; others are ignored.
+    """
+
+    def __init__(self, count: int, keep: Iterable[str] = ()) -> None:
+        self.count, self._keep = count, [name for name in keep if name in ARRAYS]
+        self.taken = 0
+        self._total: Real | None = None
+        self._sizes: list[NDArray[np.float32]] = []
+        self._members: list[NDArray[np.float32]] = []
+
+    def add(self, logits: NDArray[Any]) -> None:
+        """Add a member, given its scores (sample, class) of the test set."""
+        logs = log_softmax(logits)
+        self._total = logs if self._total is None else np.logaddexp(self._total, logs)
+        self.taken += 1
+        if self.taken in sizes(self.count) and not {*SIZE_ARRAYS}.isdisjoint(self._keep):
+            self._sizes.append(self.logs().astype(np.float32))
+        if not {*MEMBER_ARRAYS}.isdisjoint(self._keep):
+            self._members.append(logs.astype(np.float32))
+
+    def logs(self) -> Real:
+        """Return ln p̄ (sample, class) of the members taken so far."""
+        if self._total is None:
+            raise ValueError("no member has been taken")
+        return np.asarray(self._total - np.log(self.taken))
+
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        """Return what else is kept: ln p̄ by size, ln p by member; as a gap for two classes."""
+        if self.taken != self.count:
+            raise ValueError(f"{self.taken} of {self.count} members have been taken")
+        arrays = {}
+        for name in self._keep:
+            logs = np.stack(self._sizes if name in SIZE_ARRAYS else self._members)
+            arrays[name] = logs[..., 1] - logs[..., 0] if name.endswith("margin") else logs
+        return arrays
+
+    def state(self) -> dict[str, object]:
+        """Return the state for `restore`, as numbers and arrays."""
+        return {
+            "taken": self.taken,
+            "total": self._total,
+            "sizes": list(self._sizes),
+            "members": list(self._members),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Resume from what `state` returned."""
+        self.taken, self._total = state["taken"], state["total"]
+        self._sizes, self._members = list(state["sizes"]), list(state["members"])

@@ -34,12 +34,6 @@ def configurations(space: tuple[Hparam, ...], lists: object) -> tuple[dict[str, 
         The classifier's hparams.
     lists : object
         As the user wrote them: a mapping of hparam to list of values, or range.
-
-    Raises
-    ------
-    Refused
-        For anything but a table of lists, an unknown hparam, a value that is repeated, of the wrong
-        type or out of range, and more combinations than `MAX_CONFIGURATIONS`.
     """
     if not (given := OPTION.check("grid", lists)):
         raise Refused("grid", lists, allowed=OPTION.allowed)
@@ -87,13 +81,8 @@ def ranged(hparam: Hparam, value: Mapping[str, object]) -> list[Value]:
 
     Parameters
     ----------
-    hparam : Hparam
     value : mapping
         ``{linspace: [first, last, count]}`` for equal steps, or ``logspace`` for equal ratios.
-
-    Raises
-    ------
-    Refused
     """
     option = f"grid.{hparam.name}"
     kind, given = next(iter(value.items())) if len(value) == 1 else ("", None)
@@ -150,13 +139,7 @@ def names(text: str) -> list[str]:
 
 
 def read(space: tuple[Hparam, ...], text: str) -> dict[str, Value]:
-    """Return the values of a written configuration.
-
-    Raises
-    ------
-    Refused
-        For an unknown hparam, one that is named twice, and a value that is not allowed.
-    """
+    """Return the values of a written configuration."""
     known = {hparam.name: hparam for hparam in space}
     values: dict[str, Value] = {}
     for part in text.split(","):

@@ -18,9 +18,8 @@ from manyseed.jobs.classifiers.images import ranges
 from manyseed.jobs.hparams.kinds import Hparam
 from manyseed.jobs.own.calling import OwnError, asked, built, load
 from manyseed.jobs.run import Generators, TrainingSet, raw
-from manyseed.jobs.training.device import torch_device
 from manyseed.jobs.training.encode import Encoder, dense_encoder, pixel_encoder
-from manyseed.jobs.training.handling import Fitted, Handling
+from manyseed.jobs.training.handling import Fitted, Handling, torch_device
 from manyseed.jobs.training.network import Network
 
 if TYPE_CHECKING:

@@ -56,7 +56,6 @@ def resolve(
         The classifier's.
     options : mapping
         Its table.
-    dataset : DatasetInfo
     findings : Findings
         The probe's.
 
@@ -87,12 +86,7 @@ def resolve(
 
 
 def require_suitable(own: Own, dataset: DatasetInfo) -> None:
-    """Refuse a dataset that a table's code cannot be trained on.
-
-    Raises
-    ------
-    Unsuitable
-    """
+    """Refuse a dataset that a table's code cannot be trained on."""
     if own.encode == "pixels" and dataset.image is None:
         reason = f"{own.entry} is given pixels, and this dataset has no images"
         raise Unsuitable("image", dataset.image, reason)
@@ -107,7 +101,6 @@ def of_description(
 
     Parameters
     ----------
-    canonical : mapping
     space : tuple of Hparam, optional
         By default the declared hparams, the only ones that can be moved.
     core_seconds : callable, optional

@@ -22,10 +22,9 @@ from manyseed.jobs.response.questions import (
     PARTS,
     Asked,
 )
-from manyseed.jobs.run import raw, stream
-from manyseed.jobs.training.blocked import evaluation
+from manyseed.jobs.run import gaps, labels, raw, stream
 from manyseed.jobs.training.handling import PREDICTED_AT_ONCE, Alive
-from manyseed.jobs.training.prediction import gaps, labels
+from manyseed.jobs.training.layers import evaluation
 
 Positions = NDArray[np.int64]
 

@@ -28,12 +28,7 @@ LAYERS = (0, 1)
 
 
 def canonical(transform: str) -> str:
-    """Return the normal form of a transform: ``rotate:90.0`` is ``rotate:90``.
-
-    Raises
-    ------
-    Refused
-    """
+    """Return the normal form of a transform: ``rotate:90.0`` is ``rotate:90``."""
     if transform in PAIRED:
         return transform
     if (name := transform.partition(":")[0]) in PAIRED:
@@ -159,9 +154,6 @@ def response_seconds(
 
     Parameters
     ----------
-    dataset : DatasetInfo
-    info : ClassifierInfo
-    asked : Asked
     rows : float
         Training rows of the model.
     """

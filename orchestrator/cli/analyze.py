@@ -41,7 +41,6 @@ from manyseed.orchestrator.errors import (
     command,
     flag,
 )
-from manyseed.orchestrator.submissions.submission import ALIVE
 
 if TYPE_CHECKING:
     from manyseed.analysis.options import Options
@@ -90,37 +89,32 @@ def _parameter(name: str, declared: Convention) -> inspect.Parameter:
 @_with_conventions
 def analyze(
     directory: Directory,
-    metrics: Annotated[
-        str | None,
-        typer.Option(help="Metrics to compute, separated by commas.", show_default="all"),
-    ] = None,
+    metrics: str | None = typer.Option(
+        None, help="Metrics to compute, separated by commas.", show_default="all"
+    ),
     metric: OwnMetrics = None,
-    dask: Annotated[
-        str,
-        typer.Option(
-            metavar="threads|processes|slurm|tcp://…",
-            help="Where to compute: on this machine, in SLURM jobs, or on a dask scheduler.",
-        ),
-    ] = "threads",
+    dask: str = typer.Option(
+        "threads",
+        metavar="threads|processes|slurm|tcp://…",
+        help="Where to compute: on this machine, in SLURM jobs, or on a dask scheduler.",
+    ),
     workers: Annotated[
         int | None,
         workers_option(
             "Threads or processes; with --dask slurm, jobs.", "the available cores; 4 jobs"
         ),
     ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            "--cluster",
-            metavar="NAME",
-            help="Analyse in a job on this cluster: a profile, its file, or auto; local: here. "
-            "With --dask slurm, the cluster whose jobs compute for this command.",
-            show_default="here; auto with --dask slurm",
-        ),
-    ] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="With --cluster: follow the job until it ends.")
-    ] = False,
+    cluster: str | None = typer.Option(
+        None,
+        "--cluster",
+        metavar="NAME",
+        help="Analyse in a job on this cluster: a profile, its file, or auto; local: here. "
+        "With --dask slurm, the cluster whose jobs compute for this command.",
+        show_default="here; auto with --dask slurm",
+    ),
+    wait: bool = typer.Option(
+        False, "--wait", help="With --cluster: follow the job until it ends."
+    ),
     as_json: Json = False,
     **conventions: Any,
 ) -> None:
@@ -298,7 +292,7 @@ def caveats(sweep: Sweep) -> dict[str, list[str]]:
     """Return sentences on what could not be computed, what stands out, and why."""
     from polars import selectors as cs
 
-    from manyseed.analysis.questions import suspects
+    from manyseed.analysis.questions import caveats
     from manyseed.analysis.tables.snapshots import last
     from manyseed.orchestrator.results.caveats import (
         COMPARED,
@@ -316,7 +310,7 @@ def caveats(sweep: Sweep) -> dict[str, list[str]]:
     repeats = results["repeats"]
     with results.damage_named("runs"):
         runs = last(results.scan("runs"))
-        infeasible = suspects.notes(last(repeats.lazy()), runs, options)
+        infeasible = caveats.suspect_notes(last(repeats.lazy()), runs, options)
         compared = runs.select(cs.by_name(*COMPARED, require_all=False)).collect()
     return {
         "infeasible": infeasible,
@@ -403,6 +397,8 @@ def _follow(sweep: Sweep, *, quiet: bool) -> None:
 
 def _watched(sweep: Sweep, *, quiet: bool) -> AnalysisJob:
     """Show the last submitted analysis until it ends, and return it."""
+    from manyseed.orchestrator.submissions.submission import ALIVE
+
     with bar(quiet=quiet) as progress:
         task = progress.add_task("analysing", total=None, note="")
         while (job := sweep.analysis_job()) and job.state in ALIVE:
@@ -418,31 +414,26 @@ def _watched(sweep: Sweep, *, quiet: bool) -> AnalysisJob:
 @takes("respond", "name", "where", "workers")
 def respond(
     directory: Directory,
-    transforms: Annotated[
-        str | None,
-        typer.Option(
-            "--transforms",
-            metavar="NAME,…",
-            help="intra, inter, and for images such as rotate:90, shift-x:0.25, colour:0.25.",
-            show_default="those of the sweep file's [response], else intra,inter",
-        ),
-    ] = None,
-    layers: Annotated[
-        str | None,
-        typer.Option(
-            "--layers",
-            metavar="N,…",
-            help="Layers on whose output intra and inter act, 0 and 1.",
-            show_default="0,1",
-        ),
-    ] = None,
-    rows: Annotated[
-        int | None,
-        typer.Option("--rows", min=2, help="Training rows per sample.", show_default="23040"),
-    ] = None,
-    draws: Annotated[
-        int | None, typer.Option("--draws", min=1, help="Samples to draw.", show_default="1")
-    ] = None,
+    transforms: str | None = typer.Option(
+        None,
+        "--transforms",
+        metavar="NAME,…",
+        help="intra, inter, and for images such as rotate:90, shift-x:0.25, colour:0.25.",
+        show_default="those of the sweep file's [response], else intra,inter",
+    ),
+    layers: str | None = typer.Option(
+        None,
+        "--layers",
+        metavar="N,…",
+        help="Layers on whose output intra and inter act, 0 and 1.",
+        show_default="0,1",
+    ),
+    rows: int | None = typer.Option(
+        None, "--rows", min=2, help="Training rows per sample.", show_default="23040"
+    ),
+    draws: int | None = typer.Option(
+        None, "--draws", min=1, help="Samples to draw.", show_default="1"
+    ),
     as_json: Json = False,
     **options: Any,
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
@@ -40,32 +41,48 @@ Settings = Annotated[
         show_default=False,
     ),
 ]
-By = Annotated[
-    str,
-    typer.Option(
-        "--by",
-        metavar="COLUMN,…",
-        help="Group cells that agree in these columns, such as dataset,classifier.",
-        show_default="each cell by itself",
-    ),
-]
-Only = Annotated[
-    str | None,
-    typer.Option(
-        "--only",
-        metavar="SQL",
-        help="Only cells that meet a condition, such as classifier = 'mlp'.",
-    ),
-]
+
+
+def shown_help(docstring: str) -> str:
+    """Return a docstring as help text that wraps at any width, with markup escaped."""
+    text = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.cleandoc(docstring))
+    text = re.sub(r"^    (?=\S)", "$ ", text, flags=re.MULTILINE)
+    if "[" not in text:
+        return text
+    from rich.markup import escape
+
+    return escape(text)
+
+
+@contextmanager
+def spoken_of_options() -> Iterator[None]:
+    """Within this block, print warnings, and let errors speak of options instead of arguments."""
+    from manyseed.orchestrator.calls import told_by
+    from manyseed.orchestrator.cli.output import errors, say
+
+    try:
+        with told_by(lambda text: say(text, style="yellow", to=errors)):
+            yield
+    except ManyseedError as error:
+        error.from_python = False
+        raise
 
 
 Verb = TypeVar("Verb", bound=Callable[..., None])
 
-_KINDS: dict[str, Any] = {"str": str, "int": int, "bool": bool}
-_METAVARS = {"cluster": "NAME", "only": "SQL", "where": "SQL"}
-_SHORT = {"dry_run": ("-n",), "where": ("-w",)}
+_KINDS: dict[str, Any] = {"float": float, "int": int, "bool": bool}
+_FLAGS: dict[str, dict[str, Any]] = {
+    "where": {"short": "-w", "metavar": "SQL"},
+    "dry_run": {"short": "-n"},
+    "by": {"metavar": "COLUMN,…"},
+    "cluster": {"metavar": "NAME"},
+    **{name: {"metavar": "SQL"} for name in ("a", "b", "only")},
+    **{name: {"min": 1} for name in ("workers", "limit", "best", "members", "most", "block")},
+}
+"""What options have besides name, type and help, whoever takes them."""
+
 _PARAMETER = re.compile(r"^(\w+) : .*\n((?: {4}.*\n?)+)", re.MULTILINE)
-_DEFAULT = re.compile(r"[;,] by default ([^.]+)")
+_DEFAULT = re.compile(r"[;,] by default ([^.;]+)")
 
 
 def takes(
@@ -91,44 +108,50 @@ def with_options(verb: Callable[..., None]) -> None:
     from manyseed.orchestrator.sweep import Sweep
 
     name, names, completed = vars(verb)["takes"]
-    method = inspect.unwrap(inspect.getattr_static(Sweep, name))
-    known, told = inspect.signature(method).parameters, dict(_help_of(method))
+    method = inspect.unwrap(getattr(Sweep, name))
+    known, told = inspect.signature(method).parameters, meanings(inspect.getdoc(method) or "")
     signature = inspect.signature(verb, eval_str=True)
     *own, _ = signature.parameters.values()
-    arguments = [one for one in own if isinstance(one.annotation.__metadata__[0], ArgumentInfo)]
-    options = [_option(known[name], *told[name], completed.get(name)) for name in names]
+    arguments = [one for one in own if _is_argument(one)]
+    options = [
+        option(known[name], told[name], autocompletion=completed.get(name)) for name in names
+    ]
     parameters = [*arguments, *options, *own[len(arguments) :]]
-    vars(verb)["__signature__"] = signature.replace(parameters=parameters)
+    by_name = [one.replace(kind=one.KEYWORD_ONLY) for one in parameters]
+    vars(verb)["__signature__"] = signature.replace(parameters=by_name)
 
 
-def _help_of(method: Callable[..., Any]) -> Iterator[tuple[str, tuple[str, str | None]]]:
-    """Yield the name, the help and the default in words of each documented parameter."""
-    for name, lines in _PARAMETER.findall(inspect.getdoc(method) or ""):
-        text = " ".join(lines.split()).replace("``", "")
-        text = re.sub(r"`(\w+)`", lambda match: flag(match[1]), text)
-        default = _DEFAULT.search(text)
-        yield name, (_DEFAULT.sub("", text), default[1] if default else None)
+def _is_argument(parameter: inspect.Parameter) -> bool:
+    told = (parameter.default, *getattr(parameter.annotation, "__metadata__", ()))
+    return any(isinstance(one, ArgumentInfo) for one in told)
 
 
-def _option(
-    parameter: inspect.Parameter,
-    text: str,
-    default: str | None,
-    completed: Callable[..., list[str]] | None,
-) -> inspect.Parameter:
-    """Return the option for a parameter of a method."""
-    name, kind = parameter.name, _KINDS[parameter.annotation.removesuffix(" | None")]
-    option = typer.Option(
-        *(flag(name), *_SHORT.get(name, ())),
-        metavar=_METAVARS.get(name),
-        help=text,
-        min=1 if kind is int else None,
-        show_default=default or kind is not bool,
-        autocompletion=completed,
-    )
-    annotation: Any = Annotated[kind if parameter.default is not None else kind | None, option]
-    by_place = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    return parameter.replace(kind=by_place, annotation=annotation)
+def meanings(docstring: str) -> dict[str, str]:
+    """Return what each parameter of a docstring means, by name, in the command's words."""
+    return {
+        name: re.sub(
+            r"`(\w+)`", lambda match: flag(match[1]), " ".join(lines.split()).replace("``", "")
+        )
+        for name, lines in _PARAMETER.findall(docstring)
+    }
+
+
+def option(parameter: inspect.Parameter, meaning: str, **details: Any) -> inspect.Parameter:
+    """Return the option for a function's parameter; `details` are those of `typer.Option`."""
+    details = {**_FLAGS.get(parameter.name, {}), **details}
+    kind = _KINDS.get(str(parameter.annotation).partition(" | ")[0], str)
+    if default := _DEFAULT.search(meaning):
+        details["show_default"] = default[1]
+    elif kind is bool:
+        details["show_default"] = False
+    flags = [flag(parameter.name), *([details.pop("short")] if "short" in details else [])]
+    if "Sequence[int]" in str(parameter.annotation):
+        details.setdefault("metavar", "N,N,…")
+    made = typer.Option(*flags, help=_DEFAULT.sub("", meaning), **details)
+    default_ = None if parameter.default in (None, ()) else parameter.default
+    annotation: Any = Annotated[kind if default_ is not None else kind | None, made]
+    by_name = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(parameter.name, by_name, annotation=annotation, default=default_)
 
 
 class Command(TyperCommand):
@@ -139,18 +162,13 @@ class Command(TyperCommand):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; its errors speak of options, also those of methods of `Sweep`."""
-        from manyseed.orchestrator.calls import told_by
-        from manyseed.orchestrator.cli.output import errors, say
-
         if self.now and not ctx.params.get("as_json"):
+            from manyseed.orchestrator.cli.output import errors, say
+
             earlier = ctx.command_path.partition(" ")[2]
             say(f"{earlier} is now: manyseed {self.now}", style="dim", to=errors)
-        try:
-            with told_by(lambda text: say(text, style="yellow", to=errors)):
-                return super().invoke(ctx)
-        except ManyseedError as error:
-            error.from_python = False
-            raise
+        with spoken_of_options():
+            return super().invoke(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the command's arguments."""
@@ -218,39 +236,12 @@ class _Wrapping:
         return styled
 
 
-def where_option(meaning: str, completing: Callable[..., list[str]] | None = None) -> Any:
-    """Return the option ``--where``; `meaning` is its help."""
-    return typer.Option("--where", "-w", metavar="SQL", help=meaning, autocompletion=completing)
-
-
-Where = Annotated[str | None, where_option("Only cells that meet a condition.")]
-
-
 def workers_option(meaning: str, default: str = "the available cores") -> Any:
     """Return the option ``--workers``; `meaning` is its help."""
     return typer.Option("--workers", min=1, help=meaning, show_default=default)
 
 
-Workers = Annotated[
-    int | None, workers_option("Maximum number of training processes on this machine.")
-]
-Cluster = Annotated[
-    str,
-    typer.Option(
-        "--cluster",
-        metavar="NAME",
-        help="A cluster profile, its file, or local: this machine. auto: where runs were last "
-        "submitted, else SLURM if available, else this machine.",
-    ),
-]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-OtherRecipe = Annotated[
-    bool,
-    typer.Option(
-        "--other-recipe",
-        help="Continue with other versions or another CPU than before; results mark these repeats.",
-    ),
-]
 OwnMetrics = Annotated[
     list[str] | None,
     typer.Option(
@@ -265,13 +256,7 @@ def names(text: str) -> list[str]:
 
 
 def whole_numbers(text: str, key: str, example: str) -> list[int]:
-    """Return the integers in a comma-separated list.
-
-    Raises
-    ------
-    UserError
-        For anything else.
-    """
+    """Return the integers in a comma-separated list; refuse anything else."""
     try:
         return [int(name) for name in names(text)]
     except ValueError:

@@ -25,14 +25,12 @@ cluster_app = typer.Typer(
 
 @cluster_app.command()
 def init(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="The profile's name.", show_default="SLURM's name of the cluster"),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="The file.", show_default="in ~/.config"),
-    ] = None,
+    name: str | None = typer.Argument(
+        None, help="The profile's name.", show_default="SLURM's name of the cluster"
+    ),
+    out: Path | None = typer.Option(
+        None, "--out", "-o", metavar="FILE", help="The file.", show_default="in ~/.config"
+    ),
 ) -> None:
     """Ask SLURM about the cluster, and write a profile for you to complete.
 
@@ -65,15 +63,13 @@ def init(
 
 @cluster_app.command()
 def check(
-    name: Annotated[
-        str | None,
-        typer.Argument(help="A profile's name or file.", show_default="this machine"),
-    ] = None,
-    folder: Annotated[
-        Path,
-        typer.Option("--dir", metavar="DIR", help="A folder for sweeps, which the nodes share."),
-    ] = Path(),
-    wait: Annotated[float, typer.Option("--wait", min=1, help="Minutes to wait for jobs.")] = 15,
+    name: str | None = typer.Argument(
+        None, help="A profile's name or file.", show_default="this machine"
+    ),
+    folder: Path = typer.Option(
+        Path(), "--dir", metavar="DIR", help="A folder for sweeps, which the nodes share."
+    ),
+    wait: float = typer.Option(15, "--wait", min=1, help="Minutes to wait for jobs."),
     as_json: Json = False,
 ) -> None:
     """Submit a tiny job of each resource class, and say what works on its node.
@@ -186,13 +182,13 @@ _Folder = Annotated[
 @testcluster_app.command()
 def start(
     folder: _Folder = None,
-    cpu_nodes: Annotated[int, typer.Option(min=1, help="Nodes without GPUs.")] = 3,
-    gpu_nodes: Annotated[int, typer.Option(min=0, help="Nodes with GPUs.")] = 2,
-    cores: Annotated[int, typer.Option(min=1, help="Virtual cores per node.")] = 8,
-    gpus: Annotated[int, typer.Option(min=1, help="Virtual GPUs per GPU node.")] = 2,
-    max_array_size: Annotated[int, typer.Option(min=2, help="SLURM's MaxArraySize.")] = 64,
-    max_job_count: Annotated[int, typer.Option(min=2, help="SLURM's MaxJobCount.")] = 500,
-    accounting: Annotated[bool, typer.Option(help="Record ended jobs, for sacct.")] = True,
+    cpu_nodes: int = typer.Option(3, min=1, help="Nodes without GPUs."),
+    gpu_nodes: int = typer.Option(2, min=0, help="Nodes with GPUs."),
+    cores: int = typer.Option(8, min=1, help="Virtual cores per node."),
+    gpus: int = typer.Option(2, min=1, help="Virtual GPUs per GPU node."),
+    max_array_size: int = typer.Option(64, min=2, help="SLURM's MaxArraySize."),
+    max_job_count: int = typer.Option(500, min=2, help="SLURM's MaxJobCount."),
+    accounting: bool = typer.Option(True, help="Record ended jobs, for sacct."),
 ) -> None:
     """Start the test cluster in the background, in its own folder. A system's SLURM is unaffected.
 
@@ -235,7 +231,7 @@ def start(
 @testcluster_app.command()
 def stop(
     folder: _Folder = None,
-    purge: Annotated[bool, typer.Option("--purge", help="Remove its folder, too.")] = False,
+    purge: bool = typer.Option(False, "--purge", help="Remove its folder, too."),
 ) -> None:
     """End the test cluster's jobs and processes, and no others.
 
@@ -316,9 +312,9 @@ def _rows_of_nodes(cluster: TestCluster) -> list[tuple[str, str, str, int, int, 
 
 
 def doctor(
-    directory: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="A folder for sweeps.", show_default="here")
-    ] = Path(),
+    directory: Path = typer.Argument(
+        Path(), metavar="[DIR]", help="A folder for sweeps.", show_default="here"
+    ),
     as_json: Json = False,
 ) -> None:
     """Check this machine for sweeps: versions, cores, GPUs, SLURM, the folder's file system.

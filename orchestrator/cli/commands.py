@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import Iterator, MutableMapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from manyseed.orchestrator.cli.arguments import Command, with_options, without_conversion
+from manyseed.orchestrator.cli.arguments import (
+    Command,
+    shown_help,
+    with_options,
+    without_conversion,
+)
 
 __all__ = ["app"]
 
@@ -23,7 +26,7 @@ _SHOWN = (
     ("Train", "train", ("resume", "cancel")),
     ("Keep", "keep", ("verify", "export", "import", "rerun")),
     ("Ask", "analyze", ("analyze",)),
-    *(("Ask", verb, (verb,)) for verb in ("answers", "howmany", "compare", "dee", "variance")),
+    ("Ask", "answers", ("answers",)),
     ("Ask", "query", ("query", "plot")),
     ("Ask", "analyze", ("report", "respond")),
     ("Clusters", "clusters", ("cluster",)),
@@ -43,10 +46,11 @@ _HIDDEN = {
     },
     "status": {"show": "status DIR RUN"},
     "keep": {"compact": "verify DIR --compact"},
+    "answers": dict.fromkeys(("howmany", "compare", "dee", "variance"), ""),
     "clusters": {"testcluster": "cluster test", "doctor": "cluster check"},
     "guide": {"example": "init --example NAME", "schema": "docs --schema"},
 }
-"""Earlier verbs by module, which go on working, and what does the same now."""
+"""Verbs by module that the help does not list, and what does the same now unless it is clear."""
 
 
 class _Verbs(MutableMapping[str, Any]):
@@ -117,22 +121,11 @@ def _command(verb: str, module: str, panel: str, now: str) -> Any:
 def _explain(app: typer.Typer) -> None:
     """Give the commands of an app their help, and those of its groups."""
     for one in app.registered_commands:
-        one.cls = one.cls or Command
-        one.help = _help(one.callback.__doc__ or "") if one.callback else ""
+        one.cls = Command if one.cls in (None, TyperCommand) else one.cls
+        one.help = shown_help(one.callback.__doc__ or "") if one.callback else ""
     for group in app.registered_groups:
         if group.typer_instance:
             _explain(group.typer_instance)
-
-
-def _help(docstring: str) -> str:
-    """Return a docstring as help text that wraps at any width, with markup escaped."""
-    text = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.cleandoc(docstring))
-    text = re.sub(r"^    (?=\S)", "$ ", text, flags=re.MULTILINE)
-    if "[" not in text:
-        return text
-    from rich.markup import escape
-
-    return escape(text)
 
 
 app = typer.Typer(

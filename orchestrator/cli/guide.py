@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
@@ -28,18 +27,15 @@ def pages_like(incomplete: str) -> list[str]:
 
 
 def docs(
-    page: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[PAGE]",
-            help="A page, or PAGE#HEADING; without it, all pages are listed.",
-            autocompletion=pages_like,
-        ),
-    ] = None,
-    as_schema: Annotated[
-        bool,
-        typer.Option("--schema", help="Print the JSON Schema of sweep files, for editors."),
-    ] = False,
+    page: str | None = typer.Argument(
+        None,
+        metavar="[PAGE]",
+        help="A page, or PAGE#HEADING; without it, all pages are listed.",
+        autocompletion=pages_like,
+    ),
+    as_schema: bool = typer.Option(
+        False, "--schema", help="Print the JSON Schema of sweep files, for editors."
+    ),
 ) -> None:
     """Show a page of the documentation, or one section of it; as Markdown in a pipe.
 
@@ -145,14 +141,12 @@ def found(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def example(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="[NAME]", help="An example; without it, all are listed."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Where to write it.", show_default="NAME"),
-    ] = None,
+    name: str | None = typer.Argument(
+        None, metavar="[NAME]", help="An example; without it, all are listed."
+    ),
+    out: Path | None = typer.Option(
+        None, "--out", "-o", metavar="FILE", help="Where to write it.", show_default="NAME"
+    ),
 ) -> None:
     """Write an example sweep file or cluster profile; or list all examples.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -42,14 +42,12 @@ _NAMED = 20
 @takes("verify", "repair")
 def verify(
     directory: Directory,
-    tidy: Annotated[
-        bool,
-        typer.Option(
-            "--compact",
-            help="Instead: publish the runs in journals, remove files no longer needed, "
-            "consolidate metadata.",
-        ),
-    ] = False,
+    tidy: bool = typer.Option(
+        False,
+        "--compact",
+        help="Instead: publish the runs in journals, remove files no longer needed, "
+        "consolidate metadata.",
+    ),
     as_json: Json = False,
     **options: Any,
 ) -> None:
@@ -144,16 +142,14 @@ def compact(directory: Directory) -> None:
 
 def export(
     directory: Directory,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="A new file whose name ends with .zip or .parquet.",
-            show_default=False,
-        ),
-    ],
+    output: Path = typer.Option(
+        ...,
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="A new file whose name ends with .zip or .parquet.",
+        show_default=False,
+    ),
 ) -> None:
     """Write a portable copy of the predictions as one file.
 
@@ -176,44 +172,34 @@ def export(
 
 
 def import_(
-    files: Annotated[
-        list[Path] | None,
-        typer.Argument(
-            metavar="[DIR] FILE…",
-            help="Predictions; before them, optionally, an import to add them to.",
-            show_default=False,
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="The new directory.", show_default=False),
-    ] = None,
-    dataset: Annotated[
-        str | None, typer.Option(help="The dataset's name.", show_default="the file's")
-    ] = None,
-    classifier: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME|NAME=FILE",
-            help="The classifier's name; or, once for each file, a classifier and its file.",
-            show_default="imported",
-        ),
-    ] = None,
-    truth: Annotated[
-        Path | None, typer.Option(metavar="FILE.npy", help="The true classes, for an NPY file.")
-    ] = None,
-    runs: Annotated[
-        Path | None,
-        typer.Option(metavar="TABLE", help="CSV or Parquet that describes each run in a row."),
-    ] = None,
-    probability: Annotated[
-        str,
-        typer.Option(metavar="softmax|ovr|none", help="How scores become probabilities."),
-    ] = "softmax",
-    probabilities: Annotated[
-        bool,
-        typer.Option("--probabilities", help="Scores of arrays are already probabilities."),
-    ] = False,
+    files: list[Path] | None = typer.Argument(
+        None,
+        metavar="[DIR] FILE…",
+        help="Predictions; before them, optionally, an import to add them to.",
+        show_default=False,
+    ),
+    out: Path | None = typer.Option(
+        None, "--out", "-o", metavar="DIR", help="The new directory.", show_default=False
+    ),
+    dataset: str | None = typer.Option(None, help="The dataset's name.", show_default="the file's"),
+    classifier: list[str] | None = typer.Option(
+        None,
+        metavar="NAME|NAME=FILE",
+        help="The classifier's name; or, once for each file, a classifier and its file.",
+        show_default="imported",
+    ),
+    truth: Path | None = typer.Option(
+        None, metavar="FILE.npy", help="The true classes, for an NPY file."
+    ),
+    runs: Path | None = typer.Option(
+        None, metavar="TABLE", help="CSV or Parquet that describes each run in a row."
+    ),
+    probability: str = typer.Option(
+        "softmax", metavar="softmax|ovr|none", help="How scores become probabilities."
+    ),
+    probabilities: bool = typer.Option(
+        False, "--probabilities", help="Scores of arrays are already probabilities."
+    ),
 ) -> None:
     """Make a sweep directory from predictions that were made elsewhere.
 
@@ -326,27 +312,23 @@ def _given_classifiers(given: list[str]) -> tuple[str | None, dict[str, list[Pat
 @takes("rerun_where", "where", "best", "overwrite", "other_recipe", where=completion.condition)
 def rerun(
     directory: Directory,
-    run: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[RUN]",
-            help="Cell, repeat and run, counted from 0: 12:0:3. Or use --where and --best.",
-            show_default=False,
-        ),
-    ] = None,
-    check: Annotated[
-        bool, typer.Option("--check", help="Exit code 1 unless it is equal bit for bit.")
-    ] = False,
-    save: Annotated[
-        Path | None,
-        typer.Option(
-            "--save",
-            metavar="FILE|FOLDER",
-            help="Write the model: .pt or .npz for networks, .npz for lr-sgd and svm-sgd, .json "
-            "for xgb, .skops for estimators. For several runs, a folder with a file each. manyseed "
-            "status DIR RUN says how to read it.",
-        ),
-    ] = None,
+    run: str | None = typer.Argument(
+        None,
+        metavar="[RUN]",
+        help="Cell, repeat and run, counted from 0: 12:0:3. Or use --where and --best.",
+        show_default=False,
+    ),
+    check: bool = typer.Option(
+        False, "--check", help="Exit code 1 unless it is equal bit for bit."
+    ),
+    save: Path | None = typer.Option(
+        None,
+        "--save",
+        metavar="FILE|FOLDER",
+        help="Write the model: .pt or .npz for networks, .npz for lr-sgd and svm-sgd, .json "
+        "for xgb, .skops for estimators. For several runs, a folder with a file each. manyseed "
+        "status DIR RUN says how to read it.",
+    ),
     as_json: Json = False,
     **options: Any,
 ) -> None:

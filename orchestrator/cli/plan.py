@@ -13,12 +13,12 @@ from rich.text import Text
 from manyseed.orchestrator.cli.arguments import (
     Directory,
     Json,
-    OtherRecipe,
     Out,
     Settings,
     SweepToml,
     alone,
     only_with,
+    takes,
     workers_option,
 )
 from manyseed.orchestrator.cli.output import (
@@ -45,58 +45,46 @@ _DEVICES = {"core": "core", "gpu": "GPU"}
 _UNITS = {"h": "hours", "min": "minutes"}
 
 
+@takes("plan", "other_recipe")
 def plan(
-    sweep_file: Annotated[
-        Path,
-        typer.Argument(
-            metavar="SWEEP.toml|DIR",
-            help="The sweep file; with --tune and --drop, the sweep directory.",
-            show_default=False,
-        ),
-    ],
+    sweep_file: Path = typer.Argument(
+        ...,
+        metavar="SWEEP.toml|DIR",
+        help="The sweep file; with --tune and --drop, the sweep directory.",
+        show_default=False,
+    ),
     out: Out = None,
     settings: Settings = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Show the plan; write nothing.")
-    ] = False,
-    walltime: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Name fits that cannot finish in jobs of this time, such as 4:00:00 or 1-12.",
-            show_default=False,
-        ),
-    ] = None,
-    fetching: Annotated[
-        bool,
-        typer.Option(
-            "--fetch",
-            help="Only fetch and prepare the data, once, on a machine that can reach it.",
-        ),
-    ] = False,
-    searching: Annotated[
-        bool,
-        typer.Option(
-            "--tune",
-            help='Of a sweep DIR: search on this machine for hparams = "tuned", and for scales.',
-        ),
-    ] = False,
-    dropping: Annotated[
-        str | None,
-        typer.Option("--drop", metavar="SQL", help="Of a sweep DIR: remove these cells for good."),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="With --drop: do not ask.")] = False,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            metavar="local",
-            help="With --tune: search here, even on a login node.",
-            show_default="auto",
-        ),
-    ] = None,
+    dry_run: bool = typer.Option(False, "--dry-run", "-n", help="Show the plan; write nothing."),
+    walltime: str | None = typer.Option(
+        None,
+        metavar="TIME",
+        help="Name fits that cannot finish in jobs of this time, such as 4:00:00 or 1-12.",
+        show_default=False,
+    ),
+    fetching: bool = typer.Option(
+        False,
+        "--fetch",
+        help="Only fetch and prepare the data, once, on a machine that can reach it.",
+    ),
+    searching: bool = typer.Option(
+        False,
+        "--tune",
+        help='Of a sweep DIR: search on this machine for hparams = "tuned", and for scales.',
+    ),
+    dropping: str | None = typer.Option(
+        None, "--drop", metavar="SQL", help="Of a sweep DIR: remove these cells for good."
+    ),
+    yes: bool = typer.Option(False, "--yes", "-y", help="With --drop: do not ask."),
+    cluster: str | None = typer.Option(
+        None,
+        metavar="local",
+        help="With --tune: search here, even on a login node.",
+        show_default="auto",
+    ),
     workers: Annotated[int | None, workers_option("With --tune: number of processes.")] = None,
-    other_recipe: OtherRecipe = False,
     as_json: Json = False,
+    **options: Any,
 ) -> None:
     """Plan a sweep file: check it, show its grid, and write the plan.
 
@@ -128,12 +116,8 @@ def plan(
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep, require_room
     from manyseed.orchestrator.submissions.requirements import of_earlier_code, require_code
 
-    options: dict[str, Any] = {
-        "out": out,
-        "set": settings,
-        "walltime": walltime,
-        "other_recipe": other_recipe,
-    }
+    other_recipe = options["other_recipe"]
+    options |= {"out": out, "set": settings, "walltime": walltime}
     only_with("--tune", searching, cluster=cluster, workers=workers)
     only_with("--drop", dropping is not None, yes=yes)
     if fetching:
@@ -148,7 +132,7 @@ def plan(
         return
     if dropping is not None:
         alone("--drop", **options, json=as_json)
-        drop(sweep_file, dropping, dry_run, yes)
+        drop(sweep_file, yes, where=dropping, dry_run=dry_run)
         return
     hours = None if walltime is None else _parsed(walltime)
     settings = settings or []
@@ -377,49 +361,40 @@ def fetch(sweep_file: SweepToml) -> None:
 
 
 def init(
-    data: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[DATA]",
-            help="A file, a source, or your own function as module:name; without it, all examples "
-            "are listed.",
-            show_default=False,
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[MODEL]",
-            help="Your own code: module:name, a Python file or a script; or a classifier. "
-            "By default, several classifiers.",
-            show_default=False,
-        ),
-    ] = None,
-    target: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="The classes.", show_default="the likeliest"),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            metavar="FILE",
-            help="Where to write it; the sweep takes its name.",
-            show_default="sweep.toml, named after the data",
-        ),
-    ] = None,
-    named: Annotated[
-        str | None,
-        typer.Option(
-            "--example",
-            metavar="NAME",
-            help="Instead, write an example sweep file or cluster profile.",
-        ),
-    ] = None,
-    known: Annotated[
-        bool, typer.Option("--datasets", help="Instead, list the datasets known by name.")
-    ] = False,
+    data: str | None = typer.Argument(
+        None,
+        metavar="[DATA]",
+        help="A file, a source, or your own function as module:name; without it, all examples "
+        "are listed.",
+        show_default=False,
+    ),
+    model: str | None = typer.Argument(
+        None,
+        metavar="[MODEL]",
+        help="Your own code: module:name, a Python file or a script; or a classifier. "
+        "By default, several classifiers.",
+        show_default=False,
+    ),
+    target: str | None = typer.Option(
+        None, metavar="COLUMN", help="The classes.", show_default="the likeliest"
+    ),
+    out: Path | None = typer.Option(
+        None,
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="Where to write it; the sweep takes its name.",
+        show_default="sweep.toml, named after the data",
+    ),
+    named: str | None = typer.Option(
+        None,
+        "--example",
+        metavar="NAME",
+        help="Instead, write an example sweep file or cluster profile.",
+    ),
+    known: bool = typer.Option(
+        False, "--datasets", help="Instead, list the datasets known by name."
+    ),
     as_json: Json = False,
 ) -> None:
     """Write a sweep file for your data and model, with comments on what was found in them.
@@ -463,16 +438,11 @@ def init(
     say_next("Next", "plan", out, "--dry-run")
 
 
+@takes("drop", "where", "dry_run")
 def drop(
     directory: Directory,
-    where: Annotated[
-        str,
-        typer.Option("--where", metavar="SQL", help="The cells, such as classifier = 'mlp'."),
-    ],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Show the cells; write nothing.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: bool = typer.Option(False, "--yes", "-y", help="Do not ask."),
+    **options: Any,
 ) -> None:
     """Remove cells from the plan for good; their finished runs are lost.
 
@@ -484,17 +454,17 @@ def drop(
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)
-    chosen = sweep.drop(where, dry_run=True)
+    chosen = sweep.drop(options["where"], dry_run=True)
     names = ("cell", "dataset", "classifier")
     differing = [c for c in AXES if c not in names and chosen.cells[c].n_unique() > 1]
     print_frame(chosen.cells.select(*names, *differing), 20, more="")
     finished = "all" if chosen.finished == chosen.runs else f"{chosen.finished:,}"
     text = f"{counted(len(chosen.cells), 'cell')} ({counted(chosen.runs, 'run')}, "
     text += f"{finished} finished)"
-    if dry_run:
+    if options["dry_run"]:
         say(f"\n{text}. Nothing was written (--dry-run).")
         return
     if not yes:
         typer.confirm(f"\nPermanently drop {text}?", abort=True)
-    sweep.drop(where)
+    sweep.drop(options["where"])
     say(f"Dropped {text}.")

@@ -1,4 +1,4 @@
-"""Progress bars."""
+"""What a command shows while it works: progress bars, and a word on login nodes."""
 
 from __future__ import annotations
 
@@ -10,24 +10,14 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import typer
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from manyseed.orchestrator.cli.output import console, counted, duration, errors, say, say_next
 from manyseed.orchestrator.errors import INTERRUPTED, ManyseedError
 from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from rich.console import Console
+    from rich.progress import Progress
 
     from manyseed.orchestrator.progress import watch
     from manyseed.orchestrator.submissions.submission import Submission
@@ -36,35 +26,30 @@ if TYPE_CHECKING:
 _LINE_SECONDS = 60.0
 
 
-class _Bar(Progress):
-    """A progress bar that an error removes if nothing was done."""
+@contextmanager
+def bar(to: Console | None = None, *, quiet: bool = False) -> Iterator[Progress]:
+    """Show a bar, which an error removes if nothing was done; a quiet one shows nothing."""
+    from rich import progress as of
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        if exc_type is not None and not any(task.completed for task in self.tasks):
-            self.live.transient = True
-        super().__exit__(exc_type, exc_val, exc_tb)
-
-
-def bar(to: Console | None = None, *, quiet: bool = False) -> Progress:
-    """Return a progress bar in the command's style; a quiet one shows nothing."""
     to = to or console
-    return _Bar(
-        SpinnerColumn(finished_text="✓"),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=None if to.is_terminal else 40),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+    with of.Progress(
+        of.SpinnerColumn(finished_text="✓"),
+        of.TextColumn("{task.description}", markup=False),
+        of.BarColumn(bar_width=None if to.is_terminal else 40),
+        of.MofNCompleteColumn(),
+        of.TextColumn("{task.fields[note]}", markup=False),
+        of.TimeElapsedColumn(),
+        of.TimeRemainingColumn(),
         console=to,
         expand=to.is_terminal,
         disable=quiet,
-    )
+    ) as shown:
+        try:
+            yield shown
+        except BaseException:
+            if not any(task.completed for task in shown.tasks):
+                shown.live.transient = True
+            raise
 
 
 @contextmanager
@@ -141,14 +126,8 @@ _SAID_AFTER = 10.0
 def one_core(paths: SweepPaths, what: str, more: str = "") -> Iterator[None]:
     """On a login node, keep to one core, and say so if it takes long.
 
-    Parameters
-    ----------
-    paths : SweepPaths
-        The sweep, which may have been trained on this machine: then it is no login node.
-    what : str
-        What is computed, as the subject of a sentence.
-    more : str
-        How it would be computed elsewhere, or by more cores.
+    A machine on which the sweep was trained is no login node. `what` is computed, as the subject of
+    a sentence; `more` says how it would be computed elsewhere, or by more cores.
     """
     from manyseed.orchestrator.submissions.profiles import is_login_node
     from manyseed.orchestrator.submissions.submission import last_intent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -13,11 +13,9 @@ from manyseed.orchestrator.cli.arguments import (
     Command,
     Directory,
     Json,
-    Where,
     alone,
     names,
     require_outside,
-    where_option,
 )
 from manyseed.orchestrator.cli.output import counted, errors, print_json, print_rows, say
 from manyseed.orchestrator.errors import UserError
@@ -49,97 +47,83 @@ class QueryCommand(Command):
 
 
 def query(
-    directories: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="DIR",
-            help="The sweep directory; with several, the column sweep names each row's.",
-            show_default=False,
-        ),
-    ],
-    table: Annotated[
-        str | None,
-        typer.Option(
-            "--table",
-            "-t",
-            show_default="cells",
-            autocompletion=completion.tables,
-            metavar="NAME",
-            help="The table: cells, runs, pairs, repeats, effects, …; see 'manyseed docs results' "
-            "for all.",
-        ),
-    ] = None,
-    where: Annotated[
-        str | None, where_option("A condition over the columns.", completion.condition)
-    ] = None,
-    columns: Annotated[
-        str,
-        typer.Option(
-            "--columns",
-            "-c",
-            help="Columns to show, separated by commas. '?' lists them.",
-            autocompletion=completion.columns,
-        ),
-    ] = "",
-    by: Annotated[
-        str,
-        typer.Option(
-            "--by",
-            metavar="[COLUMN,…]",
-            autocompletion=completion.columns,
-            help="Group by these columns: means with intervals, pooled spreads, n, coverage. "
-            "Without columns: by everything but the seeds.",
-        ),
-    ] = "",
-    agg: Annotated[
-        str,
-        typer.Option(
-            "--agg",
-            metavar="FUNCTION,…",
-            autocompletion=completion.functions,
-            help="What to compute per group instead: mean, sd, median, min, max, count, q05 (5 % "
-            "quantile), q975 (97.5 %).",
-        ),
-    ] = "",
-    sql: Annotated[
-        str | None,
-        typer.Option("--sql", help="One SELECT over the tables, instead of all other choices."),
-    ] = None,
-    sort: Annotated[
-        str | None,
-        typer.Option(
-            "--sort",
-            help="The column to sort by; with - in front, descending.",
-            autocompletion=completion.sort,
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", min=1, help="Rows to show.", show_default="40 in a table, or all"),
-    ] = None,
-    form: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            "-f",
-            help="table, csv, json, markdown, latex (booktabs) or parquet.",
-            autocompletion=completion.formats,
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write all rows to a file (.csv, .json, .md, .tex, .parquet, .txt), or to - for "
-            "standard output.",
-        ),
-    ] = None,
-    describe: Annotated[
-        bool,
-        typer.Option("--describe", help="List the table's columns, as --columns '?' does."),
-    ] = False,
+    directories: list[Path] = typer.Argument(
+        ...,
+        metavar="DIR",
+        help="The sweep directory; with several, the column sweep names each row's.",
+        show_default=False,
+    ),
+    table: str | None = typer.Option(
+        None,
+        "--table",
+        "-t",
+        show_default="cells",
+        autocompletion=completion.tables,
+        metavar="NAME",
+        help="The table: cells, runs, pairs, repeats, effects, …; see 'manyseed docs results' "
+        "for all.",
+    ),
+    where: str | None = typer.Option(
+        None,
+        "--where",
+        "-w",
+        metavar="SQL",
+        help="A condition over the columns.",
+        autocompletion=completion.condition,
+    ),
+    columns: str = typer.Option(
+        "",
+        "--columns",
+        "-c",
+        help="Columns to show, separated by commas. '?' lists them.",
+        autocompletion=completion.columns,
+    ),
+    by: str = typer.Option(
+        "",
+        "--by",
+        metavar="[COLUMN,…]",
+        autocompletion=completion.columns,
+        help="Group by these columns: means with intervals, pooled spreads, n, coverage. "
+        "Without columns: by everything but the seeds.",
+    ),
+    agg: str = typer.Option(
+        "",
+        "--agg",
+        metavar="FUNCTION,…",
+        autocompletion=completion.functions,
+        help="What to compute per group instead: mean, sd, median, min, max, count, q05 (5 % "
+        "quantile), q975 (97.5 %).",
+    ),
+    sql: str | None = typer.Option(
+        None, "--sql", help="One SELECT over the tables, instead of all other choices."
+    ),
+    sort: str | None = typer.Option(
+        None,
+        "--sort",
+        help="The column to sort by; with - in front, descending.",
+        autocompletion=completion.sort,
+    ),
+    limit: int | None = typer.Option(
+        None, "--limit", min=1, help="Rows to show.", show_default="40 in a table, or all"
+    ),
+    form: str | None = typer.Option(
+        None,
+        "--format",
+        "-f",
+        help="table, csv, json, markdown, latex (booktabs) or parquet.",
+        autocompletion=completion.formats,
+    ),
+    output: Path | None = typer.Option(
+        None,
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write all rows to a file (.csv, .json, .md, .tex, .parquet, .txt), or to - for "
+        "standard output.",
+    ),
+    describe: bool = typer.Option(
+        False, "--describe", help="List the table's columns, as --columns '?' does."
+    ),
     as_json: Json = False,
 ) -> None:
     """Query the result tables.
@@ -302,8 +286,7 @@ def _few_test_sets(sweeps: list[Sweep], question: Question, frame: pl.DataFrame)
 
 def _incomplete(sweep: Sweep, *, several: bool) -> list[str]:
     """Say which planned runs the results lack, and whether that is related to accuracy."""
-    from manyseed.orchestrator.results.caveats import amounts, incomplete
-    from manyseed.orchestrator.results.newer import newer
+    from manyseed.orchestrator.results.caveats import amounts, incomplete, newer
     from manyseed.orchestrator.results.record import Analysis
     from manyseed.orchestrator.results.tables import read_results
 
@@ -317,44 +300,38 @@ def _incomplete(sweep: Sweep, *, several: bool) -> list[str]:
 
 def plot(
     directory: Directory,
-    kind: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[KIND]",
-            help="The figure; without it, all kinds are listed.",
-            show_default=False,
-            autocompletion=completion.kinds,
-        ),
-    ] = None,
-    by: Annotated[
-        str,
-        typer.Option(
-            "--by",
-            metavar="COLUMN[,COLUMN]",
-            help="For a column of the tables: group by one or two axes; two give the rows and the "
-            "columns of a grid.",
-            show_default="a row per cell",
-        ),
-    ] = "",
-    where: Where = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="A .pdf, .svg or .png file; or a .csv file for the numbers that are drawn.",
-            show_default="KIND.pdf",
-        ),
-    ] = None,
-    width: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MM",
-            help="single or double for columns of a journal (89 or 183 mm), or millimetres.",
-            show_default="as in the report",
-        ),
-    ] = None,
+    kind: str | None = typer.Argument(
+        None,
+        metavar="[KIND]",
+        help="The figure; without it, all kinds are listed.",
+        show_default=False,
+        autocompletion=completion.kinds,
+    ),
+    by: str = typer.Option(
+        "",
+        "--by",
+        metavar="COLUMN[,COLUMN]",
+        help="For a column of the tables: group by one or two axes; two give the rows and the "
+        "columns of a grid.",
+        show_default="a row per cell",
+    ),
+    where: str | None = typer.Option(
+        None, "--where", "-w", metavar="SQL", help="Only cells that meet a condition."
+    ),
+    output: Path | None = typer.Option(
+        None,
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="A .pdf, .svg or .png file; or a .csv file for the numbers that are drawn.",
+        show_default="KIND.pdf",
+    ),
+    width: str | None = typer.Option(
+        None,
+        metavar="MM",
+        help="single or double for columns of a journal (89 or 183 mm), or millimetres.",
+        show_default="as in the report",
+    ),
     as_json: Json = False,
 ) -> None:
     """Draw one figure of the results, as a file for a paper.

@@ -51,9 +51,7 @@ def address(metavar: str) -> Any:
 def status(
     directory: Directory,
     run: Annotated[str | None, address("[RUN]")] = None,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Show progress until nothing runs any more.")
-    ] = False,
+    watch: bool = typer.Option(False, "--watch", help="Show progress until nothing runs any more."),
     as_json: Json = False,
 ) -> None:
     """Report the state of every run and every task.
@@ -201,17 +199,15 @@ def raise_if_broken(sweep: Sweep, reason: str, details: str) -> None:
 
 def logs(
     directory: Directory,
-    what: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="RUN|TASK",
-            help="A run (cell, repeat, run) such as 12:0:3; or a task, such as 1/0 or its job id.",
-            show_default=False,
-        ),
-    ] = None,
-    failed: Annotated[
-        bool, typer.Option("--failed", help="Show why runs failed, one traceback of each error.")
-    ] = False,
+    what: str | None = typer.Argument(
+        None,
+        metavar="RUN|TASK",
+        help="A run (cell, repeat, run) such as 12:0:3; or a task, such as 1/0 or its job id.",
+        show_default=False,
+    ),
+    failed: bool = typer.Option(
+        False, "--failed", help="Show why runs failed, one traceback of each error."
+    ),
     as_json: Json = False,
 ) -> None:
     """Show what a task printed, or why runs failed.

@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manyseed.orchestrator.cli.analyze import analyze_and_report, say_report
-from manyseed.orchestrator.cli.answers import in_short
 from manyseed.orchestrator.cli.arguments import (
     Directory,
     Json,
@@ -216,6 +214,8 @@ def run(
 
         manyseed run sweep.toml --cluster mycluster
     """
+    from manyseed.orchestrator.cli.analyze import analyze_and_report, say_report
+    from manyseed.orchestrator.cli.answers import in_short
     from manyseed.orchestrator.grids.loading import read_sweep_file
     from manyseed.orchestrator.paths import SweepPaths
     from manyseed.orchestrator.plans.data import fetch_datasets
@@ -371,19 +371,16 @@ def resume(directory: Directory, watch: Watch = False, **options: Any) -> None:
 @takes("cancel", "only", "now")
 def cancel(
     directory: Directory,
-    hold: Annotated[
-        bool,
-        typer.Option("--pause", help="Hold tasks that wait in the queue, until resume."),
-    ] = False,
-    parallelism: Annotated[
-        int | None,
-        typer.Option(
-            "--throttle",
-            metavar="N",
-            min=0,
-            help="End nothing: let at most N tasks run at once on a cluster; 0: no limit.",
-        ),
-    ] = None,
+    hold: bool = typer.Option(
+        False, "--pause", help="Hold tasks that wait in the queue, until resume."
+    ),
+    parallelism: int | None = typer.Option(
+        None,
+        "--throttle",
+        metavar="N",
+        min=0,
+        help="End nothing: let at most N tasks run at once on a cluster; 0: no limit.",
+    ),
     **options: Any,
 ) -> None:
     """Stop all tasks after the fits in flight. Nothing is lost.
@@ -454,9 +451,9 @@ def pause(directory: Directory) -> None:
 
 def throttle(
     directory: Directory,
-    parallelism: Annotated[
-        int, typer.Argument(metavar="N", min=0, help="0: no limit.", show_default=False)
-    ],
+    parallelism: int = typer.Argument(
+        ..., metavar="N", min=0, help="0: no limit.", show_default=False
+    ),
 ) -> None:
     """Let at most N tasks run at once on a cluster from now on. Running tasks are not ended.
 

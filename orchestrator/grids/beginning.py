@@ -21,7 +21,7 @@ from manyseed.jobs.datasets.columns import NO_FEATURE
 from manyseed.jobs.datasets.function import KEPT, OPTION
 from manyseed.jobs.datasets.sources import SOURCES
 from manyseed.jobs.datasets.tablefile import FORMATS, NO_SPREADSHEET, SPREADSHEETS, TABLES
-from manyseed.jobs.own import modules
+from manyseed.jobs.own import copies
 from manyseed.jobs.own.table import SCORES, form_of, is_entry
 from manyseed.jobs.packages import install
 from manyseed.orchestrator.errors import UserError, first_line, nearest, refused, toml_value
@@ -343,7 +343,7 @@ def _returned(data: str) -> Mapping[str, Any] | None:
     if not is_entry(data) or data.partition(":")[0] in SOURCES:
         return None
     try:
-        modules.find(OPTION, [data], [Path.cwd()])
+        copies.find_modules(OPTION, [data], [Path.cwd()])
     except Refused:
         return None
     try:

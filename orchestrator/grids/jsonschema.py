@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from manyseed.jobs import classifiers, datasets
-from manyseed.jobs.checks import closed
+from manyseed.jobs.checks import Option, closed
 from manyseed.jobs.classifiers.record import Classifier
 from manyseed.jobs.datasets.function import KIND as FUNCTION
 from manyseed.jobs.datasets.sources import SOURCES
@@ -150,10 +150,21 @@ def _hparam(hparam: Hparam) -> Schema:
 def _of_sources() -> Mapping[str, Schema]:
     """Return the keys that only some sources take, each with these sources."""
     sources_of: dict[str, list[str]] = {}
+    options: dict[str, Option] = {}
     for kind, source in SOURCES.items():
-        for key in source.parameters:
+        for key, option in source.parameters.items():
+            options.setdefault(key, option)
             sources_of.setdefault(key, []).append("data" if kind == FUNCTION else f"{kind}:…")
-    return {key: {"description": f"For {', '.join(kinds)}."} for key, kinds in sources_of.items()}
+    described = {
+        key: f"{option.described} For {', '.join(sources_of[key])}."
+        for key, option in options.items()
+    }
+    return {
+        key: {"description": described[key]}
+        if option.kind is object
+        else option.schema(described[key])
+        for key, option in options.items()
+    }
 
 
 def _of_methods() -> Mapping[str, Schema]:

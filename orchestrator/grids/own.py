@@ -41,10 +41,10 @@ class Pin:
     root : str
         The folder of its local modules; empty for an installed library.
     digest : str
-        Digest of the code that was probed (`jobs.own.modules.Code.digest`).
+        Digest of the code that was probed (`jobs.own.copies.Code.digest`).
     findings : mapping
         The fields of `jobs.own.findings.Findings`; for a function that returns data, those of
-        `jobs.own.loading.Returned`.
+        `jobs.own.findings.Returned`.
     """
 
     entry: str
@@ -97,7 +97,7 @@ class OwnCode:
         return OwnCode(self._roots, self._pins, is_calling=False)
 
     def data(self, entry: object, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the data that a function returned: the fields of `jobs.own.loading.Returned`.
+        """Return the data that a function returned: the fields of `jobs.own.findings.Returned`.
 
         The function is called if its code or arguments are new, or if the data is no longer kept.
 
@@ -105,10 +105,10 @@ class OwnCode:
         ------
         jobs.checks.Refused
         """
-        from manyseed.jobs.own import loading, modules
+        from manyseed.jobs.own import copies, findings
 
         params, version = options.get("params", {}), options.get("version", 1)
-        loading.require_named(entry, params, version)
+        findings.require_named(entry, params, version)
         name = str(entry)
         key = text_identity(canonical_json({"data": name, "version": version, "params": params}))
         if key in self.used:
@@ -122,7 +122,7 @@ class OwnCode:
                 raise Refused("data", name, reason)
             return known.findings
         try:
-            code = modules.find("data", [name], self._roots)
+            code = copies.find_modules("data", [name], self._roots)
         except Refused:
             if known is None:
                 raise
@@ -133,7 +133,7 @@ class OwnCode:
             return known.findings
         root = str(code.root or "")
         if (key, code.digest, root) not in _RETURNED:
-            _RETURNED[key, code.digest, root] = asdict(loading.loaded(name, params, code))
+            _RETURNED[key, code.digest, root] = asdict(findings.loaded(name, params, code))
         returned = _RETURNED[key, code.digest, root]
         self.used[key] = Pin(name, root, code.digest, returned)
         return returned

@@ -26,7 +26,7 @@ from manyseed.jobs.datasets.tablefile import FORMATS
 from manyseed.jobs.ensembling import methods
 from manyseed.jobs.hparams import Hparam
 from manyseed.jobs.hparams.grid import is_written, read, written
-from manyseed.jobs.hparams.search import SPACE_VERSION
+from manyseed.jobs.hparams.perturb import SPACE_VERSION
 from manyseed.orchestrator.errors import (
     UserError,
     meant,

@@ -85,7 +85,7 @@ def import_predictions(
     -------
     int
         Number of predictions of a test point with a probability below
-        `importing.probabilities.FLOOR`, which is raised to it.
+        `importing.classes.FLOOR`, which is raised to it.
 
     Raises
     ------

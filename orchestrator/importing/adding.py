@@ -61,17 +61,11 @@ def add_runs(sources: Sequence[PredictionFile], directory: Path) -> int:
     ----------
     sources : sequence of PredictionFile
         One for each dataset and classifier, checked.
-    directory : Path
 
     Returns
     -------
     int
         Number of predictions of a test point with a probability that was raised.
-
-    Raises
-    ------
-    UserError
-        If they don't match the sweep, which then is unchanged.
     """
     paths = SweepPaths(directory)
     with locked(paths.lock, "importing") as lease:
@@ -92,13 +86,7 @@ def add_runs(sources: Sequence[PredictionFile], directory: Path) -> int:
 
 
 def settle(paths: SweepPaths) -> None:
-    """Complete an interrupted import or remove its remains, if there is one.
-
-    Raises
-    ------
-    UserError
-        If another process imports, plans or submits.
-    """
+    """Complete an interrupted import or remove its remains, if there is one."""
     if any(paths.journals.glob(f"{IMPORTED}*{JOURNAL}")):
         with locked(paths.lock, "importing"):
             _settle(paths)
@@ -215,13 +203,7 @@ class _Extension:
         return cells_of(source, spec, 0, dataset)
 
     def journal(self, file: Path) -> int:
-        """Write all runs to a journal; return the number of raised probabilities.
-
-        Raises
-        ------
-        UserError
-            If scores are not finite, or the sweep already has all runs of a file.
-        """
+        """Write all runs to a journal; return the number of raised probabilities."""
         floored = 0
         with JournalWriter(file, self._identity) as journal:
             for source, spec, y_true, rows in self._parts:

@@ -76,13 +76,7 @@ def reading_zip(file: Path, key: str | None = None) -> Iterator[None]:
 
 @contextmanager
 def opened(file: Path, what: str, remedy: str) -> Iterator[zipfile.ZipFile]:
-    """Open a zip whose members can all be read in blocks and have different names.
-
-    Raises
-    ------
-    UserError
-        For anything but such a file, which `what` names; `remedy` says how to get one.
-    """
+    """Open a zip whose members can all be read in blocks and have different names."""
     try:
         archive = zipfile.ZipFile(file)
     except OSError as error:
@@ -106,13 +100,7 @@ def opened(file: Path, what: str, remedy: str) -> Iterator[zipfile.ZipFile]:
 
 
 def unpack(file: Path, directory: Path) -> None:
-    """Make a sweep directory from a zip that ``export`` wrote, with identical files.
-
-    Raises
-    ------
-    UserError
-        For anything but such a file; then nothing is left of the directory.
-    """
+    """Make a sweep directory from a zip that ``export`` wrote, with identical files."""
     with opened(file, "a zip file", _WHOLE) as archive:
         members = [info for info in archive.infolist() if not info.is_dir()]
         for info in members:

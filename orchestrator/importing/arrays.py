@@ -22,8 +22,7 @@ from scipy.special import log_expit
 
 from manyseed.jobs.datasets.frame import is_masked, missing, to_numpy
 from manyseed.jobs.packages import install
-from manyseed.jobs.run import Probability
-from manyseed.jobs.training.prediction import are_probabilities
+from manyseed.jobs.run import Probability, are_probabilities
 from manyseed.orchestrator.errors import UserError, first_line, nearest
 from manyseed.orchestrator.importing.archive import opened, reading_zip
 from manyseed.orchestrator.importing.classes import (
@@ -53,11 +52,6 @@ def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
     """Return the arrays of a file by name; a single tensor is ``scores``, or ``labels`` if integer.
 
     Arrays stay in the file until they are read, if it can be mapped. bfloat16 becomes float32.
-
-    Raises
-    ------
-    UserError
-        For files that hold anything else, and without PyTorch.
     """
     try:
         import torch
@@ -139,8 +133,6 @@ class OnDisk:
 
         Parameters
         ----------
-        file : binary file
-        start : int
         path, key
             For errors.
         size : int, optional
@@ -284,17 +276,10 @@ def entries_of(
 
     Parameters
     ----------
-    held : Held
     more : mapping
         Entries from other files: y_true and attributes of runs.
-    names : Names
     probability, probabilities
         How scores become probabilities; whether they already are.
-
-    Raises
-    ------
-    UserError
-        For entries that are missing, or don't match.
     """
     path, large, given = held.file, held.large, {**held.small, **more}
     if len(large) != 1:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.checks import quoted, same_spelling, spelling
 from manyseed.jobs.datasets.columns import is_number, natural_order
-from manyseed.jobs.training.prediction import OFF, gaps, labels
+from manyseed.jobs.run import OFF, gaps, labels
 from manyseed.orchestrator.errors import UserError, nearest
 
 
@@ -42,13 +42,7 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
 
 
 def require_one_order(names: Sequence[str], key: str, file: Path) -> None:
-    """Refuse names whose order decides what the predictions mean, if others may sort otherwise.
-
-    Raises
-    ------
-    UserError
-        Where sorting as text, without case, and with numbers as numbers do not agree.
-    """
+    """Refuse names whose order decides what the predictions mean, if others may sort otherwise."""
     orders = [sorted(names), sorted(names, key=_folded), sorted(names, key=_by_numbers)]
     if other := next((order for order in orders if order != [*names]), None):
         place = next(i for i, name in enumerate(names) if other[i] != name)
@@ -76,14 +70,7 @@ def _by_numbers(name: str) -> list[Any]:
 
 
 def require_apart(truth: Collection[str], predicted: Collection[str], key: str, file: Path) -> None:
-    """Refuse labels that mean one class but are written in two ways, which would never be right.
-
-    Raises
-    ------
-    UserError
-        Where labels differ only in blanks, composition or invisible marks; where predictions and
-        truth differ only in how they write a number, or in case.
-    """
+    """Refuse labels that mean one class but are written in two ways, which would never be right."""
     same = same_spelling({*truth, *predicted})
     only: dict[object, str] = {}
     for name in sorted({*truth} - {*predicted}):
@@ -162,13 +149,7 @@ def _problem(p: NDArray[np.float64]) -> tuple[int, str] | None:
 
 
 def texts(values: NDArray[Any], key: str, file: Path) -> NDArray[Any]:
-    """Return an array with byte strings decoded to str; other arrays are returned as they are.
-
-    Raises
-    ------
-    UserError
-        If bytes are not UTF-8.
-    """
+    """Return an array with byte strings decoded to str; other arrays are returned as they are."""
     if values.dtype.kind != "S":
         return values
     try:
@@ -183,14 +164,8 @@ def codes(values: NDArray[Any], class_names: Sequence[str], key: str, file: Path
     Parameters
     ----------
     values : array of str or integers
-    class_names : sequence of str
     key, file
         For errors.
-
-    Raises
-    ------
-    UserError
-        For a label that is not a class.
     """
     values = texts(values, key, file)
     if values.dtype.kind == "U":

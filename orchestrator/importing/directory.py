@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from scipy.special import log_expit, log_softmax
 
 from manyseed.analysis.axes import LATER
-from manyseed.jobs.run import Cell, Prediction, Probability, canonical_json
-from manyseed.jobs.training.prediction import gaps, labels
+from manyseed.jobs.run import Cell, Prediction, Probability, canonical_json, gaps, labels
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.placing import appearing, place
 from manyseed.orchestrator.errors import UserError, toml_value
@@ -46,16 +45,10 @@ def write_rows(group: Group, source: PredictionFile, order: Positions, recipe: i
     ----------
     group : Group
         Laid out for these runs alone and not known to other processes.
-    source : PredictionFile
     order : int64 array (run,)
         For each row, the position of its run in the source.
     recipe : int
         Number of the recipe.
-
-    Raises
-    ------
-    UserError
-        If scores are not finite.
     """
     floored, length = 0, group.spec.shard_length
     for number in range(group.shards):
@@ -80,13 +73,7 @@ class ImportedRuns:
         self.floored = 0
 
     def of(self, positions: Positions) -> Iterator[tuple[int, int, Prediction]]:
-        """Yield the index in `positions`, the position and the prediction of each run.
-
-        Raises
-        ------
-        UserError
-            If scores are not finite.
-        """
+        """Yield the index in `positions`, the position and the prediction of each run."""
         spec = self._spec
         n_columns = 2 * len(spec.epochs) if spec.scores == "none" else spec.n_classes
         step = max(1, BLOCK_BYTES // (4 * spec.samples * n_columns))
@@ -191,11 +178,6 @@ def write_sweep(sources: Sequence[PredictionFile], directory: Path) -> int:
     -------
     int
         Number of predictions of a test point with a probability that was raised.
-
-    Raises
-    ------
-    UserError
-        If the directory exists, or two sources have the same dataset and classifier.
     """
     names = [(source.dataset, source.classifier) for source in sources]
     for number, name in enumerate(names):
@@ -264,8 +246,6 @@ def cells_of(
 
     Parameters
     ----------
-    source : PredictionFile
-    spec : GroupSpec
     first : int
         Number of the first cell.
     dataset : mapping

@@ -27,14 +27,7 @@ _ALIKE = ("class_names", "epochs", "keep", "dtype", "probability")
 
 
 def joined(sources: Sequence[PredictionFile]) -> list[PredictionFile]:
-    """Join the files of each dataset and classifier, in their order.
-
-    Raises
-    ------
-    UserError
-        If files with the same dataset name have different test sets, or don't match, or if files
-        with different dataset names have the same test points.
-    """
+    """Join the files of each dataset and classifier, in their order."""
     by_pair: dict[tuple[str, str], list[PredictionFile]] = {}
     datasets: dict[str, PredictionFile] = {}
     for source in sources:
@@ -134,11 +127,6 @@ def numbered(
         With the further runs.
     where : str
         Where the existing runs are, for errors.
-
-    Raises
-    ------
-    UserError
-        If a run exists already.
     """
     runs = other.runs
     if not other.numbered:
@@ -175,13 +163,7 @@ ELSEWHERE = "import them into a directory of their own with --out"
 
 
 def imported_plan(paths: SweepPaths) -> tuple[Plan, Groups]:
-    """Return the plan and the groups of a sweep that holds only imported predictions.
-
-    Raises
-    ------
-    UserError
-        For any other directory.
-    """
+    """Return the plan and the groups of a sweep that holds only imported predictions."""
     if not paths.is_sweep:
         raise UserError(
             "is not a sweep directory, so no runs can be added to it",
@@ -207,16 +189,10 @@ def pair_of(
 
     Parameters
     ----------
-    directory : Path
     dataset, classifier : str or None
         As the user named them.
     is_classifier_given : bool
         Whether each file comes with its classifier's name.
-
-    Raises
-    ------
-    UserError
-        If the sweep holds several, or not this dataset.
     """
     plan, _ = imported_plan(SweepPaths(directory))
     known = plan.cells.select(*PAIR).unique(maintain_order=True)
@@ -264,13 +240,7 @@ def truth(dataset: str, groups: Sequence[Group]) -> tuple[Integers, Integers]:
 
 
 def same_tests(source: PredictionFile, groups: Sequence[Group]) -> Integers:
-    """Return the dataset's true classes (repeat, sample), which must match the source's.
-
-    Raises
-    ------
-    UserError
-        If the classes or test sets differ.
-    """
+    """Return the dataset's true classes (repeat, sample), which must match the source's."""
     y_true, index = truth(source.dataset, groups)
     n, samples = source.y_true.shape
     known, points = y_true.shape
@@ -300,12 +270,7 @@ def same_tests(source: PredictionFile, groups: Sequence[Group]) -> Integers:
 
 
 def require_alike(source: PredictionFile, spec: GroupSpec, paths: SweepPaths) -> None:
-    """Refuse runs whose predictions differ in form from those of their group.
-
-    Raises
-    ------
-    UserError
-    """
+    """Refuse runs whose predictions differ in form from those of their group."""
     for what, given, held in _forms(source, spec):
         if given != held:
             raise UserError(

@@ -143,13 +143,7 @@ class PredictionFile:
 
 
 def prediction_file(entries: Entries, probability: Probability) -> PredictionFile:
-    """Check what a reader gave, and return it as predictions that a sweep can hold.
-
-    Raises
-    ------
-    UserError
-        For entries that don't match, or that no sweep can hold.
-    """
+    """Check what a reader gave, and return it as predictions that a sweep can hold."""
     file, class_names = entries.file, entries.class_names
     runs = attributes(entries.attributes, entries.n_runs, file)
     if entries.copy is not None:
@@ -246,13 +240,7 @@ def _is_plain(text: str) -> bool:
 
 
 def attributes(given: Mapping[str, Any], n_runs: int, file: Path) -> pl.DataFrame:
-    """Return the attributes of each run, with defaults filled in.
-
-    Raises
-    ------
-    UserError
-        For an unknown attribute, one of another length, or two runs with the same address.
-    """
+    """Return the attributes of each run, with defaults filled in."""
     for name, values in given.items():
         if name not in ATTRIBUTES:
             raise UserError(

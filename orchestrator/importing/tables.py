@@ -42,13 +42,7 @@ MAX_ROWS = 200_000_000
 
 
 def read_frame(path: Path) -> pl.DataFrame:
-    """Read an entire table of predictions or of runs' attributes.
-
-    Raises
-    ------
-    UserError
-        If it is neither CSV nor Parquet.
-    """
+    """Read an entire table of predictions or of runs' attributes."""
     if path.suffix != ".csv":
         return _collected(path, _scan(path))
     with _reading(path):
@@ -61,13 +55,7 @@ def read_frame(path: Path) -> pl.DataFrame:
 
 
 def is_exported(path: Path) -> bool:
-    """Return whether a file is a table that ``export`` wrote.
-
-    Raises
-    ------
-    UserError
-        If its name is that of a Parquet file, but it has another format.
-    """
+    """Return whether a file is a table that ``export`` wrote."""
     if path.suffix != ".parquet":
         return False
     with _reading(path):
@@ -128,11 +116,6 @@ def openml(paths: Sequence[Path], names: Names) -> Entries:
 
     The folds of a repeat are combined: each of its points is predicted by the fit that didn't see
     it, and all of them form the test set. Only one file at a time is held in memory.
-
-    Raises
-    ------
-    UserError
-        For columns that are missing or unknown, and files that don't match.
     """
     keys: list[pl.DataFrame] = []
     first: dict[int, pl.DataFrame] = {}
@@ -294,13 +277,7 @@ def _runs(path: Path, number: int) -> dict[tuple[int, int], pl.DataFrame]:
 
 
 def exported(path: Path) -> list[Entries]:
-    """Open a table that ``export`` wrote: the labels of every dataset and classifier in it.
-
-    Raises
-    ------
-    UserError
-        Also for cells with a value of an axis in `LATER`, which need a copy of the store.
-    """
+    """Open a table that ``export`` wrote: the labels of every dataset and classifier in it."""
     whole = _scan(path)
     later = [axis for axis in LATER if axis in whole.collect_schema()]
     address = ("dataset", "classifier", *DEFAULTS, "repeat_index", "run_index", "epoch")

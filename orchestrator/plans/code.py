@@ -25,7 +25,7 @@ from manyseed.orchestrator.provenance import code_key, read_recipes
 if TYPE_CHECKING:
     import polars as pl
 
-    from manyseed.jobs.own.modules import Code
+    from manyseed.jobs.own.copies import Code
 
 _SHOWN_LINES = 20
 
@@ -208,7 +208,7 @@ def timeout_of(paths: SweepPaths, name: str, classifier: Mapping[str, Any]) -> f
 
 
 def _difference(before: Path, now: Code) -> Iterator[str]:
-    from manyseed.jobs.own.modules import differing
+    from manyseed.jobs.own.copies import differing
 
     if not before.is_dir():
         yield f"    {before}, the copy that they were trained with, is gone"

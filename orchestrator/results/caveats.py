@@ -10,9 +10,14 @@ import polars as pl
 from manyseed.analysis.counts import counted, some
 from manyseed.analysis.options import CALIBRATION, Options
 from manyseed.analysis.tables.snapshots import last, several
+from manyseed.orchestrator.calls import warn
+from manyseed.orchestrator.disk.records import read_json
+from manyseed.orchestrator.errors import ManyseedError, command
+from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.coverage import planned
 from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.results.tables import DEE, Results
+from manyseed.orchestrator.survey import survey
 
 LEVEL = 0.05
 """Probability of telling a difference between recipes, where there is none."""
@@ -37,7 +42,7 @@ def amounts(record: Analysis) -> str | None:
 
 def incomplete(tables: Results) -> list[str]:
     """Say what is not finished, and whether that depends on accuracy, one sentence each."""
-    from manyseed.analysis.questions.missing import notes
+    from manyseed.analysis.questions.caveats import missing_notes
 
     sentences = []
     repeats = last(tables["repeats"])
@@ -53,7 +58,7 @@ def incomplete(tables: Results) -> list[str]:
     columns = runs.collect_schema()
     with tables.damage_named("runs"):
         read = runs.select(name for name in names if name in columns).collect()
-    return [*sentences, *notes(read, repeats)]
+    return [*sentences, *missing_notes(read, repeats)]
 
 
 def not_computed(record: Analysis) -> list[str]:
@@ -114,7 +119,7 @@ def mixed(runs: pl.DataFrame) -> list[str]:
     """
     if "recipe" not in runs.columns:  # of an earlier version
         return []
-    from manyseed.analysis.questions.recipes import recipes_compared
+    from manyseed.analysis.questions.caveats import recipes_compared
 
     sentences = []
     for row in recipes_compared(runs).iter_rows(named=True):
@@ -237,3 +242,25 @@ def _epoch(repeats: pl.DataFrame) -> list[str]:
 
 def _at(epoch: list[int]) -> str:
     return "".join(f" at epoch {number}" for number in epoch if number > 0)
+
+
+def newer(paths: SweepPaths) -> str:
+    """Say how many finished runs the results are of; empty if of all, or if it is not known."""
+    try:
+        analysed = read_json(paths.analysis)["runs"]["analysed"]
+        counts = survey(paths).counts
+    except (ManyseedError, OSError, LookupError, TypeError):
+        return ""  # whoever needs what is damaged reports it
+    finished = counts["done"] + counts["copy"]
+    if not isinstance(analysed, int) or analysed >= finished:
+        return ""
+    return (
+        f"These results are of {analysed:,} of {finished:,} finished runs; "
+        f"`{command('analyze', paths.directory)}` for the rest."
+    )
+
+
+def tell_newer(paths: SweepPaths) -> None:
+    """Warn if runs have finished since the last analysis."""
+    if text := newer(paths):
+        warn(text)

@@ -14,7 +14,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.graph.group import compute_all
 from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.options import CALIBRATION, Options
-from manyseed.analysis.questions import deep, margins, tace
+from manyseed.analysis.questions import margins, members, tace
 from manyseed.analysis.questions.dee import compared
 from manyseed.analysis.tables.keys import CELL_KEY, IS_METHOD, REPEAT, RUN
 from manyseed.analysis.tables.schema import together
@@ -49,7 +49,7 @@ def measured(
         The tables uncertainty, tace and margins, with the columns `SCHEMA` of `deep`, `tace` and
         `margins`; empty if calibrated metrics, or α̂, were not asked for.
     """
-    makers = {UNCERTAINTY: deep, TACE: tace, MARGINS: margins}
+    makers = {UNCERTAINTY: members, TACE: tace, MARGINS: margins}
     tasks: dict[str, list[Delayed]] = {}
     kept: dict[str, list[pl.DataFrame]] = {}
     for name, table in makers.items():

@@ -9,8 +9,7 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.effects import effects
-from manyseed.analysis.questions.randomness import sources
-from manyseed.analysis.questions.ranking import COMPARED, HELD_OUT, ranked
+from manyseed.analysis.questions.ranking import COMPARED, HELD_OUT, ranked, sources
 from manyseed.analysis.questions.variance import variance
 from manyseed.analysis.tables.keys import CELL_KEY, REPEAT, RUN
 from manyseed.analysis.tables.schema import Tables

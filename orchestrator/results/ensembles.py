@@ -12,9 +12,9 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.metrics.alpha_tests import MIN_OTHERS, side
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions import ensemble_size
+from manyseed.analysis.questions import ensembles
 from manyseed.analysis.questions.ensembles import SIZES, RunPool, ensemble_draws, table_one
-from manyseed.analysis.questions.howmany import Answer, seconds_per_run
+from manyseed.analysis.questions.howmany import RunsNeeded, seconds_per_run
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.keys import EPOCH, REPEAT, RUN
 from manyseed.analysis.tables.schema import Tables
@@ -41,14 +41,14 @@ class Drawn:
 
     Attributes
     ----------
-    answers : list of Answer
+    answers : list of RunsNeeded
     table : DataFrame
         Table I; empty if no ensembles could be drawn.
     each : DataFrame
         The first `EACH` ensembles of each size, one row each.
     """
 
-    answers: list[Answer]
+    answers: list[RunsNeeded]
     table: pl.DataFrame = field(default_factory=pl.DataFrame)
     each: pl.DataFrame = field(default_factory=pl.DataFrame)
 
@@ -121,11 +121,11 @@ def for_alpha(
         drawn = kept.get(cell) or _draw(repeat, options, sizes, draws, workers)
         if isinstance(drawn, str) or isinstance(repeat, str):
             reason = drawn if isinstance(drawn, str) else str(repeat)
-            by_cell[cell] = Drawn(ensemble_size.no_ensembles(reason, options.close))
+            by_cell[cell] = Drawn(ensembles.no_ensembles(reason, options.close))
             continue
         name = named(cells.filter(cell=cell), cells)
         table, each = drawn
-        answers = ensemble_size.for_alpha(
+        answers = ensembles.for_alpha(
             table,
             made=repeat.predictions.runs.height,
             epsilon=options.epsilon,

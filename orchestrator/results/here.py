@@ -14,7 +14,8 @@ from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.errors import LeaseHeld, UserError
 from manyseed.orchestrator.keeping import publish_finished
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results import analysing, answering
+from manyseed.orchestrator.results import analysing
+from manyseed.orchestrator.results.answers import summary
 from manyseed.orchestrator.results.conventions import conventions
 from manyseed.orchestrator.results.schedulers import scheduler
 from manyseed.orchestrator.results.tables import Results
@@ -58,7 +59,7 @@ def analyze(
                 progress=progress,
                 before_writing=lease.check,
             )
-            answering.keep(paths)
+            summary.keep(paths)
             return results
 
 

@@ -11,8 +11,7 @@ import polars as pl
 
 from manyseed.analysis.graph.predictions import Ensembled, Predictions
 from manyseed.jobs.datasets import dataset_id
-from manyseed.jobs.ensembling.members import MEMBER_ARRAYS, SIZE_ARRAYS
-from manyseed.jobs.ensembling.methods import sizes
+from manyseed.jobs.ensembling.methods import MEMBER_ARRAYS, SIZE_ARRAYS, sizes
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.arrays import COPY

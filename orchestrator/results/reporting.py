@@ -15,9 +15,9 @@ from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.provenance import lost_recipes
 from manyseed.orchestrator.results import caveats, drawn
-from manyseed.orchestrator.results.answering import unanswered
+from manyseed.orchestrator.results.answers.summary import further
+from manyseed.orchestrator.results.caveats import newer
 from manyseed.orchestrator.results.effects import compared
-from manyseed.orchestrator.results.newer import newer
 from manyseed.orchestrator.results.origin import origin, sweep_text
 from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.results.tables import (
@@ -78,7 +78,7 @@ def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = No
         variance=last(results[VARIANCE]) if VARIANCE in results else None,
         sources=results["sources"],
         sweep_file=sweep_text(paths),
-        further=unanswered(record),
+        further=further(paths, record),
         figures=figures,
         **shown,
     )

@@ -72,7 +72,7 @@ def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> Differen
     ----------
     save : Path, optional
         A new file for the model, outside the sweep; the ending of its name selects the form
-        (`jobs.saving`).
+        (`jobs.parameters`).
 
     Raises
     ------

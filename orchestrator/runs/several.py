@@ -75,8 +75,8 @@ def rerun_each(
         CELL:REPEAT:RUN.
     folder : Path, optional
         The folder for their models, each in a file ``CELL-REPEAT-RUN`` with the ending of its form
-        (`jobs.saving`). A model is written only if its predictions match the stored ones: bit for
-        bit with the same recipe, else in their labels.
+        (`jobs.parameters`). A model is written only if its predictions match the stored ones: bit
+        for bit with the same recipe, else in their labels.
     overwrite : bool
         Whether to train runs whose file exists again; otherwise they are skipped.
     other_recipe : bool

@@ -20,7 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from manyseed.jobs import whole
-from manyseed.jobs.training.prediction import gaps, labels
+from manyseed.jobs.run import gaps, labels
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.placing import remove_partial, replacing, unavailable
 from manyseed.orchestrator.errors import DamagedShard, LeaseHeld, SplitMismatch
@@ -30,7 +30,7 @@ from manyseed.orchestrator.store.encoding import Array, Bools
 from manyseed.orchestrator.store.groups import Group
 from manyseed.orchestrator.store.index import JournalFolder, JournalIndex, write_tombstone
 from manyseed.orchestrator.store.journal import Header
-from manyseed.orchestrator.store.reader import read_array, read_rows, statuses
+from manyseed.orchestrator.store.reader import statuses
 from manyseed.orchestrator.store.shards import lease_name, publish
 from manyseed.orchestrator.store.testsets import (
     Integers,
@@ -41,6 +41,7 @@ from manyseed.orchestrator.store.testsets import (
 )
 from manyseed.orchestrator.store.verify import (
     Finding,
+    Shard,
     checksums,
     impossible_sets,
     read_predictions,
@@ -65,13 +66,13 @@ def mend_records(
     lease = Lease(watch, lease_name(group, shard))
     lease.take()
     with lease.kept():
-        records = _Records(group, shard, journals)
-        before = {name: values.copy() for name, values in records.values.items()}
-        records.mend(None if copies is None else copies[slice(*group.span(shard))])
+        mending = _Mending(group, shard, journals)
+        before = {name: values.copy() for name, values in mending.records.items()}
+        mending.mend(None if copies is None else copies[slice(*group.span(shard))])
         changed = {
             name: values
-            for name, values in records.values.items()
-            if name in records.lost
+            for name, values in mending.records.items()
+            if name in mending.lost
             or not np.array_equal(before[name], values, equal_nan=values.dtype.kind == "f")
         }
         if changed:
@@ -91,13 +92,11 @@ def mend_labels(group: Group, shard: int, watch: LeaseWatch) -> int:
     lease = Lease(watch, lease_name(group, shard))
     lease.take()
     with lease.kept():
-        array, (start, stop) = spec.array("label"), group.span(shard)
-        label = encoding.filled(spec, array, stop - start)
-        crc = read_rows(group, ("crc",), range(start, stop))["crc"]
-        mended = 0
-        for first in range(start, stop, spec.chunk_length):
-            at = slice(first - start, first - start + spec.chunk_length)
-            parts, damaged = read_predictions(group, first, first + spec.chunk_length)
+        array, stored = spec.array("label"), Shard(group, shard)
+        label = encoding.filled(spec, array, stored.stop - stored.start)
+        crc, mended = stored.records["crc"], 0
+        for first, stop, at in stored.chunks():
+            parts, damaged = read_predictions(group, first, stop)
             others = np.logical_or.reduce([bad for name, bad in damaged.items() if name != "label"])
             label[at] = parts["label"]
             wrong = damaged["label"] | (checksums(parts) != crc[at])
@@ -124,36 +123,28 @@ def _replace(group: Group, shard: int, values: Mapping[str, Array], lease: Lease
             partial.write_bytes(content)
 
 
-class _Records:
-    """The record arrays of a shard, and the names of lost ones."""
+class _Mending(Shard):
+    """A shard whose lost records are inferred."""
 
-    def __init__(self, group: Group, shard: int, journals: JournalIndex) -> None:
-        self.group, self.spec, self.journals = group, group.spec, journals
-        self.start, self.stop = group.span(shard)
-        self.padding = read_array(group, "cell")[self.start : self.stop] < 0
-        self.values: dict[str, Array] = {}
-        self.lost: set[str] = set()
-        for array in self.spec.arrays:
-            if array.role == "record":
-                values = encoding.filled(self.spec, array, self.stop - self.start)
-                if encoding.read_file(group, array, self.start, self.stop, values).any():
-                    self.lost.add(array.name)
-                    values[...] = array.fill_value
-                self.values[array.name] = values
+    def __init__(self, group: Group, number: int, journals: JournalIndex) -> None:
+        super().__init__(group, number)
+        self.journals = journals
+        for name in self.lost:
+            self.records[name][...] = self.spec.array(name).fill_value
 
     def mend(self, copies: Bools | None) -> None:
-        status, crc = self.values["status"], self.values["crc"]
+        status, crc = self.records["status"], self.records["crc"]
         unclear = wrong_status(status, self.padding)
         if "status" in self.lost:
             unclear[:] = True
         unclear &= ~self.padding
         status[self.padding] = PADDING
-        finished = np.where(unclear, self._written(), np.isin(status, (DONE, COPY)))
+        finished = np.where(unclear, self._written(), self.finished())
         if "crc" in self.lost and finished.any():
             crc[finished] = self._checksums()[finished]
         if unclear.any():
             status[unclear] = np.where(finished, self._kinds(copies), MISSING)[unclear]
-        seconds = self.values["fit_seconds"]
+        seconds = self.records["fit_seconds"]
         seconds[wrong_seconds(seconds, status)] = math.nan
         self._recall(np.flatnonzero(finished))
         if "clipped" in self.lost:
@@ -161,12 +152,12 @@ class _Records:
 
     def _written(self) -> Bools:
         """Return which rows were published, judging by the other records."""
-        written = (self.values["crc"] != 0) | (self.values["recipe"] != NO_RECIPE)
-        return np.asarray((written | ~np.isnan(self.values["fit_seconds"])) & ~self.padding)
+        written = (self.records["crc"] != 0) | (self.records["recipe"] != NO_RECIPE)
+        return np.asarray((written | ~np.isnan(self.records["fit_seconds"])) & ~self.padding)
 
     def _kinds(self, copies: Bools | None) -> Array:
         """Return `DONE` for trained runs, which have a time, and `COPY` for others."""
-        trained = ~np.isnan(self.values["fit_seconds"])
+        trained = ~np.isnan(self.records["fit_seconds"])
         if copies is not None:
             trained |= ~copies
         elif "fit_seconds" in self.lost:
@@ -176,9 +167,8 @@ class _Records:
     def _checksums(self) -> Array:
         """Compute the checksums of the stored predictions; 0 if they cannot be decoded."""
         values = np.zeros(self.stop - self.start, dtype=np.uint32)
-        for first in range(self.start, self.stop, self.spec.chunk_length):
-            crcs, damaged = row_checksums(self.group, first, first + self.spec.chunk_length)
-            at = slice(first - self.start, first - self.start + self.spec.chunk_length)
+        for first, stop, at in self.chunks():
+            crcs, damaged = row_checksums(self.group, first, stop)
             values[at] = np.where(damaged, 0, crcs)
         return values
 
@@ -193,9 +183,9 @@ class _Records:
                 header = self.journals.header(place)
                 if header is not None and self._is_of(header, row):
                     if "fit_seconds" in wanted:
-                        self.values["fit_seconds"][row] = header.fit_seconds
+                        self.records["fit_seconds"][row] = header.fit_seconds
                     if "recipe" in wanted:
-                        self.values["recipe"][row] = self._recipe_of(header, row)
+                        self.records["recipe"][row] = self._recipe_of(header, row)
                     break
 
     def _recipe_of(self, header: Header, row: int) -> int:
@@ -205,25 +195,23 @@ class _Records:
         source = header.source
         for place in self.journals.records(self.spec.number, source, source + 1).get(source, []):
             original = self.journals.header(place)
-            if original is not None and original.crc == self.values["crc"][row]:
+            if original is not None and original.crc == self.records["crc"][row]:
                 return original.recipe
         return NO_RECIPE
 
     def _is_of(self, header: Header, row: int) -> bool:
         """Whether a record is the one published as a row."""
-        status, crc = self.values["status"][row], self.values["crc"][row]
+        status, crc = self.records["status"][row], self.records["crc"][row]
         return bool(header.status == status and (status == COPY or header.crc == crc))
 
     def _count_clipped(self, finished: Bools) -> None:
         """Count values at the limits of float16; only clipping puts them there."""
         array = self.spec.array(self.spec.score_name or "")
-        for first in range(self.start, self.stop, self.spec.chunk_length):
-            values = encoding.filled(self.spec, array, self.spec.chunk_length)
-            stop = first + self.spec.chunk_length
+        for first, stop, at in self.chunks():
+            values = encoding.filled(self.spec, array, stop - first)
             encoding.read_file(self.group, array, first, stop, values)
-            at = slice(first - self.start, stop - self.start)
             counts = (np.abs(values) >= _LARGEST).reshape(len(values), -1).sum(axis=1)
-            self.values["clipped"][at] = np.where(finished[at], counts, 0)
+            self.records["clipped"][at] = np.where(finished[at], counts, 0)
 
 
 TestSets = Callable[[Group, int, int], tuple[Integers, Integers] | None]

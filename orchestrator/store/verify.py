@@ -212,51 +212,65 @@ def _verify_splits(group: Group) -> _Look[Array]:
     return findings, y_true
 
 
+class Shard:
+    """A shard as it is stored: its records, and its predictions, an inner chunk at a time."""
+
+    def __init__(self, group: Group, number: int) -> None:
+        self.group, self.spec = group, group.spec
+        self.start, self.stop = group.span(number)
+        self.repeat_index = read_array(group, "repeat_index")[self.start : self.stop]
+        self.padding = self.repeat_index < 0
+        arrays = [array for array in self.spec.arrays if array.role == "record"]
+        # status first: the other files were replaced before it
+        read = {array.name: _read(group, array, self.start, self.stop) for array in arrays[::-1]}
+        self.records: Parts = {array.name: read[array.name][0] for array in arrays}
+        self.lost = {name for name, (_, damaged) in read.items() if damaged.any()}
+        """Names of the records that cannot be decoded."""
+
+    def finished(self) -> Bools:
+        """Return which rows are published, by their status."""
+        return np.isin(self.records["status"], (DONE, COPY)) & ~self.padding
+
+    def chunks(self) -> Iterator[tuple[int, int, slice]]:
+        """Yield the first row of each inner chunk and its end, and its rows within the shard."""
+        for first in range(self.start, self.stop, step := self.spec.chunk_length):
+            yield first, first + step, slice(first - self.start, first - self.start + step)
+
+
 def _verify_shard(
-    group: Group, shard: int, y_true: Array, journals: JournalIndex | None
+    group: Group, number: int, y_true: Array, journals: JournalIndex | None
 ) -> Generator[Finding, None, int]:
     """Yield findings; return the number of finished rows, which counts all if this is unknown."""
-    spec, (start, stop) = group.spec, group.span(shard)
-    repeat_index = read_array(group, "repeat_index")[start:stop]
-    padding = repeat_index < 0
-    records: Parts = {}
-    lost = []
-    arrays = [array for array in spec.arrays if array.role == "record"]
-    for array in reversed(arrays):  # status first: the other files were replaced before it
-        records[array.name], damaged = _read(group, array, start, stop)
-        if damaged.any():
-            lost.append(array.name)
-    status = records["status"]
-    finished = np.isin(status, (DONE, COPY)) & ~padding
-    if not group.file(spec.array("status"), shard).exists():
+    spec, shard = group.spec, Shard(group, number)
+    start, padding, repeat_index = shard.start, shard.padding, shard.repeat_index
+    records, finished = shard.records, shard.finished()
+    if not group.file(spec.array("status"), number).exists():
         # an interrupted first publication is no problem if journals still hold all its rows
         finished = (records["crc"] != 0) & ~padding
         lost_for_good = finished.copy()
         if journals is not None:
-            lost_for_good &= ~np.isin(np.arange(start, stop), journals.rows(spec.number))
+            lost_for_good &= ~np.isin(np.arange(start, shard.stop), journals.rows(spec.number))
         if not lost_for_good.any():
             return 0
-    elif "status" in lost:
+    elif "status" in shard.lost:
         finished = ~padding
-    if lost:
+    if shard.lost:
         rows = tuple((start + np.flatnonzero(finished)).tolist())
-        problem = f"shard {shard}: {', '.join(sorted(lost))} cannot be decoded"
-        yield Finding(spec.path, problem, rows, shard=shard, damaged=True)
+        problem = f"shard {number}: {', '.join(sorted(shard.lost))} cannot be decoded"
+        yield Finding(spec.path, problem, rows, shard=number, damaged=True)
         return len(rows)
-    wrong = wrong_status(status, padding)
+    wrong = wrong_status(records["status"], padding)
     yield from _findings(spec, start, wrong, "status disagrees with the plan")
-    wrong = finished & wrong_seconds(records["fit_seconds"], status)
+    wrong = finished & wrong_seconds(records["fit_seconds"], records["status"])
     yield from _findings(spec, start, wrong, "fit_seconds is not a duration")
     needed = np.unique(repeat_index[finished])
     for repeat in needed[y_true[needed, 0] < 0].tolist():
         problem = f"test set {repeat}, which finished runs need, is not stored"
         yield Finding(spec.path, problem, split=repeat // spec.split_length)
-    for first in range(start, stop, spec.chunk_length):
-        part = slice(first - start, first - start + spec.chunk_length)
-        if not finished[part].any():
-            continue
-        truth = y_true[np.where(padding[part], 0, repeat_index[part])]
-        yield from _verify_chunk(group, first, finished[part], records["crc"][part], truth)
+    for first, _, part in shard.chunks():
+        if finished[part].any():
+            truth = y_true[np.where(padding[part], 0, repeat_index[part])]
+            yield from _verify_chunk(group, first, finished[part], records["crc"][part], truth)
     return int(finished.sum())
 
 

@@ -22,8 +22,7 @@ from manyseed.jobs.classifiers import imports
 from manyseed.jobs.run import Cell, MachineError, Run
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.checkpoint import Checkpoint
-from manyseed.jobs.training.device import gpu_model
-from manyseed.jobs.training.handling import Device, Handling
+from manyseed.jobs.training.handling import Device, Handling, gpu_model
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.errors import StoreError, command
 from manyseed.orchestrator.paths import SweepPaths

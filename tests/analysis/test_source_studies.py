@@ -15,7 +15,7 @@ from manyseed.analysis.figures.drawing import Given, all_figures, plots
 from manyseed.analysis.figures.epochs import sources
 from manyseed.analysis.figures.overview import correlations, within_repeats
 from manyseed.analysis.figures.scatters import alpha_hat_of_pairs, of_pairs
-from manyseed.analysis.questions.randomness import sources as compared
+from manyseed.analysis.questions.ranking import sources as compared
 from manyseed.analysis.report.tables import listed, similar, times
 from tests.analysis.planted import planted
 from tests.analysis.samples import ENSEMBLES

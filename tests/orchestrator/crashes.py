@@ -18,9 +18,9 @@ import numpy as np
 import polars as pl
 
 from manyseed.jobs.ensembling.ensemble import Ensembling
-from manyseed.jobs.ensembling.members import Members
+from manyseed.jobs.ensembling.methods import Members
 from manyseed.jobs.run import Cell, Prediction
-from manyseed.jobs.training import beside
+from manyseed.jobs.training import checkpoint
 from manyseed.jobs.training.checkpoint import Checkpoint, TrainingParts, restore, save
 from manyseed.jobs.tuning import Draw, drawn
 from manyseed.orchestrator import keeping, tuning
@@ -314,7 +314,7 @@ def _save(folder: Path) -> None:
     """Train a method's run as far as its last epoch: it saves itself after each, members beside."""
     import torch
 
-    beside.LEAST = 1
+    checkpoint.LEAST = 1
     expected = [np.random.default_rng(number).normal(size=(10, 2)) for number in range(2)]
     paths = SweepPaths(folder / "sweep")
     saved = Checkpoint(paths.checkpoint(0, 3), "a run and its recipe", every=0)

@@ -15,7 +15,7 @@ from manyseed.jobs import parameters
 from manyseed.jobs.parameters import ModelArrays
 from manyseed.jobs.run import Run
 from manyseed.jobs.trainer import Trainer, run_hparams
-from manyseed.jobs.training.state import unpacked
+from manyseed.jobs.training.handling import unpacked
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids.sweepfile import Keep
 from manyseed.orchestrator.paths import SweepPaths

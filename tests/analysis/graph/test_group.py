@@ -24,7 +24,7 @@ from manyseed.analysis.metrics.formulas import labels, probe
 from manyseed.analysis.metrics.registry import METRICS
 from manyseed.analysis.options import DEFAULT_METRICS, Options
 from manyseed.analysis.refused import NotKept
-from manyseed.jobs.training.prediction import labels as labels_of_run
+from manyseed.jobs.run import labels as labels_of_run
 from tests.analysis.samples import Lazy, frame, margins, noisy, predictions, regular
 
 FEW = Options(resamples=3)

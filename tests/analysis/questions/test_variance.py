@@ -24,7 +24,7 @@ from manyseed.analysis.questions.variance import (
     variance,
 )
 from manyseed.analysis.tables.schema import Tables
-from manyseed.orchestrator.results.variance import sentence
+from manyseed.orchestrator.results.answers.variance import sentence
 
 KEY = {
     "dataset": "one",

@@ -10,7 +10,7 @@ import torch
 from manyseed.jobs import classifiers
 from manyseed.jobs.run import stream
 from manyseed.jobs.training import layers
-from manyseed.jobs.training.blocked import evaluation
+from manyseed.jobs.training.layers import evaluation
 from manyseed.jobs.training.network import Network
 from tests.jobs.classifiers import examples
 

@@ -10,14 +10,14 @@ from torch import nn
 from manyseed.jobs.run import stream
 from manyseed.jobs.training.layers import Linear, initialise
 from manyseed.jobs.training.loop import (
+    TestRows,
     TrainingPlan,
     batches,
     n_batches,
     owned,
+    schedule,
     train,
 )
-from manyseed.jobs.training.schedules import schedule
-from manyseed.jobs.training.testrows import TestRows
 
 CPU = torch.device("cpu")
 

@@ -13,8 +13,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from manyseed import Sweep
-from manyseed.orchestrator.cli import output, progress, status
+from manyseed.orchestrator.cli import answers, output, progress, status
 from manyseed.orchestrator.cli.commands import app
+from manyseed.orchestrator.results.questions import registry
 from tests.orchestrator.conftest import write
 
 COLUMNS = 80
@@ -295,6 +296,8 @@ def test_every_command_and_option_of_the_pages_is_there():
             command = typer.main.get_command(app)
             while words and words[0] in getattr(command, "commands", {}):
                 command = command.commands[words.pop(0)]
+            if command.name == "answers" and len(words) > 1 and words[1] in registry.known():
+                command = answers.command_of(words[1])
             if words[:1] == ["COMMAND"]:
                 continue
             there = {option for one in command.params for option in one.opts + one.secondary_opts}

@@ -13,6 +13,7 @@ import polars as pl
 import pytest
 
 from benchmarks import trace_seed
+from manyseed.jobs.datasets import openml
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.data import fetch_datasets, require_fetched
@@ -585,11 +586,11 @@ def test_a_plan_names_values_that_are_not_what_they_seem(tmp_path):
 def test_folds_are_repeats_and_a_suite_its_tasks(tmp_path, monkeypatch):
     """Of OpenML what was asked before: no network is needed."""
     monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "data"))
-    openml = tmp_path / "data" / "openml"
-    (openml / "suites").mkdir(parents=True)
-    (openml / "described").mkdir()
+    folder = tmp_path / "data" / "openml"
+    (folder / "suites").mkdir(parents=True)
+    (folder / "described").mkdir()
     tasks = {"study": {"tasks": {"task_id": ["31", "37"]}}}
-    (openml / "suites" / "99.json").write_text(json.dumps(tasks))
+    (folder / "suites" / "99.json").write_text(json.dumps(tasks))
     counts = [[[20, 20]] * 3, [[10, 10], [10, 10], [10, 11]]]
     for number in (31, 37):
         known = {
@@ -605,7 +606,7 @@ def test_folds_are_repeats_and_a_suite_its_tasks(tmp_path, monkeypatch):
             "class_counts": [30, 31],
             "set_counts": counts,
         }
-        (openml / "described" / f"task-{number}.json").write_text(json.dumps(known))
+        (folder / "described" / f"task-{number}.json").write_text(json.dumps(known))
     file = tmp_path / "s.toml"
     file.write_text(
         'name = "x"\nseed = 1\nrepeats = 5\nruns = 2\n[[grid]]\n'

@@ -106,7 +106,7 @@ def test_what_compresses_is_smaller_in_a_zip_and_reads_the_same(tmp_path):
 KILLED = """
 import contextlib, os, signal, sys
 from pathlib import Path
-from manyseed.orchestrator.store.reading import exchange
+from manyseed.orchestrator.store import exchange
 
 placing = exchange.placing
 

@@ -343,7 +343,7 @@ def test_headers_mean_the_same_one_by_one_and_together(other, group, number, rec
 
 def test_writing_needs_no_slow_import():
     code = (
-        "import sys; from manyseed.orchestrator.store.journals import index, journal;"
+        "import sys; from manyseed.orchestrator.store import index, journal;"
         "print({'zarr', 'polars', 'torch', 'xarray', 'dask'} & set(sys.modules))"
     )
     output = subprocess.run(

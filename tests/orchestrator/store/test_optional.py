@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import xarray as xr
 
-from manyseed.jobs.ensembling.members import ARRAYS as OF_MEMBERS
+from manyseed.jobs.ensembling.methods import ARRAYS as OF_MEMBERS
 from manyseed.jobs.response.measure import ARRAYS
 from manyseed.jobs.response.questions import DBI
-from manyseed.jobs.training.alive import MEASURES
+from manyseed.jobs.training.handling import MEASURES
 from manyseed.orchestrator.errors import DamagedGroup, LayoutTooNew, StoreError
 from manyseed.orchestrator.store import journal, schema
 from manyseed.orchestrator.store.coordinates import (

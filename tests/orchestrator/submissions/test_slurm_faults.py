@@ -124,8 +124,8 @@ def test_tasks_longer_than_their_walltime_requeue_themselves(
         tmp_path,
         f"""
         if "submitit.core._submit" in sys.orig_argv:
-            from manyseed.slurm import signals
-            signals.on_stop(pathlib.Path(f"{asked}-{{os.getpid()}}").touch)
+            from manyseed.slurm import processes
+            processes.on_stop(pathlib.Path(f"{asked}-{{os.getpid()}}").touch)
         """,
     )
     changes = {

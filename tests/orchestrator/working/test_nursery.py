@@ -170,13 +170,13 @@ def test_numpys_global_generator_differs_between_forks(sweep: Sweep, start: Star
     code = f"""
 {IS_TRAINING}
     import numpy
-    from manyseed.orchestrator.working import nursery
+    from manyseed.orchestrator.working import pool
     numpy.random.seed(0)
-    forget = nursery._forget_random_state
+    forget = pool._forget_random_state
     def telling():
         forget()
         print("drew", numpy.random.random(), flush=True)
-    nursery._forget_random_state = telling
+    pool._forget_random_state = telling
 """
     task = start(code + DIES.replace("HOW", "os._exit(3)"), FORKS)
     assert task.communicate(timeout=120)[0] == "finished\n"

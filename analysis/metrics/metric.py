@@ -124,7 +124,7 @@ class Spread:
         return replace(self, scale=self.scale * scale)
 
     def summary(self, names: Sequence[str]) -> dict[str, float]:
-        """Summarise the values as `analysis.metrics.summaries.summarise` does.
+        """Summarise the values as `summarise` does.
 
         Quantiles are exact to half a bin, 1/8192; the standard deviation is NaN.
         """
@@ -166,7 +166,7 @@ class Column:
     Attributes
     ----------
     summaries : tuple of str
-        Its summaries in the table of repeats (`analysis.metrics.summaries`).
+        Its summaries in the table of repeats (`MEANINGS`).
     """
 
     name: str

@@ -207,15 +207,8 @@ def context(
         What the results were made with, shown verbatim.
     notes : sequence of str
         Shown with the conventions, e.g. what could not be computed and why.
-    curves, ensembles : polars frames or None
-        Learning curves (`analysis.figures.curves`), and ensembles by size
-        (`analysis.figures.sizes`), if there are any.
-    uncertainty, dee, tace : polars frames or None
-        Deep ensembles by size, cells compared with them (`analysis.figures.deep`), and calibration
-        errors by threshold and bins (`analysis.figures.tace`), likewise.
-    ensemble_draws, margins : polars frames or None
-        Single ensembles (`analysis.figures.shaded`), and distributions of margins
-        (`analysis.figures.margins`), likewise.
+    curves, ensembles, uncertainty, dee, tace, ensemble_draws, margins : polars frames or None
+        What figures are drawn from besides (`analysis.figures.kind.Given`), if present.
     compared : Tables or None
         The tables that effects are computed from; by default `tables`.
     variance : polars frame or None

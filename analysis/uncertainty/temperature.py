@@ -160,7 +160,7 @@ def calibrate(
         Logarithms of probabilities, up to a constant per row.
     y_true : integer array (sample,)
     splits : bool array (split, sample)
-        As `analysis.uncertainty.splits.calibration_splits` gives them.
+        As `calibration_splits` gives them.
 
     Returns
     -------

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from manyseed.analysis.tables.snapshots import IS_LAST
+from manyseed.analysis.tables.rows import IS_LAST
 from manyseed.orchestrator.conditions import NoCondition, UnknownColumn, condition
 from manyseed.orchestrator.errors import UserError, first_line, nearest
 

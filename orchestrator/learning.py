@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 
     from manyseed.analysis.graph.group import ReportProgress
     from manyseed.analysis.options import Options
+    from manyseed.orchestrator.analyses.jobstate import AnalysisJob
+    from manyseed.orchestrator.computing.tables import Results
     from manyseed.orchestrator.results.alike import Alike
     from manyseed.orchestrator.results.compared import Compared
     from manyseed.orchestrator.results.dee import DeepAnswers
+    from manyseed.orchestrator.results.figures import Plots
     from manyseed.orchestrator.results.howmany import GroupAnswers
-    from manyseed.orchestrator.results.jobstate import AnalysisJob
-    from manyseed.orchestrator.results.plotting import Plots
-    from manyseed.orchestrator.results.tables import Results
     from manyseed.orchestrator.results.variance import VarianceSplit
     from manyseed.orchestrator.store.reading.named import FinishedRuns
     from manyseed.orchestrator.submissions.submission import Submission
@@ -137,8 +137,8 @@ class Learning:
         tell : callable
             With slurm, called with the state of the jobs.
         """
-        from manyseed.orchestrator.results.conventions import conventions
-        from manyseed.orchestrator.results.here import analyze
+        from manyseed.orchestrator.analyses.execution import analyze
+        from manyseed.orchestrator.computing.conventions import conventions
 
         _require_options(options)
         return analyze(
@@ -169,14 +169,14 @@ class Learning:
             A cluster profile, its file, or auto; the job asks for the resources of its ``cpu``
             class.
         """
-        from manyseed.orchestrator.results.job import submit
+        from manyseed.orchestrator.analyses.execution import submit
 
         _require_options(options)
         return submit(self.paths, options, cluster=cluster, dask=dask, workers=workers)
 
     def analysis_job(self) -> AnalysisJob | None:
         """Return the state of the analysis that was submitted last; None if none was."""
-        from manyseed.orchestrator.results.jobstate import look
+        from manyseed.orchestrator.analyses.jobstate import look
 
         return look(self.paths)
 
@@ -186,13 +186,13 @@ class Learning:
 
         Warns, as do all methods that show results, if runs have finished since the analysis.
         """
-        from manyseed.orchestrator.results.newer import tell_newer
-        from manyseed.orchestrator.results.tables import read_results
+        from manyseed.orchestrator.computing.tables import read_results
+        from manyseed.orchestrator.results.caveats import tell_newer
 
         tell_newer(self.paths)
         return read_results(self.paths)
 
-    @further("results.query:Question")
+    @further("asking.query:Question")
     def query(
         self,
         table: str = "cells",
@@ -210,21 +210,21 @@ class Learning:
         others : sequence of Sweep or path
             Sweeps whose rows are appended; the column ``sweep`` holds each row's directory.
         sql : str
-            One SELECT over the tables, instead of all other arguments (`orchestrator.results.sql`).
+            One SELECT over the tables, instead of all other arguments (`orchestrator.asking.sql`).
         **options
             `where`, `columns`, `by`, `sort` and `agg`, as in
-            `orchestrator.results.query.Question`.
+            `orchestrator.asking.query.Question`.
         """
-        from manyseed.orchestrator.results.newer import tell_newer
-        from manyseed.orchestrator.results.query import Question, ask
-        from manyseed.orchestrator.results.tables import read_results
+        from manyseed.orchestrator.asking.query import Question, ask
+        from manyseed.orchestrator.computing.tables import read_results
+        from manyseed.orchestrator.results.caveats import tell_newer
 
         every = [self.paths, *(_paths("others", other) for other in others)]
         for paths in every:
             tell_newer(paths)
         sweeps = {str(paths.directory): read_results(paths) for paths in every}
         if sql is not None:
-            from manyseed.orchestrator.results.sql import ask_sql
+            from manyseed.orchestrator.asking.sql import ask_sql
 
             return ask_sql(sweeps, sql)
         return ask(sweeps, Question(table, **options))
@@ -232,8 +232,8 @@ class Learning:
     @further("results.howmany:howmany", but=("paths",))
     def howmany(self, **options: Any) -> list[GroupAnswers]:
         """Return how many runs are needed; see `orchestrator.results.howmany.howmany`."""
+        from manyseed.orchestrator.results.caveats import tell_newer
         from manyseed.orchestrator.results.howmany import howmany
-        from manyseed.orchestrator.results.newer import tell_newer
 
         tell_newer(self.paths)
         return howmany(self.paths, **options)
@@ -244,8 +244,8 @@ class Learning:
 
         See `orchestrator.results.comparing.compare_cells` for the options and the result.
         """
+        from manyseed.orchestrator.results.caveats import tell_newer
         from manyseed.orchestrator.results.comparing import compare_cells
-        from manyseed.orchestrator.results.newer import tell_newer
 
         second = None if other is None else _paths("other", other)
         for paths in filter(None, (self.paths, second)):
@@ -266,8 +266,8 @@ class Learning:
     @further("results.dee:dee", but=("paths",))
     def dee(self, **options: Any) -> list[DeepAnswers]:
         """Return what averaging runs is worth; see `orchestrator.results.dee.dee`."""
+        from manyseed.orchestrator.results.caveats import tell_newer
         from manyseed.orchestrator.results.dee import dee
-        from manyseed.orchestrator.results.newer import tell_newer
 
         tell_newer(self.paths)
         return dee(self.paths, **options)
@@ -281,7 +281,7 @@ class Learning:
     def answers(self) -> list[str]:
         """Return the sentences that the page begins with: what the tables say."""
         from manyseed.orchestrator.results.answering import answers
-        from manyseed.orchestrator.results.newer import tell_newer
+        from manyseed.orchestrator.results.caveats import tell_newer
 
         tell_newer(self.paths)
         return [one.text for one in answers(self.paths)]
@@ -290,10 +290,10 @@ class Learning:
     def plot(self) -> Plots:
         """The figures of the results: ``sweep.plot.accuracy(by="perturb_continuous")``.
 
-        ``sweep.plot.kinds`` lists them; see `orchestrator.results.plotting`.
+        ``sweep.plot.kinds`` lists them; see `orchestrator.results.figures`.
         """
-        from manyseed.orchestrator.results.newer import tell_newer
-        from manyseed.orchestrator.results.plotting import Plots
+        from manyseed.orchestrator.results.caveats import tell_newer
+        from manyseed.orchestrator.results.figures import Plots
 
         tell_newer(self.paths)
         return Plots(self.paths)
@@ -304,8 +304,8 @@ class Learning:
         `tell` is called for each lost file without which the page is incomplete; the page lists
         them, too.
         """
-        from manyseed.orchestrator.results.newer import tell_newer
-        from manyseed.orchestrator.results.reporting import report
+        from manyseed.orchestrator.results.caveats import tell_newer
+        from manyseed.orchestrator.results.page import report
 
         tell_newer(self.paths)
         return report(self.paths, self.name, tell)

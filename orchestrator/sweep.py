@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.plans.drop import Drop
     from manyseed.orchestrator.progress.status import Status
     from manyseed.orchestrator.results.until import Answered
-    from manyseed.orchestrator.runs.rerun import Differences
-    from manyseed.orchestrator.runs.several import Rerun
+    from manyseed.orchestrator.runs.rerun import Differences, Rerun
     from manyseed.orchestrator.store.care.compact import Compaction
     from manyseed.orchestrator.survey import Survey
 
@@ -279,7 +278,7 @@ class Sweep(Executing, Learning):
     def show(self, address: str) -> dict[str, object]:
         """Return what defines the run ``CELL:REPEAT:RUN``, and how it was made or why it failed."""
         from manyseed.orchestrator.progress.unfinished import unfinished
-        from manyseed.orchestrator.runs.show import show
+        from manyseed.orchestrator.runs.description import show
 
         value = show(self.paths, address)
         stored = value["stored"]
@@ -313,11 +312,11 @@ class Sweep(Executing, Learning):
         With `best`, only the most accurate runs of each cell, that many. With `save`, each model is
         written to that folder as ``CELL-REPEAT-RUN`` with the suffix of its form, if it predicts
         what is stored: bit for bit in the same recipe, else the same labels. `Rerun.problem` says
-        if a run failed or differs. `orchestrator.runs.several.rerun_each` describes the other
+        if a run failed or differs. `orchestrator.runs.rerun.rerun_each` describes the other
         parameters.
         """
-        from manyseed.orchestrator.results.chosen import chosen_runs
-        from manyseed.orchestrator.runs.several import rerun_each
+        from manyseed.orchestrator.asking.query import chosen_runs
+        from manyseed.orchestrator.runs.rerun import rerun_each
 
         return rerun_each(
             self.paths,

@@ -14,7 +14,7 @@ from manyseed.analysis.figures.colours import colour
 from manyseed.analysis.figures.described import not_drawn, panel_per_cell, titles, with_names
 from manyseed.analysis.figures.margins import axis_of_margins, begin, places_of
 from manyseed.analysis.figures.style import Handle, Plot, legend, styled
-from manyseed.analysis.tables.keys import CELL_KEY, REPEAT_KEY
+from manyseed.analysis.tables.rows import CELL_KEY, REPEAT_KEY
 from manyseed.analysis.tables.schema import Tables
 
 MAX_PANELS = 9  # one cell each

@@ -10,7 +10,7 @@ from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.colours import colour
 from manyseed.analysis.figures.described import not_drawn, panel_per_cell, with_names
 from manyseed.analysis.figures.style import Handle, Plot, legend, styled
-from manyseed.analysis.tables.means import pooled
+from manyseed.analysis.tables.rows import pooled
 
 MAX_PANELS = 24  # one cell each
 KINDS = {"test": "test set", "train": "training batches"}

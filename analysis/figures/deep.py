@@ -29,7 +29,7 @@ from manyseed.analysis.figures.style import (
     styled,
 )
 from manyseed.analysis.questions.dee import SIZES
-from manyseed.analysis.tables.means import mean_of, pooled, std_of
+from manyseed.analysis.tables.rows import mean_of, pooled, std_of
 
 MAX_PANELS = 24  # one cell each
 KEY = ["cell", "repeat_index"]

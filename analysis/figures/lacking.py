@@ -8,7 +8,7 @@ from manyseed.analysis.figures.given import Given
 from manyseed.analysis.figures.kinds import find
 from manyseed.analysis.figures.levels import LEVELS, NOTHING
 from manyseed.analysis.figures.quantities import schemas, table_of
-from manyseed.analysis.tables.snapshots import several
+from manyseed.analysis.tables.rows import several
 
 _GRID = ("perturb_continuous", "perturb_hparams")
 _WITH_ZEROS = ("sources_", "epochs_")  # kinds that show α̂ also where it is 0 everywhere

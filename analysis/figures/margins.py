@@ -12,7 +12,7 @@ from manyseed.analysis.figures.colours import colour
 from manyseed.analysis.figures.described import not_drawn, panel_per_cell, with_names
 from manyseed.analysis.figures.style import Handle, Plot, legend, styled
 from manyseed.analysis.questions.margins import EDGES, SCALE, over_repeats
-from manyseed.analysis.tables.keys import CELL_KEY, REPEAT_KEY
+from manyseed.analysis.tables.rows import CELL_KEY, REPEAT_KEY
 
 MAX_PANELS = 24  # one cell each
 TICKS = (0.1, 1, 10, 100, 1000, 10_000)

@@ -13,8 +13,7 @@ from manyseed.analysis.figures.colours import colour, marker
 from manyseed.analysis.figures.deep import MAX_PANELS, PLAIN, sizes
 from manyseed.analysis.figures.described import first_of_each, not_drawn, titles, with_names
 from manyseed.analysis.figures.style import Handle, Plot, legend, panels, styled
-from manyseed.analysis.tables.keys import IS_METHOD
-from manyseed.analysis.tables.means import mean_of
+from manyseed.analysis.tables.rows import IS_METHOD, mean_of
 
 DEEP = "none: deep ensembles"
 _LINE = ["of", "value", "members"]

@@ -12,7 +12,7 @@ from manyseed.analysis.figures.colours import colour, marker
 from manyseed.analysis.figures.described import not_drawn, panel_per_cell
 from manyseed.analysis.figures.levels import NOTHING
 from manyseed.analysis.figures.style import Plot, legend, styled
-from manyseed.analysis.tables.snapshots import last
+from manyseed.analysis.tables.rows import last
 
 MAX_PANELS = 12  # one dataset and classifier each
 BAR = 0.8  # width of bars, as a share of the distance between sources

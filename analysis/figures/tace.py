@@ -15,7 +15,7 @@ from manyseed.analysis.figures.deep import MAX_PANELS, PLAIN
 from manyseed.analysis.figures.described import first_of_each, not_drawn, titles, with_names
 from manyseed.analysis.figures.sizes import labels
 from manyseed.analysis.figures.style import Handle, Plot, legend, panels, styled
-from manyseed.analysis.tables.means import mean_of
+from manyseed.analysis.tables.rows import mean_of
 
 ONE, DEEP = "none: one run", "none: deep ensemble"
 _CONTEXT = [axis for axis in AXES if axis != "ensembling"]

@@ -18,7 +18,7 @@ from manyseed.analysis.graph.chunks import build
 from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.metrics.registry import schema
 from manyseed.analysis.options import Options, is_own
-from manyseed.analysis.tables.keys import RUN
+from manyseed.analysis.tables.rows import RUN
 from manyseed.analysis.tables.schema import Block, GroupColumns, Tables, combine
 
 ReportProgress = Callable[[int, int], None]

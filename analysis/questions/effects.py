@@ -24,8 +24,9 @@ from manyseed.analysis.questions.intervals import (
     t_interval,
     total,
 )
-from manyseed.analysis.tables.keys import PAIR, RUN
-from manyseed.analysis.tables.means import (
+from manyseed.analysis.tables.rows import (
+    PAIR,
+    RUN,
     VARIES,
     compares_runs,
     is_level,

@@ -29,7 +29,7 @@ from manyseed.analysis.metrics.probabilities import confidences
 from manyseed.analysis.metrics.scores import labels, true_margin
 from manyseed.analysis.options import CLOSE, Options
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.means import mean_of, std_of
+from manyseed.analysis.tables.rows import mean_of, std_of
 
 SIZES = (3, 5, 10, 20, 30, 70, 100, 150, 200)
 DRAWS = 500

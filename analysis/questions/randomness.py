@@ -6,8 +6,7 @@ import polars as pl
 
 from manyseed.analysis.options import CLOSE
 from manyseed.analysis.questions.intervals import total
-from manyseed.analysis.tables.keys import REPEAT
-from manyseed.analysis.tables.means import VARIES
+from manyseed.analysis.tables.rows import REPEAT, VARIES
 from manyseed.analysis.tables.schema import Tables
 
 OF_CELLS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from manyseed.analysis.options import CLOSE
-from manyseed.analysis.tables.keys import REPEAT
+from manyseed.analysis.tables.rows import REPEAT
 
 COMPARED = ("accuracy", "alpha_hat", "ece", "churn_ensemble", "churn_mean")
 HELD_OUT = ("choosing_accuracy", "choosing_alpha_hat", "choosing_delta", "holdout_accuracy")

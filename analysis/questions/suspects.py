@@ -7,8 +7,7 @@ import polars as pl
 from manyseed.analysis.alphahat import worst
 from manyseed.analysis.counts import some
 from manyseed.analysis.options import SORTED, Options
-from manyseed.analysis.tables.keys import REPEAT
-from manyseed.analysis.tables.means import VARIES
+from manyseed.analysis.tables.rows import REPEAT, VARIES
 
 SUSPECT = "alpha_hat_suspect"
 INFEASIBLE = "alpha_hat_infeasible_max"

@@ -18,7 +18,7 @@ from manyseed.analysis.graph.reading import Sources
 from manyseed.analysis.metrics.tempered import splits_of
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.deep import MemberPool, scored
-from manyseed.analysis.tables.keys import EPOCH, REPEAT_KEY
+from manyseed.analysis.tables.rows import EPOCH, REPEAT_KEY
 from manyseed.analysis.uncertainty.prefixes import prefixes
 from manyseed.analysis.uncertainty.scores import calibration_errors
 from manyseed.analysis.uncertainty.temperature import calibrate

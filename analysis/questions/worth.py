@@ -9,7 +9,7 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.dee import check, curves
-from manyseed.analysis.tables.keys import REPEAT
+from manyseed.analysis.tables.rows import REPEAT
 from manyseed.analysis.uncertainty.dee import LESS_IS_BETTER, size_for
 
 

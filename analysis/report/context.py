@@ -23,9 +23,9 @@ from manyseed.analysis.report.listed import Listed, filled, listed
 from manyseed.analysis.report.methods import of_methods
 from manyseed.analysis.report.summary import Rows, summary, varying_axes
 from manyseed.analysis.report.worded import conventions, repeats_in_words, snapshots_in_words
-from manyseed.analysis.tables import twins
+from manyseed.analysis.tables import rows
+from manyseed.analysis.tables.rows import at_last
 from manyseed.analysis.tables.schema import Tables
-from manyseed.analysis.tables.snapshots import at_last
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def context(
     """
     cells, every, tables = tables.cells, tables, at_last(tables)
     several = tables.repeats["dataset"].n_unique() > 1
-    own, compared = twins.once(tables), compared or twins.paired(tables)
+    own, compared = rows.once(tables), compared or rows.paired(tables)
     if curves is not None:
         curves = curves.join(own.cells, on="cell", how="semi", maintain_order="left")
     if responses is not None and response_curves is not None:
@@ -206,7 +206,7 @@ def context(
             response_curves=response_curves,
             cmi=cmi,
             tace=tace,
-            every=twins.once(every),
+            every=rows.once(every),
             ensemble_draws=ensemble_draws,
             margins=margins,
         )

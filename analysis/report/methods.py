@@ -10,7 +10,7 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.figures.described import described
 from manyseed.analysis.report.listed import Listed, Row, number
-from manyseed.analysis.tables.keys import IS_METHOD
+from manyseed.analysis.tables.rows import IS_METHOD
 
 SHOWN = (1, 5, 10, 50, 100)
 """Sizes in PIT's tables; each cell's largest is shown as well."""

@@ -8,8 +8,8 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.tables import twins
-from manyseed.analysis.tables.snapshots import several
+from manyseed.analysis.tables import rows
+from manyseed.analysis.tables.rows import several
 
 Rows = tuple[Mapping[str, Any], ...]
 
@@ -21,8 +21,8 @@ def summary(cells: pl.DataFrame) -> Rows:
     different trainings. `copies` is the number of copied runs; `same_as` is the cell that counts in
     place of one with the same fits.
     """
-    if twins.SAME_AS not in cells.columns:
-        cells = cells.with_columns(pl.lit(None, pl.UInt32).alias(twins.SAME_AS))
+    if rows.SAME_AS not in cells.columns:
+        cells = cells.with_columns(pl.lit(None, pl.UInt32).alias(rows.SAME_AS))
     copies = (pl.col("n_runs") - pl.col("n_distinct")).alias("copies")
     if "epoch" in cells.columns:
         trained = pl.when(pl.col("epoch") > 0).then(pl.format("epoch {}", "epoch"))

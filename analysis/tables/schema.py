@@ -14,9 +14,20 @@ from numpy.typing import NDArray
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.metrics import summaries
 from manyseed.analysis.metrics.metric import Column, Metric
-from manyseed.analysis.tables.keys import CELL_KEY, EPOCH, ORDER, PAIR_KEY, REPEAT_KEY, RUN_KEY
-from manyseed.analysis.tables.means import VARIES, compares_runs, mean_of, pooled, std_of
 from manyseed.analysis.tables.records import Meaning, records
+from manyseed.analysis.tables.rows import (
+    CELL_KEY,
+    EPOCH,
+    ORDER,
+    PAIR_KEY,
+    REPEAT_KEY,
+    RUN_KEY,
+    VARIES,
+    compares_runs,
+    mean_of,
+    pooled,
+    std_of,
+)
 
 Table = Mapping[str, NDArray[Any]]
 Type = pl.DataType | type[pl.DataType]

@@ -37,7 +37,7 @@ def answers(directory: Directory, as_json: Json = False) -> None:
     """
     from manyseed.orchestrator.cli.analyze import say_notes
     from manyseed.orchestrator.results.answering import answers
-    from manyseed.orchestrator.results.newer import tell_newer
+    from manyseed.orchestrator.results.caveats import tell_newer
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)

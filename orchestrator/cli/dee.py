@@ -43,8 +43,8 @@ def dee(
 
         manyseed dee quickstart --by dataset,classifier --members 1
     """
+    from manyseed.orchestrator.computing.tables import read_analysis
     from manyseed.orchestrator.results.caveats import of_probabilities
-    from manyseed.orchestrator.results.record import read_analysis
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)

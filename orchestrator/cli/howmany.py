@@ -147,7 +147,7 @@ def _until(
     as_json: bool,
 ) -> None:
     """Train runs, or say how many would be added next; report what is known about each cell."""
-    from manyseed.orchestrator.results.newer import tell_newer
+    from manyseed.orchestrator.results.caveats import tell_newer
     from manyseed.orchestrator.results.until import preview
 
     added = 0

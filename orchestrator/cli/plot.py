@@ -74,7 +74,7 @@ def plot(
 
         manyseed plot quickstart alpha-hat-accuracy --where "classifier = 'mlp'" --width single
     """
-    from manyseed.orchestrator.results.plotting import save
+    from manyseed.orchestrator.results.figures import save
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)

@@ -17,8 +17,7 @@ from manyseed.orchestrator.cli.show import print_values
 from manyseed.orchestrator.errors import RunsError, UserError, command, flag
 
 if TYPE_CHECKING:
-    from manyseed.orchestrator.runs.rerun import Differences
-    from manyseed.orchestrator.runs.several import Rerun
+    from manyseed.orchestrator.runs.rerun import Differences, Rerun
 
 
 def rerun(

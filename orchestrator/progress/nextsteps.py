@@ -117,7 +117,7 @@ def unanalysed(paths: SweepPaths, runs: Mapping[str, int]) -> str:
 
 def unreported(paths: SweepPaths) -> str:
     """Return why the report does not show all results; empty if it is newer than all of them."""
-    from manyseed.orchestrator.results.tables import DRAWS, ENSEMBLES
+    from manyseed.orchestrator.computing.tables import DRAWS, ENSEMBLES
 
     try:
         written = paths.report.stat().st_mtime_ns

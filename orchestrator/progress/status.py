@@ -9,12 +9,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypedDict
 
+from manyseed.orchestrator.analyses.jobstate import look
 from manyseed.orchestrator.errors import ManyseedError, StoreError, UnavailableError
 from manyseed.orchestrator.paths import RECIPE, SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.progress.nextsteps import in_words, next_steps, unanalysed, unreported
 from manyseed.orchestrator.progress.watch import summed
-from manyseed.orchestrator.results.jobstate import look
 from manyseed.orchestrator.store.care import retraining
 from manyseed.orchestrator.stored import lost_groups, ways_back
 from manyseed.orchestrator.submissions.hints import training
@@ -100,7 +100,7 @@ class Status(TypedDict):
     failures: list[FailureStatus]
     """The most frequent errors."""
     analysis: dict[str, Any] | None
-    """The last analysis job, an `orchestrator.results.jobstate.AnalysisJob`."""
+    """The last analysis job, an `orchestrator.analyses.jobstate.AnalysisJob`."""
     cluster_silent: str | None
     """Why the scheduler did not answer."""
     report: str | None

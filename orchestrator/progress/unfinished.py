@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from manyseed.orchestrator.errors import command
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.runs.address import find_run
+from manyseed.orchestrator.runs.description import find_run
 from manyseed.orchestrator.submissions.hints import training
 from manyseed.orchestrator.survey import STATES, survey
 from manyseed.orchestrator.tasks.attempts import Attempt

@@ -18,14 +18,14 @@ from manyseed.analysis.options import CLOSE, CONFIDENCE, Options
 from manyseed.analysis.questions import between
 from manyseed.analysis.questions.between import AlphaHatBetween, ConsistencyBetween
 from manyseed.analysis.refused import Refused
+from manyseed.orchestrator.asking.averaging import require_confidence
+from manyseed.orchestrator.computing.published import Published, published
+from manyseed.orchestrator.computing.tables import read_analysis, without_own
 from manyseed.orchestrator.errors import UserError, refused
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.analysed import AnalysedCell, AnalysedSweep
-from manyseed.orchestrator.results.averaging import require_confidence
 from manyseed.orchestrator.results.compared import OneCell
 from manyseed.orchestrator.results.comparing import pairs_of
-from manyseed.orchestrator.results.published import Published, published
-from manyseed.orchestrator.results.record import read_analysis, without_own
 
 
 @dataclass(frozen=True, slots=True)

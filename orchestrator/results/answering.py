@@ -12,13 +12,19 @@ from typing import Any
 
 from manyseed.analysis.questions.sentence import Sentence, incomplete
 from manyseed.analysis.version import wording_version
+from manyseed.orchestrator.computing.tables import (
+    CMI,
+    DRAWN_PAIRS,
+    TABLES,
+    VARIANCE,
+    Analysis,
+    read_results,
+)
 from manyseed.orchestrator.disk.parquet import checksum
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results import caveats
-from manyseed.orchestrator.results.record import Analysis
-from manyseed.orchestrator.results.tables import CMI, DRAWN_PAIRS, TABLES, VARIANCE, read_results
 from manyseed.orchestrator.survey import survey
 
 _READ = (*TABLES, VARIANCE, CMI)
@@ -80,9 +86,8 @@ def _worked_out(paths: SweepPaths, record: Analysis) -> Mapping[str, Any]:
     """Make the sentences from the tables; `first` are on recipes, before those on missing runs."""
     from manyseed.analysis.questions.answers import answers, short_repeats
     from manyseed.analysis.questions.effects import effects
-    from manyseed.analysis.tables.snapshots import at_last, last
-    from manyseed.analysis.tables.twins import once, paired
-    from manyseed.orchestrator.results.effects import compared
+    from manyseed.analysis.tables.rows import at_last, last, once, paired
+    from manyseed.orchestrator.asking.effects import compared
 
     results = read_results(paths)
     tables = at_last(results.of_analysis(DRAWN_PAIRS, whole=True))

@@ -16,18 +16,16 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparing import Side, compare, compare_apart
-from manyseed.analysis.tables.means import compares_runs, is_level
-from manyseed.analysis.tables.snapshots import last
-from manyseed.analysis.tables.twins import cells_once
+from manyseed.analysis.tables.rows import cells_once, compares_runs, is_level, last
 from manyseed.jobs.run import Cell, Run
 from manyseed.jobs.streams import Stream
 from manyseed.jobs.trainer import stream_keys
+from manyseed.orchestrator.asking.averaging import require_confidence
+from manyseed.orchestrator.computing.cellgroups import require_axes
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.analysed import IMPORTED, AnalysedCell, AnalysedSweep
-from manyseed.orchestrator.results.averaging import require_confidence
-from manyseed.orchestrator.results.cellgroups import require_axes
 from manyseed.orchestrator.results.compared import Compared
 
 LOWER_IS_BETTER = ("ece", "brier", "log_loss", "alpha_hat", "ks_", "churn")

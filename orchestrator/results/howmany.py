@@ -12,14 +12,9 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.howmany import Answer
 from manyseed.analysis.questions.howmany import howmany as for_means
-from manyseed.analysis.tables.snapshots import of_cells, several
-from manyseed.analysis.tables.twins import cells_once
-from manyseed.orchestrator.disk.placing import if_writable
-from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.filtering import chosen
-from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results.averaging import require_confidence, require_half_width
-from manyseed.orchestrator.results.cellgroups import (
+from manyseed.analysis.tables.rows import cells_once, of_cells, several
+from manyseed.orchestrator.asking.averaging import require_confidence, require_half_width
+from manyseed.orchestrator.computing.cellgroups import (
     GROUP,
     at_epoch,
     named,
@@ -27,10 +22,13 @@ from manyseed.orchestrator.results.cellgroups import (
     same,
     split,
 )
-from manyseed.orchestrator.results.ensembles import for_alpha, write
-from manyseed.orchestrator.results.inputs import KEY, Held
-from manyseed.orchestrator.results.record import read_analysis, without_own
-from manyseed.orchestrator.results.tables import read_results
+from manyseed.orchestrator.computing.ensembles import for_alpha, write
+from manyseed.orchestrator.computing.inputs import KEY, Held
+from manyseed.orchestrator.computing.tables import read_analysis, read_results, without_own
+from manyseed.orchestrator.disk.placing import if_writable
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.filtering import chosen
+from manyseed.orchestrator.paths import SweepPaths
 from manyseed.slurm import local
 
 

@@ -15,15 +15,15 @@ import polars as pl
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.howmany import SKEWED
 from manyseed.analysis.questions.sequential import BLOCK, FIRST, Decision, Real, decide
+from manyseed.orchestrator.asking.averaging import require_confidence, require_half_width
+from manyseed.orchestrator.computing.cellgroups import named
+from manyseed.orchestrator.computing.tables import read_results
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import RunsError, StillRunning, UserError, command
 from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.growing import grow
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
-from manyseed.orchestrator.results.averaging import require_confidence, require_half_width
-from manyseed.orchestrator.results.cellgroups import named
-from manyseed.orchestrator.results.tables import read_results
 from manyseed.orchestrator.submissions.hints import training
 from manyseed.orchestrator.submissions.requirements import require_code
 from manyseed.orchestrator.survey import survey

@@ -48,7 +48,7 @@ class AnalysisRequest:
     Attributes
     ----------
     options : mapping
-        As returned by `orchestrator.results.record.to_json`.
+        As returned by `orchestrator.computing.tables.to_json`.
     dask : str
         The Dask scheduler.
     workers : int, optional

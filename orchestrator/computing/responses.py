@@ -12,13 +12,13 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.response.corpora import LEAST_TRAIN_ACCURACY, excluded, information
 from manyseed.analysis.response.counts import CURVE_KEY, Answers, repeat_curves, run_curves, scores
 from manyseed.jobs.response.asked import DBI, DBI_LAYERS, PARTS
+from manyseed.orchestrator.computing.published import Published
+from manyseed.orchestrator.computing.tables import CMI, RESPONSE_CURVES, RESPONSES
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.responding.table import answers_of
-from manyseed.orchestrator.results.published import Published
-from manyseed.orchestrator.results.tables import CMI, RESPONSE_CURVES, RESPONSES
 from manyseed.orchestrator.store.layout.optional import RESPONSE_ARRAYS
 from manyseed.orchestrator.store.reading.reader import read_array
 

@@ -52,7 +52,7 @@ def filled(page: str, sweep: Path) -> str:
 def draw(page: str, sweep: Path) -> None:
     """Draw the figures of the page."""
     from manyseed import Sweep
-    from manyseed.analysis.figures.files import as_files
+    from manyseed.analysis.figures.drawing import as_files
 
     for command, picture in _FIGURE.findall(page):
         kind, *options = shlex.split(command)[3:]

@@ -6,9 +6,10 @@ a network is built without allocating memory while watching which hparams it rea
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,12 +18,12 @@ from manyseed.jobs import classifiers
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import DatasetInfo, load
 from manyseed.jobs.hparams.kinds import Continuous, Hparam, Value
-from manyseed.jobs.response.asked import Asked
+from manyseed.jobs.response.questions import Asked
 from manyseed.jobs.run import Cell, MachineError, Run, TrainingSet
 from manyseed.jobs.trainer import Trainer, run_hparams
 from manyseed.jobs.training.encode import dense_encoder, pixel_encoder
 from manyseed.jobs.training.handling import Alive, Device
-from manyseed.jobs.training.network import Named, Shape
+from manyseed.jobs.training.network import Named, Network, Shape
 from manyseed.jobs.training.state import State, StateArray, length, number_type, unpacked
 from manyseed.jobs.tuning import SEARCH, is_tuned
 
@@ -259,3 +260,78 @@ class _Watched(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.values_of)
+
+
+Save = Callable[[BinaryIO], object]
+
+READ: Mapping[str, str] = {
+    ".pt": "torch.load(FILE, weights_only=True)",
+    ".npz": "numpy.load(FILE)",
+    ".json": "xgboost.Booster(model_file=FILE)",
+    ".skops": "skops.io.load(FILE, trusted=[…])",
+}
+"""How to read each format."""
+
+_OWN_FORMATS: Mapping[str, tuple[str, ...]] = {"estimator": (".skops",), "module": (".pt", ".npz")}
+
+
+def endings(canonical: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the formats that fit a classifier's models, the usual one first.
+
+    Parameters
+    ----------
+    canonical : mapping
+        The classifier's canonical description.
+    """
+    if "source" in canonical:  # imported: nothing is trained
+        return ()
+    if classifiers.is_own(canonical):
+        return _OWN_FORMATS.get(canonical["form"], ())
+    fit = classifiers.fit_of(canonical)
+    if isinstance(fit, Network):
+        return (".pt", ".npz")
+    return (".json",) if canonical["name"] == "xgb" else (".npz",)
+
+
+def lacking(ending: str) -> str | None:
+    """Return the package that a format needs if it is not installed, else None."""
+    return "skops" if ending == ".skops" and importlib.util.find_spec("skops") is None else None
+
+
+def saving(alive: Alive, ending: str) -> Save:
+    """Return a function that writes a model to an open file.
+
+    Parameters
+    ----------
+    alive : Alive
+    ending : str
+        One of `endings`.
+    """
+    if ending == ".pt":
+        return lambda file: _state_dict(alive, file)
+    if ending == ".npz":
+        return lambda file: np.savez(file, **_arrays(alive))
+    model = alive.model
+    if model is None:
+        raise ValueError("the fit hands over no model")
+    if ending == ".json":
+        return lambda file: file.write(bytes(model.save_raw("json")))
+    return lambda file: _skops(model, file)
+
+
+def _arrays(alive: Alive) -> dict[str, Any]:
+    if alive.state is None:
+        raise ValueError("the model is not made of arrays")
+    return dict(alive.state())
+
+
+def _state_dict(alive: Alive, file: BinaryIO) -> None:
+    import torch
+
+    torch.save({name: torch.tensor(values) for name, values in _arrays(alive).items()}, file)
+
+
+def _skops(model: Any, file: BinaryIO) -> None:
+    from skops.io import dumps  # type: ignore[import-not-found]
+
+    file.write(dumps(model))

@@ -2,15 +2,71 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.identity import IDENTITY_VERSION, Json, identity
+IDENTITY_VERSION = 1
+
+T = TypeVar("T")
+
+Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
+
+
+def canonical_json(value: Json) -> bytes:
+    """Encode as JSON with sorted keys, no spaces, UTF-8 and shortest round-trip floats.
+
+    Raises
+    ------
+    ValueError
+        For NaN and infinities, which have no canonical form.
+    """
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return text.encode()
+
+
+def identity(value: Mapping[str, Json]) -> str:
+    """Return the identity of a canonical description as 32 hexadecimal digits.
+
+    The description carries its own version under ``v``.
+    """
+    if value.get("v") != IDENTITY_VERSION:
+        raise ValueError(f"a description needs v = {IDENTITY_VERSION}, got {value.get('v')!r}")
+    return text_identity(canonical_json(value))
+
+
+def text_identity(text: bytes) -> str:
+    """Return the identity of a description that is already canonical JSON."""
+    return hashlib.sha256(text).digest()[:16].hex()
+
+
+def canonical_pieces(fields: Mapping[str, T], optional: Collection[str] = ()) -> list[str | T]:
+    """Return the pieces that, joined, are a canonical JSON object: its punctuation and `fields`.
+
+    Given each field's canonical JSON, as texts or as columns of texts, joining is cheaper than
+    encoding every object. Fields in `optional` come from `optional_piece`; none may sort last.
+    """
+    names = sorted(fields)
+    pieces: list[str | T] = ["{"]
+    for key in names:
+        if key in optional:
+            pieces.append(fields[key])
+        else:
+            pieces += [f'"{key}":', fields[key], "}" if key == names[-1] else ","]
+    return pieces
+
+
+def optional_piece(key: str, value: Json) -> str:
+    """Return the piece for a field that a description omits while it is ``none``: then ``""``."""
+    return "" if value == "none" else f'"{key}":{canonical_json(value).decode()},'
+
 
 Probability = Literal["softmax", "ovr", "none"]
 """How scores become probabilities: softmax of logits (for two classes the sigmoid of the gap),
@@ -222,3 +278,54 @@ class GpuFull(MachineError):
 
 class NotFetched(MachineError):
     """The prepared copy of a dataset is missing from this machine, or damaged."""
+
+
+STREAMS_VERSION = 1
+
+Stream = Literal[
+    "split",
+    "subsample",
+    "resample",
+    "perturb_continuous",
+    "perturb_categorical",
+    "perturb_hparams",
+    "init",
+    "batch",
+    "dropout",
+    "tune",
+    "augment",
+    "response",
+    "response_shift",
+    "langevin",
+    "posterior",
+    "test_augment",
+]
+
+
+def stream(seed: int, name: Stream, *keys: str | int) -> np.random.Generator:
+    """Return the generator of one stream.
+
+    Parameters
+    ----------
+    seed : int
+        The sweep's seed.
+    name : Stream
+        The source of randomness.
+    *keys : str or int
+        The stream's keys (table in ``docs/identity.md``).
+    """
+    if name not in get_args(Stream):
+        raise ValueError(f"unknown stream {name!r}; there are {', '.join(get_args(Stream))}")
+    digest = hashlib.sha256(canonical_json([STREAMS_VERSION, seed, name, list(keys)])).digest()
+    words = np.frombuffer(digest, dtype="<u4")
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([int(w) for w in words])))
+
+
+def raw(generator: np.random.Generator, n: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    """Draw `n` raw 64-bit words, which no change to NumPy's distributions can alter."""
+    return np.asarray(generator.bit_generator.random_raw(n), dtype=np.uint64)
+
+
+def seed31(generator: np.random.Generator) -> int:
+    """Draw a seed in [0, 2**31) for a library that takes an integer seed."""
+    return int(generator.bit_generator.random_raw() & 0x7FFFFFFF)

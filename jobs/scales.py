@@ -22,9 +22,18 @@ from manyseed.jobs.datasets import dataset_id
 from manyseed.jobs.datasets.split import held_out, n_points
 from manyseed.jobs.ensembling.members import Members
 from manyseed.jobs.ensembling.methods import SEARCHED, stream_name
-from manyseed.jobs.identity import identity
-from manyseed.jobs.run import Cell, DatasetRows, Generators, MachineError, Run, TrainingSet
-from manyseed.jobs.streams import Stream, raw, stream
+from manyseed.jobs.run import (
+    Cell,
+    DatasetRows,
+    Generators,
+    MachineError,
+    Run,
+    Stream,
+    TrainingSet,
+    identity,
+    raw,
+    stream,
+)
 from manyseed.jobs.trainer import Trainer, run_hparams
 from manyseed.jobs.training.handling import Alive, Device, Handling
 from manyseed.jobs.tuning import trainer_of_process

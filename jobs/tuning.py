@@ -23,9 +23,17 @@ from manyseed.jobs.datasets import dataset_id
 from manyseed.jobs.datasets.split import held_out, n_points
 from manyseed.jobs.hparams.kinds import Value
 from manyseed.jobs.hparams.search import SPACE_VERSION, draw
-from manyseed.jobs.identity import IDENTITY_VERSION, identity
-from manyseed.jobs.run import Cell, Generators, MachineError, Run, TrainingSet
-from manyseed.jobs.streams import Stream, stream
+from manyseed.jobs.run import (
+    IDENTITY_VERSION,
+    Cell,
+    Generators,
+    MachineError,
+    Run,
+    Stream,
+    TrainingSet,
+    identity,
+    stream,
+)
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import Device, Handling
 

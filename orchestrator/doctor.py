@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from manyseed.jobs.installing import install
+from manyseed.jobs.packages import install
 from manyseed.orchestrator import devices
 from manyseed.orchestrator.disk.lease import lease_seconds
 from manyseed.orchestrator.disk.placing import place, place_new

@@ -31,21 +31,19 @@ from manyseed.orchestrator.plans.layout import (
 )
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.provenance import read_recipe
-from manyseed.orchestrator.store.care.compact import Compaction, publish_free
-from manyseed.orchestrator.store.care.compact import compact as compact_store
-from manyseed.orchestrator.store.care.repair import repair as repair_store
-from manyseed.orchestrator.store.care.repair import require_rest
-from manyseed.orchestrator.store.care.verify import Finding, shards_to_verify
-from manyseed.orchestrator.store.care.verify import verify as verify_group
-from manyseed.orchestrator.store.care.verifyjournals import verify_journals
-from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
-from manyseed.orchestrator.store.layout.groups import Group, find_group
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.reading.recipes import recipes_of
+from manyseed.orchestrator.store.compact import Compaction, publish_free
+from manyseed.orchestrator.store.compact import compact as compact_store
+from manyseed.orchestrator.store.groups import Group, find_group
+from manyseed.orchestrator.store.index import JournalFolder, JournalIndex
+from manyseed.orchestrator.store.repair import repair as repair_store
+from manyseed.orchestrator.store.repair import require_rest
+from manyseed.orchestrator.store.schema import GroupSpec
+from manyseed.orchestrator.store.shards import recipes_of
+from manyseed.orchestrator.store.verify import Finding, shards_to_verify, verify_journals
+from manyseed.orchestrator.store.verify import verify as verify_group
 from manyseed.orchestrator.stored import lost_groups, require_sound, ways_back
-from manyseed.orchestrator.submissions.hints import nothing_finished
-from manyseed.orchestrator.submissions.submission import running, submissions
-from manyseed.orchestrator.tasks.setback import set_back
+from manyseed.orchestrator.submissions.submission import nothing_finished, running, submissions
+from manyseed.orchestrator.tasks.attempts import set_back
 from manyseed.orchestrator.working.checkpoints import remove_stale
 
 
@@ -267,7 +265,7 @@ def drop(paths: SweepPaths, where: str) -> Drop:
 
 def export(paths: SweepPaths, output: Path) -> Path:
     """Write one portable copy of the finished runs; see `Sweep.export`."""
-    from manyseed.orchestrator.store.reading.exchange import export_parquet, export_zip
+    from manyseed.orchestrator.store.exchange import export_parquet, export_zip
 
     if output.suffix not in (".zip", ".parquet"):
         raise UserError(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from manyseed.orchestrator.calls import from_python, further
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.grids.naming import sweep_name
+from manyseed.orchestrator.grids.loading import sweep_name
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.results.figures import Plots
     from manyseed.orchestrator.results.howmany import GroupAnswers
     from manyseed.orchestrator.results.variance import VarianceSplit
-    from manyseed.orchestrator.store.reading.named import FinishedRuns
+    from manyseed.orchestrator.store.lazy import FinishedRuns
     from manyseed.orchestrator.submissions.submission import Submission
 
 

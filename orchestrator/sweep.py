@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.progress.status import Status
     from manyseed.orchestrator.results.until import Answered
     from manyseed.orchestrator.runs.rerun import Differences, Rerun
-    from manyseed.orchestrator.store.care.compact import Compaction
+    from manyseed.orchestrator.store.compact import Compaction
     from manyseed.orchestrator.survey import Survey
 
 
@@ -216,7 +216,7 @@ class Sweep(Executing, Learning):
         return cls(directory)
 
     @classmethod
-    @further("importing.memory:import_arrays", but=("adding",))
+    @further("importing:import_arrays", but=("adding",))
     def from_predictions(
         cls, predictions: Mapping[str, Any], directory: str | Path, **options: Any
     ) -> Sweep:
@@ -237,12 +237,12 @@ class Sweep(Executing, Learning):
         >>> of = {"cnn": {"scores": a, "y_true": y}, "vit": {"scores": b, "y_true": y}}
         >>> Sweep.from_predictions(of, "both", dataset="digits")
         """
-        from manyseed.orchestrator.importing.memory import import_arrays
+        from manyseed.orchestrator.importing import import_arrays
 
         import_arrays(predictions, Path(directory), **options)
         return cls(directory)
 
-    @further("importing.memory:import_arrays", but=("directory", "adding"))
+    @further("importing:import_arrays", but=("directory", "adding"))
     def add_predictions(self, predictions: Mapping[str, Any], **options: Any) -> None:
         """Add runs to a sweep of imported predictions: all of them, or none.
 
@@ -259,7 +259,7 @@ class Sweep(Executing, Learning):
         UserError
             If they don't fit the sweep; nothing has changed then.
         """
-        from manyseed.orchestrator.importing.memory import import_arrays
+        from manyseed.orchestrator.importing import import_arrays
 
         import_arrays(predictions, self.paths.directory, adding=True, **options)
 
@@ -277,7 +277,7 @@ class Sweep(Executing, Learning):
 
     def show(self, address: str) -> dict[str, object]:
         """Return what defines the run ``CELL:REPEAT:RUN``, and how it was made or why it failed."""
-        from manyseed.orchestrator.progress.unfinished import unfinished
+        from manyseed.orchestrator.progress.logs import unfinished
         from manyseed.orchestrator.runs.description import show
 
         value = show(self.paths, address)
@@ -309,11 +309,24 @@ class Sweep(Executing, Learning):
     ) -> list[Rerun]:
         """Retrain, one by one, the runs that meet an SQL condition over the table of runs.
 
-        With `best`, only the most accurate runs of each cell, that many. With `save`, each model is
-        written to that folder as ``CELL-REPEAT-RUN`` with the suffix of its form, if it predicts
-        what is stored: bit for bit in the same recipe, else the same labels. `Rerun.problem` says
-        if a run failed or differs. `orchestrator.runs.rerun.rerun_each` describes the other
-        parameters.
+        `Rerun.problem` says if a run failed or differs.
+
+        Parameters
+        ----------
+        where : str
+            Runs that meet a condition on the table runs.
+        best : int
+            Only so many runs of each cell, the most accurate ones.
+        save : path
+            Write each model to this folder, as ``CELL-REPEAT-RUN`` with the suffix of its form, if
+            it predicts what is stored: bit for bit in the same recipe, else the same labels.
+        overwrite : bool
+            Train also runs whose file is already in the folder.
+        other_recipe : bool
+            With other versions or another CPU, write a model even if its labels differ from those
+            stored.
+        tell : callable
+            Called after each run with (its outcome, number of runs).
         """
         from manyseed.orchestrator.asking.query import chosen_runs
         from manyseed.orchestrator.runs.rerun import rerun_each
@@ -331,6 +344,13 @@ class Sweep(Executing, Learning):
         """Take the cells that meet an SQL condition out of the plan for good.
 
         Raises `orchestrator.errors.UserError` while something trains.
+
+        Parameters
+        ----------
+        where : str
+            The cells, such as ``classifier = 'mlp'``.
+        dry_run : bool
+            Show the cells; write nothing.
         """
         from manyseed.orchestrator.keeping import drop
         from manyseed.orchestrator.plans.drop import to_drop
@@ -354,8 +374,15 @@ class Sweep(Executing, Learning):
 
         Whatever can be derived is rebuilt: coordinates and descriptions from the plan, test sets
         from the data, checksums from predictions. Runs are restored from journals, and set back to
-        missing only if no journal holds them. `progress` is called before the first shard and after
-        each with (checked shards, all shards).
+        missing only if no journal holds them.
+
+        Parameters
+        ----------
+        repair : bool
+            Restore what is damaged from what is left; runs that cannot be restored are set back to
+            missing, to be trained again.
+        progress : callable
+            Called before the first shard and after each with (checked shards, all shards).
 
         Returns
         -------

@@ -31,7 +31,7 @@ from manyseed.orchestrator.plans.tuned import (
     with_hparams,
 )
 from manyseed.orchestrator.provenance import Recipe
-from manyseed.orchestrator.working.spawned import spawned
+from manyseed.orchestrator.working.pool import spawned
 
 Report = Callable[[int, int], None]
 

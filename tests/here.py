@@ -33,16 +33,15 @@ from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.data import remedy
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
-from manyseed.orchestrator.working import process, spawned, worker
-from manyseed.orchestrator.working.messages import Batch, Fault
-from manyseed.orchestrator.working.neighbours import journal_name
+from manyseed.orchestrator.working import pool, process, worker
 from manyseed.orchestrator.working.pool import Message, Pool, Worker
+from manyseed.orchestrator.working.queue import Batch, Fault, journal_name
 from manyseed.slurm import local
 from manyseed.slurm.processes import Process
 
 _really_submit = local.submit
 _really_answered = findings.answered
-_RealExecutor = spawned.ProcessPoolExecutor
+_RealExecutor = pool.ProcessPoolExecutor
 _are_real = False
 
 
@@ -61,7 +60,7 @@ def install() -> None:
     """Let this process train what it submits to this machine, and make the calls of others."""
     local.submit = _submit
     findings.answered = loading.answered = _answered
-    spawned.ProcessPoolExecutor = _executor  # type: ignore[assignment,misc]
+    pool.ProcessPoolExecutor = _executor  # type: ignore[assignment,misc]
 
 
 class _TrainsHere(Pool):

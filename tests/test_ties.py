@@ -10,7 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from manyseed.analysis.metrics import exactsum, scores
 from manyseed.jobs.training.prediction import gaps, labels
-from manyseed.orchestrator.importing.probabilities import predicted
+from manyseed.orchestrator.importing.classes import predicted
 
 
 def slow(row: list[float]) -> int:

@@ -9,7 +9,7 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
-from manyseed.analysis.figures.levels import LEVELS, probe, resolution
+from manyseed.analysis.figures.labels import LEVELS, probe, resolution
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.rows import VARIES, compares_runs
 from manyseed.analysis.tables.schema import Tables

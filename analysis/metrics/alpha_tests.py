@@ -179,43 +179,83 @@ def test(
     return Levels(on_grid(exact), exact, distances)
 
 
-def without_suspects(models: Models, drawn: Resamples, options: Options) -> Models:
+def without_suspects(
+    models: Models, drawn: Resamples, options: Options, seen: Levels | None = None
+) -> Models:
     """Leave out the models without which no resample of any other model is infeasible.
 
-    None is left out if leaving out fewer than half of them is not enough.
+    None is left out if leaving out fewer than half of them is not enough. `seen` is that of
+    `_majority`.
     """
-    return _majority(models, drawn, options, lambda tested: not tested.infeasible(options).any())
+    if seen is None:
+        seen = Levels.unknown(models.position.size, drawn.candidate.shape[0])
+
+    def feasible(tested: Levels) -> NDArray[np.bool_]:
+        return np.asarray(~tested.infeasible(options).any(axis=1))
+
+    return _majority(models, seen, drawn, options, feasible)[0]
 
 
-def close_majority(models: Models, drawn: Resamples, options: Options) -> Models | None:
-    """Leave out the models without which all others are close to each other (α̂ ≤ `close`).
-
-    None if leaving out fewer than half of them is not enough.
-    """
-
-    def close(tested: Levels) -> bool:
-        return bool((tested.counted.mean(axis=1) <= options.close).all())
-
-    rest = _majority(models, drawn, options, close)
-    return rest if rest.left_out.size > models.left_out.size else None
+def _of_models(models: Models, position: Positions, levels: Levels) -> Levels:
+    """Return the results of the models among those of some runs, NaN where there are none."""
+    seen = Levels.unknown(models.position.size, levels.counted.shape[1])
+    _, rows, of_runs = np.intersect1d(models.position, position, return_indices=True)
+    seen.put(rows, Levels(*(getattr(levels, name)[of_runs] for name in Levels.__slots__)))
+    return seen
 
 
 def _majority(
-    models: Models, drawn: Resamples, options: Options, agree: Callable[[Levels], bool]
-) -> Models:
-    """Leave out the fewest models without which the others, tested with each other, agree."""
+    models: Models,
+    seen: Levels,
+    drawn: Resamples,
+    options: Options,
+    agrees: Callable[[Levels], NDArray[np.bool_]],
+) -> tuple[Models, Levels | None]:
+    """Leave out the fewest models without which each of the others agrees with the rest.
+
+    Parameters
+    ----------
+    models, drawn, options
+        As `without_suspects` takes them.
+    seen : Levels
+        Results of each model against all others, NaN where unknown. The one with the largest level
+        is tested first: if it doesn't agree, the others need no test.
+    agrees : callable
+        Takes the results of some models; returns which of them agree, (candidate,).
+
+    Returns
+    -------
+    models : Models
+        Those given if leaving out fewer than half of them is not enough.
+    tested : Levels or None
+        Results of the models that are left, if any are left out.
+    """
+    largest = np.nan_to_num(seen.counted.mean(axis=1), nan=np.inf)
+    tested = None
 
     def passes(kept: Positions) -> bool:
+        nonlocal tested
+        if kept.size == largest.size and np.isfinite(largest).all():
+            return bool(agrees(seen).all())
         values = models.probe[kept]
-        members = np.arange(kept.size, dtype=np.int32)
-        return agree(test(values, Reference.sort(values), members, drawn, options))
+        reference, members = Reference.sort(values), np.arange(kept.size, dtype=np.int32)
+        levels = Levels.unknown(kept.size, drawn.candidate.shape[0])
+        order = np.argsort(-largest[kept])
+        for rows in (order[:1], order[1:]):
+            part = test(values[rows], reference, members[rows], drawn, options)
+            levels.put(rows, part)
+            if not agrees(part).all():
+                return False
+        tested = levels
+        return True
 
     outliers = suspects(models.probe, passes)
     if outliers is None or outliers.size == 0:
-        return models
+        return models, None
     kept = np.delete(np.arange(models.position.size), outliers)
     trimmed = Models.of(models.position[kept], models.probe[kept])
-    return replace(trimmed, left_out=np.union1d(models.left_out, models.position[outliers]))
+    left_out = np.union1d(models.left_out, models.position[outliers])
+    return replace(trimmed, left_out=left_out), tested
 
 
 def suspected(
@@ -246,7 +286,7 @@ def suspected(
         return models.left_out
     rest = models
     if options.alpha_reference != "others-trimmed":
-        rest = without_suspects(models, drawn, options)
+        rest = without_suspects(models, drawn, options, _of_models(models, position, levels))
     rows = np.flatnonzero(infeasible & ~np.isin(position, models.position))
     if rows.size and rest is not models:
         none = np.full(rows.size, -1, dtype=np.int32)
@@ -278,16 +318,18 @@ def against_majority(
     few = models.position.size <= SEARCHED
     if options.alpha_reference not in SORTED or not few or not far.any():
         return found
-    rest = close_majority(models, drawn, options)
-    if rest is None:
+    seen = _of_models(models, position, levels)
+    rest, again = _majority(
+        models, seen, drawn, options, lambda t: t.counted.mean(axis=1) <= options.close
+    )
+    if again is None:
         return found
-    reference, inside = Reference.sort(rest.probe), np.isin(position, rest.position)
-    for member in (True, False):
-        rows = np.flatnonzero(far & (inside == member))
-        if rows.size:
-            places = np.searchsorted(rest.position, position[rows]).astype(np.int32)
-            left_out = places if member else np.full(rows.size, -1, dtype=np.int32)
-            found[rows] = test(values[rows], reference, left_out, drawn, options).counted.mean(
-                axis=1
-            )
+    inside = np.isin(position, rest.position)
+    rows = np.flatnonzero(far & inside)
+    found[rows] = again.counted[np.searchsorted(rest.position, position[rows])].mean(axis=1)
+    rows = np.flatnonzero(far & ~inside)
+    if rows.size:
+        none = np.full(rows.size, -1, dtype=np.int32)
+        reference = Reference.sort(rest.probe)
+        found[rows] = test(values[rows], reference, none, drawn, options).counted.mean(axis=1)
     return found

@@ -8,10 +8,9 @@ from typing import Any
 
 import polars as pl
 
-from manyseed.analysis.figures.colours import colour
-from manyseed.analysis.figures.described import differing
-from manyseed.analysis.figures.drawn import Picture
-from manyseed.analysis.figures.given import Given
+from manyseed.analysis.figures.kind import Given
+from manyseed.analysis.figures.labels import colour, differing
+from manyseed.analysis.figures.svg import Picture
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import missing, suspects
 from manyseed.analysis.questions.answers import answers

@@ -9,8 +9,7 @@ from typing import Any
 
 import polars as pl
 
-from manyseed.analysis.figures.described import described
-from manyseed.analysis.figures.levels import NOTHING
+from manyseed.analysis.figures.labels import NOTHING, described
 from manyseed.analysis.tables.schema import Tables
 
 MINUS = "\N{MINUS SIGN}"

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.figures.described import described
+from manyseed.analysis.figures.labels import described
 from manyseed.analysis.report.listed import Listed, Row, number
 from manyseed.analysis.tables.rows import IS_METHOD
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from manyseed.analysis.figures.drawn import MARKS, NUMBERS, Picture
+from manyseed.analysis.figures.svg import MARKS, NUMBERS, Picture
 from manyseed.analysis.questions.answers import signed
 from manyseed.analysis.report.context import Context, few_test_sets
 from manyseed.analysis.report.listed import number

@@ -6,7 +6,7 @@ import math
 
 import polars as pl
 
-from manyseed.analysis.figures.levels import PROBES
+from manyseed.analysis.figures.labels import PROBES
 from manyseed.analysis.options import Options
 from manyseed.analysis.tables import rows
 from manyseed.analysis.tables.rows import last, several

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import torch
 
 
-def network(shape: tuple[int, ...], n_classes: int, *_: Any) -> torch.nn.Module:
+def cnn_network(shape: tuple[int, ...], n_classes: int, *_: Any) -> torch.nn.Module:
     """Build 3×3 convolutions to 32 and 16 channels with 2×2 max-pooling, 64 hidden units, logits.
 
     Convolutions keep the image's size; pooling rounds odd sizes up, so any image will do. ReLU
@@ -40,9 +40,9 @@ def network(shape: tuple[int, ...], n_classes: int, *_: Any) -> torch.nn.Module:
     return nn.Sequential(OrderedDict(layers))
 
 
-def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
+def _cnn_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
     step = 1e-3 / min(float(info.hparams["batch"]), rows)
     return float(info.canonical["epochs"]) * rows * (step + 1.2e-7 * dataset.n_features)
 
 
-CNN = network_on_pixels("cnn", network, core_seconds=_core_seconds, first_block="relu1")
+CNN = network_on_pixels("cnn", cnn_network, core_seconds=_cnn_seconds, first_block="relu1")

@@ -9,33 +9,27 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from manyseed.jobs.checks import Option, Refused
-from manyseed.jobs.identity import Json
+from manyseed.jobs.checks import Option, Refused, values_of
+from manyseed.jobs.run import Json
 
-OPTIMIZER = Option(
-    name="optimizer",
-    about="What trains it; by default the classifier's own.",
-    words=("adam", "adamw", "sgd"),
-    numbers="none",
-)
-MOMENTUM = Option(name="momentum", about="Of optimizer = sgd (default: 0.9).", least=0, below=1)
-SCHEDULE = Option(
-    name="schedule",
-    about="Of the learning rate; by default the classifier's own; of sgd linear.",
-    words=("constant", "cosine", "piecewise-linear", "plateau"),
-    numbers="none",
-)
-BATCH_SIZE = Option(
-    name="batch_size",
-    about="Rows a step; by default the dataset's size decides.",
-    numbers="whole",
-    least=2,
-    most=1_000_000,
-)
-OPTIONS = (OPTIMIZER.name, MOMENTUM.name, SCHEDULE.name)
-"""Options of all networks; networks without the hparam ``batch`` also take ``batch_size``."""
+OPTIONS: Mapping[str, Option] = {
+    "optimizer": Option(
+        "What trains it; by default the classifier's own.", words=("adam", "adamw", "sgd")
+    ),
+    "momentum": Option("Of optimizer = sgd (default: 0.9).", float, least=0, below=1),
+    "schedule": Option(
+        "Of the learning rate; by default the classifier's own; of sgd linear.",
+        words=("constant", "cosine", "piecewise-linear", "plateau"),
+    ),
+}
+"""Options of all networks."""
 
-DECLARED = {option.name: option for option in (OPTIMIZER, MOMENTUM, SCHEDULE, BATCH_SIZE)}
+BATCH_SIZE: Mapping[str, Option] = {
+    "batch_size": Option(
+        "Rows a step; by default the dataset's size decides.", int, least=2, most=1_000_000
+    )
+}
+"""The option of networks without the hparam ``batch``."""
 
 
 def with_optimizer(own: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Json]:
@@ -56,16 +50,17 @@ def with_optimizer(own: Mapping[str, Any], options: Mapping[str, Any]) -> dict[s
     Refused
         For a value that is not allowed.
     """
-    optimizer = OPTIMIZER.check(options.get("optimizer", own["optimizer"]))
+    declared = {**OPTIONS, **BATCH_SIZE}
+    given = values_of(declared, {name: options[name] for name in declared if name in options})
+    optimizer = given["optimizer"] or own["optimizer"]
     is_sgd = optimizer == "sgd"
-    default = "piecewise-linear" if is_sgd else own["schedule"]
-    schedule = SCHEDULE.check(options.get("schedule", default))
+    schedule = given["schedule"] or ("piecewise-linear" if is_sgd else own["schedule"])
     settings = {**own, "optimizer": optimizer, "schedule": schedule}
     if is_sgd:
-        settings["momentum"] = MOMENTUM.check(options.get("momentum", 0.9))
+        settings["momentum"] = 0.9 if given["momentum"] is None else given["momentum"]
     elif "momentum" in options:
         reason = f"{optimizer} has none to set; it goes with optimizer = 'sgd'"
         raise Refused("momentum", options["momentum"], reason)
     if "batch_size" in options:
-        settings["batch_size"] = BATCH_SIZE.check(options["batch_size"])
+        settings["batch_size"] = given["batch_size"]
     return settings

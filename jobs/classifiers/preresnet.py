@@ -21,14 +21,14 @@ DEPTHS = tuple(range(20, 201, 18))
 """18 n + 2, so that stages have whole numbers of blocks of two or of three convolutions."""
 
 
-def blocks(hparams: Named) -> Iterator[tuple[tuple[int, int, int], ...]]:
+def preactivated_blocks(hparams: Named) -> Iterator[tuple[tuple[int, int, int], ...]]:
     """Return the convolutions of each block (`residual_blocks`)."""
     narrow = hparams["bottleneck"]
     counts = [(hparams["depth"] - 2) // (9 if narrow else 6)] * 3
     return residual_blocks(counts, hparams["width"], narrow=narrow)
 
 
-def network(
+def preactivated_network(
     shape: Shape, n_classes: int, _: Named, hparams: Named, *_masks: object
 ) -> torch.nn.Module:
     """Build a 3×3 convolution, three stages of pre-activated blocks, batch norm, ReLU, logits.
@@ -38,20 +38,20 @@ def network(
     """
     from manyseed.jobs.training.residual import pre_activated
 
-    return pre_activated(shape[2], hparams["width"], blocks(hparams), n_classes)
+    return pre_activated(shape[2], hparams["width"], preactivated_blocks(hparams), n_classes)
 
 
-def _layers(dataset: DatasetInfo, hparams: Named) -> Iterator[Convolution]:
+def _preactivated_layers(dataset: DatasetInfo, hparams: Named) -> Iterator[Convolution]:
     assert dataset.image is not None
     height, width, inputs = dataset.image
     yield Convolution(inputs, hparams["width"], 3, height * width)
-    yield from residual((height, width), hparams["width"], blocks(hparams), dataset)
+    yield from residual((height, width), hparams["width"], preactivated_blocks(hparams), dataset)
 
 
 PRERESNET = deep_network(
     "preresnet",
-    network,
-    _layers,
+    preactivated_network,
+    _preactivated_layers,
     space=ranges(lr=0.1, weight_decay=3e-4, batch=128),
     hparams=(
         Ordinal("depth", DEPTHS, 110, structural=True),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from manyseed.jobs.checks import Option, Refused, UnknownOption, integer
+from manyseed.jobs.checks import Option, Refused
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams import grid
 from manyseed.jobs.hparams.kinds import Hparam, Value
@@ -30,7 +30,30 @@ MODELLESS: tuple[Form, ...] = ("train", "command")
 TORCH = ("torch", "torch._dynamo")
 """What networks import; an optimizer's first step imports the second."""
 
-EPOCHS_OPTION = Option(name="epochs", numbers="whole", least=1, most=1_000_000)
+EPOCHS = Option("How long to train.", int, least=1, most=1_000_000)
+SNAPSHOTS = Option(
+    "Epochs whose predictions are kept besides those of the last.",
+    list,
+    of=Option(kind=int, least=1),
+    called="a list of epochs",
+)
+
+TABLE: Mapping[str, Option] = {
+    "kind": Option("The classifier, for a name of your own."),
+    "hparams": Option(
+        "Anchors: used as they are, and the centre of every perturbation.",
+        dict,
+        called="a table of values",
+    ),
+    "grid": grid.OPTION,
+    "device": Option(
+        "Where to train; not part of the identity.", str, "cpu", words=get_args(Device)
+    ),
+    "epochs": EPOCHS,
+    "snapshots": SNAPSHOTS,
+    "defaults": Option("Whose defaults the anchors are.", str, "study", words=get_args(Defaults)),
+}
+"""Options of classifiers; those that a classifier does not have are refused."""
 
 Fit = Callable[[Settings, Mapping[str, Any], TrainingSet, Generators, Handling], Fitted]
 
@@ -71,7 +94,7 @@ class Classifier:
         ``settings(dataset, options)`` returns everything else that affects results, such as the
         optimizer: part of the identity, as JSON. `options` is what the user wrote. May raise
         Refused.
-    options : tuple of str
+    options : mapping of str to Option
         Additional keys that its table may hold.
     epochs : int, optional
         Default number of epochs; None for a classifier that is not trained in epochs.
@@ -108,7 +131,7 @@ class Classifier:
     fit: Fit
     core_seconds: Callable[[DatasetInfo, ClassifierInfo, float], float]
     settings: Callable[[DatasetInfo, Options], Settings] = lambda *_: {}
-    options: tuple[str, ...] = ()
+    options: Mapping[str, Option] = field(default_factory=dict)
     epochs: int | None = None
     devices: tuple[Device, ...] = ("cpu", "gpu")
     images_only: bool = False
@@ -120,6 +143,21 @@ class Classifier:
     packages: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     version: int = 1
+
+    @property
+    def _hparams(self) -> Option:
+        return replace(TABLE["hparams"], of={hparam.name: hparam.option for hparam in self.space})
+
+    @property
+    def table(self) -> Mapping[str, Option]:
+        """All options that its table may hold."""
+        has = {"epochs": self.epochs, "snapshots": self.epochs, "defaults": self.library}
+        table = {name: option for name, option in TABLE.items() if has.get(name, ()) is not None}
+        table["hparams"] = self._hparams
+        table["device"] = replace(TABLE["device"], words=self.devices)
+        if self.epochs is not None:
+            table["epochs"] = replace(EPOCHS, default=self.epochs)
+        return {**table, **self.options}
 
     def consumes(self, hparams: Hparams | None) -> frozenset[str]:
         """Return which of `streams` a fit with these hparams draws from.
@@ -141,14 +179,10 @@ class Classifier:
         Refused
             For an unknown hparam, or a value of the wrong type or out of range.
         """
-        space = {hparam.name: hparam for hparam in self.space}
-        values: dict[str, Value] = {name: hparam.default for name, hparam in space.items()}
+        values: dict[str, Value] = {hparam.name: hparam.default for hparam in self.space}
         if library:
             values |= self.library or {}
-        for name, value in (overrides or {}).items():
-            if name not in space:
-                raise UnknownOption(f"hparams.{name}", value, allowed=space)
-            values[name] = space[name].check(value)
+        values |= self._hparams.check("hparams", {} if overrides is None else overrides)
         return values
 
 
@@ -166,12 +200,9 @@ def epochs_of(default: int, options: Options) -> tuple[int, tuple[int, ...]]:
     ------
     Refused
     """
-    epochs = int(EPOCHS_OPTION.check(options.get("epochs", default)))
-    snapshots = options.get("snapshots", [])
-    if not isinstance(snapshots, list | tuple):
-        raise Refused("snapshots", snapshots, allowed="a list of epochs")
-    for snapshot in snapshots:
-        integer("snapshots", snapshot, least=1, most=epochs)
+    epochs = EPOCHS.check("epochs", options.get("epochs", default))
+    kept = replace(SNAPSHOTS, of=replace(EPOCHS, most=epochs))
+    snapshots = kept.check("snapshots", options.get("snapshots", []))
     return epochs, tuple(sorted({*snapshots, epochs}))
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any, TypeVar, get_args
+from typing import Any
 
 import numpy as np
 
-from manyseed.jobs.checks import Refused, UnknownOption
+from manyseed.jobs.checks import Refused, require_known
 from manyseed.jobs.classifiers.cnn import CNN
 from manyseed.jobs.classifiers.convnet import CONVNET
 from manyseed.jobs.classifiers.mlp import MLP
 from manyseed.jobs.classifiers.preresnet import PRERESNET
 from manyseed.jobs.classifiers.record import (
     FORMS,
+    TABLE,
     Classifier,
     ClassifierInfo,
     Defaults,
@@ -38,8 +39,6 @@ from manyseed.jobs.training.alive import measure
 from manyseed.jobs.training.device import faults_of
 from manyseed.jobs.training.handling import PLAIN, PREDICTED_AT_ONCE, Handling
 from manyseed.jobs.training.prediction import prediction
-
-T = TypeVar("T")
 
 CLASSIFIERS: dict[str, Classifier] = {
     record.name: record
@@ -128,20 +127,13 @@ def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> Clas
     if name in CLASSIFIERS and kind != name:
         raise Refused("kind", kind, f"{name} is a classifier of its own; take another name")
     record = CLASSIFIERS[kind]
-    common = ["kind", "hparams", "grid", "device"]
-    common += ["epochs", "snapshots"] if record.epochs else []
-    allowed = [*common, *(["defaults"] if record.library is not None else []), *record.options]
-    for option in options:
-        if option not in allowed:
-            raise UnknownOption(option, options[option], allowed=allowed)
+    table = record.table
+    require_known(table, options)
     if record.images_only and dataset.image is None:
         reason = f"{kind} needs images, and this dataset has none"
         raise Unsuitable("image", dataset.image, reason)
-    overrides = options.get("hparams", {})
-    if not isinstance(overrides, Mapping):
-        raise Refused("hparams", overrides, allowed="a table of values")
-    defaults: Defaults = _one_of("defaults", options.get("defaults", "study"), get_args(Defaults))
-    hparams = record.anchors(overrides, library=defaults == "library")
+    defaults: Defaults = TABLE["defaults"].check("defaults", options.get("defaults", "study"))
+    hparams = record.anchors(options.get("hparams"), library=defaults == "library")
     configurations(kind, options)
     epochs, snapshots = None, tuple[int, ...]()
     if record.epochs is not None:
@@ -155,7 +147,7 @@ def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> Clas
         epochs=epochs,
         snapshots=snapshots,
         consumes=record.consumes(hparams),
-        device=_one_of("device", options.get("device", "cpu"), record.devices),
+        device=table["device"].check("device", options.get("device", "cpu")),
         defaults=defaults,
         options=options,
     )
@@ -314,13 +306,6 @@ def consumes(
     """
     record = None if "source" in canonical else _record(canonical)
     return None if record is None else record.consumes(hparams)
-
-
-def _one_of(option: str, value: object, allowed: tuple[T, ...]) -> T:
-    for each in allowed:
-        if value == each:
-            return each
-    raise Refused(option, value, allowed=allowed)
 
 
 def fit(

@@ -38,7 +38,7 @@ SMALLEST = 17
 """Least pixels of the shorter side with which all five poolings have something to pool."""
 
 
-def network(
+def vgg_network(
     shape: Shape, n_classes: int, _: Named, hparams: Named, masks: torch.Generator
 ) -> torch.nn.Module:
     """Build five stages of 3×3 convolutions, each with 2×2 max-pooling, and two hidden layers.
@@ -106,7 +106,7 @@ def _settings(dataset: DatasetInfo, options: Options) -> Settings:
 
 VGG = deep_network(
     "vgg",
-    network,
+    vgg_network,
     _layers,
     space=ranges(lr=0.05, weight_decay=5e-4, batch=128),
     hparams=(

@@ -14,7 +14,7 @@ from manyseed.jobs.classifiers.optimizers import with_optimizer
 from manyseed.jobs.classifiers.record import ClassifierInfo, Options
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Continuous
-from manyseed.jobs.torchvision_import import torchvision
+from manyseed.jobs.packages import torchvision
 from manyseed.jobs.training.network import Named, Part, Shape
 
 if TYPE_CHECKING:

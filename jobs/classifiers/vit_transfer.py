@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from manyseed.jobs.checks import Refused
+from manyseed.jobs.checks import Option
 from manyseed.jobs.classifiers import weights
 from manyseed.jobs.classifiers.images import SPACE
 from manyseed.jobs.classifiers.optimizers import OPTIONS, with_optimizer
@@ -23,6 +23,7 @@ from manyseed.jobs.training.network import Encoded, Network
 if TYPE_CHECKING:
     import torch
 
+BACKBONE = Option("The network that computes features.", str, "swin_t", words=[*weights.PUBLISHED])
 _IMAGE_SECONDS = {"swin_t": 0.18, "vit_b_16": 0.35}
 """Seconds for an image of any size, by backbone."""
 
@@ -46,13 +47,10 @@ def _width(settings: Mapping[str, Any]) -> int:
 
 
 def _backbone(options: Options) -> str:
-    backbone = options.get("backbone", "swin_t")
-    if not isinstance(backbone, str) or backbone not in weights.PUBLISHED:
-        raise Refused("backbone", backbone, allowed=weights.PUBLISHED)
-    return backbone
+    return str(BACKBONE.check("backbone", options.get("backbone", BACKBONE.default)))
 
 
-def _settings(dataset: DatasetInfo, options: Options) -> Mapping[str, Any]:
+def _transfer_settings(dataset: DatasetInfo, options: Options) -> Mapping[str, Any]:
     backbone = _backbone(options)
     _, digest = weights.locate(backbone, options.get("weights"))
     assert dataset.image is not None
@@ -64,7 +62,7 @@ def _settings(dataset: DatasetInfo, options: Options) -> Mapping[str, Any]:
     return with_optimizer({"backbone": backbone, "weights": digest, **trained}, options)
 
 
-def _core_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
+def _transfer_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
     return float(info.canonical["epochs"]) * rows * 1.6e-8 * dataset.n_features
 
 
@@ -73,13 +71,13 @@ VIT_TRANSFER = Classifier(
     space=SPACE,
     probability="softmax",
     streams=frozenset({"init", "batch"}),
-    settings=_settings,
-    options=("backbone", "weights", *OPTIONS),
+    settings=_transfer_settings,
+    options={"backbone": BACKBONE, "weights": weights.OPTION, **OPTIONS},
     epochs=5,
     images_only=True,
     prepare=lambda options: weights.keep(_backbone(options), options.get("weights")),
     image_seconds=lambda settings: _IMAGE_SECONDS[settings["backbone"]],
-    core_seconds=_core_seconds,
+    core_seconds=_transfer_seconds,
     packages=("torch", "torchvision"),
     imports=TORCH,
     fit=Network(build=_head, features=_features, width=_width),

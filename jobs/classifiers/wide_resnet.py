@@ -21,12 +21,12 @@ STEM = 16
 """Channels of the first convolution, and of the first stage at width 1."""
 
 
-def blocks(hparams: Named) -> Iterator[tuple[tuple[int, int, int], ...]]:
+def wide_blocks(hparams: Named) -> Iterator[tuple[tuple[int, int, int], ...]]:
     """Return the convolutions of each block (`residual_blocks`)."""
     return residual_blocks([(hparams["depth"] - 4) // 6] * 3, STEM * hparams["width"])
 
 
-def network(
+def wide_network(
     shape: Shape, n_classes: int, _: Named, hparams: Named, masks: torch.Generator
 ) -> torch.nn.Module:
     """Build a 3×3 convolution, three stages of pre-activated blocks, batch norm, ReLU, logits.
@@ -39,24 +39,24 @@ def network(
     return pre_activated(
         shape[2],
         STEM,
-        blocks(hparams),
+        wide_blocks(hparams),
         n_classes,
         dropout=(hparams["dropout"], masks),
         activated_shortcut=True,
     )
 
 
-def _layers(dataset: DatasetInfo, hparams: Named) -> Iterator[Convolution]:
+def _wide_layers(dataset: DatasetInfo, hparams: Named) -> Iterator[Convolution]:
     assert dataset.image is not None
     height, width, inputs = dataset.image
     yield Convolution(inputs, STEM, 3, height * width)
-    yield from residual((height, width), STEM, blocks(hparams), dataset)
+    yield from residual((height, width), STEM, wide_blocks(hparams), dataset)
 
 
 WIDE_RESNET = deep_network(
     "wide-resnet",
-    network,
-    _layers,
+    wide_network,
+    _wide_layers,
     space=ranges(lr=0.1, weight_decay=5e-4, batch=128),
     hparams=(
         Continuous("dropout", 0.0, 0.8, 0.0),

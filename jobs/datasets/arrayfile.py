@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import NOTHING, Refused
-from manyseed.jobs.datasets.source import Samples
-from manyseed.jobs.datasets.tabular import DataColumn, classes_of
+from manyseed.jobs.datasets.columns import DataColumn, classes_of
+from manyseed.jobs.datasets.info import Samples
 from manyseed.jobs.whole import sha256
 
 FORMATS = (".npz", ".npy", ".zarr")

@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.datasets.source import Samples
-from manyseed.jobs.identity import IDENTITY_VERSION, Json, identity
-from manyseed.jobs.run import MachineError, NotFetched
+from manyseed.jobs.datasets.info import Samples
+from manyseed.jobs.run import IDENTITY_VERSION, Json, MachineError, NotFetched, identity
 from manyseed.jobs.whole import Taken, appearing, partial_of, place, sha256
 
 HOME_VARIABLE = "MANYSEED_DATA"

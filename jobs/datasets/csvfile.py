@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manyseed.jobs.datasets.columns import Looks, is_number
+from manyseed.jobs.datasets.columns import is_number
+from manyseed.jobs.datasets.info import Looks
 
 if TYPE_CHECKING:
     import polars as pl

@@ -16,7 +16,7 @@ import numpy as np
 
 from manyseed.jobs.checks import Refused, integer
 from manyseed.jobs.datasets import arrayfile, imagefolder, parts, tablefile
-from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples
+from manyseed.jobs.datasets.info import DatasetSource, DataShape, Samples
 from manyseed.jobs.run import MachineError
 
 KIND, OPTION, KEPT = "function", "data", "kept"

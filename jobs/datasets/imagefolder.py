@@ -12,9 +12,9 @@ import numpy as np
 
 from manyseed.jobs.checks import Refused, integer
 from manyseed.jobs.datasets.arrayfile import digest, in_file, refused
+from manyseed.jobs.datasets.columns import DataColumn, classes_of
+from manyseed.jobs.datasets.info import DataShape, Samples, test_counts
 from manyseed.jobs.datasets.parts import PARTS
-from manyseed.jobs.datasets.source import DataShape, Samples, test_counts
-from manyseed.jobs.datasets.tabular import DataColumn, classes_of
 from manyseed.jobs.run import MachineError
 
 SIZE = "size"

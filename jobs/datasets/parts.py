@@ -1,4 +1,4 @@
-"""A file's own split: a column that says ``train`` or ``test``, its last rows, or a second file."""
+"""What columns of a file say of test sets: its own split, folds, and rows that belong together."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Refused, integer, number
-from manyseed.jobs.datasets.folds import FOLDS, of_column
-from manyseed.jobs.datasets.source import Samples
-from manyseed.jobs.datasets.split import Index, n_points
+from manyseed.jobs.checks import Refused, integer, number, quoted, same_spelling
+from manyseed.jobs.datasets.columns import encode
+from manyseed.jobs.datasets.info import Samples
+from manyseed.jobs.datasets.split import TEST, TRAIN, Index, Roles, n_points
 
-SPLIT, ORDER, LAST, TEST_FILE = "split", "order", "last", "test_file"
+SPLIT, ORDER, LAST, TEST_FILE, FOLDS = "split", "order", "last", "test_file", "folds"
+GROUP = "group"
 PARAMETERS = (SPLIT, ORDER, LAST, TEST_FILE, FOLDS)
 COLUMNS = (SPLIT, ORDER, FOLDS)
 """Those that name a column, which is then not a feature."""
@@ -78,7 +80,7 @@ def parted(samples: Samples, asked: Mapping[str, Any], columns: Mapping[str, Any
         For values that name neither part or cannot be ordered, and for an empty part.
     """
     if FOLDS in asked:
-        return replace(samples, roles=of_column(asked[FOLDS], columns[asked[FOLDS]]))
+        return replace(samples, roles=roles_of(asked[FOLDS], columns[asked[FOLDS]]))
     if not {SPLIT, LAST} & {*asked}:
         return samples
     n = len(samples.y)
@@ -120,3 +122,110 @@ def _ascending(name: str, values: Any) -> Index:
     comparable = values.astype(str) if values.dtype == np.object_ else values
     rows: Index = np.argsort(comparable, kind="stable")
     return rows
+
+
+def roles_of(name: str, values: NDArray[Any]) -> Roles:
+    """Return the roles of rows: each fold in turn is the test set, in natural order.
+
+    Parameters
+    ----------
+    name : str
+        The column's.
+    values : object array or float64 array (sample,)
+        The fold of each row.
+
+    Raises
+    ------
+    Refused
+        For missing values, folds that look the same, a single fold, and a fold of a single row.
+    """
+    names, fold = encode(values)
+    if missing := int((fold < 0).sum()):
+        raise Refused(FOLDS, name, f"is missing in {missing} rows; leave these out")
+    if same := same_spelling(names):
+        shown = " and ".join(map(quoted, same[0]))
+        raise Refused(FOLDS, name, f"holds folds that look the same, {shown}: write them alike")
+    if len(names) < 2:
+        raise Refused(FOLDS, name, "holds a single fold; there must be two or more")
+    if np.bincount(fold).min() < 2:
+        reason = f"has {len(names)} folds, the smallest of a single row; each needs two or more"
+        raise Refused(FOLDS, name, reason)
+    is_test = fold == np.arange(len(names))[:, np.newaxis]
+    return np.where(is_test, TEST, TRAIN).astype(np.uint8)
+
+
+def fold_counts(roles: Roles, y: NDArray[np.integer[Any]], n_classes: int) -> NDArray[np.int64]:
+    """Count the samples of each class (part, set, class), training parts first."""
+    return np.array(
+        [
+            [np.bincount(y[set_roles == role], minlength=n_classes) for set_roles in roles]
+            for role in (TRAIN, TEST)
+        ]
+    )
+
+
+def read_group(given: Mapping[str, Any]) -> dict[str, str]:
+    """Return a table's key for groups, checked.
+
+    Raises
+    ------
+    Refused
+    """
+    if GROUP not in given:
+        return {}
+    if not isinstance(given[GROUP], str) or not given[GROUP]:
+        raise Refused(GROUP, given[GROUP], allowed="the name of a column")
+    return {GROUP: given[GROUP]}
+
+
+def group_codes(name: str, values: NDArray[np.object_] | NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the group of each sample, numbered from 0 in the natural order of their names.
+
+    Parameters
+    ----------
+    name : str
+        The column's.
+    values : object array or float64 array (sample,)
+        Text or numbers; None or NaN where missing.
+
+    Raises
+    ------
+    Refused
+        For missing values, groups that only look the same, and a single group.
+    """
+    names, group = encode(values)
+    if missing := int((group < 0).sum()):
+        reason = f"is missing in {missing} rows; leave these out, or give each a group of its own"
+        raise Refused(GROUP, name, reason)
+    if same := same_spelling(names):
+        shown = " and ".join(map(quoted, same[0]))
+        reason = f"holds groups that look the same, {shown}: write them alike"
+        raise Refused(GROUP, name, reason)
+    require_several(name, len(names))
+    return group
+
+
+def require_several(name: str, n_groups: int) -> None:
+    """Refuse a column with a single group.
+
+    Raises
+    ------
+    Refused
+    """
+    if n_groups < 2:
+        reason = "has the same value in all rows: a single group cannot be both in training part "
+        raise Refused(GROUP, name, f"{reason}and test set")
+
+
+def require_whole(name: str, groups: NDArray[np.int64], n_train: int) -> None:
+    """Refuse a split (training part first) that tears groups apart.
+
+    Raises
+    ------
+    Refused
+    """
+    torn = np.intersect1d(groups[:n_train], groups[n_train:]).size
+    if torn:
+        groups_have = "1 group has" if torn == 1 else f"{torn} groups have"
+        reason = f"is torn apart by the file's own split: {groups_have} rows in both parts"
+        raise Refused(GROUP, name, reason)

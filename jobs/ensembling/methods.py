@@ -7,11 +7,11 @@ code; ``docs/uncertainty.md`` says where they differ. Imports no training librar
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, Literal
 
-from manyseed.jobs.checks import Option, Refused, UnknownOption
+from manyseed.jobs.checks import Option, Refused, values_of
 
 NONE = "none"
 SAME_AS_NONE = (NONE, "deep")
@@ -37,32 +37,19 @@ NOISE = 1.3
 
 MAX_MEMBERS, MAX_EPOCHS = 10_000, 1_000_000
 
-OPTIONS: Mapping[str, Option] = MappingProxyType(
-    {
-        option.name: option
-        for option in (
-            Option(
-                name="members",
-                about="Networks that a run yields (default: 100).",
-                numbers="whole",
-                least=2,
-                most=MAX_MEMBERS,
-            ),
-            *(
-                Option(name=name, numbers="whole", least=1, most=MAX_EPOCHS)
-                for name in ("cycle", "noise_epochs", "saves", "pretrain", "epochs")
-            ),
-            Option(name="rank", numbers="whole", least=2, most=MAX_MEMBERS),
-            Option(name="batch_size", numbers="whole", least=2, most=1_000_000),
-            Option(name="momentum", least=0, below=1),
-            Option(name="temperature", words=(PUBLISHED,), least=0),
-            Option(name="scale", words=(SEARCHED,), above=0),
-            Option(name="beta", least=0),
-            Option(name="log_sd", least=-30, most=3),
-            *(Option(name=name, above=0) for name in ("lr", "lr_high", "lr_low")),
-        )
-    }
-)
+_EPOCHS, _RATE = Option(kind=int, least=1, most=MAX_EPOCHS), Option(kind=float, above=0)
+OPTIONS: Mapping[str, Option] = {
+    "members": Option("Networks that a run yields.", int, 100, least=2, most=MAX_MEMBERS),
+    **dict.fromkeys(("cycle", "noise_epochs", "saves", "pretrain", "epochs"), _EPOCHS),
+    "rank": Option(kind=int, least=2, most=MAX_MEMBERS),
+    "batch_size": Option(kind=int, least=2, most=1_000_000),
+    "momentum": Option(kind=float, least=0, below=1),
+    "temperature": Option(kind=float, words=(PUBLISHED,), least=0),
+    "scale": Option(kind=float, words=(SEARCHED,), above=0),
+    "beta": Option(kind=float, least=0),
+    "log_sd": Option(kind=float, least=-30, most=3),
+    **dict.fromkeys(("lr", "lr_high", "lr_low"), _RATE),
+}
 """Options of all methods, by name."""
 
 Options = Mapping[str, Any]
@@ -248,17 +235,11 @@ def resolve(kind: str, options: Options) -> dict[str, object] | None:
     if kind not in METHODS:
         raise Refused("kind", kind, "unknown method", (NONE, *METHODS))
     method = METHODS[kind]
-    allowed = ("members", *method.defaults)
-    for option, value in options.items():
-        if option not in allowed:
-            raise UnknownOption(option, value, allowed=allowed)
-    canonical = {
-        "name": kind,
-        "version": method.version,
-        "members": OPTIONS["members"].check(options.get("members", 100)),
+    declared = {
+        name: replace(OPTIONS[name], default=default)
+        for name, default in {"members": OPTIONS["members"].default, **method.defaults}.items()
     }
-    for option, default in method.defaults.items():
-        canonical[option] = OPTIONS[option].check(options.get(option, default))
+    canonical = {"name": kind, "version": method.version, **values_of(declared, options)}
     _check_together(canonical)
     if method.member_epochs(canonical, 1)[-1] > MAX_EPOCHS:
         reason = f"they take more than {MAX_EPOCHS:,} epochs"

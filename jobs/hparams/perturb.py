@@ -27,7 +27,7 @@ import numpy as np
 
 from manyseed.jobs.checks import Refused, integer, number
 from manyseed.jobs.hparams.kinds import Categorical, Free, Hparam, Value
-from manyseed.jobs.streams import raw
+from manyseed.jobs.run import raw
 
 _AXIS = "perturb_hparams"
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from manyseed.jobs.hparams.kinds import Continuous, Free, Hparam, Value
-from manyseed.jobs.streams import raw
+from manyseed.jobs.run import raw
 
 SPACE_VERSION = 1
 """Version of the spaces and of the draws from them; part of a tuned cell's identity."""

@@ -11,7 +11,7 @@ from torch.nn.functional import pad
 
 from manyseed.jobs.images.schemes import CROP_FLIP, augmentation
 from manyseed.jobs.images.transforms import COLOURS, transformed
-from manyseed.jobs.streams import raw
+from manyseed.jobs.run import raw
 
 if TYPE_CHECKING:
     from manyseed.jobs.run import TrainingSet

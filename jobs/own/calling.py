@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyseed.jobs.checks import did_you_mean
 from manyseed.jobs.run import TrainingSet
-from manyseed.jobs.similar import did_you_mean
 from manyseed.jobs.training.encode import dense_encoder, pixel_encoder
 
 

@@ -27,8 +27,7 @@ from manyseed.jobs.own import guard, scores, words
 from manyseed.jobs.own.calling import CommandError, OwnError, encoded
 from manyseed.jobs.own.table import ROWS, entries_of
 from manyseed.jobs.own.training import folder, in_form
-from manyseed.jobs.run import Generators, MachineError, TrainingSet
-from manyseed.jobs.streams import seed31
+from manyseed.jobs.run import Generators, MachineError, TrainingSet, seed31
 from manyseed.jobs.training.handling import Fitted, Handling
 
 PREFIX = "manyseed-run-"
@@ -85,7 +84,7 @@ def fit(
             raise MachineError(f"{scratch} cannot be written: {error}") from error
         values["out"] = str(scratch / OUT)
         started = perf_counter()
-        command = words.filled(settings["command"], values)
+        command = words.filled_in(settings["command"], values)
         with _completed(command, place, scratch, handling.timeout):
             seconds = perf_counter() - started
             output = read(scratch, settings["scores"])

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.own import scores
 from manyseed.jobs.own.calling import OwnError, built, called, encoder, load
-from manyseed.jobs.run import Generators, TrainingSet
-from manyseed.jobs.streams import seed31
+from manyseed.jobs.run import Generators, TrainingSet, seed31
 from manyseed.jobs.training.handling import Alive, Fitted, Handling
 
 SEEDS = ("random_state", "random_seed", "seed")

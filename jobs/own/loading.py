@@ -11,12 +11,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from manyseed.jobs.checks import Refused, integer
+from manyseed.jobs.checks import Option, Refused, integer
 from manyseed.jobs.datasets.cache import given_copy
 from manyseed.jobs.datasets.function import OPTION
 from manyseed.jobs.own.findings import NoAnswer, answered
 from manyseed.jobs.own.modules import Code
-from manyseed.jobs.own.table import check_param, is_entry
+from manyseed.jobs.own.table import ENTRY, TABLE, check_param
 from manyseed.jobs.whole import place, sha256
 
 
@@ -43,11 +43,8 @@ def require_named(entry: object, params: object, version: object) -> None:
     ------
     Refused
     """
-    if not is_entry(entry):
-        raise Refused(OPTION, entry, allowed='"module:name", such as "mydata:load"')
-    if not isinstance(params, Mapping):
-        raise Refused("params", params, allowed="a table of values")
-    for name, value in params.items():
+    Option(pattern=ENTRY, called='"module:name", such as "mydata:load"').check(OPTION, entry)
+    for name, value in TABLE["params"].check("params", params).items():
         check_param(f"params.{name}", value)
     integer("version", version, least=1)
 

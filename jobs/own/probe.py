@@ -24,8 +24,7 @@ from manyseed.jobs.own.calling import OwnError, asked, load
 from manyseed.jobs.own.findings import LAST_LINES, PROBE_ROWS, Findings, ProbeRequest
 from manyseed.jobs.own.record import description, fit
 from manyseed.jobs.own.table import Own
-from manyseed.jobs.run import Generators, Prediction, TrainingSet
-from manyseed.jobs.streams import stream
+from manyseed.jobs.run import Generators, Prediction, TrainingSet, stream
 from manyseed.jobs.training.handling import PLAIN, Alive
 from manyseed.jobs.training.prediction import are_probabilities, prediction
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers.record import TORCH, Classifier, ClassifierInfo, Unsuitable
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Free, Hparam
@@ -72,13 +71,8 @@ def resolve(
     require_suitable(own, dataset)
     canonical = description(own, findings)
     record = of_description(canonical, own.space, _seconds(findings))
-    overrides = options.get("hparams", {})
-    if not isinstance(overrides, Mapping):
-        raise Refused("hparams", overrides, allowed="a table of values")
-    device = options.get("device", "cpu")
-    if device not in record.devices:
-        raise Refused("device", device, allowed=record.devices)
-    hparams = record.anchors(overrides)
+    device = record.table["device"].check("device", options.get("device", "cpu"))
+    hparams = record.anchors(options.get("hparams"))
     return ClassifierInfo(
         name=name,
         record=record,

@@ -7,7 +7,7 @@ from pathlib import Path, PurePosixPath
 
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.own.modules import Code, closure, content_of, imported
-from manyseed.jobs.own.words import entry
+from manyseed.jobs.own.words import command_name
 
 _MOST_FILES, _MOST_BYTES = 2000, 100 * 10**6
 
@@ -33,7 +33,7 @@ def find_files(words: Sequence[str], patterns: Sequence[str], roots: Sequence[Pa
     """
     text = " ".join(words)
     root = next((root for root in roots if [*_named(words, root)]), None)
-    script = PurePosixPath(entry(words))
+    script = PurePosixPath(command_name(words))
     if root is None and (script.suffix and not script.is_absolute()) and "-m" not in words:
         places = ", ".join(dict.fromkeys(map(str, roots)))
         raise Refused("command", text, f"there is no {script} in {places}")

@@ -12,10 +12,9 @@ from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from pathlib import PurePosixPath
 
-from manyseed.jobs.checks import Refused
+from manyseed.jobs.checks import Refused, similar
 from manyseed.jobs.hparams.grid import text_of
 from manyseed.jobs.hparams.kinds import Value
-from manyseed.jobs.similar import similar
 
 NEEDED = ("train", "test", "out")
 """Files: training rows, test rows, and the command's output."""
@@ -35,16 +34,16 @@ HPARAM = "hparams."
 _PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|\{|\}")
 
 
-def split(option: str, text: object) -> tuple[str, ...]:
+def split_command(option: str, text: str) -> tuple[str, ...]:
     """Return the words of a command.
 
     Raises
     ------
     Refused
-        For anything but text that can be split.
+        For text that cannot be split.
     """
-    if not isinstance(text, str) or "\0" in text:
-        raise Refused(option, text, allowed='text such as "python train.py {train} {test} {out}"')
+    if "\0" in text:
+        raise Refused(option, text, allowed="text without a NUL")
     try:
         words = tuple(shlex.split(text))
     except ValueError as error:
@@ -54,7 +53,7 @@ def split(option: str, text: object) -> tuple[str, ...]:
     return words
 
 
-def check(option: str, words: Iterable[str], hparams: Iterable[str]) -> None:
+def require_placeholders(option: str, words: Iterable[str], hparams: Iterable[str]) -> None:
     """Refuse unknown placeholders, and a command that lacks a placeholder that it needs.
 
     Parameters
@@ -93,7 +92,7 @@ def placeholders(words: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name is not None))
 
 
-def filled(words: Iterable[str], values: Mapping[str, Value]) -> list[str]:
+def filled_in(words: Iterable[str], values: Mapping[str, Value]) -> list[str]:
     """Return words with their placeholders replaced by values."""
 
     def piece(match: re.Match[str]) -> str:
@@ -108,7 +107,7 @@ def draws_from(words: Iterable[str]) -> list[str]:
     return sorted({"batch" if name == "dropout" else name for name in streams})
 
 
-def entry(words: Iterable[str]) -> str:
+def command_name(words: Iterable[str]) -> str:
     """Return a command's name: its script, its module after ``-m``, or its program.
 
     The streams are keyed by it.

@@ -13,7 +13,7 @@ from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.state import State
 
 if TYPE_CHECKING:
-    from manyseed.jobs.response.asked import Asked
+    from manyseed.jobs.response.questions import Asked
 
 Device = Literal["cpu", "gpu"]
 

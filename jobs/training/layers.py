@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from manyseed.jobs.streams import raw
+from manyseed.jobs.run import raw
 
 
 class Linear(nn.Linear):

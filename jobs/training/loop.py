@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from manyseed.jobs.streams import raw
+from manyseed.jobs.run import raw
 from manyseed.jobs.training.checkpoint import (
     Checkpoint,
     TrainingParts,

@@ -38,17 +38,19 @@ from manyseed.orchestrator.keeping import publish_finished
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
 from manyseed.orchestrator.plans.plan import identity_of
 from manyseed.orchestrator.results import answering
-from manyseed.orchestrator.submissions import profiles
-from manyseed.orchestrator.submissions.cluster import SIGNAL_SECONDS, refusal, unique_name
+from manyseed.orchestrator.submissions.cluster import (
+    SIGNAL_SECONDS,
+    intent_for,
+    submit_arrays,
+    unique_name,
+)
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.submissions.submission import Submission, tasks_of
 from manyseed.orchestrator.tasks.attempts import Attempt
-from manyseed.orchestrator.tasks.intent import AnalysisRequest, Intent, TaskArray
-from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
+from manyseed.orchestrator.tasks.intent import AnalysisRequest, Intent, SubmissionPaths, TaskArray
 from manyseed.orchestrator.working.node import Node
-from manyseed.slurm import ClusterError, ClusterUnavailable, arrays, local, processes, signals
+from manyseed.slurm import arrays, local, processes
 from manyseed.slurm.profile import Profile
-from manyseed.slurm.refused import Refused
 
 
 def analyze(
@@ -182,41 +184,19 @@ def _submit(
     lease.check()
     shutil.rmtree(folder, ignore_errors=True)  # left by a submitter that died before its intent
     folder_of_modules = modules_folder(paths)
-    intent = replace(
-        Intent.now(profile.name, identity_of(paths)),
-        scheduler=scheduler_of(profile.slurm_conf).cluster_name,
-        profile=str(profile.path.absolute()),
-        arrays=(TaskArray("cpu", name, first=0, count=1),),
-        walltime={"cpu": profile.cpu.minutes * 60.0},
+    intent = intent_for(
+        profile,
+        identity_of(paths),
+        scheduler_of(profile.slurm_conf).cluster_name,
+        (TaskArray("cpu", name, first=0, count=1),),
         request=request,
         modules="" if folder_of_modules is None else str(folder_of_modules),
     )
-    profiles.remember(profile)
     submission = Submission(folder, intent)
     submission.files.attempts.mkdir(parents=True)
     intent.write(folder)
-    lease.check()
-    try:
-        tasks = arrays.Tasks(
-            _FUNCTION,
-            [[str(paths.directory.resolve()), folder.name]],
-            name,
-            comment=str(folder.absolute()),
-            signal_seconds=SIGNAL_SECONDS,
-        )
-        arrays.submit_array(
-            profile,
-            "cpu",
-            submission.files.submitit,
-            tasks,
-            submitted=lambda ids: submission.note_jobs(dict(enumerate(ids))),
-        )
-    except (ClusterError, Refused) as error:
-        # a cluster that does not answer may have the job: the next look finds it by name
-        if not isinstance(error, ClusterUnavailable):
-            shutil.rmtree(folder)
-        raise refusal(error, profile) from None
-    submission.files.submitted.touch()
+    arguments = [[str(paths.directory.resolve()), folder.name]]
+    submit_arrays(submission, profile, _FUNCTION, lambda _: arguments, lease.check)
     return submission
 
 
@@ -244,7 +224,7 @@ def run(directory: str, number: str) -> str:
             asked.append(True)
             raise KeyboardInterrupt
 
-    signals.on_stop(interrupt)
+    processes.on_stop(interrupt)
     try:
         options = from_json(request.options)
         if intent.modules and any(":" in metric for metric in options.metrics):
@@ -254,7 +234,7 @@ def run(directory: str, number: str) -> str:
         )
     except BaseException as error:
         # worker processes receive the signal, too, and may end first
-        if not signals.received():
+        if not processes.received():
             reason, code = _ending(error)
         elif time.time() - attempt.last.started < walltime - _LAST_SECONDS:
             attempt.end("interrupted", "", None)

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from manyseed.orchestrator.errors import UnavailableError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import identity_of
-from manyseed.orchestrator.submissions.submission import Submission, tasks_of
-from manyseed.orchestrator.submissions.taskstate import OVER
-from manyseed.orchestrator.tasks.intent import Intent
-from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
+from manyseed.orchestrator.submissions.submission import OVER, Submission, tasks_of
+from manyseed.orchestrator.tasks.intent import Intent, SubmissionPaths
 
 
 def last_job(paths: SweepPaths) -> Submission | None:

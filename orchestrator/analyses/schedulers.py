@@ -23,7 +23,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from manyseed.jobs.installing import install
+from manyseed.jobs.packages import install
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import UnavailableError, UserError, nearest
 from manyseed.orchestrator.paths import WORKER_KEYS
@@ -31,12 +31,18 @@ from manyseed.orchestrator.submissions.cluster import refusal
 from manyseed.orchestrator.submissions.profiles import AUTO, choose, the_one
 from manyseed.orchestrator.submissions.scheduler import ASK_SECONDS
 from manyseed.orchestrator.tasks.intent import LOCAL as THIS_MACHINE
-from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
+from manyseed.orchestrator.tasks.intent import SubmissionPaths
 from manyseed.orchestrator.working.node import Node
-from manyseed.slurm import ClusterError, arrays, available, commands, control, signals, states
+from manyseed.slurm import (
+    ClusterError,
+    arrays,
+    available,
+    commands,
+    processes,
+    states,
+)
 from manyseed.slurm.processes import user_name
-from manyseed.slurm.profile import Profile
-from manyseed.slurm.refused import Refused
+from manyseed.slurm.profile import Profile, Refused
 
 SLURM = "slurm"
 LOCAL = ("threads", "processes")
@@ -222,7 +228,7 @@ async def _work(address: str, security: Any) -> str:
     def note() -> None:
         loop.call_soon_threadsafe(stop.set)
 
-    signals.on_stop(note)
+    processes.on_stop(note)
     with TemporaryDirectory(prefix="manyseed-") as folder:
         worker = Worker(
             address,
@@ -339,7 +345,7 @@ class _Following:
 
     def _without(self, seconds: float) -> str:
         """Return the jobs' states while there is no worker; set `problem` if none will come."""
-        first = control.compact(self._jobs.ids)[0]
+        first = commands.compact_ids(self._jobs.ids)[0]
         try:
             found = self._jobs.states()
         except ClusterError as error:  # submitted jobs may start all the same

@@ -6,9 +6,9 @@ import numpy as np
 import xarray as xr
 
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.store.layout.arrays import FLAGS, LATER_FLAGS
-from manyseed.orchestrator.store.reading.lazy import ROW, in_words, of_finished
-from manyseed.orchestrator.store.reading.reader import finished_rows
+from manyseed.orchestrator.store.arrays import FLAGS, LATER_FLAGS
+from manyseed.orchestrator.store.lazy import ROW, in_words, of_finished
+from manyseed.orchestrator.store.reader import finished_rows
 
 _NEEDED = ("status", "cell", "repeat_index", "run_index", "y_true", "label")
 

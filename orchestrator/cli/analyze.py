@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manyseed.analysis.options import CONVENTIONS, Convention
-from manyseed.orchestrator.cli.common import (
+from manyseed.orchestrator.cli.arguments import (
     Directory,
     Json,
     OwnMetrics,
     names,
+    takes,
     whole_numbers,
     workers_option,
 )
 from manyseed.orchestrator.cli.effects import print_effects
-from manyseed.orchestrator.cli.login import one_core
 from manyseed.orchestrator.cli.output import (
     console,
     counted,
@@ -32,7 +32,7 @@ from manyseed.orchestrator.cli.output import (
     say,
     say_next,
 )
-from manyseed.orchestrator.cli.progress import bar
+from manyseed.orchestrator.cli.progress import bar, one_core, resumable
 from manyseed.orchestrator.errors import (
     INTERRUPTED,
     RunsError,
@@ -41,7 +41,7 @@ from manyseed.orchestrator.errors import (
     command,
     flag,
 )
-from manyseed.orchestrator.submissions.taskstate import ALIVE
+from manyseed.orchestrator.submissions.submission import ALIVE
 
 if TYPE_CHECKING:
     from manyseed.analysis.options import Options
@@ -410,3 +410,67 @@ def _watched(sweep: Sweep, *, quiet: bool) -> AnalysisJob:
         assert job is not None
         progress.update(task, completed=job.done, total=job.blocks or None, note="")
     return job
+
+
+@takes("respond", "name", "where", "workers")
+def respond(
+    directory: Directory,
+    transforms: Annotated[
+        str | None,
+        typer.Option(
+            "--transforms",
+            metavar="NAME,…",
+            help="intra, inter, and for images such as rotate:90, shift-x:0.25, colour:0.25.",
+            show_default="those of the sweep file's [response], else intra,inter",
+        ),
+    ] = None,
+    layers: Annotated[
+        str | None,
+        typer.Option(
+            "--layers",
+            metavar="N,…",
+            help="Layers on whose output intra and inter act, 0 and 1.",
+            show_default="0,1",
+        ),
+    ] = None,
+    rows: Annotated[
+        int | None,
+        typer.Option("--rows", min=2, help="Training rows per sample.", show_default="23040"),
+    ] = None,
+    draws: Annotated[
+        int | None, typer.Option("--draws", min=1, help="Samples to draw.", show_default="1")
+    ] = None,
+    as_json: Json = False,
+    **options: Any,
+) -> None:
+    """Measure response curves of runs that kept their parameters (keep.parameters = true).
+
+    Models are evaluated on this machine's CPUs, even if they were trained on a GPU. Curves measured
+    in training stay; analyze uses both. The same command continues after an interruption, and adds
+    runs that have finished since.
+
+    Examples:
+
+        manyseed respond sweep --transforms intra,rotate:90
+
+        manyseed respond sweep --where "classifier = 'mlp'"
+    """
+    from manyseed.orchestrator.sweep import Sweep
+
+    keys: dict[str, object] = {"rows": rows, "draws": draws}
+    keys["transforms"] = None if transforms is None else names(transforms)
+    keys["layers"] = None if layers is None else whole_numbers(layers, "--layers", "0,1")
+    given = {key: value for key, value in keys.items() if value is not None}
+    with resumable("asking", "respond", directory, note="models", quiet=as_json) as progress:
+        result = Sweep(directory).respond(given, **options, progress=progress)
+    if as_json:
+        value = {"file": str(result.file), "asked": result.asked, "runs": result.runs}
+        print_json({**value, "transforms": list(result.transforms)})
+        return
+    say(f"{counted(result.asked, 'model')} measured, {result.runs:,} in all: {result.file}")
+    if result.from_gpu:
+        say(
+            f'{counted(result.from_gpu, "model")} of cells with device = "gpu" measured on a CPU: '
+            "counts may differ by a few from those that a GPU would have measured in training"
+        )
+    say_next("Next", "analyze", directory)

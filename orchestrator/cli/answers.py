@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from manyseed.orchestrator.cli.common import Directory, Json
+from manyseed.orchestrator.cli.arguments import Directory, Json
 from manyseed.orchestrator.cli.output import console, counted, print_json, say, say_next
 
 if TYPE_CHECKING:

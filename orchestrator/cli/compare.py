@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.orchestrator.cli.common import Directory, Json, where_option
+from manyseed.orchestrator.cli.arguments import Directory, Json, where_option
 from manyseed.orchestrator.cli.output import counted, print_json, say
 
 if TYPE_CHECKING:

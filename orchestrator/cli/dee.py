@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from manyseed.orchestrator.cli.common import By, Directory, Json, Where, names
+from manyseed.orchestrator.cli.arguments import By, Directory, Json, Where, names
 from manyseed.orchestrator.cli.output import print_json, say
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.orchestrator.cli.common import (
+from manyseed.orchestrator.cli.arguments import (
     By,
     Cluster,
     Directory,
@@ -19,8 +19,8 @@ from manyseed.orchestrator.cli.common import (
     whole_numbers,
     workers_option,
 )
-from manyseed.orchestrator.cli.login import one_core
 from manyseed.orchestrator.cli.output import counted, errors, print_json, say
+from manyseed.orchestrator.cli.progress import one_core
 from manyseed.orchestrator.errors import UserError
 
 if TYPE_CHECKING:

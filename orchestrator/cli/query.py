@@ -1,4 +1,4 @@
-"""``manyseed query``."""
+"""The verbs that show results: query and plot."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manyseed.orchestrator.cli import completing, formats
-from manyseed.orchestrator.cli.common import Command, Json, names, require_outside, where_option
+from manyseed.orchestrator.cli import completion, formats
+from manyseed.orchestrator.cli.arguments import (
+    Command,
+    Directory,
+    Json,
+    Where,
+    alone,
+    names,
+    require_outside,
+    where_option,
+)
 from manyseed.orchestrator.cli.output import counted, errors, print_json, print_rows, say
 from manyseed.orchestrator.errors import UserError
 
@@ -54,14 +63,14 @@ def query(
             "--table",
             "-t",
             show_default="cells",
-            autocompletion=completing.tables,
+            autocompletion=completion.tables,
             metavar="NAME",
             help="The table: cells, runs, pairs, repeats, effects, …; see 'manyseed docs results' "
             "for all.",
         ),
     ] = None,
     where: Annotated[
-        str | None, where_option("A condition over the columns.", completing.condition)
+        str | None, where_option("A condition over the columns.", completion.condition)
     ] = None,
     columns: Annotated[
         str,
@@ -69,7 +78,7 @@ def query(
             "--columns",
             "-c",
             help="Columns to show, separated by commas. '?' lists them.",
-            autocompletion=completing.columns,
+            autocompletion=completion.columns,
         ),
     ] = "",
     by: Annotated[
@@ -77,7 +86,7 @@ def query(
         typer.Option(
             "--by",
             metavar="[COLUMN,…]",
-            autocompletion=completing.columns,
+            autocompletion=completion.columns,
             help="Group by these columns: means with intervals, pooled spreads, n, coverage. "
             "Without columns: by everything but the seeds.",
         ),
@@ -87,7 +96,7 @@ def query(
         typer.Option(
             "--agg",
             metavar="FUNCTION,…",
-            autocompletion=completing.functions,
+            autocompletion=completion.functions,
             help="What to compute per group instead: mean, sd, median, min, max, count, q05 (5 % "
             "quantile), q975 (97.5 %).",
         ),
@@ -101,7 +110,7 @@ def query(
         typer.Option(
             "--sort",
             help="The column to sort by; with - in front, descending.",
-            autocompletion=completing.sort,
+            autocompletion=completion.sort,
         ),
     ] = None,
     limit: Annotated[
@@ -114,7 +123,7 @@ def query(
             "--format",
             "-f",
             help="table, csv, json, markdown, latex (booktabs) or parquet.",
-            autocompletion=completing.formats,
+            autocompletion=completion.formats,
         ),
     ] = None,
     output: Annotated[
@@ -168,7 +177,7 @@ def query(
         from manyseed.orchestrator.asking.sql import ask_sql
 
         others = {"table": table, "where": where, "columns": columns, "by": by, "agg": agg}
-        _refuse_beside_sql({**others, "sort": sort})
+        alone("--sql", remedy="write it in the statement", **others, sort=sort)
         _show(ask_sql(results, sql), form, output, limit, {"sql": sql}, [], "No rows.")
         return
     if describe or columns.strip() == "?":
@@ -196,6 +205,9 @@ def query(
     _show(frame, form, output, limit, of, notes, _nothing(question), asked=asked)
 
 
+vars(query)["cls"] = QueryCommand
+
+
 def _require_no_table(directories: list[Path]) -> None:
     """Refuse the name of a table given as a directory."""
     from manyseed.orchestrator.computing.tables import ALL_TABLES
@@ -207,14 +219,6 @@ def _require_no_table(directories: list[Path]) -> None:
                 file=directory,
                 remedy=f"name a table with its option: --table {directory}",
             )
-
-
-def _refuse_beside_sql(options: dict[str, str | None]) -> None:
-    for name, value in options.items():
-        if value:
-            remedy = "write it in the statement"
-            message = "cannot be combined with --sql"
-            raise UserError(message, key=f"--{name}", value=value, remedy=remedy)
 
 
 def _form(form: str | None, output: Path | None, as_json: bool) -> str:
@@ -307,3 +311,91 @@ def _incomplete(sweep: Sweep, *, several: bool) -> list[str]:
     told = [] if newer(sweep.paths) else filter(None, [amounts(record)])
     remarks = [*told, *incomplete(read_results(sweep.paths))]
     return [f"{sweep.directory}: {text}" for text in remarks] if several else remarks
+
+
+def plot(
+    directory: Directory,
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[KIND]",
+            help="The figure; without it, all kinds are listed.",
+            show_default=False,
+            autocompletion=completion.kinds,
+        ),
+    ] = None,
+    by: Annotated[
+        str,
+        typer.Option(
+            "--by",
+            metavar="COLUMN[,COLUMN]",
+            help="For a column of the tables: group by one or two axes; two give the rows and the "
+            "columns of a grid.",
+            show_default="a row per cell",
+        ),
+    ] = "",
+    where: Where = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="A .pdf, .svg or .png file; or a .csv file for the numbers that are drawn.",
+            show_default="KIND.pdf",
+        ),
+    ] = None,
+    width: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MM",
+            help="single or double for columns of a journal (89 or 183 mm), or millimetres.",
+            show_default="as in the report",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw one figure of the results, as a file for a paper.
+
+    KIND is a figure of the report, or a column of the tables runs, pairs or repeats: accuracy, ece,
+    ec_local, accuracy_range, fit_seconds and others. Each cell has its own row; with --by, cells
+    that agree in these columns share one. Several figures become pages of a PDF, or numbered files
+    of other formats. Fonts are embedded, and the same results give the same file. The command
+    prints the caption, which says what is shown, over what, and n.
+
+    Examples:
+
+        manyseed plot quickstart
+
+        manyseed plot quickstart accuracy --by perturb_continuous -o accuracy.pdf
+
+        manyseed plot quickstart accuracy -o accuracy.csv
+
+        manyseed plot quickstart ec_local --by perturb_continuous,train_fraction
+
+        manyseed plot quickstart alpha-hat-accuracy --where "classifier = 'mlp'" --width single
+    """
+    from manyseed.orchestrator.results.figures import save
+    from manyseed.orchestrator.sweep import Sweep
+
+    sweep = Sweep(directory)
+    if kind is None or kind == "?":
+        kinds = sweep.plot.kinds
+        if as_json:
+            print_json({"kinds": kinds.to_dicts()})
+        else:
+            print_rows(kinds.columns, kinds.rows(), kinds.height, "")
+        return
+    file = output or Path(f"{kind.replace('_', '-')}.pdf")
+    require_outside(file, sweep)
+    drawn = sweep.plot.all(kind, by=names(by), where=where, width=width)
+    files = save(drawn, file)
+    if as_json:
+        listed = [{"title": p.title, "caption": p.caption, "n": p.n} for p in drawn]
+        print_json({"kind": kind, "files": [str(one) for one in files], "figures": listed})
+        return
+    for figure in drawn:
+        say(figure.title, style="bold")
+        say(figure.caption, indent=2)
+    written = str(files[0]) if len(files) == 1 else f"{files[0]} to {files[-1].name}"
+    say(f"Wrote {written}.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from manyseed.orchestrator.cli.common import Directory, Json, where_option
+from manyseed.orchestrator.cli.arguments import Directory, Json, where_option
 from manyseed.orchestrator.cli.output import print_json, say
 
 

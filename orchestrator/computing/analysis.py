@@ -68,10 +68,10 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
 from manyseed.orchestrator.plans.twins import fits, sources_drawn
-from manyseed.orchestrator.store.layout import arrays
-from manyseed.orchestrator.store.reading.reader import read_array
-from manyseed.orchestrator.store.zarrfiles.encoding import Array
-from manyseed.orchestrator.submissions.hints import nothing_finished
+from manyseed.orchestrator.store import arrays
+from manyseed.orchestrator.store.encoding import Array
+from manyseed.orchestrator.store.reader import read_array
+from manyseed.orchestrator.submissions.submission import nothing_finished
 from manyseed.orchestrator.survey import survey
 
 

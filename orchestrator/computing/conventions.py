@@ -22,7 +22,7 @@ from manyseed.orchestrator.grids.sweepfile import Grid
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.snapshots import require_snapshots
-from manyseed.orchestrator.store.layout.groups import find_group
+from manyseed.orchestrator.store.groups import find_group
 from manyseed.slurm.profile import user_folder
 
 

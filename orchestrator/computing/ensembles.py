@@ -33,7 +33,7 @@ from manyseed.orchestrator.disk.parquet import read_parquet
 from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.submissions.hints import training
+from manyseed.orchestrator.submissions.submission import training
 
 _PER_HALF = 1000  # most runs in the reference, and in the pool
 EACH = 500  # most ensembles of a size that are stored one by one

@@ -21,8 +21,8 @@ from manyseed.orchestrator.computing.tables import INPUT_COLUMNS, INPUTS, PARTS,
 from manyseed.orchestrator.disk.parquet import checksum, read_parquet, require_intact, write_parquet
 from manyseed.orchestrator.errors import DamagedFile, command
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.zarrfiles.encoding import Array
+from manyseed.orchestrator.store.encoding import Array
+from manyseed.orchestrator.store.schema import GroupSpec
 
 KEY = list(REPEAT_KEY)
 _FREE = ("block_bytes", *SNAPSHOTS)

@@ -15,19 +15,19 @@ from manyseed.jobs.ensembling.members import MEMBER_ARRAYS, SIZE_ARRAYS
 from manyseed.jobs.ensembling.methods import sizes
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.store.journals.index import JournalIndex
-from manyseed.orchestrator.store.layout.arrays import COPY
-from manyseed.orchestrator.store.layout.groups import Group as StoredGroup
-from manyseed.orchestrator.store.layout.optional import TRAIN_ACCURACY
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.reading.reader import (
+from manyseed.orchestrator.store.arrays import COPY
+from manyseed.orchestrator.store.coordinates import TRAIN_ACCURACY
+from manyseed.orchestrator.store.encoding import Array
+from manyseed.orchestrator.store.groups import Group as StoredGroup
+from manyseed.orchestrator.store.index import JournalIndex
+from manyseed.orchestrator.store.reader import (
     StoredArray,
     finished_rows,
     read_array,
     read_numbers,
     test_sets,
 )
-from manyseed.orchestrator.store.zarrfiles.encoding import Array
+from manyseed.orchestrator.store.schema import GroupSpec
 from manyseed.orchestrator.stored import ComparedShards, stored_groups
 
 

@@ -11,7 +11,7 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.response.corpora import LEAST_TRAIN_ACCURACY, excluded, information
 from manyseed.analysis.response.counts import CURVE_KEY, Answers, repeat_curves, run_curves, scores
-from manyseed.jobs.response.asked import DBI, DBI_LAYERS, PARTS
+from manyseed.jobs.response.questions import DBI, DBI_LAYERS, PARTS
 from manyseed.orchestrator.computing.published import Published
 from manyseed.orchestrator.computing.tables import CMI, RESPONSE_CURVES, RESPONSES
 from manyseed.orchestrator.grids.loading import read_sweep_file
@@ -19,8 +19,8 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.responding.table import answers_of
-from manyseed.orchestrator.store.layout.optional import RESPONSE_ARRAYS
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.coordinates import RESPONSE_ARRAYS
+from manyseed.orchestrator.store.reader import read_array
 
 _FIRST_BLOCK = DBI_LAYERS.index(1)
 _RUN = ["cell", "repeat_index", "run_index"]

@@ -19,7 +19,7 @@ from manyseed.jobs.datasets.frame import missing, to_numpy, to_polars
 from manyseed.jobs.own.estimator import SEEDS
 from manyseed.jobs.whole import place
 from manyseed.orchestrator.errors import UnavailableError, UserError, toml_value
-from manyseed.orchestrator.grids.registered import grids_of, with_registered
+from manyseed.orchestrator.grids.own import grids_of, with_registered
 
 TARGET, GROUP = "y", "group"
 _MAPPING = "the mapping"

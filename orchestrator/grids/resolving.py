@@ -6,14 +6,15 @@ dataset and the classifier.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from manyseed.analysis.counts import some
 from manyseed.jobs import classifiers, datasets, hparams
-from manyseed.jobs.cells import ResolvedCell, resolve_cell
-from manyseed.jobs.checks import Refused, UnknownOption
+from manyseed.jobs.cells import ResolvedCell, resolve_cells
+from manyseed.jobs.checks import Refused, UnknownOption, similar
 from manyseed.jobs.classifiers import ClassifierInfo, Unsuitable
 from manyseed.jobs.classifiers.record import NoHparam
 from manyseed.jobs.datasets import DatasetInfo
@@ -21,12 +22,14 @@ from manyseed.jobs.datasets.function import KEPT
 from manyseed.jobs.datasets.function import KIND as FUNCTION
 from manyseed.jobs.datasets.function import OPTION as DATA
 from manyseed.jobs.datasets.parts import TEST_FILE
+from manyseed.jobs.datasets.tablefile import FORMATS
 from manyseed.jobs.ensembling import methods
+from manyseed.jobs.hparams import Hparam
 from manyseed.jobs.hparams.grid import is_written, read, written
 from manyseed.jobs.hparams.search import SPACE_VERSION
-from manyseed.jobs.similar import similar
 from manyseed.orchestrator.errors import (
     UserError,
+    meant,
     nearest,
     refused,
     toml_key,
@@ -35,15 +38,74 @@ from manyseed.orchestrator.errors import (
 )
 from manyseed.orchestrator.grids.grid import GRID
 from manyseed.orchestrator.grids.own import OwnCode
-from manyseed.orchestrator.grids.remedies import (
-    crossed,
-    is_source,
-    listed_example,
-    near_dataset,
-    needed,
-    rules_without,
-)
 from manyseed.orchestrator.grids.sweepfile import DatasetTable, SweepFile
+
+_NAMED = 6
+
+
+def needed(table: str, options: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the steps to give a table these options; None marks one that it must not have."""
+    for option, value in options.items():
+        if value is not None:
+            yield f"add to {table}: {option} = {toml_value(value)}"
+        elif option == "snapshots":
+            yield f"remove {option} from {table}: keep.members says what is kept of members"
+        else:
+            yield f"remove {option} from {table}"
+
+
+def listed_example(first: Hparam) -> str:
+    """Return an example of a list in an hparam grid."""
+    return f"{first.name} = [{toml_value(first.default)}, …]"
+
+
+def crossed(pairs: list[tuple[str, str]]) -> str:
+    """Return pairs of a dataset and a classifier as messages show them."""
+    return some([f"{classifier} × {dataset}" for dataset, classifier in pairs], _NAMED)
+
+
+def rules_without(pairs: list[tuple[str, str]], asked: Iterable[tuple[str, str]]) -> str:
+    """Return exclusion rules that remove these pairs from those asked for, one per classifier."""
+    possible = {classifier for dataset, classifier in asked if (dataset, classifier) not in pairs}
+    rules = []
+    for name in dict.fromkeys(classifier for _, classifier in pairs):
+        listed = [dataset for dataset, classifier in pairs if classifier == name]
+        rules.append({"classifier": name} | ({"dataset": listed} if name in possible else {}))
+    return ", ".join(map(toml_value, rules))
+
+
+def not_trainable(kinds: Iterable[str]) -> str | None:
+    """Return which kinds of classifiers need packages that are not installed here; None if none."""
+    kinds = [kind for kind in kinds if classifiers.lacking(kind)]
+    lacking = ", ".join(lacking_packages(kinds))
+    return f"{', '.join(kinds)} cannot be trained here: {lacking} not installed" if kinds else None
+
+
+def lacking_packages(kinds: Iterable[str]) -> list[str]:
+    """Return the packages that kinds of classifiers need and that are not installed here."""
+    return list(dict.fromkeys(name for kind in kinds for name in classifiers.lacking(kind)))
+
+
+def is_source(name: str) -> bool:
+    """Return whether a name is a source, which needs no table."""
+    return ":" in name or name in datasets.bare_names()
+
+
+def near_dataset(name: str, sweep: SweepFile) -> str:
+    """Return a remedy for an unknown dataset, with the most similar known name."""
+    if Path(name).suffix in FORMATS:
+        stem = toml_key(Path(name).stem)
+        return f'for a file, add a table [dataset.{stem}] with source = "file:{name}" and target'
+    known = (*datasets.names(), *datasets.bare_names(), *(set(sweep.dataset) - {name}))
+    full_names = {each.partition(":")[2]: each for each in datasets.names()}
+    full_names |= {each: each for each in known}
+    near = meant([*dict.fromkeys(full_names[one] for one in similar(name, full_names))])
+    hint = f"{near} " if near else ""
+    return (
+        f'{hint}A dataset is a source such as "sklearn:digits" or "openml:vehicle@2", '
+        f"a suite's dataset, or a table [dataset.{toml_key(name)}]"
+    )
+
 
 SOURCE = "source"
 _FORMS = " or ".join(f'{form} = "…"' for form in classifiers.FORMS)
@@ -53,41 +115,27 @@ _FORMS = " or ".join(f'{form} = "…"' for form in classifiers.FORMS)
 class Pair:
     """A classifier on a dataset, and its search for tuned hparams."""
 
-    seed: int
     dataset: DatasetInfo
     classifier: ClassifierInfo
     search: Mapping[str, Any]
 
-    def resolve(self, hparams_of: str, **axes: Any) -> ResolvedCell:
-        """Resolve one combination.
-
-        Parameters
-        ----------
-        hparams_of : str
-            ``default``, a configuration, or ``tuned``. A tuned cell holds the search and the
-            hparams that the file fixes; the search's result is not part of the identity.
-        **axes
-            As in `jobs.cells.resolve_cell`.
-
-        Raises
-        ------
-        Refused
-        """
-        scheme = axes.pop("perturb_hparams", "none")
+    def model(self, hparams_of: str) -> ClassifierInfo:
+        """Return the classifier at ``default``, a configuration, or ``tuned``, or raise Refused."""
         if hparams_of == GRID:
             raise Refused("hparams", hparams_of, f"{self.classifier.name} has no hparam grid")
-        if hparams_of != "tuned":
-            model = self.classifier
-            model = model.at(hparams_of) if is_written(hparams_of) else model
-            return resolve_cell(self.seed, self.dataset, model, perturb_hparams=scheme, **axes)
-        if self.classifier.defaults == "library":
+        if hparams_of == "tuned" and self.classifier.defaults == "library":
             reason = 'has defaults = "library", which a search does not use'
             raise Refused("hparams", hparams_of, f"{self.classifier.name} {reason}")
-        resolved = resolve_cell(self.seed, self.dataset, self.classifier, **axes)
-        # the anchors are not known yet, so any scheme may move any hparam
-        scheme = hparams.canonical(scheme)
-        cell = replace(resolved.cell, hparams=self.search, perturb_hparams=scheme)
-        return replace(resolved, cell=cell, differing=(*resolved.differing, "hparams"))
+        return self.classifier.at(hparams_of) if is_written(hparams_of) else self.classifier
+
+    def tuned(self, found: ResolvedCell, scheme: str) -> ResolvedCell:
+        """Return a tuned cell: it holds the search and the hparams that the file fixes.
+
+        The search's result is not part of the identity. The anchors are not known yet, so any
+        scheme may move any hparam.
+        """
+        cell = replace(found.cell, hparams=self.search, perturb_hparams=hparams.canonical(scheme))
+        return replace(found, cell=cell, differing=(*found.differing, "hparams"))
 
     def shown(self, axis: str, value: Any) -> Any:
         """Return a value of dataset, classifier or hparams as results show it."""
@@ -95,15 +143,26 @@ class Pair:
             return written(read(self.classifier.record.space, value))
         return value
 
-    def takes(self, hparams_of: str, **axes: Any) -> bool:
-        """Return whether a combination can be resolved."""
-        if hparams_of == GRID and "grid" in self.classifier.options:
-            return True
-        try:
-            self.resolve(hparams_of, **axes)
-        except Refused:
-            return False
-        return True
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What a grid asks of a dataset, classifier and hparams, and how it is resolved.
+
+    Attributes
+    ----------
+    names : mapping of str to str
+        The dataset, the classifier and the hparams.
+    pair : Pair
+    plain : ResolvedCell
+        All axes at their defaults.
+    cells : mapping
+        For an axis and a value of it, the cell with all other axes at their defaults.
+    """
+
+    names: Mapping[str, str]
+    pair: Pair
+    plain: ResolvedCell
+    cells: Mapping[tuple[str, Any], ResolvedCell]
 
 
 def _exists(file: Path) -> bool:
@@ -121,20 +180,19 @@ class Resolver:
         self._sweep, self._path, self._own = sweep, path, own
         self.datasets: dict[str, DatasetInfo] = {}
         self.configurations: dict[str, tuple[str, ...]] = {}
-        self._pairs: dict[tuple[str, str], Pair] = {}
+        self.pairs: dict[tuple[str, str], Pair] = {}
         self._methods: dict[str, Mapping[str, Any] | None] = {}
         self._check_tables()
 
     def _error(self, message: str, key: str, **details: Any) -> UserError:
         return UserError(message, file=self._path, key=key, **details)
 
-    def dataset(self, name: str, where: str) -> DatasetInfo:
-        """Return the information on a dataset that the grid at `where` names.
+    def test_sets(self, names: Iterable[str], where: str) -> list[int | None]:
+        """Return how many test sets each dataset of the grid at `where` has; None for any."""
+        return [self.dataset(name, where).n_test_sets for name in names]
 
-        Raises
-        ------
-        UserError
-        """
+    def dataset(self, name: str, where: str) -> DatasetInfo:
+        """Return the information on a dataset that the grid at `where` names."""
         if name not in self.datasets:
             key = f"{where}.dataset"
             if name not in self._sweep.dataset and not is_source(name):
@@ -182,20 +240,14 @@ class Resolver:
         except Refused as error:
             raise self._refused(error, key, {DATA: table.data, **options}) from None
 
-    def resolve_pairs(self, names: Iterable[tuple[str, str]], where: str) -> None:
-        """Resolve the datasets and classifiers that a grid combines.
-
-        Raises
-        ------
-        UserError
-            Also if classifiers cannot be trained on datasets; then all such pairs are named.
-        """
+    def _resolve_pairs(self, names: Iterable[tuple[str, str]], where: str) -> None:
+        """Resolve the datasets and classifiers that a grid combines."""
         impossible: dict[str, list[tuple[str, str]]] = {}
         asked = dict.fromkeys(names)
         for dataset, classifier in asked:
-            if (dataset, classifier) not in self._pairs:
+            if (dataset, classifier) not in self.pairs:
                 try:
-                    self._pairs[dataset, classifier] = self._pair(dataset, classifier, where)
+                    self.pairs[dataset, classifier] = self._pair(dataset, classifier, where)
                 except Unsuitable as error:
                     impossible.setdefault(error.reason, []).append((dataset, classifier))
         if impossible:
@@ -203,10 +255,6 @@ class Resolver:
             message = "; ".join(f"{crossed(listed)}: {why}" for why, listed in impossible.items())
             remedy = f"or leave them out: exclude = [{rules_without(pairs, asked)}]"
             raise self._error(message, where, remedy=remedy)
-
-    def pair(self, dataset: str, classifier: str) -> Pair:
-        """Return a classifier on a dataset, which `resolve_pairs` has resolved."""
-        return self._pairs[dataset, classifier]
 
     def _pair(self, dataset: str, classifier: str, where: str) -> Pair:
         table = self._sweep.classifier.get(classifier)
@@ -230,55 +278,101 @@ class Resolver:
         fixed |= {*options.get("hparams", {})}
         search: dict[str, object] = {name: resolved.hparams[name] for name in sorted(fixed)}
         search["tuned"] = {"draws": self._sweep.tune.draws, "space": SPACE_VERSION}
-        return Pair(self._sweep.seed, info, replace(resolved, name=classifier), search)
+        return Pair(info, replace(resolved, name=classifier), search)
 
-    def axis(self, names: Mapping[str, str], where: str, axis: str, value: Any) -> ResolvedCell:
-        """Resolve one value of an axis, with all other axes at their defaults.
+    def resolve(
+        self, asked: Sequence[tuple[Mapping[str, str], Sequence[tuple[str, Any]]]], where: str
+    ) -> list[Fit]:
+        """Resolve all that a grid asks for, in one pass.
 
         Parameters
         ----------
-        names : mapping
-            The dataset, the classifier and the hparams.
+        asked : sequence
+            For each dataset, classifier and hparams, the axes' values: pairs of axis and value.
+        where : str
+            The grid's key in the file.
 
         Raises
         ------
         UserError
+            Also if classifiers cannot be trained on datasets; then all such pairs are named.
         """
-        pair = self.pair(names["dataset"], names["classifier"])
-        asked: dict[str, object] = {} if axis == "hparams" else {axis: value}
-        if axis == "ensembling":
-            asked = {axis: self.method(value, f"{where}.{axis}")}
-        try:
-            return pair.resolve(names["hparams"], **asked)
-        except Refused as error:
-            of_images = axis in ("augment", "test_augment")
-            of_data = axis == "train_fraction" or (of_images and not pair.dataset.image)
-            by = "dataset" if of_data else "classifier"
+        self._resolve_pairs([(names["dataset"], names["classifier"]) for names, _ in asked], where)
+        requests: list[tuple[DatasetInfo, ClassifierInfo, Mapping[str, Any]]] = []
+        for names, values in asked:
+            pair, hparams_of = self.pairs[names["dataset"], names["classifier"]], names["hparams"]
+            try:
+                model = pair.model(hparams_of)
+            except Refused as error:
+                raise self._impossible(error, names, where, "hparams", hparams_of) from None
+            requests.append((pair.dataset, model, {}))
+            for axis, value in values:
+                requests.append((pair.dataset, model, self._axes(hparams_of, axis, value, where)))
+        answers = iter(resolve_cells(self._sweep.seed, requests))
+        return [self._fit(names, values, answers, where) for names, values in asked]
+
+    def _axes(self, hparams_of: str, axis: str, value: Any, where: str) -> Mapping[str, Any]:
+        """Return an axis value as `resolve_cells` takes it; a tuned cell gets its scheme later."""
+        if axis == "hparams" or (axis == "perturb_hparams" and hparams_of == "tuned"):
+            return {}
+        return {axis: self.method(value, f"{where}.{axis}") if axis == "ensembling" else value}
+
+    def _fit(
+        self,
+        names: Mapping[str, str],
+        values: Sequence[tuple[str, Any]],
+        answers: Iterator[ResolvedCell | Refused],
+        where: str,
+    ) -> Fit:
+        pair, hparams_of = self.pairs[names["dataset"], names["classifier"]], names["hparams"]
+        cells = {}
+        for axis, value in (("hparams", hparams_of), *values):
+            found = next(answers)
+            if isinstance(found, Refused):
+                raise self._impossible(found, names, where, axis, value) from None
+            if hparams_of == "tuned":
+                found = pair.tuned(found, value if axis == "perturb_hparams" else "none")
+            cells[axis, value] = found
+        return Fit(names, pair, cells.pop(("hparams", hparams_of)), cells)
+
+    def _impossible(
+        self, error: Refused, names: Mapping[str, str], where: str, axis: str, value: Any
+    ) -> UserError:
+        """Return the user error for a refused value of an axis, with what would be possible."""
+        pair, hparams_of = self.pairs[names["dataset"], names["classifier"]], names["hparams"]
+        of_images = axis in ("augment", "test_augment")
+        of_data = axis == "train_fraction" or (of_images and not pair.dataset.image)
+        by = "dataset" if of_data else "classifier"
+        remedies = []
+        table = f"[classifier.{toml_key(names['classifier'])}]"
+        if value == GRID and axis == "hparams":
+            first = pair.classifier.record.space[0]
+            remedies.append(f"add to {table}: grid = {{ {listed_example(first)} }}")
+        remedies += needed(table, error.needs)
+        axes = self._axes(hparams_of, axis, value, where)
+        if any(self._takes(each, hparams_of, axes) for each in self.pairs.values()):
             rule = toml_value({by: names[by], axis: value})
-            elsewhere = any(each.takes(names["hparams"], **asked) for each in self._pairs.values())
-            remedies = []
-            table = f"[classifier.{toml_key(names['classifier'])}]"
-            if value == GRID and axis == "hparams":
-                first = pair.classifier.record.space[0]
-                remedies.append(f"add to {table}: grid = {{ {listed_example(first)} }}")
-            remedies += needed(table, error.needs)
-            if elsewhere:
-                remedies.append(f"or leave these runs out: exclude = [{rule}]")
-            raise refused(
-                error,
-                file=self._path,
-                key=f"{where}.{axis}",
-                value=value,
-                remedy="\n  ".join(remedies) or None,
-            ) from None
+            remedies.append(f"or leave these runs out: exclude = [{rule}]")
+        return refused(
+            error,
+            file=self._path,
+            key=f"{where}.{axis}",
+            value=value,
+            remedy="\n  ".join(remedies) or None,
+        )
+
+    def _takes(self, pair: Pair, hparams_of: str, axes: Mapping[str, Any]) -> bool:
+        """Return whether a combination can be resolved."""
+        if hparams_of == GRID and "grid" in pair.classifier.options:
+            return True
+        try:
+            request = (pair.dataset, pair.model(hparams_of), axes)
+        except Refused:
+            return False
+        return not isinstance(resolve_cells(self._sweep.seed, [request])[0], Refused)
 
     def method(self, name: str, key: str) -> Mapping[str, Any] | None:
-        """Return the description of an ensembling method that the file names; None for ``none``.
-
-        Raises
-        ------
-        UserError
-        """
+        """Return the description of an ensembling method that the file names; None for ``none``."""
         if name in self._methods:
             return self._methods[name]
         table = self._sweep.ensembling.get(name)
@@ -301,10 +395,11 @@ class Resolver:
         self._methods[name] = method
         return method
 
-    def is_single(self, name: str) -> bool:
-        """Return whether an ensembling is a single network that sees test sets several times."""
-        table = self._sweep.ensembling.get(name)
-        return (name if table is None or table.kind is None else table.kind) == methods.SINGLE
+    def single(self, names: Iterable[str]) -> list[bool]:
+        """Return which ensemblings are a single network that sees test sets several times."""
+        tables = self._sweep.ensembling
+        kinds = ((name in tables and tables[name].kind) or name for name in names)
+        return [kind == methods.SINGLE for kind in kinds]
 
     def unused(self, grids: Mapping[str, set[str]]) -> list[str]:
         """Return the file's tables that no grid uses."""

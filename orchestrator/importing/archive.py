@@ -21,8 +21,8 @@ from pathlib import Path
 
 import polars as pl
 
-from manyseed.orchestrator.disk.folders import appearing
 from manyseed.orchestrator.disk.parquet import scan_parquet
+from manyseed.orchestrator.disk.placing import appearing
 from manyseed.orchestrator.errors import (
     DamagedFile,
     DamagedShard,
@@ -35,8 +35,8 @@ from manyseed.orchestrator.paths import BESIDE, CHUNK, METADATA, PACKED, SweepPa
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.marks import mark
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.store.layout.arrays import itemsize
-from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.arrays import itemsize
+from manyseed.orchestrator.store.schema import GroupSpec
 
 _WHOLE = "import what manyseed export --output FILE.zip wrote"
 _NAME = r"[A-Za-z0-9~%_-][A-Za-z0-9~%_.-]{0,254}"

@@ -25,7 +25,7 @@ from manyseed.orchestrator.plans.measuring import (
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
 from manyseed.orchestrator.plans.room import GroupRoom, rooms, store_bytes, store_files
 from manyseed.orchestrator.plans.twins import Twin, sentences
-from manyseed.orchestrator.store.layout.schema import GroupSpec, own_name
+from manyseed.orchestrator.store.schema import GroupSpec, own_name
 
 _FURTHER = ("feature", "response")
 """Work that takes hours besides fits."""

@@ -13,9 +13,9 @@ from manyseed.jobs.scales import NETWORKS
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
-from manyseed.orchestrator.store.layout.arrays import DONE
-from manyseed.orchestrator.store.layout.groups import find_group
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.arrays import DONE
+from manyseed.orchestrator.store.groups import find_group
+from manyseed.orchestrator.store.reader import read_array
 
 GPU_SPEEDUP = 20.0
 """How many cores train as fast as one GPU with many seeds at once (a choice)."""

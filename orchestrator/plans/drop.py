@@ -18,12 +18,12 @@ from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.marks import mark
 from manyseed.orchestrator.plans.plan import Dropped, Plan, identity_of
-from manyseed.orchestrator.store.care.repair import drop as drop_rows
-from manyseed.orchestrator.store.care.repair import require_rest
-from manyseed.orchestrator.store.journals.index import JournalIndex
-from manyseed.orchestrator.store.layout.arrays import COPY, DONE
-from manyseed.orchestrator.store.layout.groups import Group, find_group
-from manyseed.orchestrator.store.reading.reader import statuses
+from manyseed.orchestrator.store.arrays import COPY, DONE
+from manyseed.orchestrator.store.groups import Group, find_group
+from manyseed.orchestrator.store.index import JournalIndex
+from manyseed.orchestrator.store.reader import statuses
+from manyseed.orchestrator.store.repair import drop as drop_rows
+from manyseed.orchestrator.store.repair import require_rest
 
 COLUMNS = ("cell", "cell_id", *AXES, "identical", "repeats", "runs")
 """The columns that a condition may use, besides the hparams that grids vary."""

@@ -15,9 +15,9 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.scales import FoundScale
 from manyseed.orchestrator.plans.tuned import TunedHparams
-from manyseed.orchestrator.store.layout.arrays import DONE
-from manyseed.orchestrator.store.layout.groups import find_group
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.arrays import DONE
+from manyseed.orchestrator.store.groups import find_group
+from manyseed.orchestrator.store.reader import read_array
 
 FIGURES = ("fits", "hours", "store_bytes", "store_files")
 """The figures that are estimated and counted; hours are core hours plus GPU hours."""

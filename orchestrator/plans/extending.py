@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers.record import MODELLESS
 from manyseed.jobs.ensembling.methods import NONE, member_epochs, sizes
-from manyseed.jobs.response.questions import resolve
+from manyseed.jobs.response.resolution import resolve
 from manyseed.jobs.run import Cell
 from manyseed.orchestrator.errors import UserError, refused
 from manyseed.orchestrator.grids.expansion import Expansion
-from manyseed.orchestrator.grids.sweepfile import SweepFile
+from manyseed.orchestrator.grids.sweepfile import Keep, Response, SweepFile
 from manyseed.orchestrator.paths import encode_name
 from manyseed.orchestrator.plans.further import Further, with_parameters, with_responses
 from manyseed.orchestrator.plans.groups import PAIR, Groups
 from manyseed.orchestrator.plans.keptmodels import may_be_met, require_condition
 from manyseed.orchestrator.plans.merging import merged
 from manyseed.orchestrator.plans.plan import METHOD
-from manyseed.orchestrator.store.layout.arrays import SEEN
-from manyseed.orchestrator.store.layout.lengths import planned_group
-from manyseed.orchestrator.store.layout.optional import (
-    PARAMETERS,
-    TRAIN_ACCURACY,
-    TooLarge,
-    of_members,
-)
-from manyseed.orchestrator.store.layout.schema import GroupSpec, own_name
+from manyseed.orchestrator.store.arrays import SEEN
+from manyseed.orchestrator.store.coordinates import PARAMETERS, TRAIN_ACCURACY, TooLarge, of_members
+from manyseed.orchestrator.store.schema import GroupSpec, own_name, planned_group
 
 
 def extended(
@@ -63,9 +58,13 @@ def extended(
         (pl.col("repeats").cast(pl.Int64) * pl.col("runs")).sum().alias("all"),
         pl.col("canonical"),
     )
-    for *names, group, repeats, runs, canonicals in wanted.iter_rows():
+    methods = [Cell.from_text(canonicals[0]).ensembling for canonicals in wanted["canonical"]]
+    keeps = {name: file.keep_of(name) for name in wanted["dataset"].unique(maintain_order=True)}
+    for (*names, group, repeats, runs, canonicals), method in zip(
+        wanted.iter_rows(), methods, strict=True
+    ):
         dataset, classifier, ensembling = key = tuple(names)
-        method = Cell.from_text(canonicals[0]).ensembling
+        keep = keeps[dataset]
         if method is not None and file.response is not None:
             raise UserError(
                 "response curves are measured of single networks, so cells with an ensembling "
@@ -75,11 +74,20 @@ def extended(
                 remedy="leave it out, or move these cells into a sweep file of their own",
             )
         if expansion.classifiers[classifier, dataset].canonical.get("form") in MODELLESS:
-            _require_no_model(dataset, classifier, file, path)
+            _require_no_model(classifier, keep, file.response, path)
         number = numbers.get(key) if group is None else group
         _check_names(dataset, classifier, ensembling, path, new=number is None)
         try:
-            spec = _spec(len(specs), key, (repeats, runs), file, expansion, canonicals)
+            spec = _spec(
+                len(specs),
+                key,
+                (repeats, runs),
+                keep,
+                file.response,
+                method,
+                expansion,
+                canonicals,
+            )
         except TooLarge as error:
             raise UserError(
                 str(error),
@@ -146,11 +154,11 @@ def _check_names(dataset: str, classifier: str, ensembling: str, path: Path, *, 
             ) from None
 
 
-def _require_no_model(dataset: str, classifier: str, file: SweepFile, path: Path) -> None:
+def _require_no_model(classifier: str, keep: Keep, response: Response | None, path: Path) -> None:
     """Refuse measurements of models for a function or a command, which returns only scores."""
     asked = {
-        "response": file.response is not None,
-        "keep.train_accuracy": file.keep_of(dataset).train_accuracy,
+        "response": response is not None,
+        "keep.train_accuracy": keep.train_accuracy,
     }
     for key in (key for key, is_asked in asked.items() if is_asked):
         raise UserError(
@@ -166,7 +174,9 @@ def _spec(
     number: int,
     key: tuple[str, str, str],
     planned: tuple[int, int],
-    file: SweepFile,
+    keep: Keep,
+    response: Response | None,
+    method: Mapping[str, Any] | None,
     expansion: Expansion,
     canonicals: Sequence[str],
 ) -> GroupSpec:
@@ -175,14 +185,12 @@ def _spec(
     `key` is its dataset, classifier and `GroupSpec.ensembling`; `canonicals` describe its cells.
     """
     dataset, classifier, ensembling = key
-    method = Cell.from_text(canonicals[0]).ensembling
     info, model = expansion.datasets[dataset], expansion.classifiers[classifier, dataset]
-    keep = file.keep_of(dataset)
     scores, dtype = keep.resolve(len(info.class_names))
     epochs = model.snapshots or (0,)
     further = Further((TRAIN_ACCURACY.of(),) if keep.train_accuracy else ())
-    if file.response is not None:
-        options = file.response.options()
+    if response is not None:
+        options = response.options()
         is_raw = model.canonical.get("encode") == "raw"
         questions = resolve(options, info, model.record.fit, (dataset, classifier), is_raw=is_raw)
         further = with_responses(further, questions)

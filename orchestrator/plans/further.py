@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from manyseed.jobs.datasets import DatasetInfo
-from manyseed.jobs.response.asked import DBI, DBI_LAYERS, PARTS, Asked
+from manyseed.jobs.response.questions import DBI, DBI_LAYERS, PARTS, Asked
 from manyseed.jobs.run import Cell
-from manyseed.orchestrator.store.layout.coordinates import COORDINATES, Coordinate
-from manyseed.orchestrator.store.layout.optional import (
+from manyseed.orchestrator.store.coordinates import (
+    COORDINATES,
     DECLARED,
     PARAMETERS,
     RESPONSE_ARRAYS,
+    Coordinate,
     OptionalArray,
 )
 

@@ -13,8 +13,8 @@ from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import DamagedFile, DamagedGroup, LayoutTooNew, StoreError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import METHOD, Plan
-from manyseed.orchestrator.store.layout.groups import find_group, published_shards
-from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.groups import find_group, published_shards
+from manyseed.orchestrator.store.schema import GroupSpec
 
 PAIR = ("dataset", "classifier")
 _CHECKSUM = "crc32c"

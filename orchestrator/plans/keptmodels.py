@@ -16,7 +16,7 @@ from manyseed.orchestrator.conditions import condition
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.filtering import wanted
 from manyseed.orchestrator.plans.plan import CELLS
-from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.schema import GroupSpec
 
 KEY = "keep.parameters"
 

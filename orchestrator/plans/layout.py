@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.plan import ROWS, Plan
-from manyseed.orchestrator.store.layout.arrays import FLAGS, LATER_FLAGS
-from manyseed.orchestrator.store.layout.groups import Group, find_group
+from manyseed.orchestrator.store.arrays import FLAGS, LATER_FLAGS
+from manyseed.orchestrator.store.groups import Group, find_group
 
 if TYPE_CHECKING:
-    from manyseed.orchestrator.store.zarrfiles.creating import GroupRows
+    from manyseed.orchestrator.store.metadata import GroupRows
 
 _THREADS = 8
 
@@ -105,7 +105,7 @@ def lay_out(paths: SweepPaths, plan: Plan, groups: Groups) -> None:
     Existing rows stay. This also completes a store that an interrupted planning or submission left
     behind. Rows of dropped cells keep their place.
     """
-    from manyseed.orchestrator.store.zarrfiles.creating import create_group, extend_group
+    from manyseed.orchestrator.store.metadata import create_group, extend_group
 
     repeats = _repeats(plan)
     describe = _Describer(plan)
@@ -143,7 +143,7 @@ def wrong_descriptions(
     mend : bool
         Whether to rewrite these files.
     """
-    from manyseed.orchestrator.store.zarrfiles import descriptions
+    from manyseed.orchestrator.store import metadata
 
     repeats = _repeats(plan)
     describe = _Describer(plan)
@@ -151,10 +151,10 @@ def wrong_descriptions(
     for part in plan.parts:
         for (number,), rows in plan.with_group(part).partition_by("group", as_dict=True).items():
             parts[number].append(describe(rows))
-    wrong = {"": descriptions.wrong_folders(paths.store, groups.specs, mend=mend)}
+    wrong = {"": metadata.wrong_folders(paths.store, groups.specs, mend=mend)}
     for spec in groups.specs:
         if parts[spec.number]:
-            wrong[spec.path] = descriptions.wrong_descriptions(
+            wrong[spec.path] = metadata.wrong_descriptions(
                 paths.store, spec, parts[spec.number], repeats[spec.number], mend=mend
             )
     return {path: files for path, files in wrong.items() if files}
@@ -183,7 +183,7 @@ def wrong_coordinates(
 
     With `mend` they are rewritten.
     """
-    from manyseed.orchestrator.store.zarrfiles import creating
+    from manyseed.orchestrator.store import metadata
 
     describe = _Describer(plan)
     parts: dict[int, list[GroupRows]] = {group.spec.number: [] for group in groups}
@@ -194,7 +194,7 @@ def wrong_coordinates(
             if number in ends and int(rows["row"].to_numpy().min()) < ends[number]:
                 parts[number].append(describe(rows))
     wrong = {
-        g.spec.path: creating.wrong_coordinates(g, parts[g.spec.number], mend=mend) for g in groups
+        g.spec.path: metadata.wrong_coordinates(g, parts[g.spec.number], mend=mend) for g in groups
     }
     return {path: names for path, names in wrong.items() if names}
 
@@ -203,13 +203,13 @@ class _Describer:
     """Collects what the store writes about each run."""
 
     def __init__(self, plan: Plan) -> None:
-        from manyseed.orchestrator.store.zarrfiles.creating import Flags
+        from manyseed.orchestrator.store.metadata import Flags
 
         self._fractions = plan.all_cells["train_fraction"].to_numpy()
         self._flags = {name: Flags.of(plan.all_cells[name]) for name in (*FLAGS, *LATER_FLAGS)}
 
     def __call__(self, rows: pl.DataFrame) -> GroupRows:
-        from manyseed.orchestrator.store.zarrfiles.creating import Flags, GroupRows
+        from manyseed.orchestrator.store.metadata import Flags, GroupRows
 
         cell = rows["cell"].to_numpy().astype(np.int64)
         return GroupRows(

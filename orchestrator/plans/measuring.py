@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from manyseed.jobs.hparams.grid import is_written
-from manyseed.jobs.response.cost import response_seconds
+from manyseed.jobs.response.resolution import response_seconds
 from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.grids.expansion import Expansion, expand
 from manyseed.orchestrator.grids.loading import read_sweep_file
@@ -15,7 +15,7 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.cost import FITS, GPU_SPEEDUP, MEASURING
 from manyseed.orchestrator.plans.own import own_code
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.schema import GroupSpec
 
 
 def response_hours(

@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from manyseed.orchestrator.errors import UserError, toml_value
-from manyseed.orchestrator.store.layout.coordinates import COORDINATES
-from manyseed.orchestrator.store.layout.optional import DECLARED, PARAMETERS, RESPONSE
-from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.coordinates import COORDINATES, DECLARED, PARAMETERS, RESPONSE
+from manyseed.orchestrator.store.schema import GroupSpec
 
 _FIXED = {
     "scores": "keep.scores",

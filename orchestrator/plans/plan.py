@@ -20,8 +20,8 @@ from manyseed.orchestrator.disk.records import json_text, read_record, require_s
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.marks import lost, mark
-from manyseed.orchestrator.store.journals.index import JournalFolder
-from manyseed.orchestrator.store.layout.arrays import SEEN
+from manyseed.orchestrator.store.arrays import SEEN
+from manyseed.orchestrator.store.index import JournalFolder
 
 if TYPE_CHECKING:
     from manyseed.jobs.run import Cell

@@ -18,8 +18,7 @@ from manyseed.jobs.classifiers import core_seconds, prepare
 from manyseed.jobs.ensembling.methods import NONE
 from manyseed.jobs.hparams.grid import MAX_CONFIGURATIONS, is_written
 from manyseed.jobs.run import Cell
-from manyseed.orchestrator.disk.folders import appearing
-from manyseed.orchestrator.disk.placing import place
+from manyseed.orchestrator.disk.placing import appearing, place
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import (
     DamagedFile,
@@ -280,8 +279,8 @@ def _check_kept(before: Plan, asked: pl.DataFrame, file: Path) -> None:
         f"{row['repeats']} repeats × {row['runs']} runs of {names}; the file asks for "
         f"{wanted}{difference}",
         file=file,
-        remedy=f"a plan only grows: keep what it holds{seeds}, take cells out with manyseed drop, "
-        "or plan into another directory with --out",
+        remedy=f"a plan only grows: keep what it holds{seeds}, take cells out with manyseed plan "
+        "--drop, or plan into another directory with --out",
     )
 
 
@@ -378,12 +377,13 @@ def _with_devices(asked: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
     by = ["dataset", "classifier", "hparams", "train_fraction", *LATER]
     sizes = asked.group_by(by).agg(pl.col("canonical").first())
     devices, times = [], []
-    for dataset, classifier, hparams, fraction, *_, canonical in sizes.iter_rows():
+    cells = [Cell.from_text(text) for text in sizes["canonical"]]
+    named = sizes.select("dataset", "classifier", "hparams", "train_fraction").iter_rows()
+    for (dataset, classifier, hparams, fraction), cell in zip(named, cells, strict=True):
         data, model = expansion.datasets[dataset], expansion.classifiers[classifier, dataset]
         model = model.at(hparams) if is_written(hparams) else model
         rows = fraction if fraction > 1 else fraction * data.n_train
         devices.append(model.device)
-        cell = Cell.from_text(canonical)
         times.append(
             core_seconds(data, model, rows, cell.augment, cell.ensembling, cell.test_augment)
         )

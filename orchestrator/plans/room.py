@@ -11,10 +11,8 @@ from pathlib import Path
 import polars as pl
 
 from manyseed.orchestrator.errors import UnavailableError, UserError
-from manyseed.orchestrator.store.journals.records import HEADER_SIZE
-from manyseed.orchestrator.store.layout.lengths import planned_group
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.layout.sizes import count_files, stored_bytes
+from manyseed.orchestrator.store.journal import HEADER_SIZE
+from manyseed.orchestrator.store.schema import GroupSpec, count_files, planned_group, stored_bytes
 
 _MARGIN, _HALF = {"scores": "margin"}, {"dtype": "float16"}
 _CHEAPER = (

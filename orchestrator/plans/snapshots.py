@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from manyseed.analysis.options import SNAPSHOTS, Options, snapshot_index
 from manyseed.analysis.refused import Refused
-from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.schema import GroupSpec
 
 
 def require_snapshots(options: Options, specs: Sequence[GroupSpec]) -> None:

@@ -10,8 +10,8 @@ from manyseed.jobs.run import MachineError
 from manyseed.jobs.trainer import Trainer
 from manyseed.orchestrator.errors import StoreError
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.store.layout.groups import Group
-from manyseed.orchestrator.store.publishing.splits import Integers, read_splits
+from manyseed.orchestrator.store.groups import Group
+from manyseed.orchestrator.store.testsets import Integers, read_splits
 
 Sets = tuple[Integers, Integers]
 

@@ -250,7 +250,7 @@ def forget_code(paths: SweepPaths, code: str) -> None:
 
 def to_tune(paths: SweepPaths) -> tuple[object, ...]:
     """Return the words of the command that searches; a login node refuses it and names a job."""
-    return ("tune", paths.directory)
+    return ("plan", paths.directory, "--tune")
 
 
 def require_searched(paths: SweepPaths, cells: pl.DataFrame) -> None:

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from manyseed.jobs import parameters
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.parameters import ModelArrays
-from manyseed.jobs.response.asked import Asked
-from manyseed.jobs.response.questions import canonical, resolve
+from manyseed.jobs.response.questions import Asked
+from manyseed.jobs.response.resolution import canonical, resolve
 from manyseed.jobs.run import Cell, MachineError, Run
 from manyseed.jobs.tuning import trainer_of_process
 from manyseed.orchestrator.disk.records import locked
@@ -44,14 +44,14 @@ from manyseed.orchestrator.plans.own import own_code
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.tuned import NotSearched, fitted
 from manyseed.orchestrator.responding.table import AnswerTable, Counts, Key, ModelAnswers
-from manyseed.orchestrator.store.layout.arrays import DONE
-from manyseed.orchestrator.store.layout.groups import Group, open_group
-from manyseed.orchestrator.store.layout.optional import PARAMETERS
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.reading.reader import read_array, read_rows, statuses
+from manyseed.orchestrator.store.arrays import DONE
+from manyseed.orchestrator.store.coordinates import PARAMETERS
+from manyseed.orchestrator.store.groups import Group, open_group
+from manyseed.orchestrator.store.reader import read_array, read_rows, statuses
+from manyseed.orchestrator.store.schema import GroupSpec
 from manyseed.orchestrator.stored import ComparedShards, stored_groups
-from manyseed.orchestrator.submissions.hints import nothing_finished
-from manyseed.orchestrator.working.spawned import spawned
+from manyseed.orchestrator.submissions.submission import nothing_finished
+from manyseed.orchestrator.working.pool import spawned
 
 Report = Callable[[int, int], None]
 

@@ -14,14 +14,14 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.tables.rows import last
-from manyseed.jobs.identity import identity
+from manyseed.jobs.run import identity
 from manyseed.orchestrator.computing.tables import Analysis, read_results, to_json
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.filtering import wanted
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.results.compared import OneCell
-from manyseed.orchestrator.store.reading.reader import test_sets
+from manyseed.orchestrator.store.reader import test_sets
 from manyseed.orchestrator.stored import stored_groups
 
 IMPORTED = "imported"

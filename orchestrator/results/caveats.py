@@ -125,7 +125,7 @@ def mixed(runs: pl.DataFrame) -> list[str]:
                 f"no difference between these is established (by {row['moved']:.4f} in accuracy, "
                 f"p = {row['p_holm']:.2g}), and results pool them"
             )
-        sentences.append(f"{made}; {told}. manyseed show says how a run was made.")
+        sentences.append(f"{made}; {told}. manyseed status DIR RUN says how a run was made.")
     return sentences
 
 

@@ -17,8 +17,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparing import Side, compare, compare_apart
 from manyseed.analysis.tables.rows import cells_once, compares_runs, is_level, last
-from manyseed.jobs.run import Cell, Run
-from manyseed.jobs.streams import Stream
+from manyseed.jobs.run import Cell, Run, Stream
 from manyseed.jobs.trainer import stream_keys
 from manyseed.orchestrator.asking.averaging import require_confidence
 from manyseed.orchestrator.computing.cellgroups import require_axes

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from manyseed.analysis.figures import kinds as known
-from manyseed.analysis.figures.files import FORMATS, WIDTHS, as_files
-from manyseed.analysis.figures.given import Given
-from manyseed.analysis.figures.lacking import why_not
+from manyseed.analysis.figures import drawing as known
+from manyseed.analysis.figures.drawing import FORMATS, WIDTHS, as_files, why_not
+from manyseed.analysis.figures.kind import Given
 from manyseed.analysis.figures.quantities import OF, table_of
 from manyseed.analysis.figures.style import Plot, drawn_wide
 from manyseed.analysis.refused import Refused

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from manyseed.analysis.figures.drawn import Picture, drawing_version, is_picture
+from manyseed.analysis.figures.svg import Picture, drawing_version, is_picture
 from manyseed.analysis.report.summary import summary, varying_axes
 from manyseed.analysis.tables.rows import IS_TWIN, SAME_AS, last
 from manyseed.orchestrator.asking.effects import compared
@@ -36,8 +36,7 @@ from manyseed.orchestrator.provenance import lost_recipes, read_recipes
 from manyseed.orchestrator.results import caveats
 from manyseed.orchestrator.results.answering import unanswered
 from manyseed.orchestrator.results.caveats import newer
-from manyseed.orchestrator.submissions.lost import lost_failures
-from manyseed.orchestrator.submissions.submission import submissions
+from manyseed.orchestrator.submissions.submission import lost_failures, submissions
 from manyseed.orchestrator.survey import survey
 
 if TYPE_CHECKING:

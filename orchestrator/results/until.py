@@ -24,8 +24,8 @@ from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.growing import grow
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
-from manyseed.orchestrator.submissions.hints import training
 from manyseed.orchestrator.submissions.requirements import require_code
+from manyseed.orchestrator.submissions.submission import training
 from manyseed.orchestrator.survey import survey
 
 MOST = 200

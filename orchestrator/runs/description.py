@@ -10,8 +10,8 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.jobs.parameters import READ, endings
 from manyseed.jobs.run import Run
-from manyseed.jobs.saving import READ, endings
 from manyseed.jobs.scales import is_searched
 from manyseed.jobs.trainer import run_hparams, stream_keys
 from manyseed.jobs.tuning import is_tuned
@@ -22,10 +22,10 @@ from manyseed.orchestrator.plans.keptmodels import conditions, with_models
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.tuned import SCALE, NotSearched, fitted, searched
 from manyseed.orchestrator.provenance import Recipe, read_recipe
-from manyseed.orchestrator.store.layout.arrays import NO_RECIPE, STATUSES
-from manyseed.orchestrator.store.layout.groups import find_group
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.reading.reader import read_rows
+from manyseed.orchestrator.store.arrays import NO_RECIPE, STATUSES
+from manyseed.orchestrator.store.groups import find_group
+from manyseed.orchestrator.store.reader import read_rows
+from manyseed.orchestrator.store.schema import GroupSpec
 
 
 @dataclass(frozen=True)

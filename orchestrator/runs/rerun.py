@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from manyseed.jobs import whole
 from manyseed.jobs.classifiers.registry import is_own
-from manyseed.jobs.installing import install
 from manyseed.jobs.own.calling import CommandError
+from manyseed.jobs.packages import install
+from manyseed.jobs.parameters import READ, endings, lacking, saving
 from manyseed.jobs.run import MachineError, Run
-from manyseed.jobs.saving import READ, endings, lacking, saving
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import AfterTraining, Alive, Handling
 from manyseed.orchestrator.disk.placing import unavailable
@@ -33,10 +33,10 @@ from manyseed.orchestrator.plans.data import remedy
 from manyseed.orchestrator.plans.tuned import fitted, forget_code, use_code
 from manyseed.orchestrator.provenance import Recipe
 from manyseed.orchestrator.runs.description import PlannedRun, StoredRun, find_run, stored
-from manyseed.orchestrator.store.journals.rowbytes import encode_row
-from manyseed.orchestrator.store.layout.groups import open_group
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.reading.reader import read_rows
+from manyseed.orchestrator.store.groups import open_group
+from manyseed.orchestrator.store.journal import encode_row
+from manyseed.orchestrator.store.reader import read_rows
+from manyseed.orchestrator.store.schema import GroupSpec
 
 
 class Differences(TypedDict):

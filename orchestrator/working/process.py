@@ -30,20 +30,17 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.data import remedy
 from manyseed.orchestrator.plans.tuned import fitted, searched, use_code
 from manyseed.orchestrator.provenance import Recipe, code_digest, code_key, register
-from manyseed.orchestrator.store.journals.index import JournalFolder
-from manyseed.orchestrator.store.journals.journal import SYNC_SECONDS, JournalWriter
-from manyseed.orchestrator.store.journals.rowbytes import encode_row
-from manyseed.orchestrator.store.layout.groups import Group, open_group
-from manyseed.orchestrator.store.publishing.splits import write_splits
-from manyseed.orchestrator.store.reading.recipes import highest_recipe
+from manyseed.orchestrator.store.groups import Group, open_group
+from manyseed.orchestrator.store.index import JournalFolder
+from manyseed.orchestrator.store.journal import SYNC_SECONDS, JournalWriter, encode_row
+from manyseed.orchestrator.store.shards import highest_recipe
+from manyseed.orchestrator.store.testsets import write_splits
 from manyseed.orchestrator.tasks.attempts import COPY_OF_FAILED, Failure
 from manyseed.orchestrator.tasks.task import Task
 from manyseed.orchestrator.working.checkpoints import checkpoint, checkpoint_seconds
-from manyseed.orchestrator.working.faults import fault
-from manyseed.orchestrator.working.messages import Batch, Fault, Outcome, Ready
-from manyseed.orchestrator.working.neighbours import journal_name
-from manyseed.orchestrator.working.nursery import NURSERY, leave, serve
-from manyseed.slurm.signals import belong_to_parent
+from manyseed.orchestrator.working.pool import NURSERY, leave, serve
+from manyseed.orchestrator.working.queue import Batch, Fault, Outcome, Ready, fault, journal_name
+from manyseed.slurm.processes import belong_to_parent
 
 MACHINE_ERRORS = (MachineError, StoreError, ImportError, MemoryError, OSError)
 """Errors that are the machine's fault, not a run's."""

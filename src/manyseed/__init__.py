@@ -90,7 +90,7 @@ def classifier(name: str, *, form: str | None = None, **options: Any) -> Callabl
     ... def fit(X, y, X_test, n_classes, hparams):
     ...     ...
     """
-    from manyseed.orchestrator.grids.registered import classifier as registering
+    from manyseed.orchestrator.grids.own import classifier as registering
 
     return registering(name, form=form, **options)
 

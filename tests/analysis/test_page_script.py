@@ -359,7 +359,7 @@ def test_dots_name_their_runs_to_pointers_and_keys(found):
     assert found["silent"]
     said, run = found["pointed"]
     assert re.fullmatch(r"\d+:0:\d", run)
-    assert said == f"run {run} (manyseed show DIR {run})"
+    assert said == f"run {run} (manyseed status DIR {run})"
     assert found["inside"]
     assert found["left"]
     first, second, again = found["stepped"]

@@ -9,8 +9,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from manyseed.analysis.figures.colours import colour
-from manyseed.analysis.figures.kinds import Given, all_figures
+from manyseed.analysis.figures.drawing import Given, all_figures
+from manyseed.analysis.figures.labels import colour
 from manyseed.analysis.options import Options
 from manyseed.analysis.report.citations import citations
 from manyseed.analysis.report.context import (

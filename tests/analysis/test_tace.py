@@ -11,7 +11,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, softmax
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.figures import tace as drawn
+from manyseed.analysis.figures import calibration as drawn
 from manyseed.analysis.graph.group import analyze_group, compute, compute_all
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import tace

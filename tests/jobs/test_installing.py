@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import manyseed
-from manyseed.jobs import installing
+from manyseed.jobs import packages
 
 ROOT = Path(manyseed.__file__).parent
 
@@ -27,11 +27,11 @@ ROOT = Path(manyseed.__file__).parent
 def test_packages_are_named_with_the_versions_that_the_extras_ask_for(
     packages: list[str], command: str
 ) -> None:
-    assert installing.install(packages) == command
+    assert packages.install(packages) == command
 
 
 def test_there_are_two_builds_of_xgboost() -> None:
-    assert installing.install(["xgboost"]) == (
+    assert packages.install(["xgboost"]) == (
         "pip install 'xgboost-cpu>=2.1.3'; on a machine with GPUs, xgboost instead of xgboost-cpu"
     )
     assert {"xgboost-cpu>=2.1.3", "xgboost>=2.1.3"} <= {

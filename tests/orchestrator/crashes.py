@@ -36,18 +36,17 @@ from manyseed.orchestrator.plans.tuned import searches
 from manyseed.orchestrator.progress.status import status
 from manyseed.orchestrator.provenance import Recipe, register
 from manyseed.orchestrator.responding import asking
-from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
-from manyseed.orchestrator.store.journals.journal import JournalWriter
-from manyseed.orchestrator.store.journals.rowbytes import encode_row
-from manyseed.orchestrator.store.layout.groups import list_groups, open_group
-from manyseed.orchestrator.store.layout.optional import RESPONSE_ARRAYS
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.publishing.shards import publish
-from manyseed.orchestrator.store.publishing.splits import write_splits
+from manyseed.orchestrator.store.coordinates import RESPONSE_ARRAYS
+from manyseed.orchestrator.store.groups import list_groups, open_group
+from manyseed.orchestrator.store.index import JournalFolder, JournalIndex
+from manyseed.orchestrator.store.journal import JournalWriter, encode_row
+from manyseed.orchestrator.store.schema import GroupSpec
+from manyseed.orchestrator.store.shards import publish
+from manyseed.orchestrator.store.testsets import write_splits
 from manyseed.orchestrator.survey import survey
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.task import Task
-from manyseed.orchestrator.working.neighbours import journal_name
+from manyseed.orchestrator.working.queue import journal_name
 from manyseed.slurm import local
 from tests.crashpoints import Disk
 from tests.orchestrator.slurmstub import Queue

@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 import manyseed
 from manyseed import Sweep, UserError
 from manyseed.orchestrator.cli import main
-from manyseed.orchestrator.wording import in_python
+from manyseed.orchestrator.errors import in_python
 from tests.here import once
 
 GRID = {"dataset": ["sklearn:wine"], "classifier": ["lr-sgd"]}

@@ -12,8 +12,7 @@ import xarray as xr
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
-from manyseed.jobs.identity import canonical_json, text_identity
-from manyseed.jobs.run import Run
+from manyseed.jobs.run import Run, canonical_json, text_identity
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import Handling
 from manyseed.orchestrator.paths import SweepPaths

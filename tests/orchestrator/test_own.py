@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 from manyseed import Sweep
-from manyseed.jobs.streams import seed31
+from manyseed.jobs.run import seed31
 from manyseed.jobs.trainer import Trainer, generators
 from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.plans.plan import Plan

@@ -10,13 +10,12 @@ import pytest
 from manyseed import Sweep
 from manyseed.jobs.classifiers import CLASSIFIERS, Classifier
 from manyseed.jobs.hparams import Categorical, Continuous
-from manyseed.jobs.run import Cell, Run
-from manyseed.jobs.streams import seed31
+from manyseed.jobs.run import Cell, Run, seed31
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import Fitted
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.store.journals.rowbytes import encode_row
+from manyseed.orchestrator.store.journal import encode_row
 from tests.encoded import dense
 
 SWEEP = """

@@ -14,8 +14,8 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.jobs import parameters
-from manyseed.jobs.response.asked import DBI
 from manyseed.jobs.response.measure import ARRAYS
+from manyseed.jobs.response.questions import DBI
 from manyseed.orchestrator.computing.published import published
 from manyseed.orchestrator.computing.responses import responses
 from manyseed.orchestrator.computing.tables import RESPONSE_CURVES, RESPONSES
@@ -23,9 +23,9 @@ from manyseed.orchestrator.disk.parquet import read_metadata, write_parquet
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.responding import asking
-from manyseed.orchestrator.store.layout import lengths
-from manyseed.orchestrator.store.layout.groups import list_groups
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store import schema
+from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.reader import read_array
 from tests.orchestrator.conftest import command, inside, shared, stored, train, write
 
 TEXT = """
@@ -281,7 +281,7 @@ def test_models_that_fill_a_shard_each_answer_one_by_one(tmp_path: Path, monkeyp
         "CHUNK_BYTES": 100,
         "LARGE_CHUNK_BYTES": 1_000,
     }.items():
-        monkeypatch.setattr(lengths, name, most)
+        monkeypatch.setattr(schema, name, most)
     text = (
         (TEXT + RESPONSE)
         .replace('["net", "dense"]', '["net"]')

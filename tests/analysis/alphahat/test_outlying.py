@@ -95,6 +95,29 @@ def test_the_majority_is_the_same_in_chunks(reference):
     assert whole.null_count() == {"others": 0, "others-trimmed": 10, "half": 5}[reference]
 
 
+@pytest.mark.parametrize("n_apart", [1, 2, 3, 4])
+def test_the_majority_is_the_largest_that_is_close(n_apart):
+    """Beside a search that tests all runs at each step, by values."""
+    margin = margins(n_test=600, seed=n_apart)
+    apart = np.random.default_rng(n_apart).permutation(10)[:n_apart]
+    margin[apart] += np.linspace(1, 3, n_apart, dtype=np.float32)[:, None]
+    order = np.argsort(-distances_from_median(margin), kind="stable")
+
+    def levels(kept):
+        return {k: slow_levels(margin[k], margin[[j for j in kept if j != k]]).mean() for k in kept}
+
+    tried = (order[n_out:] for n_out in range(5))
+    kept = next(each for each in tried if max(levels(each).values()) <= 0.05)
+    assert sorted(set(range(10)) - set(kept)) == sorted(apart)
+    alone = {k: slow_levels(margin[k], margin[kept]).mean() for k in apart}
+    expected = levels(kept) | alone
+    found = analysed(margin)
+    far = found["alpha_hat"].to_numpy() > 0.05
+    assert far[apart].all()
+    for k, level in enumerate(found["alpha_hat_majority"]):
+        assert level == (pytest.approx(expected[k], abs=1e-12) if far[k] else None)
+
+
 def test_without_a_majority_or_a_run_apart_there_is_no_level_against_one():
     clean = margins(n_test=4000)
     assert analysed(clean)["alpha_hat_majority"].null_count() == 10

@@ -17,8 +17,8 @@ from manyseed.jobs.classifiers.record import Unsuitable
 from manyseed.jobs.datasets import resolve
 from manyseed.jobs.ensembling import methods
 from manyseed.jobs.ensembling.suited import Unsuited, require_suited
-from manyseed.jobs.streams import stream
-from manyseed.jobs.torchvision_import import torchvision
+from manyseed.jobs.packages import torchvision
+from manyseed.jobs.run import stream
 from tests.jobs.classifiers import examples
 
 MODULES = {"vgg": vgg, "resnet": resnet, "preresnet": preresnet, "wide-resnet": wide_resnet}

@@ -10,7 +10,7 @@ from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import resolve
 from manyseed.jobs.response.measure import ARRAYS, SHIFTED_TOTAL
-from manyseed.jobs.response.questions import resolve as questions
+from manyseed.jobs.response.resolution import resolve as questions
 from manyseed.jobs.run import DatasetRows, Run
 from manyseed.jobs.trainer import Trainer, run_hparams
 from manyseed.jobs.training.handling import Handling

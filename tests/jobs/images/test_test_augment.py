@@ -15,8 +15,7 @@ from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.ensembling import methods
 from manyseed.jobs.ensembling.members import ARRAYS
 from manyseed.jobs.images.augment import Augmented
-from manyseed.jobs.run import Run
-from manyseed.jobs.streams import raw, stream
+from manyseed.jobs.run import Run, raw, stream
 from manyseed.jobs.trainer import Trainer, stream_keys
 from manyseed.jobs.training import testrows
 from manyseed.jobs.training.checkpoint import Checkpoint

@@ -24,8 +24,7 @@ from manyseed.jobs.own import command, guard, record, table, words
 from manyseed.jobs.own.calling import CommandError
 from manyseed.jobs.own.findings import Findings
 from manyseed.jobs.own.scripts import find_files
-from manyseed.jobs.run import MachineError, Prediction
-from manyseed.jobs.streams import seed31
+from manyseed.jobs.run import MachineError, Prediction, seed31
 from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.handling import Handling
 from tests.jobs.classifiers.examples import binary, mixed, multiclass
@@ -328,7 +327,7 @@ def test_a_command_is_called_by_its_script() -> None:
         "Rscript --vanilla src/fit.R {out}": "src/fit.R",
         "/opt/bin/fit {out}": "fit",
     }.items():
-        assert words.entry(words.split("command", text)) == name
+        assert words.command_name(words.split_command("command", text)) == name
 
 
 @pytest.fixture

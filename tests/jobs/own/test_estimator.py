@@ -22,8 +22,7 @@ from sklearn.tree import DecisionTreeClassifier
 from manyseed.jobs import classifiers
 from manyseed.jobs.own import estimator, scores
 from manyseed.jobs.own.calling import OwnError
-from manyseed.jobs.run import Generators, Prediction, TrainingSet
-from manyseed.jobs.streams import seed31, stream
+from manyseed.jobs.run import Generators, Prediction, TrainingSet, seed31, stream
 from manyseed.jobs.training.handling import Handling
 from tests.jobs.classifiers.examples import binary, multiclass
 

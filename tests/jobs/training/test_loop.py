@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from manyseed.jobs.streams import stream
+from manyseed.jobs.run import stream
 from manyseed.jobs.training.layers import Linear, initialise
 from manyseed.jobs.training.loop import (
     TrainingPlan,

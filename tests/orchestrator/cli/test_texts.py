@@ -13,7 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from manyseed import Sweep
-from manyseed.orchestrator.cli import output, progress, show
+from manyseed.orchestrator.cli import output, progress, status
 from manyseed.orchestrator.cli.commands import app
 from tests.orchestrator.conftest import write
 
@@ -23,10 +23,13 @@ LIBRARIES = ("jobs", "slurm", "analysis")
 
 
 def commands():
+    """The commands that the help lists; earlier verbs have the examples of what replaces them."""
+
     def under(command, path):
         yield path
         for name, child in getattr(command, "commands", {}).items():
-            yield from under(child, (*path, name))
+            if not child.hidden:
+                yield from under(child, (*path, name))
 
     return list(under(typer.main.get_command(app), ()))
 
@@ -268,9 +271,9 @@ def test_the_list_of_commands_holds_every_one():
 @pytest.mark.parametrize("terminal", [True, False])
 def test_what_defines_a_run_is_broken_beside_its_key(monkeypatch, terminal):
     told = console(monkeypatch, terminal=terminal)
-    monkeypatch.setattr(show, "console", told)
+    monkeypatch.setattr(status, "console", told)
     value = {"digest": "0f" * 32, "ignore": ["date", "visit"], "source": "file", "version": 1}
-    show.print_values({"cell": 0, "description": {"dataset": value, "vary": ["init"]}})
+    status.print_values({"cell": 0, "description": {"dataset": value, "vary": ["init"]}})
     first, head, *lines = told.file.getvalue().splitlines()
     assert (first.split(), head) == (["cell", "0"], "description:")
     assert lines[0].startswith("  dataset " + " " * 13 + "{")

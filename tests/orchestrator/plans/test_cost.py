@@ -23,7 +23,7 @@ from manyseed.orchestrator.plans.cost import GPU_SPEEDUP, OBSERVED, estimate
 from manyseed.orchestrator.plans.estimate import estimate_and_outcome
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
-from manyseed.orchestrator.store.layout.arrays import DONE
+from manyseed.orchestrator.store.arrays import DONE
 from manyseed.orchestrator.submissions import requirements
 from manyseed.orchestrator.submissions.requirements import require_space
 from manyseed.orchestrator.survey import survey
@@ -515,7 +515,7 @@ def test_a_dry_run_tells_what_would_be_refused_and_what_ends_in_no_job(
 @pytest.mark.parametrize(
     ("dataset", "hparams", "step"),
     [
-        ("vehicle", "default", "datasets fetch {file}"),
+        ("vehicle", "default", "plan {file} --fetch"),
         ("sklearn:iris", "tuned", "tune {directory}"),
         ("sklearn:iris", "default", "submit {directory}"),
     ],

@@ -12,7 +12,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from manyseed.jobs.datasets import openml_task
+from benchmarks import trace_seed
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.data import fetch_datasets, require_fetched
@@ -21,8 +21,8 @@ from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import lay_out
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
-from manyseed.orchestrator.store.layout.groups import list_groups
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.reader import read_array
 from manyseed.slurm.processes import fingerprint
 
 SMALL = """
@@ -477,7 +477,7 @@ def test_a_file_that_has_changed_since_it_was_planned_is_refused(tmp_path, monke
     change = plan_sweep(file, tmp_path / "out")
     infos = change.expansion.datasets
     planned = {name: info.canonical for name, info in infos.items()}
-    with pytest.raises(UserError, match=r"not on this machine\n.*datasets fetch"):
+    with pytest.raises(UserError, match=r"not on this machine\n.*plan .*--fetch"):
         require_fetched(planned, file)
     table.write_text(text + "20,a\n")
     with pytest.raises(UnavailableError, match="has changed"):
@@ -620,6 +620,15 @@ def test_folds_are_repeats_and_a_suite_its_tasks(tmp_path, monkeypatch):
         "drawn from those of larger ones (up to 21)"
     ) in summary["notes"]
     file.write_text(file.read_text().replace("suite:99", "suite:98"))
-    monkeypatch.setattr(openml_task, "API", "http://127.0.0.1:9")
+    monkeypatch.setattr(openml, "API", "http://127.0.0.1:9")
     with pytest.raises(UserError, match=r"grid\[0\]\.dataset = .*openml-suite:98.*cannot be fetch"):
         plan_sweep(file, tmp_path / "other")
+
+
+def test_the_seed_takes_one_way_through_the_planner_however_many_values_axes_have():
+    few = trace_seed.plan()
+    noise = ", ".join(f'"relative:0.{digit}"' for digit in range(1, 10))
+    more = trace_seed.plan(trace_seed.SWEEP.replace('"sig-digit:0"', noise))
+    assert few["way"] == more["way"]
+    assert few["files"] > 10
+    assert few["returns"] <= 25

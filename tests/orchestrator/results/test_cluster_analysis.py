@@ -21,7 +21,7 @@ from manyseed.orchestrator.computing.tables import to_json
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import UnavailableError, UserError
-from manyseed.slurm import signals
+from manyseed.slurm import processes
 from manyseed.slurm.arrays import STOPPED
 from tests.cluster import Slurm, wait_until
 from tests.orchestrator.conftest import MANYSEED, command, write
@@ -104,8 +104,8 @@ def test_a_job_that_is_asked_to_end_begins_again_except_at_its_walltime(
 
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setattr(execution, "analyze", interrupted)
-    monkeypatch.setattr(signals, "on_stop", lambda callback: None)
-    monkeypatch.setattr(signals, "received", lambda: frozenset({signals.CHECKPOINT}))
+    monkeypatch.setattr(processes, "on_stop", lambda callback: None)
+    monkeypatch.setattr(processes, "received", lambda: frozenset({processes.CHECKPOINT}))
     request = {"options": to_json(OPTIONS), "dask": "threads", "workers": 1}
     (sweep.paths.analyses / "0001").mkdir(parents=True)
     write_json(

@@ -8,7 +8,7 @@ import pytest
 
 from manyseed.analysis.tables.schema import describe
 from manyseed.orchestrator.computing.analysis import learning_curves
-from manyseed.orchestrator.store.layout.arrays import CURVES
+from manyseed.orchestrator.store.arrays import CURVES
 from tests.analysis.documented import documented
 from tests.analysis.samples import regular
 

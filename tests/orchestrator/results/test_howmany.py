@@ -30,9 +30,9 @@ from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.parquet import checksum, write_parquet
 from manyseed.orchestrator.errors import DamagedFile, StoreUnavailable, UserError
 from manyseed.orchestrator.importing import import_predictions
-from manyseed.orchestrator.store.care.repair import drop
-from manyseed.orchestrator.store.journals.index import JournalFolder
-from manyseed.orchestrator.store.layout.groups import list_groups
+from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.index import JournalFolder
+from manyseed.orchestrator.store.repair import drop
 from tests.analysis.documented import documented
 from tests.orchestrator.conftest import inside
 from tests.readonly import read_only

@@ -16,7 +16,7 @@ import pytest
 from matplotlib.figure import Figure
 
 from manyseed import Sweep
-from manyseed.analysis.figures.kinds import find
+from manyseed.analysis.figures.drawing import find
 from manyseed.analysis.figures.quantities import schemas, table_of
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results.figures import save

@@ -30,10 +30,10 @@ from manyseed.orchestrator.computing.tables import read_analysis
 from manyseed.orchestrator.errors import DamagedFile, RunsError, UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.store.care.verify import row_checksums
-from manyseed.orchestrator.store.layout.arrays import COPY, DONE, MISSING
-from manyseed.orchestrator.store.layout.groups import open_group
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.arrays import COPY, DONE, MISSING
+from manyseed.orchestrator.store.groups import open_group
+from manyseed.orchestrator.store.reader import read_array
+from manyseed.orchestrator.store.verify import row_checksums
 from tests.analysis.documented import documented
 from tests.orchestrator.conftest import QUICK, command, inside, write
 

@@ -24,8 +24,8 @@ from manyseed.orchestrator.computing.tables import TABLES, Analysis, from_json, 
 from manyseed.orchestrator.disk.parquet import read_metadata, write_parquet
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.store.layout.groups import open_group
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.groups import open_group
+from manyseed.orchestrator.store.reader import read_array
 from tests.orchestrator.conftest import command, own_copy, write
 
 TEXT = """

@@ -22,7 +22,7 @@ from manyseed.orchestrator.computing.tables import Results
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.results.page import summary_table
-from manyseed.orchestrator.store.layout.arrays import MISSING
+from manyseed.orchestrator.store.arrays import MISSING
 from tests.orchestrator.conftest import inside, own_copy, train, write
 
 FILE = """

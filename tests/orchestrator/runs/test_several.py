@@ -18,8 +18,8 @@ from manyseed.orchestrator.asking.query import chosen_runs
 from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.runs import rerun as one_run
 from manyseed.orchestrator.runs.description import find_run
-from manyseed.orchestrator.store.layout.groups import open_group
-from manyseed.orchestrator.store.reading.reader import read_rows
+from manyseed.orchestrator.store.groups import open_group
+from manyseed.orchestrator.store.reader import read_rows
 from manyseed.orchestrator.sweep import Sweep
 from tests.orchestrator.conftest import inside
 

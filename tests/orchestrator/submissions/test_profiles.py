@@ -13,11 +13,10 @@ import pytest
 from sklearn.datasets import load_wine
 from sklearn.tree import DecisionTreeClassifier
 
-from manyseed.orchestrator.cli.run import run
+from manyseed.orchestrator.cli.train import run
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.submissions.profiles import choose, own_profile, remember
-from manyseed.orchestrator.submissions.submission import Submission
-from manyseed.orchestrator.submissions.taskstate import ELSEWHERE
+from manyseed.orchestrator.submissions.submission import ELSEWHERE, Submission
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.intent import Intent
 from manyseed.slurm.profile import read_profile, user_folder
@@ -149,7 +148,7 @@ def test_a_sweep_goes_on_where_it_was_last_submitted(login: Path) -> None:
 def test_what_is_wrong_with_a_profile_is_told_with_file_key_and_remedy(login: Path) -> None:
     for name, told in {
         "fats": r'--cluster = "fats": there is no such .*\n  create one: manyseed cluster init',
-        "testcluster": r"not running: manyseed testcluster start",
+        "testcluster": r"not running: manyseed cluster test start",
         "./no.toml": r'--cluster = "./no.toml": there is no such file',
     }.items():
         with pytest.raises(UserError, match=told):

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from manyseed import Sweep
-from manyseed.orchestrator.tasks.requests import NOW
-from manyseed.orchestrator.tasks.submissionpaths import LOG
+from manyseed.orchestrator.tasks.intent import LOG, NOW
 from tests.orchestrator.conftest import assert_equal, stored, wait_until, write
 from tests.orchestrator.test_run import training_processes
 from tests.orchestrator.working.test_worker import FOLDER, IS_TRAINING, WAITS, Start, last

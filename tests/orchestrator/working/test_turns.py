@@ -12,7 +12,7 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_sweep
-from manyseed.orchestrator.submissions.sizing import TaskSize, cut
+from manyseed.orchestrator.submissions.cluster import TaskSize, cut
 from manyseed.orchestrator.tasks.task import Task, make_tasks
 from manyseed.orchestrator.working.queue import Queue
 

@@ -22,8 +22,7 @@ from manyseed.analysis.questions.sentence import Sentence, incomplete
 from manyseed.analysis.questions.spreads import Spreads, spreads
 from manyseed.analysis.questions.standings import in_words, standings
 from manyseed.analysis.questions.variance import ACCURACY, ALL, OWN, TEST_SET
-from manyseed.analysis.tables.rows import VARIES
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import VARIES, Tables
 
 LEVEL = 0.05
 """Probability of any claim by chance among all comparisons of a sentence."""

@@ -28,12 +28,12 @@ from manyseed.analysis.tables.rows import (
     PAIR,
     RUN,
     VARIES,
+    Tables,
     compares_runs,
     is_level,
     mean_of,
     of_one_probe,
 )
-from manyseed.analysis.tables.schema import Tables
 
 UNPERTURBED = {
     "perturb_continuous": "none",

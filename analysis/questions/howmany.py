@@ -24,8 +24,7 @@ from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.hoeffding import matrix, parts
 from manyseed.analysis.questions.intervals import FEWEST, t_quantile
 from manyseed.analysis.questions.quantiles import chi2_quantile
-from manyseed.analysis.tables.rows import REPEAT
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import REPEAT, Tables
 
 MAX_RUNS = 10_000_000  # more runs are no practical answer
 _ROUNDING = 1e-24  # equal values below 1 may seem to have this variance

@@ -6,8 +6,7 @@ import polars as pl
 
 from manyseed.analysis.options import CLOSE
 from manyseed.analysis.questions.intervals import total
-from manyseed.analysis.tables.rows import REPEAT, VARIES
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import REPEAT, VARIES, Tables
 
 OF_CELLS = (
     *("n_runs", "n_distinct", "n_repeats", "n_identical_repeats"),

@@ -18,8 +18,7 @@ import polars as pl
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.blocks import block
 from manyseed.analysis.questions.intervals import clustered, t_quantile, total
-from manyseed.analysis.tables.rows import VARIES
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import VARIES, Tables
 
 FEWEST = 4  # runs of a repeat: fewer say next to nothing about a variance
 FREEDOM = 6  # degrees of freedom of a classifier, likewise

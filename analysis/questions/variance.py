@@ -47,7 +47,7 @@ from manyseed.analysis.questions.varied import (
     ordered,
     sharing,
 )
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 
 OWN, ALONE, ADDED, TOGETHER, ALL, TEST_SET = (
     *("own", "alone", "added", "together", "all", "between test sets"),

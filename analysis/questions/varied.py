@@ -15,7 +15,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.components import Estimates, covariances
 from manyseed.analysis.questions.effects import UNPERTURBED
 from manyseed.analysis.questions.hoeffding import matrix
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 
 CONSISTENCY = ("ec_local", "ec_global")
 FEWEST = 3  # runs needed: a covariance without one of them takes two

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from manyseed.analysis.options import Options
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 
 ROBUST = (
     "S. Banerjee, T. Marrinan, R. Cannon, T. Chiang and A. D. Sarwate: Measuring training "

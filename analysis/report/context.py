@@ -23,8 +23,7 @@ from manyseed.analysis.report.methods import of_methods
 from manyseed.analysis.report.summary import Rows, summary, varying_axes
 from manyseed.analysis.report.worded import conventions, repeats_in_words, snapshots_in_words
 from manyseed.analysis.tables import rows
-from manyseed.analysis.tables.rows import at_last
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables, at_last
 
 
 @dataclass(frozen=True, slots=True)

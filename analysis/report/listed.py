@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.figures.labels import NOTHING, described
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 
 MINUS = "\N{MINUS SIGN}"
 SIMILAR = 4  # runs of similar accuracy

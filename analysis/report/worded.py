@@ -9,8 +9,7 @@ import polars as pl
 from manyseed.analysis.figures.labels import PROBES
 from manyseed.analysis.options import Options
 from manyseed.analysis.tables import rows
-from manyseed.analysis.tables.rows import last, several
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables, last, several
 
 REFERENCES = {
     "others": "the other runs of the repeat",

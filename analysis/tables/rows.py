@@ -10,17 +10,12 @@ versions have no column `epoch`, and one snapshot. Imports nothing that computes
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import fields, replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
 
 import polars as pl
-
-if TYPE_CHECKING:
-    from manyseed.analysis.tables.schema import Tables
-from collections import Counter
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from manyseed.analysis import counts
 from manyseed.analysis.axes import VARY
@@ -49,6 +44,34 @@ _COMPARING = (
     *("alpha_hat", "ks_distance", "ks_rejected", "below_resolution", "wasserstein"),
 )
 _FACTS = ("n_test", "n_side", "n_wrong_by_any")
+
+
+Failures = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The results of one group; ``docs/results.md`` describes every column.
+
+    Attributes
+    ----------
+    runs : polars frame
+        One row per finished run and snapshot, sorted by cell, epoch, repeat index and run index.
+    pairs : polars frame
+        One row per pair of runs of a repeat, run_i < run_j, and snapshot.
+    repeats : polars frame
+        One row per cell, snapshot and repeat index.
+    cells : polars frame
+        One row per cell and snapshot: the distribution over its repeats.
+    failures : mapping of metric name to str
+        Why users' own metrics could not be computed; their columns are all null.
+    """
+
+    runs: pl.DataFrame
+    pairs: pl.DataFrame
+    repeats: pl.DataFrame
+    cells: pl.DataFrame
+    failures: Failures = field(default_factory=dict)
 
 
 def mean_of(column: pl.Expr) -> pl.Expr:

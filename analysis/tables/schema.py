@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,8 @@ from manyseed.analysis.tables.rows import (
     REPEAT_KEY,
     RUN_KEY,
     VARIES,
+    Failures,
+    Tables,
     compares_runs,
     mean_of,
     pooled,
@@ -32,7 +34,6 @@ from manyseed.analysis.tables.rows import (
 Table = Mapping[str, NDArray[Any]]
 Type = pl.DataType | type[pl.DataType]
 Schema = dict[str, type[pl.DataType]]
-Failures = Mapping[str, str]
 
 FACTS: Schema = {
     "n_runs": pl.UInt32,
@@ -135,31 +136,6 @@ class GroupColumns:
             )
             for name, dtype in schema.items()
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """The results of one group; ``docs/results.md`` describes every column.
-
-    Attributes
-    ----------
-    runs : polars frame
-        One row per finished run and snapshot, sorted by cell, epoch, repeat index and run index.
-    pairs : polars frame
-        One row per pair of runs of a repeat, run_i < run_j, and snapshot.
-    repeats : polars frame
-        One row per cell, snapshot and repeat index.
-    cells : polars frame
-        One row per cell and snapshot: the distribution over its repeats.
-    failures : mapping of metric name to str
-        Why users' own metrics could not be computed; their columns are all null.
-    """
-
-    runs: pl.DataFrame
-    pairs: pl.DataFrame
-    repeats: pl.DataFrame
-    cells: pl.DataFrame
-    failures: Failures = field(default_factory=dict)
 
 
 def repeat_columns(metrics: Sequence[Metric]) -> tuple[Column, ...]:

@@ -27,6 +27,7 @@ from manyseed.analysis.tables.rows import (
     IS_TWIN,
     REPEAT,
     RUN,
+    Tables,
     at_last,
     mean_of,
     once,
@@ -35,7 +36,7 @@ from manyseed.analysis.tables.rows import (
     side_by_side,
     std_of,
 )
-from manyseed.analysis.tables.schema import Tables, without
+from manyseed.analysis.tables.schema import without
 from manyseed.orchestrator import provenance
 from manyseed.orchestrator.computing import ensembles
 from manyseed.orchestrator.computing.conventions import why_not

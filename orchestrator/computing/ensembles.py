@@ -16,8 +16,7 @@ from manyseed.analysis.questions import ensemble_size
 from manyseed.analysis.questions.ensembles import SIZES, RunPool, ensemble_draws, table_one
 from manyseed.analysis.questions.howmany import Answer, seconds_per_run
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.rows import EPOCH, REPEAT, RUN
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import EPOCH, REPEAT, RUN, Tables
 from manyseed.orchestrator.computing.cellgroups import GROUP, named, split
 from manyseed.orchestrator.computing.conventions import why_not
 from manyseed.orchestrator.computing.inputs import KEY

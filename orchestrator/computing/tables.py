@@ -32,7 +32,7 @@ from manyseed.orchestrator.errors import DamagedFile, UserError, command, neares
 from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
-    from manyseed.analysis.tables.schema import Tables
+    from manyseed.analysis.tables.rows import Tables
 
 
 @dataclass(frozen=True)
@@ -348,7 +348,7 @@ class Results(Mapping[str, pl.DataFrame]):
             For tables of an earlier version, with `whole`.
         DamagedFile
         """
-        from manyseed.analysis.tables.schema import Tables
+        from manyseed.analysis.tables.rows import Tables
 
         if whole:
             self._require_whole()

@@ -15,8 +15,7 @@ from manyseed.analysis.figures.kind import Given
 from manyseed.analysis.figures.quantities import OF, table_of
 from manyseed.analysis.figures.style import Plot, drawn_wide
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.rows import at_last, of_cells, once
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables, at_last, of_cells, once
 from manyseed.orchestrator.calls import checked, from_python, further
 from manyseed.orchestrator.computing.tables import (
     DRAWN_PAIRS,

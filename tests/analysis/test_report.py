@@ -21,7 +21,7 @@ from manyseed.analysis.report.context import (
 from manyseed.analysis.report.listed import Listed, filled
 from manyseed.analysis.report.page import difference, number, render
 from manyseed.analysis.report.worded import conventions, repeats_in_words
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import planted
 from tests.analysis.samples import ENSEMBLES, curves_of, sweep
 

@@ -21,7 +21,7 @@ from manyseed.analysis.questions.standings import (
     in_words,
     standings,
 )
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import equal_runs, one_apart, planted
 
 OPTIONS = Options()

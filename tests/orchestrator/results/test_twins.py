@@ -16,7 +16,7 @@ from polars.testing import assert_frame_equal
 from manyseed import Sweep
 from manyseed.analysis.options import Options
 from manyseed.analysis.tables import rows
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 from manyseed.orchestrator.asking.query import query
 from manyseed.orchestrator.plans import planning
 from manyseed.orchestrator.plans.drop import drop

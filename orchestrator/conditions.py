@@ -21,7 +21,7 @@ from typing import Any
 
 import polars as pl
 
-from manyseed.analysis.tables.snapshots import IS_LAST
+from manyseed.analysis.tables.rows import IS_LAST
 from manyseed.orchestrator.errors import UserError, first_line, nearest
 
 MAX_LENGTH = 10_000

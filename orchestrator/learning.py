@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from manyseed.analysis.graph.group import ReportProgress
     from manyseed.analysis.options import Options
     from manyseed.analysis.questions.question import Answer
+    from manyseed.orchestrator.analyses.jobstate import AnalysisJob
+    from manyseed.orchestrator.computing.tables import Results
     from manyseed.orchestrator.results.answers.comparison import Compared
     from manyseed.orchestrator.results.answers.dee import DeepAnswers
     from manyseed.orchestrator.results.answers.howmany import GroupAnswers
     from manyseed.orchestrator.results.answers.likeness import Alike
     from manyseed.orchestrator.results.answers.variance import VarianceSplit
-    from manyseed.orchestrator.results.jobstate import AnalysisJob
-    from manyseed.orchestrator.results.plotting import Plots
-    from manyseed.orchestrator.results.tables import Results
+    from manyseed.orchestrator.results.figures import Plots
     from manyseed.orchestrator.store.lazy import FinishedRuns
     from manyseed.orchestrator.submissions.submission import Submission
 
@@ -146,8 +146,8 @@ class Learning:
         tell : callable
             With slurm, called with the state of the jobs.
         """
-        from manyseed.orchestrator.results.conventions import conventions
-        from manyseed.orchestrator.results.here import analyze
+        from manyseed.orchestrator.analyses.execution import analyze
+        from manyseed.orchestrator.computing.conventions import conventions
 
         _require_options(options)
         return analyze(
@@ -178,14 +178,14 @@ class Learning:
             A cluster profile, its file, or auto; the job asks for the resources of its ``cpu``
             class.
         """
-        from manyseed.orchestrator.results.job import submit
+        from manyseed.orchestrator.analyses.execution import submit
 
         _require_options(options)
         return submit(self.paths, options, cluster=cluster, dask=dask, workers=workers)
 
     def analysis_job(self) -> AnalysisJob | None:
         """Return the state of the analysis that was submitted last; None if none was."""
-        from manyseed.orchestrator.results.jobstate import look
+        from manyseed.orchestrator.analyses.jobstate import look
 
         return look(self.paths)
 
@@ -195,13 +195,13 @@ class Learning:
 
         Warns, as do all methods that show results, if runs have finished since the analysis.
         """
+        from manyseed.orchestrator.computing.tables import read_results
         from manyseed.orchestrator.results.caveats import tell_newer
-        from manyseed.orchestrator.results.tables import read_results
 
         tell_newer(self.paths)
         return read_results(self.paths)
 
-    @further("results.query:Query")
+    @further("asking.query:Query")
     def query(
         self,
         table: str = "cells",
@@ -219,21 +219,21 @@ class Learning:
         others : sequence of Sweep or path
             Sweeps whose rows are appended; the column ``sweep`` holds each row's directory.
         sql : str
-            One SELECT over the tables, instead of all other arguments (`orchestrator.results.sql`).
+            One SELECT over the tables, instead of all other arguments (`orchestrator.asking.sql`).
         **options
             `where`, `columns`, `by`, `sort` and `agg`, as in
-            `orchestrator.results.query.Query`.
+            `orchestrator.asking.query.Query`.
         """
+        from manyseed.orchestrator.asking.query import Query, ask
+        from manyseed.orchestrator.computing.tables import read_results
         from manyseed.orchestrator.results.caveats import tell_newer
-        from manyseed.orchestrator.results.query import Query, ask
-        from manyseed.orchestrator.results.tables import read_results
 
         every = [self.paths, *(_paths("others", other) for other in others)]
         for paths in every:
             tell_newer(paths)
         sweeps = {str(paths.directory): read_results(paths) for paths in every}
         if sql is not None:
-            from manyseed.orchestrator.results.sql import ask_sql
+            from manyseed.orchestrator.asking.sql import ask_sql
 
             return ask_sql(sweeps, sql)
         return ask(sweeps, Query(table, **options))
@@ -316,10 +316,10 @@ class Learning:
     def plot(self) -> Plots:
         """The figures of the results: ``sweep.plot.accuracy(by="perturb_continuous")``.
 
-        ``sweep.plot.kinds`` lists them; see `orchestrator.results.plotting`.
+        ``sweep.plot.kinds`` lists them; see `orchestrator.results.figures`.
         """
         from manyseed.orchestrator.results.caveats import tell_newer
-        from manyseed.orchestrator.results.plotting import Plots
+        from manyseed.orchestrator.results.figures import Plots
 
         tell_newer(self.paths)
         return Plots(self.paths)
@@ -331,7 +331,7 @@ class Learning:
         them, too.
         """
         from manyseed.orchestrator.results.caveats import tell_newer
-        from manyseed.orchestrator.results.reporting import report
+        from manyseed.orchestrator.results.page import report
 
         tell_newer(self.paths)
         return report(self.paths, self.name, tell)

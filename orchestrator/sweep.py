@@ -17,8 +17,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.plans.drop import Drop
     from manyseed.orchestrator.progress.status import Status
     from manyseed.orchestrator.results.answers.until import Answered
-    from manyseed.orchestrator.runs.rerun import Differences
-    from manyseed.orchestrator.runs.several import Rerun
+    from manyseed.orchestrator.runs.rerun import Differences, Rerun
     from manyseed.orchestrator.store.compact import Compaction
     from manyseed.orchestrator.survey import Survey
 
@@ -279,7 +278,7 @@ class Sweep(Executing, Learning):
     def show(self, address: str) -> dict[str, object]:
         """Return what defines the run ``CELL:REPEAT:RUN``, and how it was made or why it failed."""
         from manyseed.orchestrator.progress.logs import unfinished
-        from manyseed.orchestrator.runs.show import show
+        from manyseed.orchestrator.runs.description import show
 
         value = show(self.paths, address)
         stored = value["stored"]
@@ -329,8 +328,8 @@ class Sweep(Executing, Learning):
         tell : callable
             Called after each run with (its outcome, number of runs).
         """
-        from manyseed.orchestrator.results.chosen import chosen_runs
-        from manyseed.orchestrator.runs.several import rerun_each
+        from manyseed.orchestrator.asking.query import chosen_runs
+        from manyseed.orchestrator.runs.rerun import rerun_each
 
         return rerun_each(
             self.paths,

@@ -48,7 +48,7 @@ from manyseed.analysis.figures.style import (
     wrapped,
 )
 from manyseed.analysis.figures.svg import CELLS
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 
 Real = NDArray[np.float64]
 

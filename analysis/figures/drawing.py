@@ -26,8 +26,7 @@ from manyseed.analysis.figures.style import Plot, heights, numbers, places, valu
 from manyseed.analysis.figures.svg import MARKS, NUMBERS, Picture
 from manyseed.analysis.figures.violins import violins
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.schema import Tables
-from manyseed.analysis.tables.snapshots import several
+from manyseed.analysis.tables.rows import Tables, several
 
 KINDS = all_kinds()
 """The named kinds, in the order of the page."""

@@ -18,8 +18,7 @@ from manyseed.analysis.figures.labels import (
     with_names,
 )
 from manyseed.analysis.figures.style import MAX_PANELS, Handle, Plot, legend, line, panel_per_cell
-from manyseed.analysis.tables.means import pooled
-from manyseed.analysis.tables.snapshots import last
+from manyseed.analysis.tables.rows import last, pooled
 
 MAX_SOURCES = 12  # most panels of sources, one dataset and classifier each
 BAR = 0.8  # width of bars, as a share of the distance between sources

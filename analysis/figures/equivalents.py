@@ -29,7 +29,7 @@ from manyseed.analysis.figures.style import (
 )
 from manyseed.analysis.figures.uncertainty import sizes, ticks_to
 from manyseed.analysis.questions.dee import METRICS
-from manyseed.analysis.tables.means import mean_of
+from manyseed.analysis.tables.rows import mean_of
 
 MOST = 6  # most lines of a panel
 _MEMBERS = "members averaged, k"

@@ -13,7 +13,7 @@ import polars as pl
 
 from manyseed.analysis import figures
 from manyseed.analysis.options import CLOSE
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 
 if TYPE_CHECKING:
     from manyseed.analysis.figures.style import Plot

@@ -15,8 +15,7 @@ from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import colour, not_drawn, titles, with_names
 from manyseed.analysis.figures.style import MAX_PANELS, Handle, Plot, legend, panel_per_cell
 from manyseed.analysis.questions.margins import EDGES, SCALE, over_repeats
-from manyseed.analysis.tables.keys import CELL_KEY, REPEAT_KEY
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import CELL_KEY, REPEAT_KEY, Tables
 
 TICKS = (0.1, 1, 10, 100, 1000, 10_000)
 ENDS = 0.0005  # outer bins whose envelope stays below this share are not drawn

@@ -23,7 +23,7 @@ from manyseed.analysis.figures.labels import (
 from manyseed.analysis.figures.quantities import labelled, varying
 from manyseed.analysis.figures.style import MANY, Plot, wide
 from manyseed.analysis.questions.classifiers import standings
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 
 WIDTH = 8.6  # inches
 ROW = 0.17  # inches per dataset

@@ -11,8 +11,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.labels import LEVELS, probe, resolution
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.means import VARIES, compares_runs
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import VARIES, Tables, compares_runs
 
 _KEY = ["cell", "repeat_index"]
 OF = ("runs", "pairs", "repeats")

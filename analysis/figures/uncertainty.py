@@ -32,8 +32,7 @@ from manyseed.analysis.figures.style import (
     panels,
 )
 from manyseed.analysis.questions.dee import SIZES
-from manyseed.analysis.tables.keys import IS_METHOD
-from manyseed.analysis.tables.means import mean_of, pooled, std_of
+from manyseed.analysis.tables.rows import IS_METHOD, mean_of, pooled, std_of
 
 KEY = ["cell", "repeat_index"]
 LIKELIHOODS = {"cll": "calibrated (cll)", "log_likelihood": "uncalibrated"}

@@ -48,7 +48,7 @@ from manyseed.analysis.figures.style import (
     wide,
 )
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 
 Real = NDArray[np.float64]
 

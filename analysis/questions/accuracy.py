@@ -19,7 +19,7 @@ from manyseed.analysis.questions.classifiers import CONTEXT
 from manyseed.analysis.questions.effects import REFERENCES
 from manyseed.analysis.questions.intervals import Real, of_share, t_interval, too_few
 from manyseed.analysis.questions.question import Answer, Evidence
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 
 LISTED = 3  # datasets
 SHOWN = 5  # classifiers

@@ -13,7 +13,7 @@ import polars as pl
 
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.question import PAGE, Answer, Evidence, imported, incomplete
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 
 
 def answers(

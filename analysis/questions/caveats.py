@@ -20,8 +20,7 @@ from manyseed.analysis.counts import some
 from manyseed.analysis.options import SORTED, Options
 from manyseed.analysis.questions.intervals import holm
 from manyseed.analysis.questions.quantiles import average_ranks, normal_above
-from manyseed.analysis.tables.keys import REPEAT
-from manyseed.analysis.tables.means import VARIES
+from manyseed.analysis.tables.rows import REPEAT, VARIES
 
 SIGNIFICANT = 0.05
 """Probability of any warning for a sweep whose runs are missing at random."""

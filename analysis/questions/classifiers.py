@@ -30,8 +30,7 @@ from manyseed.analysis.questions.howmany import SKEWED
 from manyseed.analysis.questions.intervals import clustered, t_quantile, total
 from manyseed.analysis.questions.quantiles import average_ranks, range_quantile
 from manyseed.analysis.questions.question import Answer, Evidence
-from manyseed.analysis.tables.means import VARIES
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import VARIES, Tables
 
 CONTEXT = [name for name in AXES if name != "classifier"]
 """The axes that describe a cell, without its classifier."""

@@ -23,7 +23,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.effects import UNPERTURBED
 from manyseed.analysis.questions.intervals import matrix
 from manyseed.analysis.questions.quantiles import chi2_quantile, f_quantile, t_quantile
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 
 _ROUNDING = 1e-15  # equal values below 1 may seem to differ by this much
 

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.keys import IS_METHOD, REPEAT
-from manyseed.analysis.tables.means import mean_of, std_of
+from manyseed.analysis.tables.rows import IS_METHOD, REPEAT, mean_of, std_of
 from manyseed.analysis.uncertainty.dee import (
     COMPARABLE,
     LESS_IS_BETTER,

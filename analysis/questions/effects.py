@@ -27,15 +27,16 @@ from manyseed.analysis.questions.intervals import (
     total,
 )
 from manyseed.analysis.questions.question import Answer, Evidence
-from manyseed.analysis.tables.keys import PAIR, RUN
-from manyseed.analysis.tables.means import (
+from manyseed.analysis.tables.rows import (
+    PAIR,
+    RUN,
     VARIES,
+    Tables,
     compares_runs,
     is_level,
     mean_of,
     of_one_probe,
 )
-from manyseed.analysis.tables.schema import Tables
 
 LEVEL = 0.05
 """Probability of any claim by chance among all comparisons of a sentence."""

@@ -32,7 +32,7 @@ from manyseed.analysis.options import CLOSE, CONFIDENCE, Options
 from manyseed.analysis.questions.howmany import RunsNeeded
 from manyseed.analysis.questions.quantiles import beta_quantile
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.means import mean_of, std_of
+from manyseed.analysis.tables.rows import mean_of, std_of
 
 SIZES = (3, 5, 10, 20, 30, 70, 100, 150, 200)
 DRAWS = 500

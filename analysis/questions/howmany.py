@@ -45,8 +45,7 @@ from manyseed.analysis.questions import quantiles
 from manyseed.analysis.questions.intervals import FEWEST, matrix, parts, t_quantile, total
 from manyseed.analysis.questions.quantiles import chi2_quantile
 from manyseed.analysis.questions.question import Answer, Evidence
-from manyseed.analysis.tables.keys import REPEAT
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import REPEAT, Tables
 
 PRECISE = 0.005
 """Half-width of the interval that a mean accuracy should have."""

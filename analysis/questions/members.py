@@ -19,7 +19,7 @@ from manyseed.analysis.metrics.calibration import calibrated, plain, splits_of
 from manyseed.analysis.metrics.formulas import labels
 from manyseed.analysis.metrics.probabilities import log_probabilities
 from manyseed.analysis.options import CALIBRATION, Options
-from manyseed.analysis.tables.keys import EPOCH, REPEAT_KEY
+from manyseed.analysis.tables.rows import EPOCH, REPEAT_KEY
 from manyseed.analysis.uncertainty.dee import orders, prefixes
 
 Real = NDArray[np.float64]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from manyseed.analysis.options import Options
-    from manyseed.analysis.tables.schema import Tables
+    from manyseed.analysis.tables.rows import Tables
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,7 @@ from manyseed.analysis.counts import some
 from manyseed.analysis.options import CLOSE
 from manyseed.analysis.questions.intervals import total
 from manyseed.analysis.questions.question import Answer, Evidence
-from manyseed.analysis.tables.keys import REPEAT
-from manyseed.analysis.tables.means import VARIES
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import REPEAT, VARIES, Tables
 
 LISTED = 3
 

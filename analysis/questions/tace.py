@@ -17,7 +17,7 @@ from manyseed.analysis.graph.predictions import Predictions, Sources
 from manyseed.analysis.metrics.calibration import splits_of
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.members import MemberPool, scored
-from manyseed.analysis.tables.keys import EPOCH, REPEAT_KEY
+from manyseed.analysis.tables.rows import EPOCH, REPEAT_KEY
 from manyseed.analysis.uncertainty.dee import prefixes
 from manyseed.analysis.uncertainty.errors import calibration_errors
 from manyseed.analysis.uncertainty.temperature import calibrate

@@ -51,7 +51,7 @@ from manyseed.analysis.questions.components import (
 from manyseed.analysis.questions.effects import UNPERTURBED
 from manyseed.analysis.questions.intervals import SEEDS, TEST_SETS, mean_variance, parts
 from manyseed.analysis.questions.question import Answer, Evidence
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 
 OWN, ALONE, ADDED, TOGETHER, ALL, TEST_SET = (
     *("own", "alone", "added", "together", "all", "between test sets"),

@@ -32,9 +32,8 @@ from manyseed.analysis.report.wording import (
     summary,
     varying_axes,
 )
-from manyseed.analysis.tables import twins
-from manyseed.analysis.tables.schema import Tables
-from manyseed.analysis.tables.snapshots import at_last
+from manyseed.analysis.tables import rows
+from manyseed.analysis.tables.rows import Tables, at_last
 
 ROBUST = (
     "S. Banerjee, T. Marrinan, R. Cannon, T. Chiang and A. D. Sarwate: Measuring training "
@@ -226,7 +225,7 @@ def context(
     """
     cells, every, tables = tables.cells, tables, at_last(tables)
     several = tables.repeats["dataset"].n_unique() > 1
-    own, compared = twins.once(tables), compared or twins.paired(tables)
+    own, compared = rows.once(tables), compared or rows.paired(tables)
     if curves is not None:
         curves = curves.join(own.cells, on="cell", how="semi", maintain_order="left")
     if responses is not None and response_curves is not None:
@@ -248,7 +247,7 @@ def context(
             response_curves=response_curves,
             cmi=cmi,
             tace=tace,
-            every=twins.once(every),
+            every=rows.once(every),
             ensemble_draws=ensemble_draws,
             margins=margins,
         )

@@ -11,8 +11,7 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.figures.labels import NOTHING, described
-from manyseed.analysis.tables.keys import IS_METHOD
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import IS_METHOD, Tables
 
 MINUS = "\N{MINUS SIGN}"
 SIMILAR = 4  # runs of similar accuracy

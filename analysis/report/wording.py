@@ -11,9 +11,8 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.figures.labels import PROBES
 from manyseed.analysis.options import Options
-from manyseed.analysis.tables import twins
-from manyseed.analysis.tables.schema import Tables
-from manyseed.analysis.tables.snapshots import last, several
+from manyseed.analysis.tables import rows
+from manyseed.analysis.tables.rows import Tables, last, several
 
 REFERENCES = {
     "others": "the other runs of the repeat",
@@ -45,7 +44,7 @@ def repeats_in_words(cells: pl.DataFrame) -> str:
     if cells.is_empty():
         return "No repeat has finished runs."
     same = cells.height
-    cells = twins.cells_once(cells)
+    cells = rows.cells_once(cells)
     same -= cells.height
     each = cells["n_repeats"].unique().sort().to_list()
     sets = str(each[-1]) if len(each) == 1 else f"{each[0]:,} to {each[-1]:,}"
@@ -118,7 +117,7 @@ def conventions(tables: Tables, options: Options) -> list[str]:
             "of the spread between seeds, accuracy range, error consistency, churn and α̂, in "
             "tables, figures and effects, and are counted separately."
         )
-    if same := twins.in_words(tables.cells):
+    if same := rows.in_words(tables.cells):
         notes.append(
             "‡ marks cells whose runs are the same fits as those of another cell, since no fit "
             "depends on what sets them apart: they are listed in the summary, and counted once in "
@@ -137,8 +136,8 @@ def summary(cells: pl.DataFrame) -> Rows:
     different trainings. `copies` is the number of copied runs; `same_as` is the cell that counts in
     place of one with the same fits.
     """
-    if twins.SAME_AS not in cells.columns:
-        cells = cells.with_columns(pl.lit(None, pl.UInt32).alias(twins.SAME_AS))
+    if rows.SAME_AS not in cells.columns:
+        cells = cells.with_columns(pl.lit(None, pl.UInt32).alias(rows.SAME_AS))
     copies = (pl.col("n_runs") - pl.col("n_distinct")).alias("copies")
     if "epoch" in cells.columns:
         trained = pl.when(pl.col("epoch") > 0).then(pl.format("epoch {}", "epoch"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,14 +13,26 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.metrics.metric import MEANINGS, Column, Metric, dtype_of
-from manyseed.analysis.tables.keys import CELL_KEY, EPOCH, ORDER, PAIR_KEY, REPEAT_KEY, RUN_KEY
-from manyseed.analysis.tables.means import VARIES, compares_runs, mean_of, pooled, std_of
 from manyseed.analysis.tables.records import Meaning, records
+from manyseed.analysis.tables.rows import (
+    CELL_KEY,
+    EPOCH,
+    ORDER,
+    PAIR_KEY,
+    REPEAT_KEY,
+    RUN_KEY,
+    VARIES,
+    Failures,
+    Tables,
+    compares_runs,
+    mean_of,
+    pooled,
+    std_of,
+)
 
 Table = Mapping[str, NDArray[Any]]
 Type = pl.DataType | type[pl.DataType]
 Schema = dict[str, type[pl.DataType]]
-Failures = Mapping[str, str]
 
 FACTS: Schema = {
     "n_runs": pl.UInt32,
@@ -123,31 +135,6 @@ class GroupColumns:
             )
             for name, dtype in schema.items()
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """The results of one group; ``docs/results.md`` describes every column.
-
-    Attributes
-    ----------
-    runs : polars frame
-        One row per finished run and snapshot, sorted by cell, epoch, repeat index and run index.
-    pairs : polars frame
-        One row per pair of runs of a repeat, run_i < run_j, and snapshot.
-    repeats : polars frame
-        One row per cell, snapshot and repeat index.
-    cells : polars frame
-        One row per cell and snapshot: the distribution over its repeats.
-    failures : mapping of metric name to str
-        Why users' own metrics could not be computed; their columns are all null.
-    """
-
-    runs: pl.DataFrame
-    pairs: pl.DataFrame
-    repeats: pl.DataFrame
-    cells: pl.DataFrame
-    failures: Failures = field(default_factory=dict)
 
 
 def repeat_columns(metrics: Sequence[Metric]) -> tuple[Column, ...]:

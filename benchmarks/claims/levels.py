@@ -22,7 +22,7 @@ from benchmarks.claims.tabled import NAMES, sentence_on
 from manyseed.analysis.graph.group import analyze_group, compute
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import caveats
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import planted
 from tests.analysis.samples import predictions, regular
 

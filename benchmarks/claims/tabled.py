@@ -28,7 +28,7 @@ from manyseed.analysis.questions.answers import answers
 from manyseed.analysis.questions.classifiers import in_words, standings
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.howmany import PRECISE, fewest_runs
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import planted
 
 Real = NDArray[np.float64]

@@ -44,7 +44,7 @@ from manyseed.orchestrator.errors import (
 
 if TYPE_CHECKING:
     from manyseed.analysis.options import Options
-    from manyseed.orchestrator.results.jobstate import AnalysisJob
+    from manyseed.orchestrator.analyses.jobstate import AnalysisJob
     from manyseed.orchestrator.sweep import Sweep
 
 _POLL_SECONDS = 1.0
@@ -219,8 +219,7 @@ def _warn(text: str) -> None:
 
 def _options(sweep: Sweep, **asked: Any) -> Options:
     """Return the conventions of the analysis; users' metrics are found in the current folder."""
-    from manyseed.orchestrator.results.conventions import conventions
-    from manyseed.orchestrator.results.own_metrics import find_modules_here
+    from manyseed.orchestrator.computing.conventions import conventions, find_modules_here
 
     metrics = (*asked.get("metrics", ()), *(asked["own"] or ()), asked.get("probe") or "")
     find_modules_here(sweep.paths, metrics)
@@ -235,12 +234,10 @@ def _options(sweep: Sweep, **asked: Any) -> Options:
 def print_summary(sweep: Sweep) -> None:
     """Print the results cell by cell, and notes about them."""
     from manyseed.analysis.report.wording import repeats_in_words, varying_axes
-    from manyseed.analysis.tables.snapshots import last
-    from manyseed.analysis.tables.twins import in_words
+    from manyseed.analysis.tables.rows import in_words, last
+    from manyseed.orchestrator.computing.tables import read_analysis, read_results
     from manyseed.orchestrator.results.caveats import amounts
-    from manyseed.orchestrator.results.record import read_analysis
-    from manyseed.orchestrator.results.reporting import summary_table
-    from manyseed.orchestrator.results.tables import read_results
+    from manyseed.orchestrator.results.page import summary_table
 
     cells = read_results(sweep.paths)["cells"]
     frame, axes = summary_table(cells), varying_axes(cells)
@@ -293,7 +290,8 @@ def caveats(sweep: Sweep) -> dict[str, list[str]]:
     from polars import selectors as cs
 
     from manyseed.analysis.questions import caveats
-    from manyseed.analysis.tables.snapshots import last
+    from manyseed.analysis.tables.rows import last
+    from manyseed.orchestrator.computing.tables import read_analysis, read_results
     from manyseed.orchestrator.results.caveats import (
         COMPARED,
         mixed,
@@ -303,8 +301,6 @@ def caveats(sweep: Sweep) -> dict[str, list[str]]:
         small_classes,
         undefined,
     )
-    from manyseed.orchestrator.results.record import read_analysis
-    from manyseed.orchestrator.results.tables import read_results
 
     results, (options, record) = read_results(sweep.paths), read_analysis(sweep.paths)
     repeats = results["repeats"]

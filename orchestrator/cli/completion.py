@@ -20,7 +20,7 @@ _MOST_VALUES = 100
 
 def tables(incomplete: str) -> list[str]:
     """Complete the name of a table."""
-    from manyseed.orchestrator.results.tables import ALL_TABLES
+    from manyseed.orchestrator.computing.tables import ALL_TABLES
 
     return _beginning(ALL_TABLES, incomplete)
 
@@ -49,7 +49,7 @@ def sort(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def functions(incomplete: str) -> list[str]:
     """Complete the last of several functions separated by commas."""
-    from manyseed.orchestrator.results.aggregates import FUNCTIONS
+    from manyseed.orchestrator.asking.grouping import FUNCTIONS
 
     before, comma, begun = incomplete.rpartition(",")
     names = _beginning((*FUNCTIONS, "q05", "q95"), begun)
@@ -92,7 +92,7 @@ def _file(ctx: typer.Context) -> Path:
 def _columns(ctx: typer.Context) -> list[str]:
     import polars as pl
 
-    from manyseed.orchestrator.results.shown import ADDRESSES
+    from manyseed.orchestrator.asking.query import ADDRESSES
 
     with suppress(Exception):  # completion must not print errors
         names = list(pl.read_parquet_schema(_file(ctx)))

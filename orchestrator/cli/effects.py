@@ -20,8 +20,8 @@ def print_effects(sweep: Sweep) -> None:
     from manyseed.analysis.questions.effects import effects
     from manyseed.analysis.questions.intervals import SEEDS
     from manyseed.analysis.report.page import effect_rows, few_test_sets
-    from manyseed.orchestrator.results.effects import compared
-    from manyseed.orchestrator.results.tables import EFFECTS, read_results
+    from manyseed.orchestrator.asking.effects import compared
+    from manyseed.orchestrator.computing.tables import EFFECTS, read_results
 
     results = read_results(sweep.paths)
     if EFFECTS not in results or results[EFFECTS].is_empty():

@@ -32,8 +32,7 @@ from manyseed.orchestrator.errors import RunsError, UserError, command, flag
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.keeping import Verified
-    from manyseed.orchestrator.runs.rerun import Differences
-    from manyseed.orchestrator.runs.several import Rerun
+    from manyseed.orchestrator.runs.rerun import Differences, Rerun
 
 _NAMED = 20
 """How many runs are named; ``--json`` names all."""

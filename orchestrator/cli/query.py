@@ -23,7 +23,7 @@ from manyseed.orchestrator.errors import UserError
 if TYPE_CHECKING:
     import polars as pl
 
-    from manyseed.orchestrator.results.query import Query
+    from manyseed.orchestrator.asking.query import Query
     from manyseed.orchestrator.sweep import Sweep
 
 _ROWS = 40
@@ -148,7 +148,7 @@ def query(
 
         manyseed query quickstart --sql "SELECT address, accuracy FROM runs LIMIT 5"
     """
-    from manyseed.orchestrator.results.query import Query, ask
+    from manyseed.orchestrator.asking.query import Query, ask
     from manyseed.orchestrator.sweep import Sweep
 
     form = _form(form, output, as_json)
@@ -158,14 +158,14 @@ def query(
         require_outside(output, sweep)
     results = {name: sweep.results for name, sweep in sweeps.items()}
     if sql is not None:
-        from manyseed.orchestrator.results.sql import ask_sql
+        from manyseed.orchestrator.asking.sql import ask_sql
 
         others = {"table": table, "where": where, "columns": columns, "by": by, "agg": agg}
         alone("--sql", remedy="write it in the statement", **others, sort=sort)
         _show(ask_sql(results, sql), form, output, limit, {"sql": sql}, [], "No rows.")
         return
     if describe or columns.strip() == "?":
-        from manyseed.orchestrator.results.described import described
+        from manyseed.orchestrator.asking.query import described
 
         frame = described(results, table or "cells", grouped=bool(by or agg))
         if form == formats.TABLE and output is None:  # a narrow terminal leaves out the unit
@@ -194,7 +194,7 @@ vars(query)["cls"] = QueryCommand
 
 def _require_no_table(directories: list[Path]) -> None:
     """Refuse the name of a table given as a directory."""
-    from manyseed.orchestrator.results.tables import ALL_TABLES
+    from manyseed.orchestrator.computing.tables import ALL_TABLES
 
     for directory in directories[1:]:
         if str(directory) in ALL_TABLES and not directory.exists():
@@ -260,9 +260,9 @@ def _nothing(question: Query) -> str:
 
 def _notes(sweeps: list[Sweep], question: Query, frame: pl.DataFrame) -> list[str]:
     """Return notes on the rows."""
+    from manyseed.orchestrator.asking.grouping import notes
+    from manyseed.orchestrator.computing.tables import Analysis
     from manyseed.orchestrator.results.caveats import of_columns, of_ranking, of_sources
-    from manyseed.orchestrator.results.grouping import notes
-    from manyseed.orchestrator.results.record import Analysis
 
     by = frame.columns if isinstance(question.by, bool) else question.by
     remarks = [*notes(frame, list(by) if question.is_grouped else ()), *of_columns(frame.columns)]
@@ -276,8 +276,8 @@ def _notes(sweeps: list[Sweep], question: Query, frame: pl.DataFrame) -> list[st
 
 def _few_test_sets(sweeps: list[Sweep], question: Query, frame: pl.DataFrame) -> list[str]:
     """Say once that intervals rest on too few test sets; for formats that readers see."""
-    from manyseed.orchestrator.results.grouping import few_test_sets
-    from manyseed.orchestrator.results.tables import read_results
+    from manyseed.orchestrator.asking.grouping import few_test_sets
+    from manyseed.orchestrator.computing.tables import read_results
 
     by = frame.columns if isinstance(question.by, bool) else question.by
     found = [few_test_sets(read_results(sweep.paths), frame, by) for sweep in sweeps]
@@ -286,9 +286,8 @@ def _few_test_sets(sweeps: list[Sweep], question: Query, frame: pl.DataFrame) ->
 
 def _incomplete(sweep: Sweep, *, several: bool) -> list[str]:
     """Say which planned runs the results lack, and whether that is related to accuracy."""
+    from manyseed.orchestrator.computing.tables import Analysis, read_results
     from manyseed.orchestrator.results.caveats import amounts, incomplete, newer
-    from manyseed.orchestrator.results.record import Analysis
-    from manyseed.orchestrator.results.tables import read_results
 
     record = Analysis.read(sweep.paths)
     if not record.runs or record.runs["analysed"] >= record.runs["planned"]:
@@ -354,7 +353,7 @@ def plot(
 
         manyseed plot quickstart alpha-hat-accuracy --where "classifier = 'mlp'" --width single
     """
-    from manyseed.orchestrator.results.plotting import save
+    from manyseed.orchestrator.results.figures import save
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from manyseed.orchestrator.analyses.jobstate import last_job
 from manyseed.orchestrator.disk.placing import opened
 from manyseed.orchestrator.disk.records import read_record
 from manyseed.orchestrator.errors import DamagedFile, UserError, command
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results.jobstate import last_job
-from manyseed.orchestrator.runs.address import find_run
+from manyseed.orchestrator.runs.description import find_run
 from manyseed.orchestrator.submissions.submission import (
     Submission,
     lost_failures,

@@ -21,11 +21,11 @@ from typing import Any, TypedDict
 
 import polars as pl
 
+from manyseed.orchestrator.analyses.jobstate import look
 from manyseed.orchestrator.errors import StoreError, UnavailableError
 from manyseed.orchestrator.paths import RECIPE
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.progress.watch import summed
-from manyseed.orchestrator.results.jobstate import look
 from manyseed.orchestrator.store.arrays import MISSING
 from manyseed.orchestrator.store.compact import ledger_damage
 from manyseed.orchestrator.stored import lost_groups, ways_back
@@ -149,7 +149,7 @@ def unanalysed(paths: SweepPaths, runs: Mapping[str, int]) -> str:
 
 def unreported(paths: SweepPaths) -> str:
     """Return why the report does not show all results; empty if it is newer than all of them."""
-    from manyseed.orchestrator.results.tables import DRAWS, ENSEMBLES
+    from manyseed.orchestrator.computing.tables import DRAWS, ENSEMBLES
 
     try:
         written = paths.report.stat().st_mtime_ns
@@ -235,7 +235,7 @@ class Status(TypedDict):
     failures: list[FailureStatus]
     """The most frequent errors."""
     analysis: dict[str, Any] | None
-    """The last analysis job, an `orchestrator.results.jobstate.AnalysisJob`."""
+    """The last analysis job, an `orchestrator.analyses.jobstate.AnalysisJob`."""
     cluster_silent: str | None
     """Why the scheduler did not answer."""
     report: str | None

@@ -1,29 +1,28 @@
-"""What readers of the results must know: what could not be computed, and what to distrust."""
+"""What readers must know: what is missing, could not be computed, or is to be distrusted."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import polars as pl
 
 from manyseed.analysis.counts import counted, some
-from manyseed.analysis.options import CALIBRATION, Options
-from manyseed.analysis.tables.snapshots import last, several
+from manyseed.analysis.options import Options
+from manyseed.analysis.tables.rows import last, several
+from manyseed.orchestrator.asking.grouping import planned
 from manyseed.orchestrator.calls import warn
+from manyseed.orchestrator.computing.tables import Analysis, Results
+from manyseed.orchestrator.computing.tables import not_computed as not_computed
+from manyseed.orchestrator.computing.tables import of_probabilities as of_probabilities
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import ManyseedError, command
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results.coverage import planned
-from manyseed.orchestrator.results.record import Analysis
-from manyseed.orchestrator.results.tables import DEE, Results
 from manyseed.orchestrator.survey import survey
 
 LEVEL = 0.05
 """Probability of telling a difference between recipes, where there is none."""
 
 _LISTED = 3
-_TOLD = {CALIBRATION: "calibration (cll and the like, with them deep ensembles and dee)"}
 FEW_POINTS = 10
 """With fewer test points than this in a class, each moves the class's accuracy by over a tenth."""
 
@@ -59,24 +58,6 @@ def incomplete(tables: Results) -> list[str]:
     with tables.damage_named("runs"):
         read = runs.select(name for name in names if name in columns).collect()
     return [*sentences, *missing_notes(read, repeats)]
-
-
-def not_computed(record: Analysis) -> list[str]:
-    """Say which metrics failed, or need what was not kept, one sentence each."""
-    where: dict[tuple[str, str], list[str]] = {}
-    for item in record.unavailable:
-        group = f"{item.dataset} × {item.classifier}"
-        where.setdefault((item.metric, item.reason), []).append(group)
-    return [
-        f"{_TOLD.get(metric, metric)} is not computed for {some(groups, _LISTED)}: it {reason}."
-        for (metric, reason), groups in where.items()
-    ]
-
-
-def of_probabilities(record: Analysis) -> list[str]:
-    """Say what has no calibrated metrics, deep ensembles or equivalents, as `not_computed`."""
-    items = [item for item in record.unavailable if item.metric in (CALIBRATION, DEE)]
-    return not_computed(replace(record, unavailable=items))
 
 
 def outdated(record: Analysis, ensembles: pl.DataFrame | None) -> list[str]:

@@ -148,7 +148,7 @@ class AnalysisRequest:
     """The request for an analysis that runs as a job."""
 
     options: Mapping[str, object]
-    """As returned by `orchestrator.results.record.to_json`."""
+    """As returned by `orchestrator.computing.tables.to_json`."""
     dask: str
     """The Dask scheduler."""
     workers: int | None

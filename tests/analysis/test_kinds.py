@@ -18,7 +18,7 @@ from manyseed.analysis.figures.drawing import WIDTHS, Given, as_files, why_not
 from manyseed.analysis.figures.labels import colour
 from manyseed.analysis.figures.style import drawn_wide
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import planted
 from tests.analysis.samples import ENSEMBLES, sweep
 

@@ -23,7 +23,7 @@ from manyseed.analysis.report.page import (
 )
 from manyseed.analysis.report.tables import Listed, filled
 from manyseed.analysis.report.wording import conventions, repeats_in_words
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import planted
 from tests.analysis.samples import ENSEMBLES, curves_of, sweep
 

@@ -16,7 +16,7 @@ from manyseed.analysis.figures.margins import candidates, margins
 from manyseed.analysis.figures.scatters import OF_DRAWS, runs_by_epoch, single_ensembles
 from manyseed.analysis.figures.style import shades
 from manyseed.analysis.questions.margins import EDGES
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import planted
 from tests.analysis.questions.test_margins import counted
 from tests.analysis.samples import noisy, predictions, regular

@@ -24,6 +24,7 @@ from manyseed.jobs.training import checkpoint
 from manyseed.jobs.training.checkpoint import Checkpoint, TrainingParts, restore, save
 from manyseed.jobs.tuning import Draw, drawn
 from manyseed.orchestrator import keeping, tuning
+from manyseed.orchestrator.analyses import execution
 from manyseed.orchestrator.disk import leasefiles
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.errors import UserError
@@ -35,7 +36,6 @@ from manyseed.orchestrator.plans.searches import searches
 from manyseed.orchestrator.progress.status import status
 from manyseed.orchestrator.provenance import Recipe, register
 from manyseed.orchestrator.responding import asking
-from manyseed.orchestrator.results import here
 from manyseed.orchestrator.store.coordinates import RESPONSE_ARRAYS
 from manyseed.orchestrator.store.groups import list_groups, open_group
 from manyseed.orchestrator.store.index import JournalFolder, JournalIndex
@@ -239,7 +239,7 @@ def _submit_jobs(folder: Path) -> None:
 
 
 def _analyze(folder: Path) -> None:
-    here.analyze(SweepPaths(folder / "sweep"), workers=1)
+    execution.analyze(SweepPaths(folder / "sweep"), workers=1)
 
 
 def _publish(folder: Path) -> None:

@@ -18,11 +18,11 @@ from manyseed.jobs.run import Cell, Run, canonical_json, text_identity
 from manyseed.jobs.scales import SCALES, search_id
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import Handling
+from manyseed.orchestrator.computing.conventions import conventions
 from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import CELLS, Plan
 from manyseed.orchestrator.plans.searches import require_searched
-from manyseed.orchestrator.results.conventions import conventions
 from tests.orchestrator.conftest import command, shared, write
 
 GRID = """

@@ -17,9 +17,9 @@ from polars.testing import assert_frame_equal
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
+from manyseed.orchestrator.computing.tables import Analysis
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing import directory as importing
-from manyseed.orchestrator.results.record import Analysis
 from manyseed.orchestrator.store.groups import list_groups
 from manyseed.orchestrator.store.reader import read_array
 from tests.orchestrator.conftest import assert_equal, command, inside, stored

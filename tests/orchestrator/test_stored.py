@@ -16,10 +16,10 @@ import zarr
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
+from manyseed.orchestrator.computing.tables import read_analysis
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.errors import DamagedFile, DamagedShard, ManyseedError
 from manyseed.orchestrator.results.caveats import amounts
-from manyseed.orchestrator.results.record import read_analysis
 from manyseed.orchestrator.store import encoding, verify
 from manyseed.orchestrator.store.encoding import Bools
 from manyseed.orchestrator.store.groups import Group, list_groups, open_group

@@ -21,11 +21,11 @@ from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import Side, compare, compare_apart
 from manyseed.analysis.questions.intervals import too_few
 from manyseed.analysis.questions.question import Answer, Reply
-from manyseed.analysis.tables.means import compares_runs, is_level
-from manyseed.analysis.tables.snapshots import last
-from manyseed.analysis.tables.twins import cells_once
+from manyseed.analysis.tables.rows import cells_once, compares_runs, is_level, last
 from manyseed.jobs.run import Cell, Run, Stream
 from manyseed.jobs.trainer import stream_keys
+from manyseed.orchestrator.asking.averaging import require_confidence
+from manyseed.orchestrator.computing.cellgroups import require_axes
 from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
@@ -37,9 +37,7 @@ from manyseed.orchestrator.results.answers.comparison import (
     OneCell,
     words,
 )
-from manyseed.orchestrator.results.averaging import require_confidence
 from manyseed.orchestrator.results.caveats import tell_newer
-from manyseed.orchestrator.results.cellgroups import require_axes
 from manyseed.orchestrator.results.questions.registry import AskedSweep
 
 LOWER_IS_BETTER = ("ece", "brier", "log_loss", "alpha_hat", "ks_", "churn")

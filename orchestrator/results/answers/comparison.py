@@ -14,14 +14,13 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.comparison import Comparison, Saving
-from manyseed.analysis.tables.snapshots import last
+from manyseed.analysis.tables.rows import last
 from manyseed.jobs.run import identity
+from manyseed.orchestrator.computing.tables import Analysis, read_results, to_json
 from manyseed.orchestrator.conditions import wanted
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.results.record import Analysis, to_json
-from manyseed.orchestrator.results.tables import read_results
 from manyseed.orchestrator.store.reader import test_sets
 from manyseed.orchestrator.stored import stored_groups
 

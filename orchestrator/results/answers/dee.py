@@ -9,14 +9,13 @@ from manyseed.analysis.options import CALIBRATION
 from manyseed.analysis.questions.dee import Gain, Worth, check, compared, gains, worths
 from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.snapshots import last
+from manyseed.analysis.tables.rows import last
+from manyseed.orchestrator.computing.cellgroups import named, require_axes
+from manyseed.orchestrator.computing.tables import UNCERTAINTY, read_analysis, read_results
 from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.errors import UserError, command, refused
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results import caveats
-from manyseed.orchestrator.results.cellgroups import named, require_axes
-from manyseed.orchestrator.results.record import read_analysis
-from manyseed.orchestrator.results.tables import UNCERTAINTY, read_results
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,9 @@ from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.howmany import RunsNeeded
 from manyseed.analysis.questions.howmany import howmany as for_means
 from manyseed.analysis.questions.question import Answer, Reply
-from manyseed.analysis.tables.snapshots import of_cells, several
-from manyseed.analysis.tables.twins import cells_once
-from manyseed.orchestrator.conditions import chosen
-from manyseed.orchestrator.disk.placing import if_writable
-from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results.averaging import require_confidence, require_half_width
-from manyseed.orchestrator.results.cellgroups import (
+from manyseed.analysis.tables.rows import cells_once, of_cells, several
+from manyseed.orchestrator.asking.averaging import require_confidence, require_half_width
+from manyseed.orchestrator.computing.cellgroups import (
     GROUP,
     at_epoch,
     named,
@@ -28,10 +23,13 @@ from manyseed.orchestrator.results.cellgroups import (
     same,
     split,
 )
-from manyseed.orchestrator.results.ensembles import for_alpha, write
-from manyseed.orchestrator.results.inputs import KEY, Held
-from manyseed.orchestrator.results.record import read_analysis, without_own
-from manyseed.orchestrator.results.tables import read_results
+from manyseed.orchestrator.computing.ensembles import for_alpha, write
+from manyseed.orchestrator.computing.inputs import KEY, Held
+from manyseed.orchestrator.computing.tables import read_analysis, read_results, without_own
+from manyseed.orchestrator.conditions import chosen
+from manyseed.orchestrator.disk.placing import if_writable
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.paths import SweepPaths
 from manyseed.slurm import local
 
 

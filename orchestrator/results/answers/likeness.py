@@ -21,6 +21,9 @@ from manyseed.analysis.questions import between
 from manyseed.analysis.questions.between import AlphaHatBetween, ConsistencyBetween
 from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.refused import Refused
+from manyseed.orchestrator.asking.averaging import require_confidence
+from manyseed.orchestrator.computing.published import Published, published
+from manyseed.orchestrator.computing.tables import read_analysis, without_own
 from manyseed.orchestrator.errors import UserError, refused
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.answers.compare import (
@@ -30,10 +33,7 @@ from manyseed.orchestrator.results.answers.compare import (
     two_named,
 )
 from manyseed.orchestrator.results.answers.comparison import AnalysedCell, AnalysedSweep, OneCell
-from manyseed.orchestrator.results.averaging import require_confidence
-from manyseed.orchestrator.results.published import Published, published
 from manyseed.orchestrator.results.questions.registry import AskedSweep
-from manyseed.orchestrator.results.record import read_analysis, without_own
 
 
 @dataclass(frozen=True, slots=True)

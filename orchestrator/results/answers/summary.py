@@ -11,14 +11,19 @@ from typing import Any
 
 from manyseed.analysis.questions.question import Answer, incomplete
 from manyseed.analysis.version import wording_version
+from manyseed.orchestrator.computing.tables import (
+    CMI,
+    TABLES,
+    VARIANCE,
+    Analysis,
+    read_results,
+)
 from manyseed.orchestrator.disk.parquet import checksum
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results import caveats
 from manyseed.orchestrator.results.questions.registry import evidence, on_page
-from manyseed.orchestrator.results.record import Analysis
-from manyseed.orchestrator.results.tables import CMI, TABLES, VARIANCE, read_results
 from manyseed.orchestrator.survey import survey
 
 _READ = (*TABLES, VARIANCE, CMI)

@@ -17,16 +17,16 @@ from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.howmany import BLOCK, FIRST, SKEWED, Decision, Real, decide
 from manyseed.analysis.questions.question import Answer, Reply
+from manyseed.orchestrator.asking.averaging import require_confidence, require_half_width
+from manyseed.orchestrator.computing.cellgroups import named
+from manyseed.orchestrator.computing.tables import read_results
 from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import RunsError, StillRunning, UserError, command
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
 from manyseed.orchestrator.plans.planning import grow
-from manyseed.orchestrator.results.averaging import require_confidence, require_half_width
 from manyseed.orchestrator.results.caveats import tell_newer
-from manyseed.orchestrator.results.cellgroups import named
-from manyseed.orchestrator.results.tables import read_results
 from manyseed.orchestrator.submissions.requirements import require_code
 from manyseed.orchestrator.submissions.submission import training
 from manyseed.orchestrator.survey import survey

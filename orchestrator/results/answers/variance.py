@@ -21,10 +21,10 @@ from manyseed.analysis.questions.variance import (
     TEST_SET,
     TOGETHER,
 )
-from manyseed.analysis.tables.twins import DRAWS_FROM
+from manyseed.analysis.tables.rows import DRAWS_FROM
+from manyseed.orchestrator.computing.tables import VARIANCE, Results
 from manyseed.orchestrator.conditions import matching
 from manyseed.orchestrator.errors import UserError, command
-from manyseed.orchestrator.results.tables import VARIANCE, Results
 
 UNEQUAL = 0.7
 """Standard deviation of the log variance beyond which intervals come with a warning."""

@@ -22,7 +22,7 @@ from manyseed.orchestrator.errors import UserError, flag, nearest
 from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
-    from manyseed.analysis.tables.schema import Tables
+    from manyseed.analysis.tables.rows import Tables
 
 _SUBJECTS = ("results", "evidence", "paths", "sweep")
 _NO_OPTIONS = ("report",)  # callbacks, which a caller from the command sets
@@ -101,8 +101,8 @@ def ask(sweep: AskedSweep, question: Question, **given: Any) -> Any:
 
 
 def _subject(sweep: AskedSweep, subject: str) -> Any:
+    from manyseed.orchestrator.computing.tables import read_results
     from manyseed.orchestrator.results.caveats import tell_newer
-    from manyseed.orchestrator.results.tables import read_results
 
     if subject == "sweep":
         return sweep
@@ -156,11 +156,15 @@ def reply(sweep: AskedSweep, name: str, **given: Any) -> Reply:
 def evidence(paths: SweepPaths) -> tuple[Evidence, Tables]:
     """Return what the page's questions are answered from, and all tables, with duplicate fits."""
     from manyseed.analysis.questions.effects import effects
-    from manyseed.analysis.tables.snapshots import at_last, last
-    from manyseed.analysis.tables.twins import once, paired
-    from manyseed.orchestrator.results.effects import compared
-    from manyseed.orchestrator.results.record import Analysis
-    from manyseed.orchestrator.results.tables import CMI, DRAWN_PAIRS, VARIANCE, read_results
+    from manyseed.analysis.tables.rows import at_last, last, once, paired
+    from manyseed.orchestrator.asking.effects import compared
+    from manyseed.orchestrator.computing.tables import (
+        CMI,
+        DRAWN_PAIRS,
+        VARIANCE,
+        Analysis,
+        read_results,
+    )
 
     results, record = read_results(paths), Analysis.read(paths)
     tables = at_last(results.of_analysis(DRAWN_PAIRS, whole=True))

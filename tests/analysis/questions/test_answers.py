@@ -22,7 +22,7 @@ from manyseed.analysis.questions.classifiers import (
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.howmany import for_mean
 from manyseed.analysis.questions.question import Answer
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import equal_runs, one_apart, planted
 
 OPTIONS = Options()

@@ -15,12 +15,12 @@ from polars.testing import assert_frame_equal
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
+from manyseed.orchestrator.analyses import execution, jobstate, schedulers
 from manyseed.orchestrator.cli.analyze import analyze
+from manyseed.orchestrator.computing.tables import to_json
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import UnavailableError, UserError
-from manyseed.orchestrator.results import here, job, jobstate, schedulers, slurm_workers
-from manyseed.orchestrator.results.record import to_json
 from manyseed.slurm import processes
 from manyseed.slurm.arrays import STOPPED
 from tests.cluster import Slurm, wait_until
@@ -103,7 +103,7 @@ def test_a_job_that_is_asked_to_end_begins_again_except_at_its_walltime(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(here, "analyze", interrupted)
+    monkeypatch.setattr(execution, "analyze", interrupted)
     monkeypatch.setattr(processes, "on_stop", lambda callback: None)
     monkeypatch.setattr(processes, "received", lambda: frozenset({processes.CHECKPOINT}))
     request = {"options": to_json(OPTIONS), "dask": "threads", "workers": 1}
@@ -115,9 +115,9 @@ def test_a_job_that_is_asked_to_end_begins_again_except_at_its_walltime(
     )
     if state == "broken":
         with pytest.raises(RuntimeError, match="the walltime, 1 min, is too short"):
-            job.run(str(sweep.directory), "0001")
+            execution.run(str(sweep.directory), "0001")
     else:
-        assert job.run(str(sweep.directory), "0001") == STOPPED
+        assert execution.run(str(sweep.directory), "0001") == STOPPED
     (attempt,) = (sweep.paths.analyses / "0001" / "lives").glob("*/progress.json")
     assert read_json(attempt)["state"] == state
 
@@ -171,12 +171,12 @@ def test_a_job_that_is_cancelled_is_said_to_be(sweep: Sweep, profile: Path, slur
 def test_workers_that_never_come_end_with_one_message_and_leave_no_job(
     sweep: Sweep, profile: Path, slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slurm_workers, "START_SECONDS", 1.0)
-    monkeypatch.setattr(slurm_workers, "ASK_SECONDS", 0.5)
+    monkeypatch.setattr(schedulers, "START_SECONDS", 1.0)
+    monkeypatch.setattr(schedulers, "ASK_SECONDS", 0.5)
     later = write(tmp_path / "later.toml", LATER + profile.read_text())
     with pytest.raises(UnavailableError, match=r"no worker came within .*pending BeginTime"):
         sweep.analyze(OPTIONS, dask="slurm", cluster=str(later))
-    monkeypatch.setattr(slurm_workers, "START_SECONDS", 600.0)
+    monkeypatch.setattr(schedulers, "START_SECONDS", 600.0)
     broken = write(tmp_path / "broken.toml", 'python = "/no/such/python"\n' + profile.read_text())
     with pytest.raises(UnavailableError, match=r"(?s)all workers' jobs ended.*/no/such/python"):
         sweep.analyze(OPTIONS, dask="slurm", cluster=str(broken), workers=1)
@@ -236,14 +236,14 @@ def test_a_cluster_must_be_there(
 
 
 def test_one_analysis_at_a_time(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(here, "LeaseWatch", partial(LeaseWatch, seconds=0.6))
+    monkeypatch.setattr(execution, "LeaseWatch", partial(LeaseWatch, seconds=0.6))
     with (
-        here.alone(sweep.paths),
+        execution.alone(sweep.paths),
         pytest.raises(UserError, match=r"another analysis is running: .* process"),
     ):
         sweep.analyze(OPTIONS)
     assert not sweep.paths.analysis.exists()
-    with here.alone(sweep.paths) as lease:
+    with execution.alone(sweep.paths) as lease:
         lease.check()
 
 

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.tables.schema import describe
-from manyseed.orchestrator.results.curves import learning_curves
+from manyseed.orchestrator.computing.analysis import learning_curves
 from manyseed.orchestrator.store.arrays import CURVES
 from tests.analysis.documented import documented
 from tests.analysis.samples import regular

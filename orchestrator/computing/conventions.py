@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from manyseed.analysis.metrics.custom import probe_needs
 from manyseed.analysis.metrics.registry import select
@@ -11,13 +16,101 @@ from manyseed.analysis.options import DEFAULT_METRICS, Options, is_own
 from manyseed.analysis.refused import NoModule, NotKept, Refused
 from manyseed.jobs.ensembling.methods import NONE, SAME_AS_NONE, SINGLE
 from manyseed.orchestrator.calls import warn
-from manyseed.orchestrator.errors import flag, refused, toml_value
+from manyseed.orchestrator.errors import UserError, flag, refused, toml_value
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.grids.sweepfile import Grid
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.layout import Groups, require_snapshots
-from manyseed.orchestrator.results import own_metrics
 from manyseed.orchestrator.store.groups import find_group
+from manyseed.slurm.profile import user_folder
+
+
+class _Allowances(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    allowed: list[str] = []
+
+
+def allowances() -> Path:
+    """Return the user's file that lists the metrics any sweep file may run."""
+    return user_folder().parent / "metrics.toml"
+
+
+def choose(filed: Sequence[str], named: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Split a sweep file's metrics into those that may run and those that are left out.
+
+    A sweep may come from anybody, and a metric is code: it runs only if this user names it, too, or
+    allows it in the file `allowances`.
+
+    Parameters
+    ----------
+    filed : sequence of str
+        ``"module:function"``, as the sweep file names them.
+    named : sequence of str
+        Metrics that the user names.
+
+    Returns
+    -------
+    tuple of tuple of str
+        Metrics to compute, and metrics to leave out.
+
+    Raises
+    ------
+    UserError
+        If the file of allowances can't be read.
+    """
+    allowed = _allowed() if set(filed) - set(named) else []
+
+    def may_run(metric: str) -> bool:
+        return metric in named or metric in allowed or metric.partition(":")[0] in allowed
+
+    return tuple(m for m in filed if may_run(m)), tuple(m for m in filed if not may_run(m))
+
+
+def left_out(metrics: Sequence[str]) -> str:
+    """Say which metrics of a sweep file are left out, and how to allow them."""
+    options = " ".join(f"--metric {metric}" for metric in metrics)
+    return (
+        f"Left out {', '.join(metrics)}, which the sweep file names: a metric is code, and runs "
+        f"only if you name it, too: {options}. To allow it for good, write "
+        f'allowed = ["{metrics[0]}"] into {allowances()}'
+    )
+
+
+def probe_left_out(probe: str) -> str:
+    """Say that a sweep file's probe is left out, and how to allow it."""
+    return (
+        f"Left out {probe}, which the sweep file names as the probe of α̂: it is code, and runs "
+        f"only if you name it, too: --probe {probe}. α̂ uses the default probe. To allow it for "
+        f'good, write allowed = ["{probe}"] into {allowances()}'
+    )
+
+
+def modules_folder(paths: SweepPaths) -> Path | None:
+    """Return where a user's modules are found: the working folder, None if it is in the sweep."""
+    here, sweep = Path.cwd().resolve(), paths.directory.resolve()
+    return None if here.is_relative_to(sweep) else here
+
+
+def find_modules_here(paths: SweepPaths, named: Sequence[str]) -> None:
+    """Add the working folder to sys.path if the user names metrics of their own."""
+    folder = modules_folder(paths)
+    if folder is not None and any(":" in name for name in named):
+        sys.path.append(str(folder))  # last, so that nothing there shadows a package
+
+
+def _allowed() -> list[str]:
+    file = allowances()
+    try:
+        table = tomllib.loads(file.read_text())
+        return _Allowances.model_validate(table).allowed
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError, RecursionError) as error:  # TOML or UTF-8: ValueError
+        reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        raise UserError(
+            f"cannot be read: {reason}", file=file, remedy='write allowed = ["module:function"]'
+        ) from None
 
 
 def conventions(
@@ -49,16 +142,16 @@ def conventions(
     if not metrics and any(map(_has_method, sweep.grid)):
         values.setdefault("calibration", True)
     is_filed = asked.get("probe") is None
-    if is_filed and is_own(probe := values.get("probe")) and own_metrics.choose([probe], ())[1]:
+    if is_filed and is_own(probe := values.get("probe")) and choose([probe], ())[1]:
         del values["probe"]
-        report(own_metrics.probe_left_out(probe))
+        report(probe_left_out(probe))
     if is_own(probe := values.get("probe")):
         _require_probe(paths, probe, filed=is_filed)
     if not metrics:
-        computed, left = own_metrics.choose(filed.metrics, own)
+        computed, left = choose(filed.metrics, own)
         metrics = (*DEFAULT_METRICS, *computed)
         if left:
-            report(own_metrics.left_out(left))
+            report(left_out(left))
     named = tuple(dict.fromkeys((*metrics, *own)))
     try:
         select(named)

@@ -1,32 +1,155 @@
-"""The result tables on disk: their names, and how they are read."""
+"""The result tables on disk: their names, the record of their analysis, reading and writing."""
 
 from __future__ import annotations
 
+import json
+import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from polars import selectors as cs
 
 from manyseed.analysis.axes import AXES, LATER
-from manyseed.analysis.tables.keys import PAIR_KEY
+from manyseed.analysis.counts import some
+from manyseed.analysis.options import CALIBRATION, Options, is_own
 from manyseed.analysis.tables.records import records
+from manyseed.analysis.tables.rows import PAIR_KEY
 from manyseed.orchestrator.disk.parquet import (
     checksum,
     damage_named,
     read_metadata,
     read_parquet,
     scan_parquet,
+    write_parquet,
 )
+from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import DamagedFile, UserError, command, nearest
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results.record import Analysis, remedy
 
 if TYPE_CHECKING:
-    from manyseed.analysis.tables.schema import Tables
+    from manyseed.analysis.tables.rows import Tables
+
+
+@dataclass(frozen=True)
+class Unavailable:
+    """A metric that was not computed for a group, and why.
+
+    `failed`: a user's own function failed; otherwise it needs something that was not kept.
+    """
+
+    dataset: str
+    classifier: str
+    metric: str
+    reason: str
+    failed: bool = False
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """The record of one analysis.
+
+    Attributes
+    ----------
+    options : mapping
+        As `to_json` returns them.
+    unavailable : list of Unavailable
+    packages : mapping
+        Versions by name.
+    analysed : str
+        Time of the analysis.
+    tables : mapping
+        The checksum in each result table's file; empty from earlier versions.
+    runs : mapping
+        Numbers of runs `analysed`, `finished` and `planned`; empty from earlier versions.
+    outdated : list of str
+        Datasets × classifiers whose ensembles were removed because their predictions have changed.
+    """
+
+    options: Mapping[str, object]
+    unavailable: list[Unavailable] = field(default_factory=list)
+    packages: Mapping[str, str] = field(default_factory=dict)
+    analysed: str = ""
+    tables: Mapping[str, str] = field(default_factory=dict)
+    runs: Mapping[str, int] = field(default_factory=dict)
+    outdated: list[str] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, paths: SweepPaths) -> Analysis:
+        """Read the record of a sweep's last analysis; raise FileNotFoundError or DamagedFile."""
+        return read_record(paths.analysis, cls, remedy(paths))
+
+    def write(self, paths: SweepPaths) -> None:
+        """Write the record."""
+        write_json(paths.analysis, asdict(self))
+
+    def conventions(self, paths: SweepPaths) -> Options:
+        """Return the options that the tables were computed with; may raise DamagedFile."""
+        try:
+            return from_json(self.options)
+        except (LookupError, TypeError, ValueError) as error:
+            raise DamagedFile(paths.analysis, f"options: {error}", remedy(paths)) from None
+
+
+_TOLD = {CALIBRATION: "calibration (cll and the like, with them deep ensembles and dee)"}
+
+
+def not_computed(record: Analysis) -> list[str]:
+    """Say which metrics failed, or need what was not kept, one sentence each."""
+    where: dict[tuple[str, str], list[str]] = {}
+    for item in record.unavailable:
+        group = f"{item.dataset} × {item.classifier}"
+        where.setdefault((item.metric, item.reason), []).append(group)
+    return [
+        f"{_TOLD.get(metric, metric)} is not computed for {some(groups, 3)}: it {reason}."
+        for (metric, reason), groups in where.items()
+    ]
+
+
+def of_probabilities(record: Analysis) -> list[str]:
+    """Say what has no calibrated metrics, deep ensembles or equivalents, as `not_computed`."""
+    items = [item for item in record.unavailable if item.metric in (CALIBRATION, DEE)]
+    return not_computed(replace(record, unavailable=items))
+
+
+def remedy(paths: SweepPaths) -> str:
+    """Return what to do about damaged results."""
+    return f"compute the results again: {command('analyze', paths.directory)}"
+
+
+def to_json(options: Options) -> Mapping[str, object]:
+    """Return options as JSON values: no tuples, no NaN."""
+    values = {key: None if value != value else value for key, value in asdict(options).items()}
+    return values | {name: list(getattr(options, name)) for name in ("metrics", "snapshots")}
+
+
+def from_json(values: Mapping[str, Any]) -> Options:
+    """Return the options that `to_json` made these values from."""
+    known = dict(values)
+    if "epoch" in known:  # earlier versions counted snapshots from 0
+        positions = [known.pop("epoch"), known.pop("reference_epoch", None)]
+        if any(position is not None and position > 0 for position in positions):
+            raise ValueError("snapshots are numbered as in an earlier version")
+        known["snapshots"], known["reference_snapshot"] = positions[:1], positions[1]
+    known["empty_union"] = math.nan if known["empty_union"] is None else known["empty_union"]
+    return Options(**{**known, **{name: tuple(known[name]) for name in ("metrics", "snapshots")}})
+
+
+def without_own(options: Options) -> Options:
+    """Return the same conventions without users' own functions, so that none of them runs."""
+    metrics = tuple(name for name in options.metrics if not is_own(name))
+    return replace(options, metrics=metrics, probe=None if is_own(options.probe) else options.probe)
+
+
+def read_analysis(paths: SweepPaths) -> tuple[Options, Analysis]:
+    """Return the options that the result tables were computed with, and the record of them."""
+    record = Analysis.read(paths)
+    return record.conventions(paths), record
+
 
 PARTS = ("runs", "pairs", "repeats")
 TABLES = (*PARTS, "cells", "sources", "ranking")
@@ -225,7 +348,7 @@ class Results(Mapping[str, pl.DataFrame]):
             For tables of an earlier version, with `whole`.
         DamagedFile
         """
-        from manyseed.analysis.tables.schema import Tables
+        from manyseed.analysis.tables.rows import Tables
 
         if whole:
             self._require_whole()
@@ -274,3 +397,48 @@ def read_results(paths: SweepPaths) -> Results:
     further = (EFFECTS, VARIANCE, *DRAWN_TABLES)
     files |= {name: paths.table(name) for name in further if name in known}
     return Results(files, record.tables, remedy(paths), paths)
+
+
+def write_result(
+    paths: SweepPaths,
+    table: str,
+    frame: pl.LazyFrame,
+    options: Options,
+    conditions: Mapping[str, object] | None = None,
+) -> None:
+    """Write a result table, with units, meanings and conventions in the schema's metadata.
+
+    The metadata are JSON under two keys: ``columns`` (unit and meaning by name) and ``conventions``
+    (the options of the analysis). Rows are written as they are computed, to save memory.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    table : str
+    frame : polars.LazyFrame
+    options : Options
+        Options of the analysis.
+    conditions : mapping or None
+        Further conventions, stored beside the options.
+    """
+    # heavy, and readers of tables need none of them
+    from manyseed.analysis.metrics.registry import schema
+    from manyseed.analysis.tables.schema import describe
+    from manyseed.orchestrator.plans.plan import PREFIX, meaning
+
+    names = frame.collect_schema().names()
+    anchors = {name: meaning(name) for name in names if name.startswith(PREFIX)}
+    described = describe(table, names, schema(options.metrics), anchors)
+    columns = {
+        name: {"unit": unit, "meaning": meaning} for name, (unit, meaning) in described.items()
+    }
+    metadata = {
+        "columns": _json(columns),
+        "conventions": _json({**to_json(options), **(conditions or {})}),
+    }
+    # stronger compression takes twice the time and saves a twelfth
+    write_parquet(paths.table(table), frame, metadata, compression_level=1)
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

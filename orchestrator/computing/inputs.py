@@ -14,14 +14,13 @@ from polars import selectors as cs
 
 from manyseed.analysis.graph.predictions import Predictions
 from manyseed.analysis.options import SNAPSHOTS, Options
-from manyseed.analysis.tables.keys import EPOCH, ORDER, REPEAT, REPEAT_KEY
-from manyseed.analysis.tables.schema import Tables, cells, ordered
+from manyseed.analysis.tables.rows import EPOCH, ORDER, REPEAT, REPEAT_KEY, Tables
+from manyseed.analysis.tables.schema import cells, ordered
 from manyseed.analysis.version import code_version
+from manyseed.orchestrator.computing.tables import INPUT_COLUMNS, INPUTS, PARTS, Analysis
 from manyseed.orchestrator.disk.parquet import checksum, read_parquet, require_intact, write_parquet
 from manyseed.orchestrator.errors import DamagedFile, command
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results.record import Analysis
-from manyseed.orchestrator.results.tables import INPUT_COLUMNS, INPUTS, PARTS
 from manyseed.orchestrator.store.encoding import Array
 from manyseed.orchestrator.store.schema import GroupSpec
 

@@ -1,28 +1,31 @@
-"""Group the rows of a result table: means, pooled spreads, sums of counts."""
+"""Group the rows of a result table: means, pooled spreads, sums, functions, coverage."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.tables.keys import REPEAT_KEY
-from manyseed.analysis.tables.means import (
+from manyseed.analysis.tables.rows import (
+    CELL_KEY,
+    IS_TWIN,
+    REPEAT,
+    REPEAT_KEY,
+    SAME_AS,
     VARIES,
     compares_runs,
+    counted,
     is_count,
     is_level,
+    last,
     mean_of,
     pooled,
     same_of,
+    std_of,
 )
-from manyseed.analysis.tables.snapshots import last
-from manyseed.analysis.tables.twins import IS_TWIN, SAME_AS, counted
-from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.results.aggregates import COUNT, MEAN, SD, WITHIN, aggregate, spreads
-from manyseed.orchestrator.results.coverage import COVERAGE, coverage, planned
-from manyseed.orchestrator.results.tables import (
+from manyseed.orchestrator.computing.tables import (
     CURVES,
     ENSEMBLES,
     RESPONSE_CURVES,
@@ -30,6 +33,134 @@ from manyseed.orchestrator.results.tables import (
     WITHOUT_REPEATS,
     Results,
 )
+from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.plan import Plan
+
+MEAN, SD, COUNT = "mean", "sd", "count"
+FUNCTIONS: Mapping[str, Callable[[pl.Expr], pl.Expr]] = {
+    MEAN: mean_of,
+    SD: std_of,
+    "median": lambda column: column.quantile(0.5, "linear"),
+    "min": lambda column: column.min(),
+    "max": lambda column: column.max(),
+    COUNT: lambda column: column.count(),
+}
+"""By name. Quantiles come on top: q05 is the 5 % quantile, q975 the 97.5 % quantile."""
+
+_QUANTILES = "q05 is the 5 % quantile, q50 the median, q975 the 97.5 % quantile"
+
+WITHIN: Mapping[str, Sequence[str]] = {
+    **dict.fromkeys(("runs", "pairs", "ranking"), REPEAT_KEY),
+    "repeats": CELL_KEY,
+}
+"""Keys of the units within which a table's rows vary: runs in a repeat, repeats in a cell."""
+
+
+def require(names: Sequence[str]) -> None:
+    """Raise a UserError for a name that is not a function."""
+    for name in names:
+        if re.fullmatch(r"q\d+", name, re.ASCII) and _quantile(name) is None:
+            raise UserError("not a quantile", key="--agg", value=name, remedy=_QUANTILES)
+        if name not in FUNCTIONS and _quantile(name) is None:
+            remedy = nearest(name, (*FUNCTIONS, "q05", "q95"))
+            raise UserError("unknown function", key="--agg", value=name, remedy=remedy)
+
+
+def aggregate(name: str, column: pl.Expr) -> pl.Expr:
+    """Return the named function of a column's values within a group."""
+    quantile = _quantile(name)
+    return FUNCTIONS[name](column) if quantile is None else column.quantile(quantile, "linear")
+
+
+def spreads(
+    frame: pl.LazyFrame, by: Sequence[str], within: Sequence[str], values: Mapping[str, pl.Expr]
+) -> pl.LazyFrame:
+    """Return standard deviations within units, pooled over the units of each group.
+
+    Parameters
+    ----------
+    frame : LazyFrame
+    by, within : sequence of str
+        Key columns of the groups, and of the units.
+    values : mapping of str to Expr
+        The values of a unit that count, by the name of the result.
+    """
+    units = frame.group_by(list(dict.fromkeys([*by, *within])), maintain_order=True).agg(
+        *(std_of(value).alias(name) for name, value in values.items()),
+        *(
+            (value.count().cast(pl.Int64) - 1).alias(f"{name}_free")
+            for name, value in values.items()
+        ),
+    )
+    return units.group_by(by, maintain_order=True).agg(
+        pooled(pl.col(name), pl.col(f"{name}_free")).alias(name) for name in values
+    )
+
+
+def _quantile(name: str) -> float | None:
+    # Not q5, which could mean 5 % or 50 %, nor q100, which could mean 10 % or 100 %.
+    match = re.fullmatch(r"q(\d{2}|\d{2}[1-9])", name, re.ASCII)
+    return None if match is None else float(f"0.{match[1]}")
+
+
+COVERAGE = "coverage"
+KNOWN = ("cell", "cell_id", *AXES, "repeat_index")
+"""Columns that the plan has of runs that are not finished."""
+
+
+def planned(paths: SweepPaths) -> pl.DataFrame:
+    """Return the repeats of a plan: columns `KNOWN` and planned (number of runs)."""
+    plan = Plan.read(paths)
+    repeats = (
+        plan.extents.with_columns(repeat_index=pl.int_ranges(0, pl.col("repeats")))
+        .explode("repeat_index")
+        .select("cell", pl.col("repeat_index").cast(pl.UInt16), planned=pl.col("runs"))
+    )
+    cells = plan.cells.select("cell", "cell_id", *AXES)
+    return cells.join(repeats, on="cell", maintain_order="left").select(*KNOWN, "planned")
+
+
+def coverage(
+    plan: pl.DataFrame,
+    repeats: pl.LazyFrame,
+    rows: pl.LazyFrame,
+    by: Sequence[str],
+    where: pl.Expr | None,
+) -> pl.DataFrame:
+    """Return the share of planned runs that are finished, for each group.
+
+    Parameters
+    ----------
+    plan : polars frame
+        As `planned` returns it.
+    repeats : polars frame, lazy
+        The table of repeats.
+    rows : polars frame, lazy
+        The rows that are grouped, with the columns in `by` and cell.
+    by : sequence of str
+    where : Expr or None
+        The condition that chose the rows.
+
+    Returns
+    -------
+    polars frame
+        Columns `by` and coverage. If `by` and `where` use only columns of the plan, cells and
+        repeats without a finished run count, too; else only cells that have rows count.
+    """
+    finished = repeats.group_by(REPEAT).agg(pl.col("n_runs").max()).collect()
+    states = plan.join(finished, on=list(REPEAT), how="left")
+    share = (pl.col("n_runs").fill_null(0).sum() / pl.col("planned").sum()).alias(COVERAGE)
+    asked = {*by, *([] if where is None else where.meta.root_names())}
+    if asked <= set(KNOWN):
+        chosen = states if where is None else states.filter(where)
+        return chosen.group_by(by, maintain_order=True).agg(share)
+    key = ["cell", *(["repeat_index"] if "repeat_index" in by else [])]
+    those = rows.select(list(dict.fromkeys([*by, *key]))).unique().collect()
+    others = [name for name in by if name not in key]
+    joined = those.join(states.drop(others, strict=False), on=key)
+    return joined.group_by(by, maintain_order=True).agg(share)
+
 
 _BETWEEN_RUNS = (pl.col("n_distinct") - pl.col("n_repeats")).cast(pl.Int64)
 _FREEDOM: Mapping[str, pl.Expr] = {
@@ -94,7 +225,7 @@ def grouped(
     UserError
         For a table of sources from an earlier version, which lacks columns that pooling needs.
     """
-    from manyseed.orchestrator.results.averaging import HIGH, LOW, OVER, Averages  # SciPy
+    from manyseed.orchestrator.asking.averaging import HIGH, LOW, OVER, Averages
 
     names = frame.collect_schema().names()
     if table == "sources" and "n_repeats" not in names:

@@ -1,7 +1,8 @@
-"""The analysis as a cluster job: submit it, and run it on its node; `jobstate` follows it.
+"""An analysis from journals to answers: in this process, on its workers, or as a cluster job.
 
-It is a submission of one task, in ``tasks/analyses``, so that it is found, followed and reported
-like those that train. Its attempt reports progress, and in the end how `analyze` ended.
+Only one runs at a time: two would mix their tables. A job is a submission of one task, in
+``tasks/analyses``, so that it is found, followed (`jobstate`) and reported like those that train.
+Its attempt reports progress, and in the end how `analyze` ended.
 """
 
 from __future__ import annotations
@@ -11,18 +12,32 @@ import shutil
 import sys
 import time
 import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from manyseed.orchestrator.disk.lease import Lease
+from manyseed.analysis.graph.group import ReportProgress
+from manyseed.analysis.options import Options
+from manyseed.orchestrator.analyses.jobstate import last_job
+from manyseed.orchestrator.analyses.schedulers import of_slurm, scheduler
+from manyseed.orchestrator.computing import analysis
+from manyseed.orchestrator.computing.conventions import conventions, modules_folder
+from manyseed.orchestrator.computing.tables import Results
+from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.records import locked
-from manyseed.orchestrator.errors import DamagedFile, ManyseedError, UnavailableError, UserError
+from manyseed.orchestrator.errors import (
+    DamagedFile,
+    LeaseHeld,
+    ManyseedError,
+    UnavailableError,
+    UserError,
+)
+from manyseed.orchestrator.keeping import publish_finished
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
 from manyseed.orchestrator.plans.plan import identity_of
-from manyseed.orchestrator.results.jobstate import last_job
-from manyseed.orchestrator.results.own_metrics import modules_folder
-from manyseed.orchestrator.results.schedulers import of_slurm
+from manyseed.orchestrator.results.answers import summary
 from manyseed.orchestrator.submissions.cluster import (
     SIGNAL_SECONDS,
     intent_for,
@@ -34,13 +49,75 @@ from manyseed.orchestrator.submissions.submission import Submission, tasks_of
 from manyseed.orchestrator.tasks.attempts import Attempt
 from manyseed.orchestrator.tasks.intent import AnalysisRequest, Intent, SubmissionPaths, TaskArray
 from manyseed.orchestrator.working.node import Node
-from manyseed.slurm import arrays, processes
+from manyseed.slurm import arrays, local, processes
 from manyseed.slurm.profile import Profile
 
-if TYPE_CHECKING:
-    from manyseed.analysis.options import Options
 
-_FUNCTION = "manyseed.orchestrator.results.job:run"
+def analyze(
+    paths: SweepPaths,
+    options: Options | None = None,
+    *,
+    dask: str = "threads",
+    cluster: str | None = None,
+    workers: int | None = None,
+    progress: ReportProgress | None = None,
+    report: Callable[[str], None] = lambda text: None,
+) -> Results:
+    """Publish finished runs and analyse them under a lease; see `Sweep.analyze`.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    options : Options, optional
+        By default the sweep's own (`computing.conventions`).
+    dask, cluster, workers, report
+        As in `analyses.schedulers.scheduler`; `workers` defaults to all cores.
+    progress : callable, optional
+        As in `analysis.graph.group.compute`.
+    """
+    options = options or conventions(paths)
+    computing = scheduler(
+        dask, folder=paths.analyses, cluster=cluster, workers=workers, report=report
+    )
+    with alone(paths) as lease:
+        publish_finished(paths)
+        with computing as chosen:
+            results = analysis.analyze(
+                paths,
+                options,
+                scheduler=chosen,
+                workers=workers or local.available_cores(),
+                progress=progress,
+                before_writing=lease.check,
+            )
+            summary.keep(paths)
+            return results
+
+
+@contextmanager
+def alone(paths: SweepPaths) -> Iterator[Lease]:
+    """Hold the lease on this sweep's analysis.
+
+    The lease of a process that died on another machine is taken over after the lease time.
+
+    Raises
+    ------
+    UserError
+        While another analysis runs.
+    """
+    watch = LeaseWatch(paths.analyses)
+    lease = Lease(watch, "analysis")
+    try:
+        if not lease.try_take():
+            watch.wait_until_dead()
+            lease.take()
+    except LeaseHeld as error:
+        raise UserError(f"another analysis is running: {error}", file=paths.directory) from None
+    with lease.kept():
+        yield lease
+
+
+_FUNCTION = "manyseed.orchestrator.analyses.execution:run"
 _REPORT_SECONDS = 1.0
 _LAST_SECONDS = SIGNAL_SECONDS + 60.0
 """An attempt asked to stop within this time of its walltime is stopped because of the walltime."""
@@ -75,9 +152,9 @@ def submit(
     UnavailableError
         If the cluster does not answer.
     """
-    from manyseed.orchestrator.results.analysing import check
-    from manyseed.orchestrator.results.conventions import conventions
-    from manyseed.orchestrator.results.record import to_json
+    from manyseed.orchestrator.computing.analysis import check
+    from manyseed.orchestrator.computing.conventions import conventions
+    from manyseed.orchestrator.computing.tables import to_json
 
     profile = of_slurm(cluster)
     options = options or conventions(paths)
@@ -131,8 +208,7 @@ def run(directory: str, number: str) -> str:
     RuntimeError
         If it ended with an error, so that SLURM reports a failure, too.
     """
-    from manyseed.orchestrator.results.here import analyze
-    from manyseed.orchestrator.results.record import from_json
+    from manyseed.orchestrator.computing.tables import from_json
 
     paths = open_sweep(Path(directory))
     files = SubmissionPaths(paths.analysis_job(int(number)))

@@ -1,7 +1,8 @@
-"""Query the result tables: a filter, columns, groups and an order."""
+"""Query the result tables: rows, columns by default, groups, an order, and what columns mean."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,19 +11,10 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.tables.keys import CELL_KEY
 from manyseed.analysis.tables.records import records
-from manyseed.analysis.tables.snapshots import several
-from manyseed.analysis.tables.twins import SAME_AS
-from manyseed.orchestrator.conditions import at_one_snapshot, wanted
-from manyseed.orchestrator.errors import UserError, nearest
-from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results.aggregates import COUNT, require
-from manyseed.orchestrator.results.coverage import COVERAGE
-from manyseed.orchestrator.results.grouping import grouped
-from manyseed.orchestrator.results.record import Analysis
-from manyseed.orchestrator.results.shown import NUMBERED, everything, main_columns, rows_of
-from manyseed.orchestrator.results.tables import (
+from manyseed.analysis.tables.rows import CELL_KEY, IS_TWIN, SAME_AS, several
+from manyseed.orchestrator.asking.grouping import COUNT, COVERAGE, grouped, require
+from manyseed.orchestrator.computing.tables import (
     ALL_TABLES,
     DEE,
     EFFECTS,
@@ -30,9 +22,70 @@ from manyseed.orchestrator.results.tables import (
     OF_EFFECT,
     TACE,
     UNCERTAINTY,
+    Analysis,
     Results,
     further,
+    of_probabilities,
 )
+from manyseed.orchestrator.conditions import at_one_snapshot, wanted
+from manyseed.orchestrator.errors import UserError, command, nearest
+from manyseed.orchestrator.paths import SweepPaths
+
+ADDRESSES = {"address": "run_index", "address_i": "run_i", "address_j": "run_j"}
+"""Columns with a run's address, as `show` and `rerun` take it, by the column they require."""
+
+
+def rows_of(tables: Results, table: str) -> pl.LazyFrame:
+    """Return a table lazily, with the addresses of its runs."""
+    frame = tables.scan(table)
+    names = frame.collect_schema().names()
+    return frame.with_columns(
+        pl.format("{}:{}:{}", "cell", "repeat_index", run).alias(name)
+        for name, run in ADDRESSES.items()
+        if run in names
+    )
+
+
+NUMBERED = (
+    *("cell", "repeat_index", "run_index", "run_i", "run_j", "recipe", "draw", "members"),
+    *("trained_epoch", "reference_cell", "deep_cell", "threshold", "bins", "bin"),
+    *("size", "nearest_run", "furthest_run", "magnitude", "layer"),
+)
+"""Columns with numbers that are not averaged: indices, sizes and settings."""
+
+
+def everything(table: str, frame: pl.LazyFrame) -> list[str]:
+    """Return the columns to group by if rows that differ only in seeds are grouped."""
+    names = frame.collect_schema().names()
+    beside = [name for name in records()[table].beside if name in names]
+    return [*what_varies(frame), *beside]
+
+
+def what_varies(frame: pl.LazyFrame) -> list[str]:
+    """Return the axes that vary, and epoch if snapshots do; dataset and classifier always."""
+    first = [name for name in AXES if name in ("dataset", "classifier")]
+    names = frame.collect_schema().names()  # rows may be over several cells
+    others = [name for name in AXES if name not in first and name in names]
+    counted = [pl.col(name).n_unique() for name in others]
+    if "epoch" in names:
+        more = pl.struct(CELL_KEY).n_unique() - pl.col("cell").n_unique()
+        counted.append((1 + more).alias("epoch"))
+    if not counted:
+        return first
+    values = frame.select(counted).collect()
+    return [*first, *(name for name in values.columns if values[name][0] > 1)]
+
+
+def main_columns(table: str, frame: pl.LazyFrame) -> list[str]:
+    """Return the columns that `what_varies` returns, and the main metrics."""
+    names, record = frame.collect_schema().names(), records()[table]
+    main = (name for name in record.shown if name in names)  # earlier versions had fewer
+    twins = [SAME_AS] if SAME_AS in names and frame.filter(IS_TWIN).collect().height else []
+    optional = [name for name in record.where_kept if name in names]
+    found = frame.select(pl.col(name).is_not_null().any() for name in optional).collect()
+    kept = [name for name in optional if found[name].any()]
+    return [*what_varies(frame), *twins, *main, *kept]
+
 
 SWEEP = "sweep"
 """The column that says which of several sweeps a row comes from."""
@@ -186,11 +239,9 @@ def require_table(tables: Results, table: str, option: str = "--table") -> None:
 
 def how(paths: SweepPaths | None, table: str) -> str:
     """Say how to get an absent table, or why a sweep (None: none) can't have it."""
-    if paths is not None and table in (UNCERTAINTY, DEE, TACE):
-        from manyseed.orchestrator.results.caveats import of_probabilities
-
-        if reasons := of_probabilities(Analysis.read(paths)):
-            return " ".join(reasons)
+    calibrated = table in (UNCERTAINTY, DEE, TACE)
+    if calibrated and paths and (reasons := of_probabilities(Analysis.read(paths))):
+        return " ".join(reasons)
     return further(table, paths)
 
 
@@ -230,7 +281,7 @@ def _grouped(
     if question.agg:
         remedy = "they are averaged with their own intervals: use --by alone"
         raise UserError("not for effects", key="--agg", value=list(question.agg), remedy=remedy)
-    from manyseed.orchestrator.results.effects import grouped as of_effects
+    from manyseed.orchestrator.asking.effects import grouped as of_effects
 
     within = [name for name in by if name != SWEEP]
     averaged = of_effects(tables, frame, within)
@@ -246,3 +297,91 @@ def _several(tables: Results, schema: pl.Schema) -> bool:
     cells = tables.scan("cells")
     known = "epoch" in cells.collect_schema().names()
     return known and several(cells.select(CELL_KEY).collect())
+
+
+def chosen_runs(tables: Results, where: str | None = None, best: int | None = None) -> list[str]:
+    """Return the addresses of runs, ordered by cell, repeat and run.
+
+    If all runs of a repeat are the same fit, the first stands for all. Of several snapshots the
+    last counts, unless the condition uses epochs.
+
+    Parameters
+    ----------
+    tables : Results
+    where : str, optional
+        An SQL condition over the table of runs.
+    best : int, optional
+        At most this many runs of each cell: the most accurate on their test sets, the first among
+        equals.
+
+    Raises
+    ------
+    UserError
+        For a condition that cannot be read, a number below 1, and if no run is left.
+    """
+    if best is not None and best < 1:
+        raise UserError("must be at least 1", key="--best", value=best)
+    frame = rows_of(tables, "runs")
+    schema = frame.collect_schema()
+    met = wanted(where, schema, "--where")
+    with tables.damage_named("runs"):
+        order = ["cell", "repeat_index", "run_index"]
+        rows = (
+            at_one_snapshot(frame, met)
+            .filter(~pl.col("identical") | (pl.col("run_index") == 0))
+            .select(*order, "address", "accuracy")
+            .unique(order, keep="any")
+            .sort(order)
+            .collect()
+        )
+    if best is not None:
+        by = ["accuracy", *order]
+        rows = rows.filter(pl.col("accuracy").is_not_null())
+        rows = rows.sort(by, descending=[True, False, False, False])
+        rows = rows.group_by("cell", maintain_order=True).head(best).sort(order)
+    if rows.is_empty():
+        directory = "DIR" if tables.plan is None else tables.plan.directory
+        raise UserError(
+            "no finished run meets it" if where else "no run is analysed",
+            key="--where" if where else "--best",
+            value=where or best,
+            remedy=f"see what there is with: {command('query', directory, '--table', 'runs')}",
+        )
+    return rows["address"].to_list()
+
+
+def described(sweeps: Mapping[str, Results], table: str, *, grouped: bool = False) -> pl.DataFrame:
+    """Return the columns of a table.
+
+    Parameters
+    ----------
+    sweeps : mapping of str to Results
+    table : str
+    grouped : bool
+        Whether rows are grouped: the columns that only groups have come first.
+
+    Returns
+    -------
+    DataFrame
+        Columns column, unit and meaning, which is empty if an earlier version wrote the table.
+
+    Raises
+    ------
+    UserError
+        For an unknown table.
+    """
+    added, of_groups = records()["added"].columns, records()["grouped"].columns
+    meanings = dict(of_groups) if grouped else {}
+    if len(sweeps) > 1:
+        meanings[SWEEP] = added[SWEEP]
+    for tables in sweeps.values():
+        require_table(tables, table)
+        names = rows_of(tables, table).collect_schema().names()
+        stored = json.loads(tables.metadata(table).get("columns", "{}"))
+        for name in (*(n for n in ADDRESSES if n in names), *names):
+            column = stored.get(name, {})
+            known = added.get(name, (column.get("unit", ""), column.get("meaning", "")))
+            if name not in meanings or (any(known) and not (grouped and name in of_groups)):
+                meanings[name] = known
+    rows = [(name, *meaning) for name, meaning in meanings.items()]
+    return pl.DataFrame(rows, schema=["column", "unit", "meaning"], orient="row")

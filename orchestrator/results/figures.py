@@ -15,21 +15,19 @@ from manyseed.analysis.figures.kind import Given
 from manyseed.analysis.figures.quantities import OF, table_of
 from manyseed.analysis.figures.style import Plot, drawn_wide
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.schema import Tables
-from manyseed.analysis.tables.snapshots import at_last, of_cells
-from manyseed.analysis.tables.twins import once
+from manyseed.analysis.tables.rows import Tables, at_last, of_cells, once
 from manyseed.orchestrator.calls import checked, from_python, further
+from manyseed.orchestrator.computing.tables import (
+    DRAWN_PAIRS,
+    DRAWN_TABLES,
+    Results,
+    read_analysis,
+    read_results,
+)
 from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.errors import UserError, nearest, refused
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results.record import read_analysis
-from manyseed.orchestrator.results.tables import (
-    DRAWN_PAIRS,
-    DRAWN_TABLES,
-    Results,
-    read_results,
-)
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -158,7 +156,7 @@ class Plots:
     def __init__(self, paths: SweepPaths) -> None:
         self._paths = paths
 
-    @further("results.plotting:plots", but=("paths",))
+    @further("results.figures:plots", but=("paths",))
     def __call__(self, kind: str, *, by: str | Sequence[str] = (), **options: Any) -> Figure:
         """Return the figure of a kind; parameters as in `plots`.
 
@@ -177,7 +175,7 @@ class Plots:
             raise UserError(f"it has {len(drawn)} figures: {titles}", key=kind, remedy=remedy)
         return drawn[0].figure
 
-    @further("results.plotting:plots", but=("paths",))
+    @further("results.figures:plots", but=("paths",))
     def all(self, kind: str, *, by: str | Sequence[str] = (), **options: Any) -> list[Plot]:
         """Return all figures of a kind, with titles and captions."""
         columns = [by] if isinstance(by, str) else list(by)
@@ -260,7 +258,7 @@ def _unknown(kind: str, tables: Tables) -> UserError:
 def _why(kind: str, given: Given, paths: SweepPaths) -> str:
     found = known.find(kind)
     if found is not None and found.of and getattr(given, found.of) is None:
-        from manyseed.orchestrator.results.query import how
+        from manyseed.orchestrator.asking.query import how
 
         return how(paths, found.of)
     return why_not(kind, given) or (

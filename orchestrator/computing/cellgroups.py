@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 from manyseed.orchestrator.errors import UserError, nearest
 
 GROUP = ["dataset", "classifier"]

@@ -16,11 +16,11 @@ from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.options import CALIBRATION, Options
 from manyseed.analysis.questions import margins, members, tace
 from manyseed.analysis.questions.dee import compared
-from manyseed.analysis.tables.keys import CELL_KEY, IS_METHOD, REPEAT, RUN
+from manyseed.analysis.tables.rows import CELL_KEY, IS_METHOD, REPEAT, RUN
 from manyseed.analysis.tables.schema import together
+from manyseed.orchestrator.computing.inputs import KEY, parted
+from manyseed.orchestrator.computing.tables import DEE, MARGINS, TACE, UNCERTAINTY
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results.inputs import KEY, parted
-from manyseed.orchestrator.results.tables import DEE, MARGINS, TACE, UNCERTAINTY
 
 
 def measured(

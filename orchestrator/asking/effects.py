@@ -8,12 +8,9 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.effects import OF_PAIRS, OF_RUNS, effects, with_one_test_set
-from manyseed.analysis.tables.keys import REPEAT, RUN
-from manyseed.analysis.tables.schema import Tables
-from manyseed.analysis.tables.snapshots import last
-from manyseed.analysis.tables.twins import paired
+from manyseed.analysis.tables.rows import REPEAT, RUN, Tables, last, paired
+from manyseed.orchestrator.computing.tables import OF_EFFECT, Results
 from manyseed.orchestrator.errors import UserError, nearest
-from manyseed.orchestrator.results.tables import OF_EFFECT, Results
 
 
 def compared(results: Results) -> Tables:

@@ -16,19 +16,22 @@ from manyseed.analysis.questions import ensembles
 from manyseed.analysis.questions.ensembles import SIZES, RunPool, ensemble_draws, table_one
 from manyseed.analysis.questions.howmany import RunsNeeded, seconds_per_run
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.keys import EPOCH, REPEAT, RUN
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import EPOCH, REPEAT, RUN, Tables
+from manyseed.orchestrator.computing.cellgroups import GROUP, named, split
+from manyseed.orchestrator.computing.conventions import why_not
+from manyseed.orchestrator.computing.inputs import KEY
+from manyseed.orchestrator.computing.published import Published, check_checksums, published
+from manyseed.orchestrator.computing.tables import (
+    DRAWS,
+    ENSEMBLES,
+    INPUT_COLUMNS,
+    Analysis,
+    write_result,
+)
 from manyseed.orchestrator.disk.parquet import read_parquet
 from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.results.cellgroups import GROUP, named, split
-from manyseed.orchestrator.results.conventions import why_not
-from manyseed.orchestrator.results.inputs import KEY
-from manyseed.orchestrator.results.published import Published, check_checksums, published
-from manyseed.orchestrator.results.record import Analysis
-from manyseed.orchestrator.results.tables import DRAWS, ENSEMBLES, INPUT_COLUMNS
-from manyseed.orchestrator.results.writing import write_result
 from manyseed.orchestrator.submissions.submission import training
 
 _PER_HALF = 1000  # most runs in the reference, and in the pool

@@ -24,10 +24,9 @@ from manyseed.analysis.questions.intervals import (
     t_interval,
     total,
 )
-from manyseed.analysis.tables.means import VARIES, compares_runs
-from manyseed.analysis.tables.snapshots import last
+from manyseed.analysis.tables.rows import VARIES, compares_runs, last
+from manyseed.orchestrator.computing.tables import WITHOUT_REPEATS, Results
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.results.tables import WITHOUT_REPEATS, Results
 
 LOW, HIGH, OVER = "_ci_low", "_ci_high", "over"
 """Suffixes of the two columns of an interval, and the column that says what it is over."""

@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import AXES
@@ -16,39 +17,202 @@ from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.metrics.alpha_hat import ALPHA_HAT, fewest_runs
 from manyseed.analysis.metrics.registry import select
 from manyseed.analysis.options import Options
+from manyseed.analysis.questions.effects import effects
+from manyseed.analysis.questions.ranking import COMPARED, HELD_OUT, ranked, sources
+from manyseed.analysis.questions.variance import variance
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.keys import REPEAT
-from manyseed.analysis.tables.schema import Tables, without
+from manyseed.analysis.tables.rows import (
+    CELL_KEY,
+    IS_TWIN,
+    REPEAT,
+    RUN,
+    Tables,
+    at_last,
+    mean_of,
+    once,
+    paired,
+    same_as,
+    side_by_side,
+    std_of,
+)
+from manyseed.analysis.tables.schema import without
 from manyseed.orchestrator import provenance
+from manyseed.orchestrator.computing import ensembles
+from manyseed.orchestrator.computing.conventions import why_not
+from manyseed.orchestrator.computing.inputs import KEY, Held, digests
+from manyseed.orchestrator.computing.published import Published, check_checksums, published
+from manyseed.orchestrator.computing.responses import responses
+from manyseed.orchestrator.computing.tables import (
+    CMI,
+    CURVES,
+    DEE,
+    EFFECTS,
+    MARGINS,
+    RESPONSE_CURVES,
+    RESPONSES,
+    TABLES,
+    TACE,
+    UNCERTAINTY,
+    VARIANCE,
+    Analysis,
+    Results,
+    Unavailable,
+    read_results,
+    to_json,
+    write_result,
+)
+from manyseed.orchestrator.computing.uncertainty import measured, of_cells, without_deep
 from manyseed.orchestrator.disk.parquet import checksum
 from manyseed.orchestrator.errors import DamagedFile, refused, toml_value
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, PREFIX, Plan, with_anchors
-from manyseed.orchestrator.results import ensembles
-from manyseed.orchestrator.results.conventions import why_not
-from manyseed.orchestrator.results.curves import CURVE_ARRAYS, CURVE_KEY, learning_curves
-from manyseed.orchestrator.results.deep import measured, of_cells, without_deep
-from manyseed.orchestrator.results.describing import described, of_runs
-from manyseed.orchestrator.results.inputs import Held, digests
-from manyseed.orchestrator.results.published import Published, check_checksums, published
-from manyseed.orchestrator.results.record import Analysis, Unavailable, to_json
-from manyseed.orchestrator.results.responses import responses
-from manyseed.orchestrator.results.tables import (
-    CMI,
-    CURVES,
-    DEE,
-    MARGINS,
-    RESPONSE_CURVES,
-    RESPONSES,
-    TACE,
-    UNCERTAINTY,
-    Results,
-    read_results,
-)
-from manyseed.orchestrator.results.writing import write_result
+from manyseed.orchestrator.plans.twins import fits, sources_drawn
+from manyseed.orchestrator.store import arrays
+from manyseed.orchestrator.store.encoding import Array
 from manyseed.orchestrator.store.reader import read_array
 from manyseed.orchestrator.submissions.submission import nothing_finished
 from manyseed.orchestrator.survey import survey
+
+
+def of_runs(numbers: Mapping[str, Array], runs: pl.DataFrame) -> pl.DataFrame:
+    """Return what the store holds about runs besides predictions: fit_seconds and recipe."""
+    rows = runs["row"].to_numpy()
+    return (
+        runs.select("cell", "repeat_index", "run_index")
+        .with_columns(
+            pl.Series("fit_seconds", numbers["fit_seconds"][rows]).fill_nan(None),
+            pl.Series("recipe", numbers["recipe"][rows]),
+        )
+        .with_columns(pl.col("fit_seconds").replace(0, None))
+    )  # 0: of imported runs, unknown
+
+
+def effects_of_cells(tables: Tables) -> pl.DataFrame:
+    """Return the effects of each cell on its reference cell; repeats must have the `AXES`."""
+    return (
+        effects(tables, ["cell", "reference_cell"])
+        .rename({"delta_lo": "delta"})
+        .select(
+            *("cell", "axis", "level", "reference", "reference_cell", "metric", "difference", "sd"),
+            *("n_test_sets", "n_identical", "over", "freedom", "low", "high", "p", "comparisons"),
+            *("p_holm", "probe", "delta"),
+        )
+    )
+
+
+def described(
+    merged: Tables, extras: pl.DataFrame, plan: Plan, close: float
+) -> dict[str, pl.LazyFrame]:
+    """Return all tables, joined lazily with the descriptions of their cells.
+
+    Parameters
+    ----------
+    merged : Tables
+        As they were computed.
+    extras : frame
+        Facts about the runs, as `of_runs` returns them.
+    plan : Plan
+    close : float
+        The level of α̂ up to which a run is close.
+    """
+    # α̂ is never shown without its resolution
+    resolution = merged.repeats.select(*KEY, "delta", "choosing_delta")
+    recipes = extras.group_by(REPEAT).agg(mixed_recipes=pl.col("recipe").n_unique() > 1)
+    runs = merged.runs.join(extras, on=RUN, how="left", maintain_order="left").join(
+        resolution, on=KEY, how="left", maintain_order="left"
+    )
+    held = plan.cells.join(merged.cells, on="cell", how="semi", maintain_order="left")
+    drawn = held.select("cell", sources_drawn(held), fits=fits(held))
+    twins = same_as(drawn, merged.cells)
+    planned = plan.extents.select("cell", planned=pl.col("repeats") * pl.col("runs"))
+    share = (pl.col("n_runs") / pl.col("planned")).alias("coverage")
+    whole = merged.cells.join(planned, on="cell", how="left", maintain_order="left")
+    merged = replace(merged, cells=whole.with_columns(share).drop("planned"))
+    of_cells, of_sources = (
+        part.join(twins, on="cell", how="left", maintain_order="left")
+        for part in (merged.cells, side_by_side(lambda here: sources(here, close), merged))
+    )
+    distinct_runs = runs.join(twins.filter(~IS_TWIN), on="cell", how="semi", maintain_order="left")
+    place = ("rank", "repeat_index", "run_index", "close")
+    shown = (*CELL_KEY, *place, *COMPARED, "delta", *HELD_OUT)
+    cells = with_anchors(plan.cells).lazy().select("cell", "cell_id", *AXES, f"^{PREFIX}.*$")
+    parts = (
+        runs,
+        merged.pairs,
+        merged.repeats.join(recipes, on=REPEAT, how="left", maintain_order="left"),
+        of_cells,
+        of_sources,
+        side_by_side(
+            lambda here: ranked(here.runs, close).select(shown),
+            replace(merged, runs=distinct_runs, pairs=merged.pairs.clear()),
+        ),
+    )
+    tables = dict(zip(TABLES, parts, strict=True))
+    latest = at_last(merged)
+    axes = plan.cells.select("cell", "cell_id", *AXES)
+    latest_cells = of_cells.join(latest.cells, on=CELL_KEY, how="semi", maintain_order="left")
+    distinct = replace(
+        latest,
+        repeats=latest.repeats.join(axes, on="cell", how="left", maintain_order="left"),
+        cells=axes.join(latest_cells, on="cell", how="inner", maintain_order="right"),
+    )
+    epochs = latest.cells.select(CELL_KEY)
+    for name, table in (
+        (EFFECTS, effects_of_cells(paired(distinct))),
+        (VARIANCE, variance(once(distinct))),
+    ):
+        tables[name] = table.join(epochs, on="cell", how="left", maintain_order="left")
+    return {
+        name: cells.lazy().join(part.lazy(), on="cell", how="inner", maintain_order="right")
+        for name, part in tables.items()
+    }
+
+
+CURVE_KEY = ["cell", "repeat_index", "trained_epoch"]
+CURVE_ARRAYS = (*arrays.CURVES, "trained_epoch")
+
+
+def learning_curves(stored: Mapping[str, Array], runs: pl.DataFrame) -> pl.DataFrame:
+    """Summarise the curves of each repeat of a group, without copies of runs.
+
+    Parameters
+    ----------
+    stored : mapping
+        The arrays `CURVE_ARRAYS` of a group; those in `arrays.CURVES` are (run, trained_epoch).
+    runs : DataFrame
+        Its finished runs, as `analysis.graph.predictions.Predictions` has them.
+
+    Returns
+    -------
+    DataFrame
+        Columns `CURVE_KEY`, n_runs, and for each curve the mean over runs and, with the suffixes
+        ``_std`` (n - 1), ``_min`` and ``_max``, the spread.
+    """
+    distinct = runs.filter(~pl.col("identical"))
+    rows, epochs = distinct["row"].to_numpy(), stored["trained_epoch"]
+    long = pl.DataFrame(
+        {
+            "cell": np.repeat(distinct["cell"].to_numpy(), len(epochs)),
+            "repeat_index": np.repeat(distinct["repeat_index"].to_numpy(), len(epochs)),
+            "trained_epoch": np.tile(epochs, len(rows)),
+            **{name: stored[name][rows].reshape(-1).astype(float) for name in arrays.CURVES},
+        }
+    ).with_columns(pl.col(*arrays.CURVES).fill_nan(None))
+    summaries = [
+        summary
+        for name in arrays.CURVES
+        for summary in (
+            mean_of(pl.col(name)),
+            std_of(pl.col(name)).alias(f"{name}_std"),
+            pl.col(name).min().alias(f"{name}_min"),
+            pl.col(name).max().alias(f"{name}_max"),
+        )
+    ]
+    return (
+        long.group_by(CURVE_KEY, maintain_order=True)
+        .agg(pl.len().cast(pl.UInt32).alias("n_runs"), *summaries)
+        .sort(CURVE_KEY)
+    )
 
 
 def analyze(

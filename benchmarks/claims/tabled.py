@@ -122,7 +122,7 @@ def answered(sweep: str, seed: int) -> Mapping[str, str]:
         finished=finished,
     )
     for one in found:
-        lines.setdefault(one.about, []).append(one.text)
+        lines.setdefault(one.about, []).append(one.headline)
     return {about: "\n".join(texts) for about, texts in lines.items()}
 
 
@@ -233,7 +233,7 @@ def _has_enough(runs: int) -> Callable[[int], Tally]:
 def sentence_on(tables: Tables, about: str, found: pl.DataFrame | None = None) -> str:
     """Return a sentence of a sweep of one cell."""
     return "\n".join(
-        one.text
+        one.headline
         for one in answers(tables, effects_of("one cell", 0), found, OPTIONS)
         if one.about == about
     )

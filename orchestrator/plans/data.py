@@ -56,14 +56,14 @@ def require_fetched(canonicals: Mapping[str, Mapping[str, Any]], sweep_file: Pat
         raise UserError(
             f"the data of {', '.join(absent)} is not on this machine",
             file=datasets.data_home(),
-            remedy=f"fetch it with: {command('datasets', 'fetch', sweep_file)}",
+            remedy=f"fetch it with: {command('plan', sweep_file, '--fetch')}",
         )
 
 
 def remedy(error: BaseException, paths: SweepPaths) -> str:
     """Return the last line of a message about a machine's fault: a command, or nothing."""
     if isinstance(error, NotFetched):
-        return f"\n  fetch the data with: {command('datasets', 'fetch', paths.sweep_file)}"
+        return f"\n  fetch the data with: {command('plan', paths.sweep_file, '--fetch')}"
     return ""
 
 

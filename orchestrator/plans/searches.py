@@ -298,12 +298,14 @@ class NotSearched(MachineError):
     """A search was not done yet; `file` will hold its result."""
 
     def __init__(self, file: Path, what: str, directory: Path) -> None:
-        super().__init__(f"{file} is missing: search for {what} with: {command('tune', directory)}")
+        super().__init__(
+            f"{file} is missing: search for {what} with: {command('plan', directory, '--tune')}"
+        )
         self.file, self.directory = file, directory
 
     def though_trained(self) -> DamagedFile:
         """Return the error if runs were trained with the result of the search: it is lost."""
-        remedy = f"search for it again with: {command('tune', self.directory)}"
+        remedy = f"search for it again with: {command('plan', self.directory, '--tune')}"
         return DamagedFile(self.file, "is not there, though the run was trained", remedy)
 
 

@@ -110,7 +110,7 @@ def published(paths: SweepPaths, planned: PlannedRun, address: str) -> StoredRun
             key="RUN",
             value=address,
             remedy=f"train it with: {command('resume', paths.directory)}; or, if it is finished, "
-            f"publish it with: {command('compact', paths.directory)}",
+            f"publish it with: {command('verify', paths.directory, '--compact')}",
         )
     if was_made.recipe is not None and was_made.recipe.form == "imported":
         raise UserError("these predictions were made elsewhere", key="RUN", value=address)

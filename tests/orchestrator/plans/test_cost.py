@@ -516,7 +516,7 @@ def test_a_dry_run_tells_what_would_be_refused_and_what_ends_in_no_job(
     ("dataset", "hparams", "step"),
     [
         ("vehicle", "default", "plan {file} --fetch"),
-        ("sklearn:iris", "tuned", "tune {directory}"),
+        ("sklearn:iris", "tuned", "plan {directory} --tune"),
         ("sklearn:iris", "default", "submit {directory}"),
     ],
 )

@@ -16,7 +16,6 @@ from polars.testing import assert_frame_equal
 from manyseed import Sweep
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.analyses import execution, jobstate, schedulers
-from manyseed.orchestrator.cli.analyze import analyze
 from manyseed.orchestrator.computing.tables import to_json
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import read_json, write_json
@@ -231,8 +230,9 @@ def test_a_cluster_must_be_there(
     with schedulers.scheduler("threads", folder=tmp_path, cluster="local") as here_alone:
         assert here_alone == "threads"
     assert sweep.analysis_job() is None
-    with pytest.raises(UserError, match="give --cluster, too"):
-        analyze(sweep.directory, wait=True)
+    refused = command("analyze", sweep.directory, "--wait")
+    assert refused.returncode == 2
+    assert "give --cluster, too" in refused.stderr
 
 
 def test_one_analysis_at_a_time(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,9 +247,9 @@ def test_one_analysis_at_a_time(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -
         lease.check()
 
 
-def test_json_is_all_that_is_printed(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
-    analyze(sweep.directory, resamples=3, as_json=True)
-    assert json.loads(capsys.readouterr().out)["problems"] == []
+def test_json_is_all_that_is_printed(sweep: Sweep) -> None:
+    printed = command("analyze", sweep.directory, "--resamples", "3", "--json").stdout
+    assert json.loads(printed)["problems"] == []
 
 
 def jobs_left(slurm: Slurm) -> list[str]:

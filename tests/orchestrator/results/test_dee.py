@@ -93,7 +93,7 @@ def test_a_second_analysis_measures_nothing_again(
     sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
     before = {name: sweep.paths.table(name).read_bytes() for name in ("uncertainty", "dee", "tace")}
     made = []
-    for module in (uncertainty.deep, uncertainty.tace):
+    for module in (uncertainty.members, uncertainty.tace):
         monkeypatch.setattr(
             module, "build", lambda *args, build=module.build: made.extend(build(*args)) or []
         )

@@ -10,7 +10,7 @@ from manyseed.jobs import classifiers, hparams, perturb
 from manyseed.jobs.checks import Refused, integer, number
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.datasets.split import n_points
-from manyseed.jobs.ensembling.methods import require_suited
+from manyseed.jobs.ensembling.suitability import require_suited
 from manyseed.jobs.images import schemes
 from manyseed.jobs.run import Cell
 

@@ -16,7 +16,7 @@ from manyseed.jobs.ensembling.methods import Members
 
 if TYPE_CHECKING:
     from manyseed.jobs.run import Generators
-    from manyseed.jobs.training.loop import Rate
+    from manyseed.jobs.training.schedules import Rate
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,10 +17,10 @@ from torch import nn
 from manyseed.jobs.ensembling.ensemble import Ensembling
 from manyseed.jobs.ensembling.methods import PUBLISHED, Members, member_epochs
 from manyseed.jobs.training.layers import Dropout
-from manyseed.jobs.training.loop import Rate
+from manyseed.jobs.training.schedules import Rate
 
 if TYPE_CHECKING:
-    from manyseed.jobs.training.loop import Rate
+    from manyseed.jobs.training.schedules import Rate
 from manyseed.jobs.ensembling.ensemble import Material, Unchanged
 from manyseed.jobs.ensembling.laplace import Laplace
 from manyseed.jobs.ensembling.methods import SINGLE

@@ -16,11 +16,11 @@ from torch.nn import functional
 
 from manyseed.jobs.ensembling.ensemble import Ensembling, Weighted, weighted
 from manyseed.jobs.ensembling.methods import Members, Options
-from manyseed.jobs.training.loop import schedule
+from manyseed.jobs.training.schedules import schedule
 
 if TYPE_CHECKING:
     from manyseed.jobs.ensembling.ensemble import Material
-    from manyseed.jobs.training.loop import Rate
+    from manyseed.jobs.training.schedules import Rate
 import math
 
 import numpy as np

@@ -38,7 +38,7 @@ if TYPE_CHECKING:  # naming a checkpoint should not import torch
     import torch
 
     from manyseed.jobs.ensembling.ensemble import Ensembling
-    from manyseed.jobs.training.loop import Plateau
+    from manyseed.jobs.training.schedules import Plateau
 
 LEAST = 64_000_000
 """Bytes from which on members are written to a separate file."""

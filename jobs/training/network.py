@@ -92,7 +92,7 @@ class Network:
         """Train one run (see `jobs.classifiers.fit`)."""
         import torch
 
-        from manyseed.jobs.training import layers, loop
+        from manyseed.jobs.training import layers, loop, schedules
         from manyseed.jobs.training.loop import TestRows
 
         started = perf_counter()
@@ -112,7 +112,7 @@ class Network:
         plan = loop.TrainingPlan(
             epochs=settings["epochs"],
             batch_size=hparams["batch"] if "batch" in hparams else settings["batch_size"],
-            rate=loop.schedule(settings["schedule"], hparams["lr"], settings["epochs"]),
+            rate=schedules.schedule(settings["schedule"], hparams["lr"], settings["epochs"]),
             snapshots=handling.snapshots,
             smallest_batch=self.smallest_batch,
         )
@@ -133,7 +133,7 @@ class Network:
                 batch_size=size,
                 smallest_batch=self.smallest_batch,
                 rate=hparams["lr"],
-                schedule=partial(loop.schedule, settings["schedule"]),
+                schedule=partial(schedules.schedule, settings["schedule"]),
                 weight_decay=hparams["weight_decay"],
                 generators=generators,
             )

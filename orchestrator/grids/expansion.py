@@ -162,7 +162,7 @@ def _require_deep(cells: pl.DataFrame, path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _GridPart:
     """Combinations that share dataset, classifier and hparams.
 
     Attributes
@@ -192,13 +192,13 @@ class _Part:
         return [names[code] for code in present(codes[perturbed])]
 
 
-def _parts(combos: Combinations, is_single: Sequence[bool]) -> list[_Part]:
+def _parts(combos: Combinations, is_single: Sequence[bool]) -> list[_GridPart]:
     """Divide a grid; `is_single` says of each ensembling whether it is a single network."""
     shape = [len(combos.values[axis]) for axis in _FITS]
     keys = np.ravel_multi_index([combos.codes[axis] for axis in _FITS], shape)
     order = np.argsort(keys, kind="stable")
     return [
-        _Part(
+        _GridPart(
             {axis: combos.value(axis, int(places[0])) for axis in _FITS},
             places,
             {axis: _asked(combos, axis, places, is_single) for axis in VALUES},
@@ -225,7 +225,7 @@ def _asked(
 
 def _coded(
     combos: Combinations,
-    parts: Sequence[_Part],
+    parts: Sequence[_GridPart],
     fits: Sequence[Fit],
     tables: _Named,
     repeats: NDArray[np.int64],

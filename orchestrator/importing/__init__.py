@@ -17,7 +17,7 @@ from manyseed.orchestrator.importing.adding import add_runs
 from manyseed.orchestrator.importing.archive import unpack
 from manyseed.orchestrator.importing.arrays import (
     READERS,
-    Held,
+    InMemory,
     OnDisk,
     entries_of,
     in_memory,
@@ -105,7 +105,7 @@ def import_predictions(
         )
     elif classifiers:
         dataset = dataset or "imported"
-    named: list[tuple[Path | Held, Names]]
+    named: list[tuple[Path | InMemory, Names]]
     named = [(file, Names(dataset, classifier)) for file in files]
     for name, listed in (classifiers or {}).items():
         if isinstance(listed, str | Path):
@@ -114,9 +114,9 @@ def import_predictions(
         named += [(file, Names(dataset, name)) for file in paths]
     if not named:
         raise UserError("there is no file to import", remedy="name one, or --classifier NAME=FILE")
-    files = [given.file if isinstance(given, Held) else given for given, _ in named]
+    files = [given.file if isinstance(given, InMemory) else given for given, _ in named]
     with _one_message(files):
-        kinds = {"arrays" if isinstance(each, Held) else _kind(each) for each, _ in named}
+        kinds = {"arrays" if isinstance(each, InMemory) else _kind(each) for each, _ in named}
         _require_once([(file, names) for file, (_, names) in zip(files, named, strict=True)])
     if (
         len(kinds) > 1

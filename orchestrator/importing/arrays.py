@@ -167,7 +167,7 @@ class OnDisk:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class InMemory:
     """Arrays by the name of their entry: those that are read in parts, and those in memory."""
 
     file: Path
@@ -208,9 +208,9 @@ def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], boo
     return shape, fortran, dtype
 
 
-def npz(path: Path, scratch: Path, stack: ExitStack) -> Held:
+def npz(path: Path, scratch: Path, stack: ExitStack) -> InMemory:
     """Open an NPZ file; compressed scores and labels are unpacked into temporary files."""
-    held = Held(path)
+    held = InMemory(path)
     archive = stack.enter_context(opened(path, "an NPZ file", _NPZ))
     for info in archive.infolist():
         name = held.entry(info.filename.removesuffix(".npy"))
@@ -222,15 +222,15 @@ def npz(path: Path, scratch: Path, stack: ExitStack) -> Held:
     return held
 
 
-def npy(path: Path, _: Path, stack: ExitStack) -> Held:
+def npy(path: Path, _: Path, stack: ExitStack) -> InMemory:
     """Open an NPY file: floats are scores, anything else labels."""
     array = OnDisk.at(stack.enter_context(path.open("rb")), 0, path, path.stem)
-    return Held(path, {"scores" if array.dtype.kind == "f" else "labels": array})
+    return InMemory(path, {"scores" if array.dtype.kind == "f" else "labels": array})
 
 
-def tensors(path: Path, scratch: Path, stack: ExitStack) -> Held:
+def tensors(path: Path, scratch: Path, stack: ExitStack) -> InMemory:
     """Open a file of tensors; scores and labels are copied into temporary files."""
-    held = Held(path)
+    held = InMemory(path)
     for key, array in read_tensors(path).items():
         name = held.entry(key)
         if name in LARGE:
@@ -243,16 +243,16 @@ def tensors(path: Path, scratch: Path, stack: ExitStack) -> Held:
     return held
 
 
-def in_memory(name: str, arrays: Mapping[str, Any]) -> Held:
+def in_memory(name: str, arrays: Mapping[str, Any]) -> InMemory:
     """Return entries in memory, by the name of their mapping for messages."""
-    held = Held(Path(name), origin="imported.npz")
+    held = InMemory(Path(name), origin="imported.npz")
     for key, given in arrays.items():
         entry = held.entry(str(key))
         (held.large if entry in LARGE else held.small)[entry] = _plain(name, key, given)
     return held
 
 
-READERS: Mapping[str, Callable[[Path, Path, ExitStack], Held]] = {
+READERS: Mapping[str, Callable[[Path, Path, ExitStack], InMemory]] = {
     ".npz": npz,
     ".npy": npy,
     **dict.fromkeys(TENSORS, tensors),
@@ -260,13 +260,13 @@ READERS: Mapping[str, Callable[[Path, Path, ExitStack], Held]] = {
 """By suffix: each takes a file, a folder for temporary files, and what keeps files open."""
 
 
-def opened_as_held(given: Path | Held, scratch: Path, stack: ExitStack) -> Held:
+def opened_as_held(given: Path | InMemory, scratch: Path, stack: ExitStack) -> InMemory:
     """Return the arrays of a file, as `READERS` do, or those given."""
-    return given if isinstance(given, Held) else READERS[given.suffix](given, scratch, stack)
+    return given if isinstance(given, InMemory) else READERS[given.suffix](given, scratch, stack)
 
 
 def entries_of(
-    held: Held,
+    held: InMemory,
     more: Mapping[str, Any],
     names: Names,
     probability: Probability,

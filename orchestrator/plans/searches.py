@@ -1,6 +1,6 @@
 """Searches for tuned hparams and for scales: one file per search in ``plan/tuned``, never changed.
 
-What differs between them is a record, `Kind`.
+What differs between them is a record, `SearchKind`.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class FoundScale(Found):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class SearchKind:
     """A kind of search.
 
     Attributes
@@ -222,7 +222,7 @@ class Kind:
     values: Callable[[Cell], Mapping[str, Value]]
 
 
-HPARAMS = Kind(
+HPARAMS = SearchKind(
     what="its hparams",
     entry="draw",
     mark='"tuned":{"draws":',
@@ -235,7 +235,7 @@ HPARAMS = Kind(
     file=SweepPaths.tuned,
     values=lambda cell: cell.hparams,
 )
-SCALE = Kind(
+SCALE = SearchKind(
     what="its scale",
     entry="trial",
     mark='"scale":"tuned"',
@@ -266,7 +266,7 @@ class Search:
         One of its cells; the search depends on what all of them share.
     device : {"cpu", "gpu"}
         The device requested for its fits.
-    kind : Kind
+    kind : SearchKind
     code : str
         The folder of the copy of users' own code; empty if there is none.
     timeout : float
@@ -282,7 +282,7 @@ class Search:
     id: str
     cell: Cell
     device: Device
-    kind: Kind
+    kind: SearchKind
     code: str = ""
     timeout: float = 0.0
     ensembling: str = ""
@@ -326,7 +326,7 @@ def searches(paths: SweepPaths, cells: pl.DataFrame) -> list[Search]:
     return [one for one in needed.values() if found(paths, one.cell, one.kind) is None]
 
 
-def found(paths: SweepPaths, cell: Cell, kind: Kind) -> TunedHparams | FoundScale | None:
+def found(paths: SweepPaths, cell: Cell, kind: SearchKind) -> TunedHparams | FoundScale | None:
     """Return the result of a cell's search, None if it was not done yet.
 
     Raises DamagedFile also if the file belongs to another search.
@@ -342,7 +342,7 @@ def found(paths: SweepPaths, cell: Cell, kind: Kind) -> TunedHparams | FoundScal
     return result
 
 
-def fitted(paths: SweepPaths, cell: Cell, kinds: Sequence[Kind] = KINDS) -> Cell:
+def fitted(paths: SweepPaths, cell: Cell, kinds: Sequence[SearchKind] = KINDS) -> Cell:
     """Return a cell as its runs are trained: with the hparams and the scale that searches found.
 
     Raises NotSearched if a search was not done yet.

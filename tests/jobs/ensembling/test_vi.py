@@ -15,7 +15,7 @@ from manyseed.jobs.ensembling.methods import Members, resolve
 from manyseed.jobs.ensembling.vi import Noisy, Variational, divergence, then
 from manyseed.jobs.run import Generators
 from manyseed.jobs.training import layers
-from manyseed.jobs.training.loop import schedule
+from manyseed.jobs.training.schedules import schedule
 from tests.jobs.ensembling.test_trajectory import run_of, train
 
 ROWS, DECAY = 40, 0.01

@@ -9,15 +9,8 @@ from torch import nn
 
 from manyseed.jobs.run import stream
 from manyseed.jobs.training.layers import Linear, initialise
-from manyseed.jobs.training.loop import (
-    TestRows,
-    TrainingPlan,
-    batches,
-    n_batches,
-    owned,
-    schedule,
-    train,
-)
+from manyseed.jobs.training.loop import TestRows, TrainingPlan, batches, n_batches, owned, train
+from manyseed.jobs.training.schedules import schedule
 
 CPU = torch.device("cpu")
 

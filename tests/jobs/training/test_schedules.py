@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from manyseed.jobs import classifiers
 from manyseed.jobs.datasets import resolve
 from manyseed.jobs.ensembling import methods
-from manyseed.jobs.ensembling.methods import Unsuited, require_suited
+from manyseed.jobs.ensembling.suitability import Unsuited, require_suited
 from manyseed.jobs.training import loop
 from manyseed.jobs.training.checkpoint import Checkpoint
-from manyseed.jobs.training.loop import Plateau
+from manyseed.jobs.training.schedules import Plateau
 from tests.jobs.classifiers import examples
 
 

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 
 import numpy as np
@@ -474,10 +475,11 @@ def test_coordinates_that_are_damaged_are_written_again(
     assert copy.verify() == {"runs_checked": 64, "runs_wrong": 0, "findings": []}
 
 
-@pytest.mark.parametrize("verb", ["verify", "compact", "analyze"])
+@pytest.mark.parametrize("verb", ["verify", "analyze"])
 def test_what_is_interrupted_ends_with_130(
     quick: Sweep, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: str
 ) -> None:
+    @wraps(getattr(Sweep, verb))  # whose parameters are the verb's options
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 

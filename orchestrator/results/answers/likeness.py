@@ -5,24 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
 from manyseed.analysis.counts import counted
-from manyseed.analysis.graph.chunks import single_repeat
-from manyseed.analysis.metrics.alpha_tests import defined, values_of
-from manyseed.analysis.metrics.custom import Failed
-from manyseed.analysis.metrics.metric import Part
 from manyseed.analysis.options import CLOSE, CONFIDENCE, Options
 from manyseed.analysis.questions import between
 from manyseed.analysis.questions.between import AlphaHatBetween, ConsistencyBetween
 from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.refused import Refused
 from manyseed.orchestrator.asking.averaging import require_confidence
-from manyseed.orchestrator.computing.published import Published, published
 from manyseed.orchestrator.computing.tables import read_analysis, without_own
 from manyseed.orchestrator.errors import UserError, refused
 from manyseed.orchestrator.paths import SweepPaths
@@ -34,6 +29,10 @@ from manyseed.orchestrator.results.answers.compare import (
 )
 from manyseed.orchestrator.results.answers.comparison import AnalysedCell, AnalysedSweep, OneCell
 from manyseed.orchestrator.results.questions.registry import AskedSweep
+
+if TYPE_CHECKING:  # the options of a question are read without the kernels
+    from manyseed.analysis.metrics.metric import Part
+    from manyseed.orchestrator.computing.published import Published
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +202,8 @@ class _Store:
     """What is read of one sweep."""
 
     def __init__(self, sweep: AnalysedSweep) -> None:
+        from manyseed.orchestrator.computing.published import published
+
         self.sweep = sweep
         self.options = without_own(read_analysis(sweep.paths)[0])
         self.groups: list[Published] = list(published(sweep.paths, sweep.plan))
@@ -218,6 +219,8 @@ class _Store:
 
     def part(self, cell: AnalysedCell, repeat: int, options: Options) -> Part:
         """Read the distinct runs of a repeat."""
+        from manyseed.analysis.graph.chunks import single_repeat
+
         group = next(g for g in self.groups if cell.cell in g.predictions.runs["cell"])
         runs = group.predictions.runs.filter(~pl.col("identical"))
         predictions = replace(group.predictions, runs=runs)
@@ -229,6 +232,9 @@ class _Store:
 def _alike(
     stores: Sequence[_Store], pair: tuple[AnalysedCell, AnalysedCell], confidence: float
 ) -> Alike:
+    from manyseed.analysis.metrics.alpha_tests import defined, values_of
+    from manyseed.analysis.metrics.custom import Failed
+
     described = [one.sweep.described(cell) for one, cell in zip(stores, pair, strict=True)]
     sets = [one.test_sets(cell) for one, cell in zip(stores, pair, strict=True)]
     options = stores[0].options

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from manyseed import Sweep
+from manyseed.jobs.checks import Option
 from manyseed.jobs.classifiers import CLASSIFIERS, Classifier
 from manyseed.jobs.hparams import Categorical, Continuous
 from manyseed.jobs.run import Cell, Run, seed31
@@ -57,7 +58,7 @@ CENTROIDS = Classifier(
     streams=frozenset({"init"}),
     draws=lambda hparams: hparams["noise"] > 0,
     settings=lambda _, options: {"power": options.get("power", 1)},
-    options=("power",),
+    options={"power": Option("Power of the distances.", int, 1, least=1)},
     devices=("cpu",),
     core_seconds=lambda dataset, info, rows: 1e-6 * rows * dataset.n_features,
     fit=fit,

@@ -190,7 +190,7 @@ def test_each_run_counts_by_the_first_table_that_has_it(measured: Sweep, tmp_pat
     one = pl.read_parquet(later).filter(run=0).with_columns(right="total")
     write_parquet(sweep.paths.response("a"), one, {"asked": read_metadata(later)["asked"]})
     plan = Plan.read(sweep.paths)
-    tables = responses(sweep.paths, [*published(sweep.paths, plan)], plan)
+    tables, _ = responses(sweep.paths, [*published(sweep.paths, plan)], plan)
     own = tables[RESPONSES].filter(transform="shift-x:0.1")
     assert own.select("repeat_index", "run_index").rows() == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert (own["mean_accuracy"] == 1).to_list() == [True, False, True, False]

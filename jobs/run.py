@@ -281,6 +281,10 @@ class MachineError(RuntimeError):
     """The machine, not the run, is at fault: missing data or packages, a broken device."""
 
 
+class DamagedData(MachineError):
+    """A file of a data set cannot be decoded, on any machine."""
+
+
 class GpuFull(MachineError):
     """The memory of the GPU is full; other processes may hold most of it."""
 

@@ -42,7 +42,8 @@ from manyseed.slurm import (
     states,
 )
 from manyseed.slurm.processes import user_name
-from manyseed.slurm.profile import Profile, Refused
+from manyseed.slurm.profile import Profile
+from manyseed.slurm.refused import Refused
 
 SLURM = "slurm"
 LOCAL = ("threads", "processes")

@@ -201,7 +201,7 @@ def start(
         manyseed submit sweep --cluster testcluster
     """
     from manyseed.orchestrator.errors import UnavailableError, refused
-    from manyseed.slurm.profile import Refused
+    from manyseed.slurm.refused import Refused
     from manyseed.slurm.testcluster import MissingPackages, Settings
 
     settings = Settings(

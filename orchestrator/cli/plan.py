@@ -208,7 +208,8 @@ def _next(
 
 
 def _parsed(walltime: str) -> float:
-    from manyseed.slurm.profile import Refused, minutes
+    from manyseed.slurm.profile import minutes
+    from manyseed.slurm.refused import Refused
 
     try:
         return minutes(walltime) / 60

@@ -9,7 +9,7 @@ from typing import Any
 from manyseed.jobs import datasets
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import DatasetInfo
-from manyseed.jobs.run import MachineError, NotFetched
+from manyseed.jobs.run import DamagedData, MachineError, NotFetched
 from manyseed.orchestrator.errors import UnavailableError, UserError, command, refused
 from manyseed.orchestrator.paths import SweepPaths
 
@@ -26,6 +26,8 @@ def fetch_datasets(
         try:
             if datasets.fetch(info):
                 made.append(name)
+        except DamagedData as error:
+            raise UserError(f"{name}: {error}", remedy="replace or remove it") from None
         except MachineError as error:
             raise UnavailableError(f"{name}: {error}") from None
     return made

@@ -23,7 +23,8 @@ from manyseed.orchestrator.tasks.task import turns
 from manyseed.orchestrator.working.node import EACH_CORE, EACH_GPU
 from manyseed.slurm import ClusterError, ClusterUnavailable
 from manyseed.slurm.discover import Cluster
-from manyseed.slurm.profile import Profile, Refused, Resources
+from manyseed.slurm.profile import Profile, Resources
+from manyseed.slurm.refused import Refused
 
 _LEAST_SECONDS = 300.0
 """Shortest training time worth the startup cost of a task."""

@@ -51,7 +51,8 @@ from manyseed.orchestrator.working.node import broken_nodes, is_environment
 from manyseed.orchestrator.working.queue import shards_of, write_shards
 from manyseed.slurm import local
 from manyseed.slurm.processes import deferred
-from manyseed.slurm.profile import Profile, Refused
+from manyseed.slurm.profile import Profile
+from manyseed.slurm.refused import Refused
 
 FUNCTION = "manyseed.orchestrator.working.worker:run_task"
 

@@ -31,11 +31,11 @@ class Mutant(NamedTuple):
     tests: str
 
 
-_KERNEL, _TESTED = "analysis/alphahat/kernel.py", "analysis/metrics/test_alpha_hat.py"
-_STORE, _CARE = "orchestrator/store", "orchestrator/store/care/test_compact.py"
-_SHARDS = "orchestrator/store/publishing/test_shards.py"
-_JOURNAL = "orchestrator/store/journals/test_journal.py"
-_ENCODING = "orchestrator/store/zarrfiles/test_encoding.py"
+_KERNEL, _TESTED = "analysis/alphahat/trimming.py", "analysis/metrics/test_alpha_hat.py"
+_STORE, _CARE = "orchestrator/store", "orchestrator/store/test_compact.py"
+_SHARDS = "orchestrator/store/test_shards.py"
+_JOURNAL = "orchestrator/store/test_journal.py"
+_ENCODING = "orchestrator/store/test_encoding.py"
 _LAYOUT, _EXPANSION = "orchestrator/plans/layout.py", "orchestrator/grids/expansion.py"
 _LAID, _EXPANDED = "orchestrator/plans/test_layout.py", "orchestrator/grids/test_expansion.py"
 _UNCERTAIN = "analysis/uncertainty"
@@ -48,29 +48,29 @@ MUTANTS = [Mutant(*fields) for fields in (
     (_KERNEL, "range(0, n_points, STRETCH)", "range(0, n_points - 1, STRETCH)", _TESTED),
     ("analysis/alphahat/trimming.py", "2.0 if n_side >= ASYMPTOTIC_N", "2.0 if n_side > ASYMPTOTIC_N", "analysis/alphahat/test_trimming.py"),
     ("analysis/alphahat/resampling.py", "words <= ends[n_side - 1]", "words < ends[n_side - 1]", _TESTED),
-    ("analysis/metrics/consistency.py", "union = errors_i + errors_j - both", "union = errors_i + errors_j", "analysis/metrics/test_agreement.py"),
+    ("analysis/metrics/formulas.py", "union = errors_i + errors_j - both", "union = errors_i + errors_j", "analysis/metrics/test_agreement.py"),
     ("analysis/metrics/calibration.py", "np.ceil(confidence * bins).astype(np.intp) - 1", "np.floor(confidence * bins).astype(np.intp)", "analysis/metrics/test_calibration.py"),
-    ("analysis/metrics/discrimination.py", "negative * (2 * right + positive)", "negative * 2 * right", "analysis/metrics/test_classification.py"),
+    ("analysis/metrics/classification.py", "negative * (2 * right + positive)", "negative * 2 * right", "analysis/metrics/test_classification.py"),
     (f"{_UNCERTAIN}/temperature.py", "np.where(first, of_second, of_first)", "np.where(first, of_first, of_second)", f"{_UNCERTAIN}/test_temperature.py"),
-    (f"{_UNCERTAIN}/scores.py", 'threshold, side="right"', 'threshold, side="left"', f"{_UNCERTAIN}/test_scores.py"),
-    (f"{_UNCERTAIN}/prefixes.py", '"deep_ensemble", dataset_id, repeat_index, draw', '"deep_ensemble", dataset_id, draw', f"{_UNCERTAIN}/test_dee.py"),
+    (f"{_UNCERTAIN}/errors.py", 'threshold, side="right"', 'threshold, side="left"', f"{_UNCERTAIN}/test_scores.py"),
+    (f"{_UNCERTAIN}/dee.py", '"deep_ensemble", dataset_id, repeat_index, draw', '"deep_ensemble", dataset_id, draw', f"{_UNCERTAIN}/test_dee.py"),
     # the store: status first, dropped syncs, unread checksums, last rows and records, a lost race
-    (f"{_STORE}/publishing/shards.py", 'for array in group.spec.arrays if array.role == "record"]', 'for array in group.spec.arrays[::-1] if array.role == "record"]', _SHARDS),
+    (f"{_STORE}/shards.py", 'for array in group.spec.arrays if array.role == "record"]', 'for array in group.spec.arrays[::-1] if array.role == "record"]', _SHARDS),
     ("jobs/whole.py", "if path is paths[-1]:", "if path is paths[0]:", "jobs/test_whole.py orchestrator/disk/test_placing.py"),
-    (f"{_STORE}/journals/journal.py", "os.fsync(self._open_file())", "pass", _JOURNAL),
-    (f"{_STORE}/journals/records.py", "if google_crc32c.value(data[: _HEADER.size]) != _CRC.unpack_from(data, _HEADER.size)[0]:", "if False:", _JOURNAL),
-    (f"{_STORE}/layout/chunkfile.py", "if _checksum(view) != crc.tobytes():", "if False:", _ENCODING),
-    (f"{_STORE}/publishing/shards.py", "planned = len(self.padding) - int(", "planned = len(self.padding) - 1 - int(", _SHARDS),
-    (f"{_STORE}/care/compact.py", "if sizes.get(name) == journals.size(name)", "if name in sizes", _CARE),
-    (f"{_STORE}/care/compact.py", '| (crcs[rows - first] != stored["crc"])', "", _CARE),
-    (f"{_STORE}/journals/index.py", "HEADER_SIZE + header.payload <= size", "HEADER_SIZE + header.payload < size", _JOURNAL),
-    (f"{_STORE}/publishing/splits.py", 'merged["test_index"][span, 0] >= 0', 'merged["test_index"][span, 0] > 0', f"{_SHARDS} {_STORE}/reading/test_reader.py {_STORE}/layout/test_groups.py"),
+    (f"{_STORE}/journal.py", "os.fsync(self._open_file())", "pass", _JOURNAL),
+    (f"{_STORE}/journal.py", "if google_crc32c.value(data[: _HEADER.size]) != _CRC.unpack_from(data, _HEADER.size)[0]:", "if False:", _JOURNAL),
+    (f"{_STORE}/chunkfile.py", "if _checksum(view) != crc.tobytes():", "if False:", _ENCODING),
+    (f"{_STORE}/shards.py", "planned = len(self.padding) - int(", "planned = len(self.padding) - 1 - int(", _SHARDS),
+    (f"{_STORE}/compact.py", "if sizes.get(name) == journals.size(name)", "if name in sizes", _CARE),
+    (f"{_STORE}/compact.py", '| (crcs[rows - first] != stored["crc"])', "", _CARE),
+    (f"{_STORE}/index.py", "HEADER_SIZE + header.payload <= size", "HEADER_SIZE + header.payload < size", _JOURNAL),
+    (f"{_STORE}/testsets.py", 'merged["test_index"][span, 0] >= 0', 'merged["test_index"][span, 0] > 0', f"{_SHARDS} {_STORE}/test_reader.py {_STORE}/test_groups.py"),
     # the planner: a shard's boundary, the order of rows, copies, parts of keys, grids that overlap
     (_LAYOUT, "-(-length // shard) * shard", "length // shard * shard", _LAID),
     (_LAYOUT, '.sort("group", "repeat", "cell")', '.sort("group", "cell", "repeat")', _LAID),
     (_LAYOUT, '(pl.col("run") > 0)', '(pl.col("run") >= 0)', "orchestrator/test_stored.py"),
-    ("jobs/identity.py", "value, sort_keys=True", "value, sort_keys=False", "jobs/test_identity.py"),
-    ("jobs/streams.py", "[STREAMS_VERSION, seed, name, list(keys)]", "[STREAMS_VERSION, seed, list(keys)]", "jobs/test_streams.py"),
+    ("jobs/run.py", "value, sort_keys=True", "value, sort_keys=False", "jobs/test_identity.py"),
+    ("jobs/run.py", "[STREAMS_VERSION, seed, name, list(keys)]", "[STREAMS_VERSION, seed, list(keys)]", "jobs/test_streams.py"),
     (_EXPANSION, "n_test_sets or repeats, repeats)", "n_test_sets or repeats, 10**9)", _EXPANDED),
     (_EXPANSION, "whole=(whole[0] & whole[1]).any()", "whole=(whole[0] | whole[1]).any()", _EXPANDED),
     ("orchestrator/grids/grid.py", "matched &= is_hit[codes[axis]]", "matched = is_hit[codes[axis]]", "orchestrator/grids/test_grid.py"),

@@ -130,7 +130,7 @@ class Options:
         reference, δ + 1/N, 13 levels, .50 where none accepts, gaps clipped to ±15.
     alpha_reference
         `others`: the average eCDF of the repeat's other runs. `others-trimmed`: without the few
-        runs that make resamples infeasible (`alphahat.outlying`). `half`: the average eCDF of the
+        runs that make resamples infeasible (`alphahat.suspects`). `half`: the average eCDF of the
         first half of the runs, which are then no candidates (RKS). `loo_ensemble`: the ensemble of
         all other runs, each side resampled from all test points (RKS24). `ensemble`: the ensemble
         of the first half.
@@ -340,13 +340,7 @@ def snapshot_index(epochs: Sequence[int], snapshot: int) -> int | None:
 
 
 def check(option: str, value: Any) -> Any:
-    """Return an option's value, a list as a tuple.
-
-    Raises
-    ------
-    Refused
-        For a value of another type or out of range.
-    """
+    """Return an option's value, a list as a tuple."""
     if not _DECLARED[option].allows(value):
         raise Refused(option, value, allowed=_DECLARED[option].allowed)
     return tuple(value) if _DECLARED[option].several else value

@@ -22,11 +22,6 @@ def code_version(options: Options) -> str:
 
     It covers the source of this package's modules (except figures and report), the modules that
     define users' own metrics, and the versions of the packages that compute.
-
-    Raises
-    ------
-    Refused
-        For a metric or a probe that doesn't exist.
     """
     from manyseed.analysis.metrics.registry import asked
 

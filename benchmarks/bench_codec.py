@@ -40,9 +40,9 @@ from numcodecs import Blosc, Zstd
 from zarr.storage import LocalStore
 
 from manyseed.orchestrator.paths import METADATA
-from manyseed.orchestrator.store.layout.chunkfile import ChunkWriter, parse
-from manyseed.orchestrator.store.layout.groups import Group, list_groups
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.chunkfile import ChunkWriter, parse
+from manyseed.orchestrator.store.groups import Group, list_groups
+from manyseed.orchestrator.store.reader import read_array
 
 
 def zarr_ways() -> dict[str, str]:

@@ -24,13 +24,12 @@ from pathlib import Path
 import numpy as np
 from dask import compute, delayed
 
-from manyseed.analysis.graph.blocks import Member
-from manyseed.analysis.graph.chunks import blocks
-from manyseed.analysis.graph.reading import Rows, Sources, read, readers
+from manyseed.analysis.graph.chunks import Member, blocks
+from manyseed.analysis.graph.predictions import Rows, Sources, read, readers
 from manyseed.analysis.options import Options
+from manyseed.orchestrator.computing.published import published
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.results.published import published
 
 SAMPLES, CLASSES, RUNS_A_REPEAT = 10_000, 10, 40
 RUNS = {True: 1000, False: 100_000}

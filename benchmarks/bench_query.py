@@ -30,11 +30,10 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.metrics.registry import schema
 from manyseed.analysis.options import Options
 from manyseed.analysis.tables.schema import FACTS, cells, repeat_columns
+from manyseed.orchestrator.computing.tables import Analysis, to_json, write_result
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_sweep
-from manyseed.orchestrator.results.record import Analysis, to_json
-from manyseed.orchestrator.results.writing import write_result
 
 RUNS = {True: 44_800, False: 532_800}
 ROUNDS = {True: 2, False: 5}

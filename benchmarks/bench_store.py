@@ -30,20 +30,17 @@ from zarr.storage import LocalStore
 
 from manyseed.jobs import datasets
 from manyseed.orchestrator.disk.lease import LeaseWatch
-from manyseed.orchestrator.store.care.compact import compact
-from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
-from manyseed.orchestrator.store.journals.journal import JournalWriter
-from manyseed.orchestrator.store.journals.records import RowBytes
-from manyseed.orchestrator.store.layout.arrays import FLAGS
-from manyseed.orchestrator.store.layout.groups import Group, list_groups
-from manyseed.orchestrator.store.layout.lengths import planned_group
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.layout.sizes import count_files, stored_bytes
-from manyseed.orchestrator.store.publishing.shards import publish
-from manyseed.orchestrator.store.reading.lazy import open_runs
-from manyseed.orchestrator.store.reading.reader import read_array, read_rows
-from manyseed.orchestrator.store.zarrfiles import encoding
-from manyseed.orchestrator.store.zarrfiles.creating import Flags, GroupRows, create_group
+from manyseed.orchestrator.store import encoding
+from manyseed.orchestrator.store.arrays import FLAGS
+from manyseed.orchestrator.store.compact import compact
+from manyseed.orchestrator.store.groups import Group, list_groups
+from manyseed.orchestrator.store.index import JournalFolder, JournalIndex
+from manyseed.orchestrator.store.journal import JournalWriter, RowBytes
+from manyseed.orchestrator.store.lazy import open_runs
+from manyseed.orchestrator.store.metadata import Flags, GroupRows, create_group
+from manyseed.orchestrator.store.reader import read_array, read_rows
+from manyseed.orchestrator.store.schema import GroupSpec, count_files, planned_group, stored_bytes
+from manyseed.orchestrator.store.shards import publish
 
 CELL_RUNS, REPEATS = 20, 10
 SCAN = 4  # inner chunks read at a time: a dask task costs as much as reading one

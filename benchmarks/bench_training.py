@@ -237,7 +237,7 @@ def random_weights(folder: Path) -> None:
     """Write weights of the backbone to the place where torch hub keeps the published ones."""
     import torch
 
-    from manyseed.jobs.torchvision_import import torchvision
+    from manyseed.jobs.packages import torchvision
 
     torch.manual_seed(0)
     checkpoints = folder / "hub" / "checkpoints"

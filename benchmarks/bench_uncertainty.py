@@ -23,11 +23,12 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_softmax
 
-from manyseed.analysis.uncertainty.prefixes import prefixes
-from manyseed.analysis.uncertainty.rejection import area_under_risk_coverage
-from manyseed.analysis.uncertainty.scores import thresholded_adaptive_calibration_error
-from manyseed.analysis.uncertainty.splits import calibration_splits
-from manyseed.analysis.uncertainty.temperature import calibrate
+from manyseed.analysis.uncertainty.dee import prefixes
+from manyseed.analysis.uncertainty.errors import (
+    area_under_risk_coverage,
+    thresholded_adaptive_calibration_error,
+)
+from manyseed.analysis.uncertainty.temperature import calibrate, calibration_splits
 from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.ensembling.methods import resolve, sizes

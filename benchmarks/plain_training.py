@@ -239,7 +239,7 @@ def _wide_resnet(X: Any, hparams: Mapping[str, Any], _: Mapping[str, Any]) -> An
 
 
 def _vit(X: Any, hparams: Mapping[str, Any], canonical: Mapping[str, Any]) -> Any:
-    from manyseed.jobs.torchvision_import import torchvision
+    from manyseed.jobs.packages import torchvision
 
     return torchvision("torchvision.models").VisionTransformer(
         X.shape[2],

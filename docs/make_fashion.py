@@ -32,7 +32,7 @@ def ask(command: str, sweep: Path) -> str:
 def similar_cnns(sweep: Path) -> str:
     """Return the condition of the CNNs of similar accuracy that differ most in α̂."""
     from manyseed import Sweep
-    from manyseed.analysis.report.listed import similar
+    from manyseed.analysis.report.tables import similar
 
     rows = similar(Sweep(sweep).results["runs"].filter(classifier="cnn"))
     chosen = ", ".join(map(str, rows["run_index"].sort()))
@@ -52,7 +52,7 @@ def filled(page: str, sweep: Path) -> str:
 def draw(page: str, sweep: Path) -> None:
     """Draw the figures of the page."""
     from manyseed import Sweep
-    from manyseed.analysis.figures.files import as_files
+    from manyseed.analysis.figures.drawing import as_files
 
     for command, picture in _FIGURE.findall(page):
         kind, *options = shlex.split(command)[3:]

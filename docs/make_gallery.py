@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from manyseed import Sweep
-from manyseed.analysis.figures.files import as_files
+from manyseed.analysis.figures.drawing import as_files
 
 HERE = Path(__file__).parent
 PICTURES = HERE / "images" / "gallery"

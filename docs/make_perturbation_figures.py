@@ -17,7 +17,7 @@ from manyseed.jobs.classifiers import CLASSIFIERS
 from manyseed.jobs.datasets import load, resolve
 from manyseed.jobs.hparams import Categorical, Continuous, perturb
 from manyseed.jobs.perturb import find_neighbours, perturb_categorical, perturb_continuous
-from manyseed.jobs.streams import stream
+from manyseed.jobs.run import stream
 
 IMAGES = Path(__file__).parent / "images"
 BEFORE, AFTER, CHANGED = "#9aa0a6", "#1f6fb2", "#d1495b"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from manyseed.jobs import classifiers, hparams, perturb
 from manyseed.jobs.checks import Refused, integer, number
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.datasets.split import n_points
-from manyseed.jobs.ensembling.suited import require_suited
+from manyseed.jobs.ensembling.suitability import require_suited
 from manyseed.jobs.images import schemes
 from manyseed.jobs.run import Cell
 
@@ -71,6 +71,51 @@ def consumed(cell: Cell) -> tuple[str, ...]:
 
 
 def resolve_cell(
+    seed: int, dataset: DatasetInfo, classifier: ClassifierInfo, **axes: Any
+) -> ResolvedCell:
+    """Resolve one combination of a grid.
+
+    Parameters
+    ----------
+    seed : int
+        The sweep's seed.
+    dataset, classifier
+        The information on both.
+    **axes
+        train_fraction : a share in (0, 1], or a number of points, at least 2; 1 means all.
+        perturb_continuous, perturb_categorical, perturb_hparams : schemes; one that has nothing to
+        act on gives the same cell as ``none``. vary : some of init, batch and train, joined by
+        ``+``. augment, test_augment : a random transform applied each time a training image is
+        presented, or a test image is predicted. ensembling : the method that gives a run several
+        members (`jobs.ensembling.methods.resolve`), or None. By default all points, none, and
+        init+batch.
+
+    Raises
+    ------
+    Refused
+        If a value is unknown or out of range.
+    """
+    [found] = resolve_cells(seed, [(dataset, classifier, axes)])
+    if isinstance(found, Refused):
+        raise found
+    return found
+
+
+def resolve_cells(
+    seed: int, asked: Iterable[tuple[DatasetInfo, ClassifierInfo, Mapping[str, Any]]]
+) -> list[ResolvedCell | Refused]:
+    """Resolve many combinations, given as `resolve_cell` takes each; a refusal is an answer."""
+    seed = integer("seed", seed, least=0, most=2**63 - 1)
+    found: list[ResolvedCell | Refused] = []
+    for dataset, classifier, axes in asked:
+        try:
+            found.append(_resolved(seed, dataset, classifier, **axes))
+        except Refused as error:
+            found.append(error)
+    return found
+
+
+def _resolved(
     seed: int,
     dataset: DatasetInfo,
     classifier: ClassifierInfo,
@@ -84,30 +129,6 @@ def resolve_cell(
     ensembling: Mapping[str, Any] | None = None,
     test_augment: str = "none",
 ) -> ResolvedCell:
-    """Resolve one combination of a grid.
-
-    Parameters
-    ----------
-    seed : int
-        The sweep's seed.
-    train_fraction : float or int
-        Share in (0, 1], or a number of points, at least 2; 1 means all.
-    perturb_continuous, perturb_categorical, perturb_hparams : str
-        Schemes; one that has nothing to act on gives the same cell as ``none``.
-    vary : str
-        Some of init, batch and train, joined by ``+``.
-    augment : str
-        Random transform applied each time a training image is presented, or ``none``.
-    ensembling : mapping, optional
-        The method that gives a run several members (`jobs.ensembling.methods.resolve`).
-    test_augment : str
-        Random transform of the test images, drawn anew for each member, or ``none``.
-
-    Raises
-    ------
-    Refused
-        If a value is unknown or out of range.
-    """
     asked = {
         "perturb_continuous": perturb.canonical("continuous", perturb_continuous),
         "perturb_categorical": perturb.canonical("categorical", perturb_categorical),
@@ -130,7 +151,7 @@ def resolve_cell(
     }
     schemes = {axis: scheme if acts_on[axis] else "none" for axis, scheme in asked.items()}
     cell = Cell(
-        seed=integer("seed", seed, least=0, most=2**63 - 1),
+        seed=seed,
         dataset=dataset.canonical,
         classifier=classifier.canonical,
         hparams=classifier.hparams,

@@ -1,16 +1,113 @@
-"""Check users' values. A refusal holds facts; the caller who knows the file words them."""
+"""Check users' values by what an option says of itself (`Option`), and find names that were meant.
+
+A refusal holds facts; the caller who knows the file words them.
+"""
 
 from __future__ import annotations
 
 import math
+import re
+import sys
 import traceback
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
-from manyseed.jobs.similar import shown
+MOST = 3
+"""Suggestions at most."""
+
+_CUTOFF = 0.65
+"""Least share of letters in common, as `difflib` counts them."""
+
+
+def similar(name: str, known: Iterable[str]) -> list[str]:
+    """Return the known names that are most like a wrong one: the best kind of likeness that occurs.
+
+    In this order: equal but for case, hyphens and underscores; beginning with it; the beginning of
+    it; few letters apart; with a word that begins with it. Of several, the first `MOST`.
+
+    Parameters
+    ----------
+    known : iterable of str
+        Preferred names first.
+    """
+    wanted = _folded(name)
+    names = {one: _folded(one) for one in dict.fromkeys(known)}
+    if not wanted:
+        return []
+    n = len(wanted)
+    begun = [one for one, text in names.items() if text.startswith(wanted)]
+    long = {one: text[: n + 1] for one, text in names.items() if n > 3 and len(text) > n}
+    found = (
+        [one for one, text in names.items() if text == wanted]
+        or (begun if n > 1 or len(begun) == 1 else [])
+        or [one for one, text in names.items() if len(text) > 2 and wanted.startswith(text)]
+        or _close(wanted, names)
+        or _close(wanted, long)
+        or [one for one, text in names.items() if n > 2 and _has_word(text, wanted)]
+    )
+    return found[:MOST]
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return a question to append to a message about a wrong name; empty if nothing is near."""
+    near = " or ".join(similar(name, known))
+    return f"; did you mean {near}?" if near else ""
+
+
+def spelling(text: str) -> str:
+    """Return a text as it is read: composed (NFC), with single blanks, without invisible marks."""
+    if text.isascii():
+        return " ".join(text.split())
+    composed = unicodedata.normalize("NFC", text)
+    return " ".join("".join(c for c in composed if unicodedata.category(c) != "Cf").split())
+
+
+def same_spelling(texts: Iterable[str]) -> list[tuple[str, ...]]:
+    """Return the different texts that are read alike, by what they share, in order."""
+    same: dict[str, list[str]] = {}
+    for text in sorted({*texts}):
+        same.setdefault(spelling(text), []).append(text)
+    return [tuple(each) for each in same.values() if len(each) > 1]
+
+
+def shown(name: str) -> str:
+    """Return a name for a list in a message: quoted unless it is plain words."""
+    return (
+        name if re.fullmatch(r"\S+( \S+)*", name) and name == quoted(name)[1:-1] else quoted(name)
+    )
+
+
+def quoted(text: str) -> str:
+    """Return a text between quotation marks, in which what cannot be seen is escaped."""
+    escaped = (
+        c
+        if c == " " or (c.isprintable() and c not in '"\\' and not unicodedata.combining(c))
+        else f"\\{c}"
+        if c in '"\\'
+        else f"\\u{ord(c):04x}"
+        for c in text
+    )
+    return f'"{"".join(escaped)}"'
+
+
+def _folded(name: str) -> str:
+    return spelling(name).casefold().replace("-", "_")
+
+
+def _close(wanted: str, texts: dict[str, str]) -> list[str]:
+    from difflib import get_close_matches  # needed for errors only
+
+    near = get_close_matches(wanted, texts.values(), n=1, cutoff=_CUTOFF)
+    return [one for one, text in texts.items() if text in near]
+
+
+def _has_word(text: str, beginning: str) -> bool:
+    return any(word.startswith(beginning) for word in re.split(r"[^a-z0-9]+", text))
+
 
 _LISTED = 20
 NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -69,109 +166,225 @@ class UnknownOption(Refused):
     """An unknown option; `allowed` lists the known ones."""
 
 
-def integer(option: str, value: object, *, least: int, most: int | None = None) -> int:
-    """Return `value` if it is a whole number from `least` to `most`, which has no limit by default.
+_TABLE: Mapping[type, tuple[str, str]] = {
+    bool: ("true or false", "boolean"),
+    int: ("a whole number", "integer"),
+    float: ("a number", "number"),
+    str: ("text in quotes", "string"),
+    list: ("a list", "array"),
+    dict: ("a table", "object"),
+    object: ("text, a finite number, true or false", ""),
+}
+"""What each kind of value is called in messages, and in a JSON Schema."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What an option means and which values it takes: it checks them, and describes itself.
+
+    Planning, the JSON Schema of sweep files and the docs read it.
+
+    Attributes
+    ----------
+    about : str
+        What the option means, in a sentence.
+    kind : type
+        bool, int (not a truth value), float (any finite number), str, list, dict, or object for any
+        single value.
+    default : object
+        The value where none is given; None if there is none, or if it depends on other things.
+    words : tuple
+        The only values of kind str; with int or float, values besides numbers.
+    least, above, most, below : float
+        Bounds of numbers; `above` and `below` are exclusive.
+    distinct : bool
+        Whether a list must hold one or more different entries.
+    pattern : str
+        A regular expression that text must match as a whole, from ``^`` to ``$``.
+    of : Option, or mapping of str to Option
+        What every entry of a list or table must be, or the entries that a table may have.
+    called : str
+        What to call a value in messages, instead of "a number", "text in quotes" and so on; bounds
+        follow.
+    """
+
+    about: str = ""
+    kind: type = str
+    default: Any = None
+    _: KW_ONLY
+    words: Sequence[Any] = ()
+    least: float = -math.inf
+    above: float = -math.inf
+    most: float = math.inf
+    below: float = math.inf
+    distinct: bool = False
+    pattern: str = ""
+    of: Option | Mapping[str, Option] | None = None
+    called: str = ""
+
+    def check(self, name: str, value: object) -> Any:
+        """Return an allowed value; of kind float as a float, a list or table with its entries.
+
+        Parameters
+        ----------
+        name : str
+            What to call the option in a refusal; entries of tables follow a dot.
+
+        Raises
+        ------
+        Refused
+            For a value of another type, out of bounds, or not among the words.
+        """
+        for word in self.words:
+            if _same_type(value, type(word)) and value == word:
+                return word
+        is_closed = self.kind is str and bool(self.words)
+        if is_closed or not _same_type(value, self.kind) or not self._is_within(value):
+            raise Refused(name, value, allowed=self.allowed)
+        if isinstance(value, Mapping):
+            return {key: self._entry(f"{name}.{key}", key, inner) for key, inner in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._entry(name, "", each) for each in value]
+        return float(value) if self.kind is float and isinstance(value, int | float) else value
+
+    def _entry(self, name: str, key: str, value: object) -> Any:
+        of = self.of
+        if isinstance(of, Mapping):
+            if key not in of:
+                raise UnknownOption(name, value, allowed=of)
+            of = of[key]
+        return value if of is None else of.check(name, value)
+
+    def _is_within(self, value: Any) -> bool:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            is_within = self.least <= value <= self.most and self.above < value < self.below
+            return is_within and -sys.float_info.max <= value <= sys.float_info.max
+        if self.distinct:
+            return 0 < len(value) == len({*map(repr, value)})
+        return not self.pattern or re.fullmatch(self.pattern, value) is not None
+
+    @property
+    def allowed(self) -> tuple[Any, ...] | str:
+        """All allowed values, or a description of them."""
+        if self.kind is str and self.words:
+            return tuple(self.words)
+        ends = {"at least": self.least, "above": self.above, "at most": self.most}
+        limits = {word: end for word, end in {**ends, "below": self.below}.items() if _is_end(end)}
+        bounds = " and ".join(f"{word} {_plain(end)}" for word, end in limits.items())
+        if limits.keys() == {"at least", "at most"} and self.kind is int:
+            bounds = f"from {_plain(self.least)} to {_plain(self.most)}"
+        described = f"{self.called or _TABLE[self.kind][0]} {bounds}".strip()
+        return ", or ".join([described, *map(repr, self.words)])
+
+    def schema(self, about: str | None = None) -> dict[str, Any]:
+        """Return the JSON Schema of a value, described by `about`, by default the option's own."""
+        about = self.described if about is None else about
+        described = {"description": about} if about else {}
+        if self.kind is str and self.words:
+            return {**described, "enum": [*self.words]}
+        if self.kind is object:
+            return {**described, "type": ["string", "number", "boolean"]}
+        bounds = {
+            "minimum": self.least,
+            "exclusiveMinimum": self.above,
+            "maximum": self.most,
+            "exclusiveMaximum": self.below,
+        }
+        value: dict[str, Any] = {"type": _TABLE[self.kind][1]}
+        value |= {word: bound for word, bound in bounds.items() if _is_end(bound)}
+        value |= {"pattern": self.pattern} if self.pattern else {}
+        value |= {"minItems": 1, "uniqueItems": True} if self.distinct else {}
+        if isinstance(self.of, Option):
+            value |= {"items" if self.kind is list else "additionalProperties": self.of.schema()}
+        elif self.of is not None:
+            value |= closed({name: option.schema() for name, option in self.of.items()})
+        if not self.words:
+            return {**described, **value}
+        return {**described, "anyOf": [value, *({"const": word} for word in self.words)]}
+
+    @property
+    def described(self) -> str:
+        """`about`, with the default."""
+        if self.default is None:
+            return self.about
+        default = str(self.default).lower() if isinstance(self.default, bool) else self.default
+        return f"{self.about.removesuffix('.')} (default: {default})."
+
+
+def values_of(
+    options: Mapping[str, Option], given: Mapping[str, Any], prefix: str = ""
+) -> dict[str, Any]:
+    """Return the value of every option of a table: what is given, checked, and else its default.
+
+    Parameters
+    ----------
+    options : mapping of str to Option
+    given : mapping
+        What the user wrote.
+    prefix : str
+        What comes before an option's name in a refusal.
 
     Raises
     ------
+    UnknownOption
     Refused
-        For any other type, a truth value or a number out of bounds.
     """
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int)
-        or value < least
-        or (most is not None and value > most)
-    ):
-        bounds = f"at least {least}" if most is None else f"from {least} to {most}"
-        raise Refused(option, value, allowed=f"a whole number {bounds}")
-    return value
+    require_known(options, given, prefix)
+    return {
+        name: option.check(f"{prefix}{name}", given[name]) if name in given else option.default
+        for name, option in options.items()
+    }
+
+
+def closed(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON Schema of a table that has no other keys than these, each with its schema."""
+    return {"type": "object", "properties": {**properties}, "additionalProperties": False}
+
+
+def integer(name: str, value: object, *, least: int, most: int | None = None) -> int:
+    """Return a whole number from `least` to `most`; raise Refused for anything else."""
+    bound = math.inf if most is None else most
+    return int(Option(kind=int, least=least, most=bound).check(name, value))
 
 
 def number(
-    option: str,
+    name: str,
     value: object,
     *,
     least: float = -math.inf,
     above: float = -math.inf,
     most: float = math.inf,
     below: float = math.inf,
-    what: str = "a number",
+    what: str = "",
 ) -> float:
-    """Return `value` as a float if it is a finite number within bounds.
-
-    Parameters
-    ----------
-    option : str
-    value : object
-    least, above, most, below : float
-        The bounds; `above` and `below` are exclusive.
-    what : str
-        What to call the number in a message.
-
-    Raises
-    ------
-    Refused
-        For any other type, a truth value, NaN, an infinity or a number out of bounds.
-    """
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int | float)
-        or not math.isfinite(value)
-        or not (least <= value <= most and above < value < below)
-    ):
-        limits = {"at least": least, "above": above, "at most": most, "below": below}
-        bounds = [f"{word} {limit:g}" for word, limit in limits.items() if math.isfinite(limit)]
-        raise Refused(option, value, allowed=" ".join([what, " and ".join(bounds)]).strip())
-    return float(value)
+    """Return a finite number within the bounds as a float; raise Refused for anything else."""
+    bounds = Option(kind=float, least=least, above=above, most=most, below=below, called=what)
+    return float(bounds.check(name, value))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Option:
-    """The allowed values of an option: some words, numbers within bounds, or both.
+def require_known(
+    options: Mapping[str, Option], given: Mapping[str, Any], prefix: str = ""
+) -> None:
+    """Raise UnknownOption for the first name that is not an option's."""
+    for name, value in given.items():
+        if name not in options:
+            raise UnknownOption(f"{prefix}{name}", value, allowed=options)
 
-    Attributes
-    ----------
-    name : str
-    about : str
-        What the option means, in a sentence.
-    words : tuple of str
-        Allowed words; just one if numbers are allowed too.
-    numbers : {"none", "whole", "all"}
-    least, above, most, below : float
-        Bounds of numbers; `above` and `below` are exclusive.
-    """
 
-    name: str
-    about: str = ""
-    words: tuple[str, ...] = ()
-    numbers: Literal["none", "whole", "all"] = "all"
-    least: float = -math.inf
-    above: float = -math.inf
-    most: float = math.inf
-    below: float = math.inf
+def _same_type(value: object, kind: type) -> bool:
+    """Return whether a value is of a kind; whole numbers are numbers, truth values are not."""
+    if isinstance(value, bool):
+        return kind in (bool, object)
+    kinds: dict[type, Any] = {float: int | float, list: list | tuple, dict: Mapping}
+    return isinstance(value, str | int | float if kind is object else kinds.get(kind, kind))
 
-    def check(self, value: object) -> int | float | str:
-        """Return an allowed value; numbers become floats unless `numbers` is ``whole``.
 
-        Raises
-        ------
-        Refused
-        """
-        if isinstance(value, str) and value in self.words:
-            return value
-        if self.numbers == "none":
-            raise Refused(self.name, value, allowed=self.words)
-        if self.words and isinstance(value, str):
-            start = f"from {self.least:g}" if math.isfinite(self.least) else f"above {self.above:g}"
-            words = " or ".join(map(repr, self.words))
-            raise Refused(self.name, value, allowed=f"a number {start}, or {words}")
-        if self.numbers == "whole":
-            most = int(self.most) if math.isfinite(self.most) else None
-            return integer(self.name, value, least=int(self.least), most=most)
-        return number(
-            self.name, value, least=self.least, above=self.above, most=self.most, below=self.below
-        )
+def _is_end(bound: float) -> bool:
+    return isinstance(bound, int) or math.isfinite(bound)
+
+
+def _plain(bound: float) -> str:
+    return str(bound) if isinstance(bound, int) else f"{bound:g}"
 
 
 def in_words(error: BaseException) -> str:

@@ -1,14 +1,17 @@
-"""Work out which arrays a cell's models will have before any is trained; rebuild models from them.
+"""The arrays of a cell's models, known before any is trained; models rebuilt and saved from them.
 
 Whatever decides the sizes of a model's arrays must be the same for all runs of a cell. To find it,
-a network is built without allocating memory while watching which hparams it reads.
+a network is built without allocating memory while watching which hparams it reads. A model is saved
+in a format that its own library reads and that executes no code: ``.npz`` and ``.pt`` hold arrays
+by name, ``.json`` XGBoost's trees and ``.skops`` a scikit-learn estimator.
 """
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, BinaryIO, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +20,20 @@ from manyseed.jobs import classifiers
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import DatasetInfo, load
 from manyseed.jobs.hparams.kinds import Continuous, Hparam, Value
-from manyseed.jobs.response.asked import Asked
+from manyseed.jobs.response.questions import Asked
 from manyseed.jobs.run import Cell, MachineError, Run, TrainingSet
 from manyseed.jobs.trainer import Trainer, run_hparams
 from manyseed.jobs.training.encode import dense_encoder, pixel_encoder
-from manyseed.jobs.training.handling import Alive, Device
-from manyseed.jobs.training.network import Named, Shape
-from manyseed.jobs.training.state import State, StateArray, length, number_type, unpacked
+from manyseed.jobs.training.handling import (
+    Alive,
+    Device,
+    State,
+    StateArray,
+    length,
+    number_type,
+    unpacked,
+)
+from manyseed.jobs.training.network import Named, Network, Shape
 from manyseed.jobs.tuning import SEARCH, is_tuned
 
 LARGEST = 256 * 10**6
@@ -45,7 +55,6 @@ class OfArrays(Protocol):
         ----------
         shape : tuple of int
             The shape of an encoded row.
-        n_classes : int
         settings, hparams : mapping
             As in `jobs.classifiers.fit`.
         """
@@ -62,7 +71,6 @@ class OfArrays(Protocol):
         data : TrainingSet
             The model's training set, which determines scaling and encoding.
         state : mapping of str to array
-        device : Device
         """
 
 
@@ -113,15 +121,8 @@ def layouts(cells: Iterable[Cell], dataset: DatasetInfo, name: str) -> tuple[Mod
     ----------
     cells : iterable of Cell
         Cells of one dataset and classifier.
-    dataset : DatasetInfo
     name : str
         The classifier's name, for messages.
-
-    Raises
-    ------
-    Refused
-        If models are not arrays, or the arrays are unknown, differ between a cell's runs or are too
-        large.
     """
     layouts_by_hparams: dict[tuple[tuple[str, Value], ...], ModelArrays] = {}
     seen: set[tuple[object, ...]] = set()
@@ -164,7 +165,6 @@ def revive(cell: Cell, hparams: Mapping[str, Value], data: TrainingSet, state: S
 
     Parameters
     ----------
-    cell : Cell
     hparams : mapping
         The run's hparams.
     data : TrainingSet
@@ -190,8 +190,6 @@ def answers(
     ----------
     trainer : Trainer
         Supplies the run's rows.
-    run : Run
-    asked : Asked
     kept : tuple
         The layouts of the run's group, and the model's row of numbers.
 
@@ -259,3 +257,77 @@ class _Watched(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self.values_of)
+
+
+Save = Callable[[BinaryIO], object]
+
+READ: Mapping[str, str] = {
+    ".pt": "torch.load(FILE, weights_only=True)",
+    ".npz": "numpy.load(FILE)",
+    ".json": "xgboost.Booster(model_file=FILE)",
+    ".skops": "skops.io.load(FILE, trusted=[…])",
+}
+"""How to read each format."""
+
+_OWN_FORMATS: Mapping[str, tuple[str, ...]] = {"estimator": (".skops",), "module": (".pt", ".npz")}
+
+
+def endings(canonical: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the formats that fit a classifier's models, the usual one first.
+
+    Parameters
+    ----------
+    canonical : mapping
+        The classifier's canonical description.
+    """
+    if "source" in canonical:  # imported: nothing is trained
+        return ()
+    if classifiers.is_own(canonical):
+        return _OWN_FORMATS.get(canonical["form"], ())
+    fit = classifiers.fit_of(canonical)
+    if isinstance(fit, Network):
+        return (".pt", ".npz")
+    return (".json",) if canonical["name"] == "xgb" else (".npz",)
+
+
+def lacking(ending: str) -> str | None:
+    """Return the package that a format needs if it is not installed, else None."""
+    return "skops" if ending == ".skops" and importlib.util.find_spec("skops") is None else None
+
+
+def saving(alive: Alive, ending: str) -> Save:
+    """Return a function that writes a model to an open file.
+
+    Parameters
+    ----------
+    ending : str
+        One of `endings`.
+    """
+    if ending == ".pt":
+        return lambda file: _state_dict(alive, file)
+    if ending == ".npz":
+        return lambda file: np.savez(file, **_arrays(alive))
+    model = alive.model
+    if model is None:
+        raise ValueError("the fit hands over no model")
+    if ending == ".json":
+        return lambda file: file.write(bytes(model.save_raw("json")))
+    return lambda file: _skops(model, file)
+
+
+def _arrays(alive: Alive) -> dict[str, Any]:
+    if alive.state is None:
+        raise ValueError("the model is not made of arrays")
+    return dict(alive.state())
+
+
+def _state_dict(alive: Alive, file: BinaryIO) -> None:
+    import torch
+
+    torch.save({name: torch.tensor(values) for name, values in _arrays(alive).items()}, file)
+
+
+def _skops(model: Any, file: BinaryIO) -> None:
+    from skops.io import dumps  # type: ignore[import-not-found]
+
+    file.write(dumps(model))

@@ -1,16 +1,73 @@
-"""The description of a training run, its data, and its prediction."""
+"""A training run: its identity, its random streams, its data, and its prediction from scores.
+
+Frozen: an identity is 128 bits of SHA-256 over a canonical JSON text. A generator is PCG64 on a
+``numpy.random.SeedSequence`` of the eight little-endian 32-bit words of SHA-256 over the canonical
+JSON of ``[v, sweep seed, stream, keys]``. Keys are identities and numbers, never positions or
+aliases, so a run draws the same numbers in every sweep that holds it. ``docs/identity.md`` explains
+how to recompute both.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.identity import IDENTITY_VERSION, Json, identity
+IDENTITY_VERSION = 1
+
+T = TypeVar("T")
+
+Json = None | bool | int | float | str | Sequence["Json"] | Mapping[str, "Json"]
+
+
+def canonical_json(value: Json) -> bytes:
+    """Encode as JSON with sorted keys, no spaces, UTF-8 and shortest round-trip floats."""
+    text = json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
+    return text.encode()
+
+
+def identity(value: Mapping[str, Json]) -> str:
+    """Return the identity of a canonical description as 32 hexadecimal digits.
+
+    The description carries its own version under ``v``.
+    """
+    if value.get("v") != IDENTITY_VERSION:
+        raise ValueError(f"a description needs v = {IDENTITY_VERSION}, got {value.get('v')!r}")
+    return text_identity(canonical_json(value))
+
+
+def text_identity(text: bytes) -> str:
+    """Return the identity of a description that is already canonical JSON."""
+    return hashlib.sha256(text).digest()[:16].hex()
+
+
+def canonical_pieces(fields: Mapping[str, T], optional: Collection[str] = ()) -> list[str | T]:
+    """Return the pieces that, joined, are a canonical JSON object: its punctuation and `fields`.
+
+    Given each field's canonical JSON, as texts or as columns of texts, joining is cheaper than
+    encoding every object. Fields in `optional` come from `optional_piece`; none may sort last.
+    """
+    names = sorted(fields)
+    pieces: list[str | T] = ["{"]
+    for key in names:
+        if key in optional:
+            pieces.append(fields[key])
+        else:
+            pieces += [f'"{key}":', fields[key], "}" if key == names[-1] else ","]
+    return pieces
+
+
+def optional_piece(key: str, value: Json) -> str:
+    """Return the piece for a field that a description omits while it is ``none``: then ``""``."""
+    return "" if value == "none" else f'"{key}":{canonical_json(value).decode()},'
+
 
 Probability = Literal["softmax", "ovr", "none"]
 """How scores become probabilities: softmax of logits (for two classes the sigmoid of the gap),
@@ -19,6 +76,9 @@ normalised one-vs-rest sigmoids, or not at all (hinge loss)."""
 LATER = ("augment", "ensembling", "test_augment")
 """Fields added to `Cell` later: omitted from descriptions while they are ``none``, so that
 identities stay the same."""
+
+SEARCHED = "tuned"
+"""The key of `Cell.hparams` that holds a search, and the value of a scale still searched for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +142,11 @@ class Cell:
         return identity(self.canonical())
 
     @property
+    def has_search(self) -> bool:
+        """Whether a search determines its hparams or the scale of its posterior."""
+        return SEARCHED in self.hparams or (self.ensembling or {}).get("scale") == SEARCHED
+
+    @property
     def classifier_key(self) -> str:
         """The key of its classifier's streams."""
         return f"{self.classifier['name']}@{self.classifier['version']}"
@@ -115,7 +180,7 @@ class Prediction:
         ``train_accuracy``, means over an epoch's batches at the time of their steps; ``test_loss``
         and ``test_accuracy`` after the epoch. Losses are mean cross-entropies in nats.
     measured : dict of arrays, or None
-        Measurements of the trained model, if requested (`jobs.training.alive.measure`).
+        Measurements of the trained model, if requested (`jobs.training.handling.measure`).
     """
 
     scores: NDArray[np.float32]
@@ -216,9 +281,141 @@ class MachineError(RuntimeError):
     """The machine, not the run, is at fault: missing data or packages, a broken device."""
 
 
+class DamagedData(MachineError):
+    """A file of a data set cannot be decoded, on any machine."""
+
+
 class GpuFull(MachineError):
     """The memory of the GPU is full; other processes may hold most of it."""
 
 
 class NotFetched(MachineError):
     """The prepared copy of a dataset is missing from this machine, or damaged."""
+
+
+STREAMS_VERSION = 1
+
+Stream = Literal[
+    "split",
+    "subsample",
+    "resample",
+    "perturb_continuous",
+    "perturb_categorical",
+    "perturb_hparams",
+    "init",
+    "batch",
+    "dropout",
+    "tune",
+    "augment",
+    "response",
+    "response_shift",
+    "langevin",
+    "posterior",
+    "test_augment",
+]
+
+
+def stream(seed: int, name: Stream, *keys: str | int) -> np.random.Generator:
+    """Return the generator of one stream.
+
+    Parameters
+    ----------
+    seed : int
+        The sweep's seed.
+    name : Stream
+        The source of randomness.
+    *keys : str or int
+        The stream's keys (table in ``docs/identity.md``).
+    """
+    if name not in get_args(Stream):
+        raise ValueError(f"unknown stream {name!r}; there are {', '.join(get_args(Stream))}")
+    digest = hashlib.sha256(canonical_json([STREAMS_VERSION, seed, name, list(keys)])).digest()
+    words = np.frombuffer(digest, dtype="<u4")
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([int(w) for w in words])))
+
+
+def raw(generator: np.random.Generator, n: int) -> np.ndarray[tuple[int], np.dtype[np.uint64]]:
+    """Draw `n` raw 64-bit words, which no change to NumPy's distributions can alter."""
+    return np.asarray(generator.bit_generator.random_raw(n), dtype=np.uint64)
+
+
+def seed31(generator: np.random.Generator) -> int:
+    """Draw a seed in [0, 2**31) for a library that takes an integer seed."""
+    return int(generator.bit_generator.random_raw() & 0x7FFFFFFF)
+
+
+OFF = 1e-3
+"""Largest deviation from 1 of the sum of a row's probabilities."""
+
+
+def prediction(
+    scores: NDArray[np.floating[Any]],
+    probability: Probability,
+    fit_seconds: float,
+    curves: Mapping[str, NDArray[np.float32]] | None = None,
+    measured: Mapping[str, NDArray[Any]] | None = None,
+) -> Prediction:
+    """Derive labels and confidences from scores, which are rounded to float32 first.
+
+    Parameters
+    ----------
+    scores : array
+        Gaps of two classes (epoch, sample), or a score per class (epoch, sample, class).
+    probability, fit_seconds, curves, measured
+        As in `jobs.run.Probability` and `jobs.run.Prediction`.
+
+    Raises
+    ------
+    FloatingPointError
+        If a score is not finite: the training diverged.
+    """
+    scores = scores if scores.ndim == 2 else gaps(scores)
+    with np.errstate(over="ignore"):
+        scores = np.ascontiguousarray(scores, dtype=np.float32)
+    if not np.isfinite(scores).all():
+        bad = np.count_nonzero(~np.isfinite(scores))
+        raise FloatingPointError(
+            f"the training diverged: {bad} of {scores.size} scores are not finite"
+        )
+    return Prediction(
+        scores=scores,
+        label=labels(scores, 2 if scores.ndim == 2 else scores.shape[2]).astype(np.uint16),
+        confidence=_confidence(scores, probability).astype(np.float32),
+        fit_seconds=fit_seconds,
+        curves=curves,
+        measured=measured,
+    )
+
+
+def gaps(scores: Any) -> Any:
+    """Return scores (…, class), an array or tensor, in stored form: the gap (…) of two classes."""
+    return scores[..., 1] - scores[..., 0] if scores.shape[-1] == 2 else scores
+
+
+def labels(scores: Any, n_classes: int) -> Any:
+    """Return the classes that gaps (…) or scores of more than two classes (…, class) predict.
+
+    A tie goes to the positive one of two classes, and to the first of more.
+    """
+    return scores >= 0 if n_classes == 2 else scores.argmax(-1)
+
+
+def are_probabilities(values: NDArray[Any]) -> bool:
+    """Return whether a run's values (sample,) or (sample, class) can be probabilities."""
+    if not 0 <= values.min() <= values.max() <= 1:  # or NaN
+        return False
+    return values.ndim == 1 or bool((abs(values.sum(axis=1, dtype=np.float64) - 1) <= OFF).all())
+
+
+def _confidence(scores: NDArray[np.float32], probability: Probability) -> NDArray[np.float64]:
+    """Return the probability of the predicted class, (epoch, sample)."""
+    exact = scores.astype(np.float64)
+    if probability == "none":
+        return np.full(scores.shape[:2], np.nan)
+    if scores.ndim == 2:
+        # Sigmoid of the gap; normalised one-vs-rest sigmoids of g and -g give the same number.
+        return 1 / (1 + np.exp(-np.abs(exact)))
+    # Both in logarithms, so that a row of small probabilities cannot sum to zero.
+    logs = exact if probability == "softmax" else -np.logaddexp(0.0, -exact)
+    shares: NDArray[np.float64] = np.exp(logs - logs.max(axis=2, keepdims=True))
+    return np.asarray(1 / shares.sum(axis=2))

@@ -20,11 +20,19 @@ from numpy.typing import NDArray
 from manyseed.jobs import classifiers
 from manyseed.jobs.datasets import dataset_id
 from manyseed.jobs.datasets.split import held_out, n_points
-from manyseed.jobs.ensembling.members import Members
-from manyseed.jobs.ensembling.methods import SEARCHED, stream_name
-from manyseed.jobs.identity import identity
-from manyseed.jobs.run import Cell, DatasetRows, Generators, MachineError, Run, TrainingSet
-from manyseed.jobs.streams import Stream, raw, stream
+from manyseed.jobs.ensembling.methods import SEARCHED, Members, stream_name
+from manyseed.jobs.run import (
+    Cell,
+    DatasetRows,
+    Generators,
+    MachineError,
+    Run,
+    Stream,
+    TrainingSet,
+    identity,
+    raw,
+    stream,
+)
 from manyseed.jobs.trainer import Trainer, run_hparams
 from manyseed.jobs.training.handling import Alive, Device, Handling
 from manyseed.jobs.tuning import trainer_of_process
@@ -66,7 +74,7 @@ def is_searched(cell: Cell) -> bool:
     return cell.ensembling is not None and cell.ensembling.get("scale") == SEARCHED
 
 
-def scale_search_id(cell: Cell) -> str:
+def search_id(cell: Cell) -> str:
     """Return the identity of the search for a cell's scale."""
     description = {key: value for key, value in cell.canonical().items() if key not in _IRRELEVANT}
     return identity({"search": "scale", **description})
@@ -83,17 +91,10 @@ def evaluate(trainer: Trainer, cell: Cell, number: int, device: Device = "cpu") 
 
     Parameters
     ----------
-    trainer : Trainer
     cell : Cell
         A cell with a searched scale, whose hparams are known.
     number : int
         The network's number, from 0.
-    device : str
-
-    Raises
-    ------
-    jobs.run.MachineError
-        If data or a package is missing; any other exception of the fit fails the trial.
     """
     started = perf_counter()
     run = Run(replace(cell, ensembling=None, test_augment="none"), 0, number)
@@ -133,7 +134,6 @@ def log_likelihoods(
         The trained network.
     data : TrainingSet
         Its training set, including `y_test`.
-    cell : Cell
     hparams : mapping
         Including ``weight_decay``, the prior's precision.
     number : int
@@ -193,12 +193,6 @@ def best(trials: Sequence[Trial]) -> tuple[float, float]:
     """Return the scale with the highest mean log-likelihood over networks, and that mean.
 
     The smallest scale wins a tie; networks whose fit failed are left out.
-
-    Raises
-    ------
-    ValueError
-        If every fit failed, with the last reason, or no scale gives every network a finite
-        likelihood.
     """
     curves = [trial.log_likelihoods for trial in trials if trial.log_likelihoods is not None]
     if not curves:

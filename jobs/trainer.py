@@ -24,12 +24,20 @@ from manyseed.jobs.perturb import (
     perturb_continuous,
     uses_neighbours,
 )
-from manyseed.jobs.run import Cell, DatasetRows, Generators, Prediction, Run, TrainingSet
-from manyseed.jobs.streams import Stream, stream
+from manyseed.jobs.run import (
+    Cell,
+    DatasetRows,
+    Generators,
+    Prediction,
+    Run,
+    Stream,
+    TrainingSet,
+    stream,
+)
 from manyseed.jobs.training.handling import PLAIN, AfterTraining, Alive, Handling
 
 if TYPE_CHECKING:
-    from manyseed.jobs.response.asked import Asked
+    from manyseed.jobs.response.questions import Asked
 
 CACHE_BYTES = 2 * 2**30
 
@@ -98,8 +106,7 @@ class Trainer:
 
     def answering(self, run: Run, asked: Asked) -> AfterTraining:
         """Return a function that measures a run's response curves on its unperturbed rows."""
-        from manyseed.jobs.response.measure import Subject, answers
-        from manyseed.jobs.response.pairs import Streams
+        from manyseed.jobs.response.measure import Streams, Subject, answers
 
         cell = run.cell
         data, part = self._dataset(cell), self._split(cell, run.repeat)

@@ -22,14 +22,23 @@ from manyseed.jobs import classifiers
 from manyseed.jobs.datasets import dataset_id
 from manyseed.jobs.datasets.split import held_out, n_points
 from manyseed.jobs.hparams.kinds import Value
-from manyseed.jobs.hparams.search import SPACE_VERSION, draw
-from manyseed.jobs.identity import IDENTITY_VERSION, identity
-from manyseed.jobs.run import Cell, Generators, MachineError, Run, TrainingSet
-from manyseed.jobs.streams import Stream, stream
+from manyseed.jobs.hparams.perturb import SPACE_VERSION, draw
+from manyseed.jobs.run import (
+    IDENTITY_VERSION,
+    SEARCHED,
+    Cell,
+    Generators,
+    MachineError,
+    Run,
+    Stream,
+    TrainingSet,
+    identity,
+    stream,
+)
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import Device, Handling
 
-SEARCH = "tuned"
+SEARCH = SEARCHED
 """The key of a tuned cell's `hparams` that holds its search; the other keys are fixed hparams."""
 
 VALIDATION_SHARE = 0.25
@@ -81,13 +90,7 @@ def is_current(cell: Cell) -> bool:
 
 
 def n_draws(cell: Cell) -> int:
-    """Return how many points a tuned cell's search draws.
-
-    Raises
-    ------
-    ValueError
-        For a search in another version's hparam spaces.
-    """
+    """Return how many points a tuned cell's search draws."""
     search = cell.hparams[SEARCH]
     if not is_current(cell):
         raise ValueError(f"a search of version {search['space']}; this is {SPACE_VERSION}")
@@ -107,19 +110,12 @@ def evaluate(
 
     Parameters
     ----------
-    trainer : Trainer
     cell : Cell
         A tuned cell.
     number : int
         The draw's number, from 0.
-    device : str
     timeout : float
         Seconds after which a user's command is stopped; 0 for never.
-
-    Raises
-    ------
-    jobs.run.MachineError
-        If data or a package is missing; any other exception of the fit fails the draw.
     """
     started, hparams = perf_counter(), drawn(cell, number)
     generators = Generators(*(_stream(cell, number, name) for name in ("init", "batch", "dropout")))
@@ -137,13 +133,7 @@ def evaluate(
 
 
 def validation(trainer: Trainer, cell: Cell) -> TrainingSet:
-    """Return a search's training set, with validation rows in place of the test set.
-
-    Raises
-    ------
-    ValueError
-        If rows belong together and the training part has too few groups to be divided.
-    """
+    """Return a search's training set, with validation rows in place of the test set."""
     plain = Cell(cell.seed, cell.dataset, cell.classifier, cell.hparams)
     whole = trainer.training_set(Run(plain, 0, 0))
     assert whole.in_dataset is not None
@@ -164,13 +154,7 @@ def validation(trainer: Trainer, cell: Cell) -> TrainingSet:
 
 
 def best(draws: Sequence[Draw]) -> int:
-    """Return the number of the draw with the highest accuracy; the first wins a tie.
-
-    Raises
-    ------
-    ValueError
-        If every draw failed, with the last reason.
-    """
+    """Return the number of the draw with the highest accuracy; the first wins a tie."""
     scores = [-1.0 if draw.accuracy is None else draw.accuracy for draw in draws]
     if max(scores) < 0:
         raise ValueError(f"all {len(draws)} draws failed, the last one with {draws[-1].error}")

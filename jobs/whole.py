@@ -86,13 +86,6 @@ def replacing(
         The files; their folders are created if necessary.
     before_rename : callable, optional
         Called before each rename; an exception abandons all files not yet in place.
-
-    Raises
-    ------
-    OSError
-        If the file system refuses.
-    PartialRemoved
-        If a temporary file was removed.
     """
     partials = [partial_of(path) for path in paths]
     try:
@@ -143,13 +136,6 @@ def appearing(folder: Path, building: Path | None = None) -> Iterator[Path]:
         The final path; an empty folder there is replaced.
     building : Path, optional
         Temporary path in the same parent folder.
-
-    Raises
-    ------
-    Taken
-        If something other than an empty folder is there already.
-    OSError
-        If the file system refuses.
     """
     building = building or partial_of(folder)
     try:

@@ -47,12 +47,7 @@ def from_python(public: str) -> Callable[[Made], Made]:
     """Decorate a class: its public methods check their arguments and word errors for Python.
 
     The command calls the same methods, so an error only notes that it passed one
-    (`ManyseedError.from_python`), which the command undoes.
-
-    Parameters
-    ----------
-    public : str
-        How users call the class, for messages.
+    (`ManyseedError.from_python`), which the command undoes. `public` is how users call the class.
     """
 
     def decorate(made: Made) -> Made:
@@ -74,12 +69,8 @@ def from_python(public: str) -> Callable[[Made], Made]:
 def further(callee: str, *, but: Iterable[str] = ()) -> Callable[[Function], Function]:
     """Say where a method's ``**options`` go, so that these can be checked, too.
 
-    Parameters
-    ----------
-    callee : str
-        ``"module:function"`` below `manyseed.orchestrator`, which is imported when it is needed.
-    but : iterable of str
-        Its parameters that are no options.
+    `callee` is ``"module:function"`` below `manyseed.orchestrator`, which is imported when it is
+    needed; `but` are its parameters that are no options.
     """
 
     def mark(function: Function) -> Function:
@@ -139,12 +130,7 @@ def _check(
     given: tuple[Any, ...],
     options: Mapping[str, Any],
 ) -> None:
-    """Refuse unknown keywords, values of a wrong type, and too few or too many arguments.
-
-    Raises
-    ------
-    UserError
-    """
+    """Refuse unknown keywords, values of a wrong type, and too few or too many arguments."""
     positional = zip(signature.parameters.values(), given, strict=False)
     for parameter, value in positional:
         if parameter.kind is not parameter.VAR_POSITIONAL:

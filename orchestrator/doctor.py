@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from manyseed.jobs.installing import install
+from manyseed.jobs.packages import install
 from manyseed.orchestrator import devices
 from manyseed.orchestrator.disk.lease import lease_seconds
 from manyseed.orchestrator.disk.placing import place, place_new
@@ -36,15 +36,10 @@ _TRIES = 5
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One check and its result.
+    """One check and its result: if there is a problem, what does not work and what to do.
 
-    Attributes
-    ----------
-    what, answer : str
-    problem : str
-        What does not work and what to do; empty if nothing is wrong.
-    needed : bool
-        Whether the problem makes sweeps impossible; others slow them down or disable a feature.
+    A problem that is `needed` to be solved makes sweeps impossible; others slow them down or
+    disable a feature.
     """
 
     what: str
@@ -54,13 +49,9 @@ class Check:
 
 
 def examine(folder: Path) -> Iterator[Check]:
-    """Check this machine and the file system of a folder.
+    """Check this machine and the file system of a folder: the nearest one that exists.
 
-    Parameters
-    ----------
-    folder : Path
-        Where sweeps will be; the nearest folder that exists is checked. Files are created and
-        removed there.
+    Files are created and removed there.
     """
     yield from _libraries()
     yield from _machine()

@@ -23,9 +23,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from manyseed.jobs.similar import quoted, shown, similar, spelling
+from manyseed.jobs.checks import quoted, shown, similar, spelling
 from manyseed.jobs.whole import named_finally
-from manyseed.orchestrator.wording import in_python, key_in_python
 
 NOT_FINISHED = 3
 INTERRUPTED = 130
@@ -139,15 +138,8 @@ def refused(
 ) -> UserError:
     """Return a library's refusal as a UserError.
 
-    Parameters
-    ----------
-    facts : Facts
-    file, key
-        Where the value was given; the key defaults to the option.
-    value
-        What the user wrote there, if more than the refused value.
-    remedy : str, optional
-        A further remedy.
+    The value was given in `file` at `key`, by default the option; `value` is what the user wrote
+    there, if more than the refused value; `remedy` is a further one.
     """
     value = facts.value if value is _UNSET else value
     part = "" if value == facts.value else _short(toml_value(facts.value))
@@ -176,18 +168,7 @@ def command(*words: object) -> str:
 def unknown_key(
     facts: Facts, *, file: str | Path, key: str | None = None, remedy: str | None = None
 ) -> UserError:
-    """Return the UserError for an unknown option, with the nearest valid one.
-
-    Parameters
-    ----------
-    facts : Facts
-        The library's refusal.
-    file : Path
-    key : str, optional
-        By default the option.
-    remedy : str, optional
-        A further remedy.
-    """
+    """Return the UserError for an unknown option, with the nearest valid one; see `refused`."""
     near = nearest(facts.option.rpartition(".")[2], map(str, facts.allowed))
     return UserError(
         "unknown key",
@@ -382,3 +363,59 @@ def toml_value(value: Any) -> str:
     if isinstance(value, dict):
         return "{ " + ", ".join(f"{toml_key(k)} = {toml_value(v)}" for k, v in value.items()) + " }"
     return str(value)
+
+
+_PHRASES = {
+    "--classifier NAME=FILE": "classifiers={NAME: [FILE]}",
+    "--cluster local": 'cluster="local"',
+    "--dask slurm": 'dask="slurm"',
+    "--now": "now=True",
+    "--other-recipe": "other_recipe=True",
+    "--probabilities": "probabilities=True",
+    "--width double": 'width="double"',
+    "verify --repair": "verify(repair=True)",
+}
+"""Options with their values, as messages write them; others become the option and ``=``."""
+
+_NAMES = {"until": "half_width", "out": "directory", "lower-is-better": "lower"}
+"""Options whose argument has another name."""
+
+_KEYS = {"KIND": "kind", "RUN": "address"}
+
+_COMMANDS = re.compile(r"(\bmanyseed [a-z]+\b[^;,\n]*|\bsbatch [^;\n]*)")
+"""Whole commands, for a shell, stay as they are."""
+_OPTION = re.compile(
+    "|".join(
+        [
+            *(re.escape(phrase) for phrase in sorted(_PHRASES, key=len, reverse=True)),
+            r"--(?P<listing>[a-z][a-z-]*) (?P<values>\w+(?:,\w+)+)",
+            r"--(?P<option>[a-z][a-z-]*)(?: (?=(?:[A-Z]+|[\d.]*\d)(?!\w)))?",
+        ]
+    )
+)
+
+
+def in_python(text: str) -> str:
+    """Return a message in the words of Python."""
+    pieces = _COMMANDS.split(text)
+    pieces[::2] = [_OPTION.sub(_argument, piece) for piece in pieces[::2]]
+    return "".join(pieces)
+
+
+def key_in_python(key: str) -> str:
+    """Return the argument for the key of a message, such as ``--by``."""
+    if not key.startswith("--"):
+        return _KEYS.get(key, key)
+    return name_of(key.removeprefix("--"))
+
+
+def name_of(option: str) -> str:
+    """Return the argument's name for an option without its dashes."""
+    return _NAMES.get(option, option.replace("-", "_"))
+
+
+def _argument(match: re.Match[str]) -> str:
+    if match["values"]:
+        values = [v if v.isdecimal() else f'"{v}"' for v in match["values"].split(",")]
+        return f"{name_of(match['listing'])}=[{', '.join(values)}]"
+    return _PHRASES.get(match[0]) or f"{name_of(match['option'])}="

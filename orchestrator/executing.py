@@ -11,7 +11,7 @@ from manyseed.orchestrator.errors import command
 from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
-    from manyseed.orchestrator.plans.tuned import Search
+    from manyseed.orchestrator.plans.searches import Search
     from manyseed.orchestrator.responding.asking import Responded
     from manyseed.orchestrator.submissions.submission import Submission
 
@@ -43,18 +43,17 @@ class Executing:
             machine if `workers` is given; else where runs were last submitted; else, on a machine
             with ``sbatch`` and outside of jobs, the user's only profile; else this machine.
         workers : int
-            Most training processes on this machine; by default one for each core that this process
-            may use.
+            Most training processes on this machine; by default the available cores.
         failed : bool
-            Submit the failed runs instead of the missing ones.
+            Train only the failed runs again, with the same seeds.
         other_recipe : bool
-            Continue although versions or CPU differ from those of earlier runs.
+            Continue with other versions or another CPU than before; results mark these repeats.
         only : str
-            An SQL condition: submit only runs of these cells.
+            Only cells that meet a condition, such as ``classifier = 'mlp'``.
         limit : int
-            Submit only so many runs, spread over the cells.
+            Submit at most so many runs, spread over the cells: a pilot.
         memory : str
-            Memory of each task on a cluster, such as ``32G``, instead of the profile's.
+            Memory for each task on a cluster, instead of the profile's: ``32G``.
         tell : callable
             Called with a message if `submit` waits for tasks that were asked to stop.
 
@@ -92,8 +91,8 @@ class Executing:
         cluster : str
             ``local``: on this machine; ``auto``: the same, unless it looks like a login node.
         workers : int
-            Number of processes; by default the cores that this process may use. If given, the
-            search runs on this machine.
+            Most training processes on this machine; by default the available cores. If given, the
+            search runs here.
         progress : callable
             Called after each draw with (evaluated draws, all draws).
         """
@@ -103,7 +102,7 @@ class Executing:
         from manyseed.slurm import local
 
         if not workers:
-            again = command("tune", self.paths.directory)
+            again = command("plan", self.paths.directory, "--tune")
             profiles.require_search_here(cluster, last_intent(self.paths), again)
         report = progress or (lambda done, of: None)
         return tune(self.paths, workers=workers or local.available_cores(), report=report)
@@ -124,11 +123,11 @@ class Executing:
         options : mapping
             Keys as in the sweep file's table ``[response]``: transforms, layers, rows, draws, …
         name : str
-            Name of the table below ``responses``; by default made of the transforms.
+            The table's name; by default the transforms.
         where : str
-            An SQL condition: only these cells.
+            Only cells that meet a condition.
         workers : int
-            Number of processes; by default the cores that this process may use.
+            Processes on this machine; by default the available cores.
         progress : callable
             Called after each model with (models that have answered, all models).
         """
@@ -171,8 +170,12 @@ class Executing:
     def cancel(self, only: str | None = None, *, now: bool = False) -> tuple[int, int]:
         """Stop running tasks after their current fits; waiting tasks never start.
 
-        With `only`, an SQL condition, stop only these cells. With `now`, stop the current fits,
-        too; the next `submit` trains them again.
+        Parameters
+        ----------
+        only : str
+            Only cells that meet a condition, such as ``classifier = 'mlp'``.
+        now : bool
+            End the fits in flight, too; the next submission trains them again.
 
         Returns
         -------

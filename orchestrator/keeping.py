@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
+import numpy as np
 import polars as pl
 
+from manyseed.jobs.run import MachineError
+from manyseed.jobs.trainer import Trainer
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import (
     DamagedFile,
     DamagedShard,
+    StoreError,
     UnavailableError,
     UserError,
     command,
@@ -22,8 +26,8 @@ from manyseed.orchestrator.errors import (
 from manyseed.orchestrator.paths import IMPORTED, JOURNAL, PACKED, SweepPaths
 from manyseed.orchestrator.plans.drop import Drop
 from manyseed.orchestrator.plans.drop import drop as drop_cells
-from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.layout import (
+    Groups,
     copies,
     lay_out,
     wrong_coordinates,
@@ -31,21 +35,20 @@ from manyseed.orchestrator.plans.layout import (
 )
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.provenance import read_recipe
-from manyseed.orchestrator.store.care.compact import Compaction, publish_free
-from manyseed.orchestrator.store.care.compact import compact as compact_store
-from manyseed.orchestrator.store.care.repair import repair as repair_store
-from manyseed.orchestrator.store.care.repair import require_rest
-from manyseed.orchestrator.store.care.verify import Finding, shards_to_verify
-from manyseed.orchestrator.store.care.verify import verify as verify_group
-from manyseed.orchestrator.store.care.verifyjournals import verify_journals
-from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
-from manyseed.orchestrator.store.layout.groups import Group, find_group
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.reading.recipes import recipes_of
+from manyseed.orchestrator.store.compact import Compaction, publish_free
+from manyseed.orchestrator.store.compact import compact as compact_store
+from manyseed.orchestrator.store.groups import Group, find_group
+from manyseed.orchestrator.store.index import JournalFolder, JournalIndex
+from manyseed.orchestrator.store.repair import repair as repair_store
+from manyseed.orchestrator.store.repair import require_rest
+from manyseed.orchestrator.store.schema import GroupSpec
+from manyseed.orchestrator.store.shards import recipes_of
+from manyseed.orchestrator.store.testsets import Integers, read_splits
+from manyseed.orchestrator.store.verify import Finding, shards_to_verify, verify_journals
+from manyseed.orchestrator.store.verify import verify as verify_group
 from manyseed.orchestrator.stored import lost_groups, require_sound, ways_back
-from manyseed.orchestrator.submissions.hints import nothing_finished
-from manyseed.orchestrator.submissions.submission import running, submissions
-from manyseed.orchestrator.tasks.setback import set_back
+from manyseed.orchestrator.submissions.submission import nothing_finished, running, submissions
+from manyseed.orchestrator.tasks.attempts import set_back
 from manyseed.orchestrator.working.checkpoints import remove_stale
 
 
@@ -82,7 +85,6 @@ def verify(
 
     Parameters
     ----------
-    paths : SweepPaths
     repair : bool
         Whether to rebuild damaged files from what is left, restore runs from journals, and set back
         to missing only runs whose predictions are nowhere else. Nobody may train or plan meanwhile.
@@ -154,8 +156,6 @@ def _verified(
         ],
     }
     if repair and (others or found):
-        from manyseed.orchestrator.plans.testsets import TestSets  # loads libraries for data
-
         named: list[str] = []
 
         def before_dropping(rows: Mapping[Group, Collection[int]]) -> None:
@@ -267,7 +267,7 @@ def drop(paths: SweepPaths, where: str) -> Drop:
 
 def export(paths: SweepPaths, output: Path) -> Path:
     """Write one portable copy of the finished runs; see `Sweep.export`."""
-    from manyseed.orchestrator.store.reading.exchange import export_parquet, export_zip
+    from manyseed.orchestrator.store.exchange import export_parquet, export_zip
 
     if output.suffix not in (".zip", ".parquet"):
         raise UserError(
@@ -292,3 +292,59 @@ def export(paths: SweepPaths, output: Path) -> Path:
     else:
         export_parquet(paths.store, output)
     return output
+
+
+Sets = tuple[Integers, Integers]
+
+
+class TestSets:
+    """Makes test sets of groups.
+
+    Parameters
+    ----------
+    groups : sequence of Group
+        Groups whose test sets may be read if the data is not on this machine: groups of one
+        dataset share theirs.
+    """
+
+    __test__ = False  # or pytest takes it for a test
+
+    def __init__(self, plan: Plan, groups: Sequence[Group]) -> None:
+        self._plan, self._groups, self._trainer = plan, groups, Trainer()
+
+    def __call__(self, group: Group, start: int, stop: int) -> Sets | None:
+        """Return `y_true` and `test_index` (repeat, sample) of a range of repeats, or None."""
+        try:
+            cell = self._plan.first_cell(group.spec.number)
+            sets = [self._trainer.test_set(cell, repeat) for repeat in range(start, stop)]
+        except (MachineError, ValueError, LookupError, TypeError):
+            return self._of_another_group(group, start, stop)
+        return np.stack([one.y_true for one in sets]), np.stack([one.index for one in sets])
+
+    def _of_another_group(self, group: Group, start: int, stop: int) -> Sets | None:
+        """Read the test sets of another group of the same dataset."""
+        wanted = self._dataset(group)
+        for other in self._groups if wanted is not None else ():
+            if other.spec.number == group.spec.number or self._dataset(other) != wanted:
+                continue
+            length = other.spec.split_length
+            files = [
+                other.file(other.spec.array(name), chunk)
+                for name in ("y_true", "test_index")
+                for chunk in range(start // length, -(-stop // length))
+            ]
+            if not all(file.exists() for file in files):
+                continue
+            try:
+                y_true, index = (values[start:stop] for values in read_splits(other))
+            except StoreError:
+                continue
+            if len(index) == stop - start and (index >= 0).all():
+                return y_true, index
+        return None
+
+    def _dataset(self, group: Group) -> object:
+        """Return what determines the test sets of a group; None for imported predictions."""
+        cell = self._plan.first_cell(group.spec.number)
+        is_imported = cell.classifier.get("source") == "imported"
+        return None if is_imported else (cell.dataset, group.spec.samples)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from manyseed.orchestrator.calls import from_python, further
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.grids.naming import sweep_name
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
 
 if TYPE_CHECKING:
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 
     from manyseed.analysis.graph.group import ReportProgress
     from manyseed.analysis.options import Options
-    from manyseed.orchestrator.results.alike import Alike
-    from manyseed.orchestrator.results.compared import Compared
-    from manyseed.orchestrator.results.dee import DeepAnswers
-    from manyseed.orchestrator.results.howmany import GroupAnswers
-    from manyseed.orchestrator.results.jobstate import AnalysisJob
-    from manyseed.orchestrator.results.plotting import Plots
-    from manyseed.orchestrator.results.tables import Results
-    from manyseed.orchestrator.results.variance import VarianceSplit
-    from manyseed.orchestrator.store.reading.named import FinishedRuns
+    from manyseed.analysis.questions.question import Answer
+    from manyseed.orchestrator.analyses.jobstate import AnalysisJob
+    from manyseed.orchestrator.computing.tables import Results
+    from manyseed.orchestrator.results.answers.comparison import Compared
+    from manyseed.orchestrator.results.answers.dee import DeepAnswers
+    from manyseed.orchestrator.results.answers.howmany import GroupAnswers
+    from manyseed.orchestrator.results.answers.likeness import Alike
+    from manyseed.orchestrator.results.answers.variance import VarianceSplit
+    from manyseed.orchestrator.results.figures import Plots
+    from manyseed.orchestrator.store.lazy import FinishedRuns
     from manyseed.orchestrator.submissions.submission import Submission
 
 
@@ -39,7 +40,15 @@ class Learning:
     @cached_property
     def name(self) -> str:
         """The sweep's name."""
-        return sweep_name(self.paths.sweep_file)
+        import tomllib
+
+        with suppress(OSError, ValueError, LookupError, RecursionError):
+            name = tomllib.loads(self.paths.sweep_file.read_bytes().decode("utf-8-sig"))["name"]
+            if isinstance(name, str):
+                return name
+        from manyseed.orchestrator.grids.loading import read_sweep_file  # says what is wrong
+
+        return read_sweep_file(self.paths.sweep_file).name
 
     @property
     def predictions(self) -> xr.DataTree:
@@ -137,8 +146,8 @@ class Learning:
         tell : callable
             With slurm, called with the state of the jobs.
         """
-        from manyseed.orchestrator.results.conventions import conventions
-        from manyseed.orchestrator.results.here import analyze
+        from manyseed.orchestrator.analyses.execution import analyze
+        from manyseed.orchestrator.computing.conventions import conventions
 
         _require_options(options)
         return analyze(
@@ -169,14 +178,14 @@ class Learning:
             A cluster profile, its file, or auto; the job asks for the resources of its ``cpu``
             class.
         """
-        from manyseed.orchestrator.results.job import submit
+        from manyseed.orchestrator.analyses.execution import submit
 
         _require_options(options)
         return submit(self.paths, options, cluster=cluster, dask=dask, workers=workers)
 
     def analysis_job(self) -> AnalysisJob | None:
         """Return the state of the analysis that was submitted last; None if none was."""
-        from manyseed.orchestrator.results.jobstate import look
+        from manyseed.orchestrator.analyses.jobstate import look
 
         return look(self.paths)
 
@@ -186,13 +195,13 @@ class Learning:
 
         Warns, as do all methods that show results, if runs have finished since the analysis.
         """
-        from manyseed.orchestrator.results.newer import tell_newer
-        from manyseed.orchestrator.results.tables import read_results
+        from manyseed.orchestrator.computing.tables import read_results
+        from manyseed.orchestrator.results.caveats import tell_newer
 
         tell_newer(self.paths)
         return read_results(self.paths)
 
-    @further("results.query:Question")
+    @further("asking.query:Query")
     def query(
         self,
         table: str = "cells",
@@ -210,90 +219,107 @@ class Learning:
         others : sequence of Sweep or path
             Sweeps whose rows are appended; the column ``sweep`` holds each row's directory.
         sql : str
-            One SELECT over the tables, instead of all other arguments (`orchestrator.results.sql`).
+            One SELECT over the tables, instead of all other arguments (`orchestrator.asking.sql`).
         **options
             `where`, `columns`, `by`, `sort` and `agg`, as in
-            `orchestrator.results.query.Question`.
+            `orchestrator.asking.query.Query`.
         """
-        from manyseed.orchestrator.results.newer import tell_newer
-        from manyseed.orchestrator.results.query import Question, ask
-        from manyseed.orchestrator.results.tables import read_results
+        from manyseed.orchestrator.asking.query import Query, ask
+        from manyseed.orchestrator.computing.tables import read_results
+        from manyseed.orchestrator.results.caveats import tell_newer
 
         every = [self.paths, *(_paths("others", other) for other in others)]
         for paths in every:
             tell_newer(paths)
         sweeps = {str(paths.directory): read_results(paths) for paths in every}
         if sql is not None:
-            from manyseed.orchestrator.results.sql import ask_sql
+            from manyseed.orchestrator.asking.sql import ask_sql
 
             return ask_sql(sweeps, sql)
-        return ask(sweeps, Question(table, **options))
+        return ask(sweeps, Query(table, **options))
 
-    @further("results.howmany:howmany", but=("paths",))
+    @further("results.answers.howmany:howmany", but=("paths",))
     def howmany(self, **options: Any) -> list[GroupAnswers]:
-        """Return how many runs are needed; see `orchestrator.results.howmany.howmany`."""
-        from manyseed.orchestrator.results.howmany import howmany
-        from manyseed.orchestrator.results.newer import tell_newer
+        """Return how many runs are needed; see `orchestrator.results.answers.howmany.howmany`."""
+        found: list[GroupAnswers] = self._found("howmany", options)
+        return found
 
-        tell_newer(self.paths)
-        return howmany(self.paths, **options)
-
-    @further("results.comparing:compare_cells", but=("paths",))
+    @further("results.answers.compare:compare_cells", but=("paths",))
     def compare(self, other: Learning | str | Path | None = None, **options: Any) -> list[Compared]:
         """Compare cells of this sweep, or of this one (A) with another (B).
 
-        See `orchestrator.results.comparing.compare_cells` for the options and the result.
+        See `orchestrator.results.answers.compare.compare_cells` for the options and the result.
         """
-        from manyseed.orchestrator.results.comparing import compare_cells
-        from manyseed.orchestrator.results.newer import tell_newer
+        found: list[Compared] = self._found("compare", {"other": other, **options})
+        return found
 
-        second = None if other is None else _paths("other", other)
-        for paths in filter(None, (self.paths, second)):
-            tell_newer(paths)
-        return compare_cells(self.paths, second, **options)
-
-    @further("results.alike:alike", but=("paths",))
+    @further("results.answers.likeness:alike", but=("paths",))
     def alike(self, other: Learning | str | Path | None = None, **options: Any) -> list[Alike]:
         """Say whether A's runs are like B's, by α̂ and error consistency between them.
 
-        See `orchestrator.results.alike.alike` for the options and the result.
+        See `orchestrator.results.answers.likeness.alike` for the options and the result.
         """
-        from manyseed.orchestrator.results.alike import alike
+        found: list[Alike] = self._found("alike", {"other": other, **options})
+        return found
 
-        second = None if other is None else _paths("other", other)
-        return alike(self.paths, second, **options)
-
-    @further("results.dee:dee", but=("paths",))
+    @further("results.answers.dee:dee", but=("paths",))
     def dee(self, **options: Any) -> list[DeepAnswers]:
-        """Return what averaging runs is worth; see `orchestrator.results.dee.dee`."""
-        from manyseed.orchestrator.results.dee import dee
-        from manyseed.orchestrator.results.newer import tell_newer
-
-        tell_newer(self.paths)
-        return dee(self.paths, **options)
+        """Return what averaging runs is worth; see `orchestrator.results.answers.dee.dee`."""
+        found: list[DeepAnswers] = self._found("dee", options)
+        return found
 
     def variance(self, where: str | None = None) -> list[VarianceSplit]:
-        """Return where the variance comes from; see `orchestrator.results.variance.variance`."""
-        from manyseed.orchestrator.results.variance import variance
+        """Return where the variance comes from; see `results.answers.variance.variance`."""
+        found: list[VarianceSplit] = self._found("variance", {"where": where})
+        return found
 
-        return variance(self.results, where)
+    @overload
+    def answers(self) -> list[str]: ...
 
-    def answers(self) -> list[str]:
-        """Return the sentences that the page begins with: what the tables say."""
-        from manyseed.orchestrator.results.answering import answers
-        from manyseed.orchestrator.results.newer import tell_newer
+    @overload
+    def answers(self, question: str, **options: Any) -> list[Answer]: ...
 
+    def answers(self, question: str | None = None, **options: Any) -> list[str] | list[Answer]:
+        """Return the sentences that the page begins with, or the answers to one question.
+
+        Parameters
+        ----------
+        question : str, optional
+            Its name: ``sweep.answers("variance", where="classifier = 'mlp'")``; those of
+            ``manyseed answers DIR``.
+        **options
+            Those of the question.
+
+        Returns
+        -------
+        list of str, or of Answer
+            An `Answer` has `headline`, `details` and `rows`, the numbers.
+        """
+        from manyseed.orchestrator.results.answers.summary import answers
+        from manyseed.orchestrator.results.caveats import tell_newer
+        from manyseed.orchestrator.results.questions.registry import reply
+
+        if question is not None:
+            return [*reply(self, question, **options).answers]
+        for name in options:
+            remedy = "name a question before its options"
+            raise UserError("Sweep.answers() has no such argument", key=name, remedy=remedy)
         tell_newer(self.paths)
-        return [one.text for one in answers(self.paths)]
+        return [one.headline for one in answers(self.paths)]
+
+    def _found(self, question: str, options: dict[str, Any]) -> Any:
+        from manyseed.orchestrator.results.questions.registry import ask, named
+
+        return ask(self, named(question), **options)
 
     @property
     def plot(self) -> Plots:
         """The figures of the results: ``sweep.plot.accuracy(by="perturb_continuous")``.
 
-        ``sweep.plot.kinds`` lists them; see `orchestrator.results.plotting`.
+        ``sweep.plot.kinds`` lists them; see `orchestrator.results.figures`.
         """
-        from manyseed.orchestrator.results.newer import tell_newer
-        from manyseed.orchestrator.results.plotting import Plots
+        from manyseed.orchestrator.results.caveats import tell_newer
+        from manyseed.orchestrator.results.figures import Plots
 
         tell_newer(self.paths)
         return Plots(self.paths)
@@ -304,8 +330,8 @@ class Learning:
         `tell` is called for each lost file without which the page is incomplete; the page lists
         them, too.
         """
-        from manyseed.orchestrator.results.newer import tell_newer
-        from manyseed.orchestrator.results.reporting import report
+        from manyseed.orchestrator.results.caveats import tell_newer
+        from manyseed.orchestrator.results.page import report
 
         tell_newer(self.paths)
         return report(self.paths, self.name, tell)

@@ -292,15 +292,7 @@ def recipe_mark(folder: Path, number: int) -> Path:
 
 
 def open_sweep(directory: Path) -> SweepPaths:
-    """Return the paths of an existing sweep.
-
-    Raises
-    ------
-    UserError
-        If `directory` is not a sweep.
-    DamagedFile
-        If it is one, but lacks its cells.
-    """
+    """Return the paths of an existing sweep."""
     paths = SweepPaths(directory)
     if not directory.exists():
         raise UserError(
@@ -317,13 +309,7 @@ def open_sweep(directory: Path) -> SweepPaths:
 
 
 def encode_name(name: str) -> str:
-    """Percent-encode a name so that any file system and Zarr accept it as a folder.
-
-    Raises
-    ------
-    ValueError
-        If the name is empty, or longer than `NAME_BYTES` once encoded.
-    """
+    """Percent-encode a name so that any file system and Zarr accept it as a folder."""
     if not name:
         raise ValueError("a dataset or classifier needs a name")
     encoded = quote(name, safe="")

@@ -168,7 +168,6 @@ def keep_numbers(folder: Path, used: Callable[[], int]) -> int:
 
     Parameters
     ----------
-    folder : Path
     used : callable
         Returns the highest number that a run has; called if nothing is marked, as in sweeps of
         earlier versions.
@@ -181,13 +180,7 @@ def keep_numbers(folder: Path, used: Callable[[], int]) -> int:
 
 
 def read_recipe(folder: Path, number: int) -> Recipe:
-    """Return a recipe that runs have.
-
-    Raises
-    ------
-    DamagedFile
-        Also if it is absent, or not the one that its mark was written for.
-    """
+    """Return a recipe that runs have."""
     file, mark = recipe_file(folder, number), recipe_mark(folder, number)
     try:
         recipe = read_record(file, Recipe, _REMEDY)

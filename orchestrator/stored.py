@@ -20,40 +20,23 @@ from manyseed.orchestrator.errors import (
     nearest,
 )
 from manyseed.orchestrator.paths import IMPORTED, SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.layout import copies, wrong_coordinates
+from manyseed.orchestrator.plans.layout import Groups, copies, wrong_coordinates
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.store.care import intact
-from manyseed.orchestrator.store.journals.index import JournalIndex
-from manyseed.orchestrator.store.layout.groups import (
-    Group,
-    find_group,
-    list_groups,
-    published_shards,
-)
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.reading.reader import (
-    finished_rows,
-    read_array,
-    statuses,
-    test_sets,
-)
-from manyseed.orchestrator.store.zarrfiles.encoding import Bools
+from manyseed.orchestrator.store import verify
+from manyseed.orchestrator.store.encoding import Bools
+from manyseed.orchestrator.store.groups import Group, find_group, list_groups, published_shards
+from manyseed.orchestrator.store.index import JournalIndex
+from manyseed.orchestrator.store.reader import finished_rows, read_array, statuses, test_sets
+from manyseed.orchestrator.store.schema import GroupSpec
 
 if TYPE_CHECKING:
     import xarray as xr
 
-    from manyseed.orchestrator.store.reading.named import FinishedRuns
+    from manyseed.orchestrator.store.lazy import FinishedRuns
 
 
 def stored_groups(paths: SweepPaths, plan: Plan) -> list[Group]:
-    """Return the groups that exist in the store, in the plan's order.
-
-    Raises
-    ------
-    DamagedFile, DamagedShard
-        If a group's layout or a coordinate is missing or differs from the plan.
-    """
+    """Return the groups that exist in the store, in the plan's order."""
     specs = Groups.read(paths)
     specs.require_planned(plan, paths)
     for spec in lost_groups(paths, plan):
@@ -131,14 +114,14 @@ def require_sound(paths: SweepPaths) -> None:
 
 def open_finished_runs(paths: SweepPaths) -> xr.DataTree:
     """Open the finished runs of all groups; see `Sweep.predictions`."""
-    from manyseed.orchestrator.store.reading.lazy import open_finished
+    from manyseed.orchestrator.store.lazy import open_finished
 
     return _tree(paths, open_finished)
 
 
 def open_all_rows(paths: SweepPaths) -> xr.DataTree:
     """Open all rows of all groups; see `Sweep.raw_predictions`."""
-    from manyseed.orchestrator.store.reading.lazy import open_runs
+    from manyseed.orchestrator.store.lazy import open_runs
 
     return _tree(paths, open_runs)
 
@@ -147,7 +130,7 @@ def open_named_runs(
     paths: SweepPaths, dataset: str, classifier: str, *, names: bool = False
 ) -> FinishedRuns:
     """Open the finished runs of one group, with coordinates in words; see `Sweep.runs`."""
-    from manyseed.orchestrator.store.reading.lazy import in_words, open_finished
+    from manyseed.orchestrator.store.lazy import in_words, open_finished
 
     plan = Plan.read(paths)
     for group in stored_groups(paths, plan):
@@ -191,8 +174,8 @@ class Unseen:
     copies: Bools
 
     def compare(self) -> None:
-        """Compare the rows; raises like `intact.compare`."""
-        intact.compare(self.group, self.shard, self.copies)
+        """Compare the rows; raises like `verify.compare`."""
+        verify.compare(self.group, self.shard, self.copies)
 
 
 class ComparedShards:
@@ -206,19 +189,13 @@ class ComparedShards:
             self._seen = {}
 
     def unseen(self, wanted: Iterable[tuple[Group, Iterable[int] | None]]) -> list[Unseen]:
-        """Return those of the groups' shards (None: all) that were not yet compared.
-
-        Raises
-        ------
-        DamagedShard
-            If a file is missing.
-        """
+        """Return those of the groups' shards (None: all) that were not yet compared."""
         found = []
         for group, shards in wanted:
             seen, identical = self._seen.get(group.spec.path, {}), copies(self._plan, group)
             for shard in sorted(published_shards(group.folder)) if shards is None else shards:
                 if shard < group.shards:
-                    version = intact.version(group, shard)
+                    version = verify.version(group, shard)
                     if seen.get(str(shard)) != version:
                         of_shard = identical[slice(*group.span(shard))]
                         found.append(Unseen(group, shard, version, of_shard))

@@ -12,15 +12,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.store.care.retraining import count_retrained
-from manyseed.orchestrator.store.journals.index import JournalIndex
-from manyseed.orchestrator.store.layout.arrays import COPY, DONE, MISSING
-from manyseed.orchestrator.store.layout.groups import Group, find_group
-from manyseed.orchestrator.store.reading.reader import require_statuses, statuses
-from manyseed.orchestrator.tasks.attempts import Failure
-from manyseed.orchestrator.tasks.setback import failures
+from manyseed.orchestrator.store.arrays import COPY, DONE, MISSING
+from manyseed.orchestrator.store.compact import count_retrained
+from manyseed.orchestrator.store.groups import Group, find_group
+from manyseed.orchestrator.store.index import JournalIndex
+from manyseed.orchestrator.store.reader import require_statuses, statuses
+from manyseed.orchestrator.tasks.attempts import Failure, valid_failures
 
 FAILED = 3
 """A state that the store does not know: the latest attempt raised, and the run is not finished."""
@@ -111,7 +110,7 @@ def survey(paths: SweepPaths) -> Survey:
         states[spec.number] = state
     failed = {
         (failure.group, failure.row): failure
-        for failure in failures(paths, plan.identity)
+        for failure in valid_failures(paths, plan.identity)
         if failure.row < len(states.get(failure.group, ()))
         and states[failure.group][failure.row] == MISSING
     }

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.keeping import Verified
     from manyseed.orchestrator.plans.drop import Drop
     from manyseed.orchestrator.progress.status import Status
-    from manyseed.orchestrator.results.until import Answered
-    from manyseed.orchestrator.runs.rerun import Differences
-    from manyseed.orchestrator.runs.several import Rerun
-    from manyseed.orchestrator.store.care.compact import Compaction
+    from manyseed.orchestrator.results.answers.until import Answered
+    from manyseed.orchestrator.runs.rerun import Differences, Rerun
+    from manyseed.orchestrator.store.compact import Compaction
     from manyseed.orchestrator.survey import Survey
 
 
@@ -103,9 +102,9 @@ class Sweep(Executing, Learning):
         """
         from manyseed.orchestrator.grids.loading import read_sweep_file
         from manyseed.orchestrator.grids.objects import require_guard, written
+        from manyseed.orchestrator.plans.change import warn_of
         from manyseed.orchestrator.plans.data import prepare_read
         from manyseed.orchestrator.plans.planning import plan_sweep
-        from manyseed.orchestrator.plans.remarks import warn_of
         from manyseed.orchestrator.submissions.requirements import warn_of_code
 
         with ExitStack() as stack:
@@ -177,7 +176,7 @@ class Sweep(Executing, Learning):
         --------
         >>> Sweep.of(RandomForestClassifier(), X, y, runs=100).results["cells"]["accuracy_mean"]
         """
-        from manyseed.orchestrator.plans.inmemory import plan_objects
+        from manyseed.orchestrator.plans.planning import plan_objects
         from manyseed.orchestrator.submissions.requirements import warn_of_code
 
         sweep = cls(
@@ -217,7 +216,7 @@ class Sweep(Executing, Learning):
         return cls(directory)
 
     @classmethod
-    @further("importing.memory:import_arrays", but=("adding",))
+    @further("importing:import_arrays", but=("adding",))
     def from_predictions(
         cls, predictions: Mapping[str, Any], directory: str | Path, **options: Any
     ) -> Sweep:
@@ -238,12 +237,12 @@ class Sweep(Executing, Learning):
         >>> of = {"cnn": {"scores": a, "y_true": y}, "vit": {"scores": b, "y_true": y}}
         >>> Sweep.from_predictions(of, "both", dataset="digits")
         """
-        from manyseed.orchestrator.importing.memory import import_arrays
+        from manyseed.orchestrator.importing import import_arrays
 
         import_arrays(predictions, Path(directory), **options)
         return cls(directory)
 
-    @further("importing.memory:import_arrays", but=("directory", "adding"))
+    @further("importing:import_arrays", but=("directory", "adding"))
     def add_predictions(self, predictions: Mapping[str, Any], **options: Any) -> None:
         """Add runs to a sweep of imported predictions: all of them, or none.
 
@@ -260,7 +259,7 @@ class Sweep(Executing, Learning):
         UserError
             If they don't fit the sweep; nothing has changed then.
         """
-        from manyseed.orchestrator.importing.memory import import_arrays
+        from manyseed.orchestrator.importing import import_arrays
 
         import_arrays(predictions, self.paths.directory, adding=True, **options)
 
@@ -278,8 +277,8 @@ class Sweep(Executing, Learning):
 
     def show(self, address: str) -> dict[str, object]:
         """Return what defines the run ``CELL:REPEAT:RUN``, and how it was made or why it failed."""
-        from manyseed.orchestrator.progress.unfinished import unfinished
-        from manyseed.orchestrator.runs.show import show
+        from manyseed.orchestrator.progress.logs import unfinished
+        from manyseed.orchestrator.runs.description import show
 
         value = show(self.paths, address)
         stored = value["stored"]
@@ -310,14 +309,27 @@ class Sweep(Executing, Learning):
     ) -> list[Rerun]:
         """Retrain, one by one, the runs that meet an SQL condition over the table of runs.
 
-        With `best`, only the most accurate runs of each cell, that many. With `save`, each model is
-        written to that folder as ``CELL-REPEAT-RUN`` with the suffix of its form, if it predicts
-        what is stored: bit for bit in the same recipe, else the same labels. `Rerun.problem` says
-        if a run failed or differs. `orchestrator.runs.several.rerun_each` describes the other
-        parameters.
+        `Rerun.problem` says if a run failed or differs.
+
+        Parameters
+        ----------
+        where : str
+            Runs that meet a condition on the table runs.
+        best : int
+            Only so many runs of each cell, the most accurate ones.
+        save : path
+            Write each model to this folder, as ``CELL-REPEAT-RUN`` with the suffix of its form, if
+            it predicts what is stored: bit for bit in the same recipe, else the same labels.
+        overwrite : bool
+            Train also runs whose file is already in the folder.
+        other_recipe : bool
+            With other versions or another CPU, write a model even if its labels differ from those
+            stored.
+        tell : callable
+            Called after each run with (its outcome, number of runs).
         """
-        from manyseed.orchestrator.results.chosen import chosen_runs
-        from manyseed.orchestrator.runs.several import rerun_each
+        from manyseed.orchestrator.asking.query import chosen_runs
+        from manyseed.orchestrator.runs.rerun import rerun_each
 
         return rerun_each(
             self.paths,
@@ -332,6 +344,13 @@ class Sweep(Executing, Learning):
         """Take the cells that meet an SQL condition out of the plan for good.
 
         Raises `orchestrator.errors.UserError` while something trains.
+
+        Parameters
+        ----------
+        where : str
+            The cells, such as ``classifier = 'mlp'``.
+        dry_run : bool
+            Show the cells; write nothing.
         """
         from manyseed.orchestrator.keeping import drop
         from manyseed.orchestrator.plans.drop import to_drop
@@ -355,8 +374,15 @@ class Sweep(Executing, Learning):
 
         Whatever can be derived is rebuilt: coordinates and descriptions from the plan, test sets
         from the data, checksums from predictions. Runs are restored from journals, and set back to
-        missing only if no journal holds them. `progress` is called before the first shard and after
-        each with (checked shards, all shards).
+        missing only if no journal holds them.
+
+        Parameters
+        ----------
+        repair : bool
+            Restore what is damaged from what is left; runs that cannot be restored are set back to
+            missing, to be trained again.
+        progress : callable
+            Called before the first shard and after each with (checked shards, all shards).
 
         Returns
         -------
@@ -376,7 +402,7 @@ class Sweep(Executing, Learning):
 
         return export(self.paths, Path(output))
 
-    @further("results.until:until", but=("paths", "train", "analyze"))
+    @further("results.answers.until:until", but=("paths", "train", "analyze"))
     def howmany_until(
         self,
         half_width: float,
@@ -394,9 +420,9 @@ class Sweep(Executing, Learning):
         cluster, workers, tell
             As in `submit`.
         **options
-            The other parameters of `orchestrator.results.until.until`.
+            The other parameters of `orchestrator.results.answers.until.until`.
         """
-        from manyseed.orchestrator.results.until import until
+        from manyseed.orchestrator.results.answers.until import until
 
         report = tell or (lambda text: None)
 

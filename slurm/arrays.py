@@ -21,7 +21,7 @@ from typing import Any
 import submitit
 from submitit.core import utils
 
-from manyseed.slurm import commands, signals
+from manyseed.slurm import commands, processes
 from manyseed.slurm.commands import ClusterError, ClusterUnavailable
 from manyseed.slurm.discover import configuration, max_array_size
 from manyseed.slurm.profile import Profile, Resources
@@ -36,32 +36,22 @@ _KILL_MARGIN = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Tasks:
-    """The tasks of one submission to one resource class.
-
-    Attributes
-    ----------
-    function : str
-        An importable function of strings, as ``module:name``. It registers with `signals.on_stop`,
-        ends soon after it is called back, and returns `STOPPED` if work is left: the job is then
-        requeued and the function called again. Any other return value ends the job.
-    arguments : sequence of sequences of str
-        The arguments of each task.
-    name : str
-        Unique name of the submission; letters, digits, ``-`` and ``_``.
-    comment : str
-        Shown by squeue; accounting may not keep it.
-    parallelism : int, optional
-        Maximum number of tasks of an array that run at once. Default: the profile's, or all.
-    signal_seconds : int
-        Minimum time between the signal to end and the walltime.
-    """
+    """The tasks of one submission to one resource class."""
 
     function: str
+    """An importable function of strings, as ``module:name``. It registers with `processes.on_stop`,
+    ends soon after it is called back, and returns `STOPPED` if work is left: the job is then
+    requeued and the function called again. Any other value ends the job."""
     arguments: Sequence[Sequence[str]]
+    """The arguments of each task."""
     name: str
+    """Unique name of the submission; letters, digits, ``-`` and ``_``."""
     comment: str = ""
+    """Shown by squeue; accounting may not keep it."""
     parallelism: int | None = None
+    """Maximum number of tasks of an array that run at once. Default: the profile's, or all."""
     signal_seconds: int = 120
+    """Minimum time between the signal to end and the walltime."""
 
 
 def submit_array(
@@ -131,7 +121,7 @@ class Call:
 
     def __call__(self, *arguments: str) -> Any:
         """Run the function; requeue the job if the scheduler stopped it."""
-        requeue: Any = signal.getsignal(signals.CHECKPOINT)  # submitit's handler
+        requeue: Any = signal.getsignal(processes.CHECKPOINT)  # submitit's handler
 
         def start_clock() -> None:
             if signal.getitimer(signal.ITIMER_REAL)[0] == 0:  # the first signal counts
@@ -142,12 +132,12 @@ class Call:
                 requeue(number, frame)
 
         signal.signal(signal.SIGALRM, too_late)
-        signals.on_stop(start_clock)
+        processes.on_stop(start_clock)
         module, _, name = self.function.partition(":")
         result = getattr(importlib.import_module(module), name)(*arguments)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        if result == STOPPED and signals.received() and _still_wanted():
-            requeue(signals.CHECKPOINT, None)
+        if result == STOPPED and processes.received() and _still_wanted():
+            requeue(processes.CHECKPOINT, None)
         return result
 
     def checkpoint(self, *arguments: str) -> submitit.helpers.DelayedSubmission:
@@ -251,7 +241,7 @@ def _still_wanted() -> bool:
     These send SIGTERM. After the walltime's signal alone SLURM is not asked, as all tasks of an
     array may reach their walltime at once.
     """
-    if signals.received() <= {signals.CHECKPOINT}:
+    if processes.received() <= {processes.CHECKPOINT}:
         return True
     job = submitit.JobEnvironment().job_id
     with suppress(ClusterError):  # no answer is no reason to give up work

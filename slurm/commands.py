@@ -1,4 +1,8 @@
-"""Running SLURM's commands, and distinguishing a refusal from no answer."""
+"""Running SLURM's commands, distinguishing a refusal from no answer, and changing submitted jobs.
+
+Functions that change jobs take job ids from `arrays.submit_array`; jobs that have ended meanwhile
+are not an error.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -62,11 +66,6 @@ def speaking_to(conf: Path | None) -> Iterator[None]:
     """Let this thread's SLURM commands in the block use the cluster of a ``slurm.conf``.
 
     The process's environment is not changed. None means the cluster that SLURM finds by itself.
-
-    Raises
-    ------
-    ClusterUnavailable
-        If the file does not exist.
     """
     if conf is not None and not conf.is_file():  # SLURM's commands would retry for a minute
         raise ClusterUnavailable(f"the cluster does not answer: {conf}: no such file")
@@ -82,13 +81,6 @@ def run(arguments: Sequence[str]) -> str:
 
     Removes the variables of a surrounding job, so that a job asks and submits like a login node,
     and a user's defaults for SLURM's commands.
-
-    Raises
-    ------
-    ClusterUnavailable
-        If the command does not exist, or the cluster does not answer.
-    ClusterError
-        If SLURM refuses, with its message.
     """
     name = arguments[0]
     try:
@@ -145,3 +137,72 @@ def _message(name: str, text: str) -> str:
     errors = [line for line in lines if "error:" in line or "fatal:" in line]
     shown = [line.removeprefix(f"{name}: ").removeprefix("error: ") for line in errors or lines]
     return "; ".join(dict.fromkeys(shown))
+
+
+_OVER = ("invalid job id", "already completing or completed", "job is no longer", "no jobs found")
+
+
+def cancel(job_ids: Iterable[str]) -> None:
+    """Cancel jobs: waiting ones never start; running ones are asked to end, then killed."""
+    _run(["scancel"], job_ids)
+
+
+def hold(job_ids: Iterable[str]) -> None:
+    """Keep waiting jobs from starting until `release`."""
+    _run(["scontrol", "hold"], job_ids)
+
+
+def release(job_ids: Iterable[str]) -> None:
+    """Let held jobs start."""
+    _run(["scontrol", "release"], job_ids)
+
+
+def requeue(job_ids: Iterable[str]) -> None:
+    """End running jobs and start them again; jobs that have ended also start again."""
+    _run(["scontrol", "requeue"], job_ids)
+
+
+def set_parallelism(job_ids: Iterable[str], parallelism: int) -> None:
+    """Let at most `parallelism` tasks of each array run at once; 0 means no limit."""
+    for array in sorted({job.partition("_")[0] for job in job_ids}):
+        _run(["scontrol", "update", f"ArrayTaskThrottle={parallelism}"], [array], "JobId=")
+
+
+def exclude_nodes(job_ids: Iterable[str], nodes: Sequence[str]) -> None:
+    """Keep waiting jobs off nodes; replaces previously excluded nodes."""
+    for job in compact_ids(job_ids):
+        _run(["scontrol", "update", f"ExcNodeList={','.join(nodes)}"], [job], "JobId=")
+
+
+def compact_ids(job_ids: Iterable[str]) -> list[str]:
+    """Return one expression per array: ``123_0``, ``123_1``, ``123_5`` → ``123_[0-1,5]``."""
+    arrays: dict[str, list[int]] = {}
+    plain = []
+    for job in job_ids:
+        array, _, index = job.partition("_")
+        if index.isdigit():
+            arrays.setdefault(array, []).append(int(index))
+        else:
+            plain.append(job)
+    return plain + [f"{array}_[{_ranges(sorted(indices))}]" for array, indices in arrays.items()]
+
+
+def _ranges(numbers: list[int]) -> str:
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][1] + 1:
+            spans[-1][1] = number
+        else:
+            spans.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in spans)
+
+
+def _run(command: list[str], job_ids: Iterable[str], prefix: str = "") -> None:
+    for job in compact_ids(job_ids):
+        try:
+            run([*command, prefix + job])
+        except ClusterUnavailable:
+            raise
+        except ClusterError as error:
+            if not error.says(*_OVER):
+                raise

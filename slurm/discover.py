@@ -1,13 +1,103 @@
-"""Asking SLURM about a cluster: partitions, limits, accounting."""
+"""Asking SLURM about a cluster: partitions, limits on submitted jobs, accounting."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
-from manyseed.slurm import commands, limits, profile, texts
+from manyseed.slurm import commands, profile, states
 from manyseed.slurm.commands import ClusterError
-from manyseed.slurm.limits import Limits
+from manyseed.slurm.processes import user_name
+
+_ASSOCIATION = "DefaultAccount,Cluster,Account,Partition,DefaultQOS,MaxSubmitJobs,GrpSubmitJobs"
+_QOS = "Name,MaxSubmitJobsPerUser,MaxSubmitJobsPerAccount,GrpSubmitJobs"
+_DEFAULT_QOS = "normal"
+"""SLURM's default for associations that name none."""
+
+
+@dataclass(frozen=True)
+class Association:
+    """The user's association with an account, in one partition or (if empty) in any."""
+
+    account: str
+    is_default: bool
+    partition: str
+    qos: str
+    most: int | None
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits on the number of submitted jobs, waiting or running."""
+
+    associations: tuple[Association, ...] = ()
+    """The user's associations on this cluster."""
+    qos: Mapping[str, int] = field(default_factory=dict)
+    """The limit of each QOS that has one."""
+    partitions: Mapping[str, str] = field(default_factory=dict)
+    """The QOS of each partition that has one."""
+
+    def most(self, partition: str, account: str = "", qos: str = "") -> int | None:
+        """Return how many such jobs may be submitted at once; None if unlimited.
+
+        In SLURM some of these limits override others; the smallest never exceeds the one in force.
+        An empty `account` or `qos` is the user's default.
+        """
+        candidates = [
+            association
+            for association in self.associations
+            if (association.account == account if account else association.is_default)
+        ]
+        specific = [one for one in candidates if one.partition == partition]
+        associations = specific or [one for one in candidates if not one.partition]
+        names = {qos or one.qos for one in associations} or {qos or _DEFAULT_QOS}
+        limits = [one.most for one in associations]
+        limits += [self.qos.get(name) for name in names | {self.partitions.get(partition, "")}]
+        return min((limit for limit in limits if limit is not None), default=None)
+
+
+def ask_limits(cluster: str) -> Limits:
+    """Return the user's limits on a cluster; none if accounting does not answer.
+
+    Takes two commands, and a third for the partitions if any QOS has a limit.
+    """
+    user = user_name()
+    try:
+        associations = tuple(_associations(user, cluster))
+        qos = {name: most for name, *limits in _show("qos", _QOS) if (most := _smallest(limits))}
+        return Limits(associations, qos, dict(_limited_partitions()) if qos else {})
+    except ClusterError:
+        return Limits()
+
+
+def _associations(user: str, cluster: str) -> Iterator[Association]:
+    for default, name, account, partition, qos, *limits in _show(
+        "user", _ASSOCIATION, user, "withassoc"
+    ):
+        if name == cluster:
+            yield Association(
+                account, account == default, partition, qos or _DEFAULT_QOS, _smallest(limits)
+            )
+
+
+def _limited_partitions() -> Iterator[tuple[str, str]]:
+    for line in commands.run(["scontrol", "-o", "show", "partition"]).splitlines():
+        shown = dict(word.split("=", 1) for word in line.split() if "=" in word)
+        if "PartitionName" in shown and shown.get("QoS", "N/A") != "N/A":
+            yield shown["PartitionName"], shown["QoS"]
+
+
+def _show(what: str, fields: str, *more: str) -> Iterator[list[str]]:
+    """Yield the fields of each line from accounting; a site's additional lines have fewer."""
+    printed = commands.run(["sacctmgr", "-nP", "show", what, *more, f"format={fields}"])
+    for line in printed.splitlines():
+        if len(values := line.split("|")) == len(fields.split(",")):
+            yield values
+
+
+def _smallest(limits: list[str]) -> int | None:
+    return min((int(limit) for limit in limits if limit.isdigit()), default=None)
+
 
 _ARRAY_SIZE, _JOB_COUNT = 1001, 10_000
 """SLURM's defaults for MaxArraySize and MaxJobCount."""
@@ -35,7 +125,7 @@ class Partition:
     @property
     def n_gpus(self) -> int:
         """Number of GPUs of a node."""
-        return texts.n_gpus(self.gres)
+        return states.n_gpus(self.gres)
 
 
 @dataclass(frozen=True)
@@ -64,13 +154,7 @@ class Cluster:
 
 
 def discover() -> Cluster:
-    """Ask the cluster.
-
-    Raises
-    ------
-    ClusterUnavailable
-        If it does not answer.
-    """
+    """Ask the cluster."""
     config = configuration()
     name = config.get("ClusterName", "")
     is_limited = "limits" in config.get("AccountingStorageEnforce", "")
@@ -78,8 +162,8 @@ def discover() -> Cluster:
         name=name,
         version=config.get("SLURM_VERSION", ""),
         max_array_size=max_array_size(config),
-        max_job_count=texts.number(config.get("MaxJobCount", ""), "MaxJobCount") or _JOB_COUNT,
-        limits=limits.ask(name) if is_limited else Limits(),
+        max_job_count=states.number(config.get("MaxJobCount", ""), "MaxJobCount") or _JOB_COUNT,
+        limits=ask_limits(name) if is_limited else Limits(),
         has_accounting=config.get("AccountingStorageType", "").endswith("slurmdbd"),
         partitions=_partitions(),
     )
@@ -93,19 +177,13 @@ def configuration() -> dict[str, str]:
 
 
 def max_array_size(config: Mapping[str, str]) -> int:
-    """Return the number of elements that sbatch takes in one array, by the cluster's settings.
-
-    Raises
-    ------
-    ClusterError
-        If it takes no arrays.
-    """
+    """Return the number of elements that sbatch takes in one array, by the cluster's settings."""
     limits = [config.get("MaxArraySize", "")]
     for parameter in config.get("SchedulerParameters", "").split(","):
         name, _, value = parameter.strip().partition("=")
         if name == "max_array_tasks":
             limits.append(value)
-    found = [texts.number(limit, "the size of arrays") for limit in limits if limit]
+    found = [states.number(limit, "the size of arrays") for limit in limits if limit]
     size = min((limit for limit in found if limit is not None), default=_ARRAY_SIZE)
     if size < 1:
         raise ClusterError(
@@ -131,9 +209,9 @@ def _partitions() -> tuple[Partition, ...]:
             is_up=up == "up",
             max_minutes=_minutes(longest),
             default_minutes=_minutes(default),
-            n_nodes=texts.number(nodes, "the number of nodes") or 0,
-            cores=texts.number(cores, "the number of CPUs") or 1,
-            memory_mb=texts.number(memory, "the memory of a node") or 0,
+            n_nodes=states.number(nodes, "the number of nodes") or 0,
+            cores=states.number(cores, "the number of CPUs") or 1,
+            memory_mb=states.number(memory, "the memory of a node") or 0,
             gres="" if gres == "(null)" else gres,
         )
         other = partitions.get(name)

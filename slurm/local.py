@@ -46,11 +46,6 @@ def submit(
     -------
     LocalJob
         A job that outlives the caller.
-
-    Raises
-    ------
-    RuntimeError
-        If the job could not be started, with the output.
     """
     request = {"folder": str(folder), "function": function, "arguments": list(arguments)}
     # a job of submitit may submit to its own machine: the new job is none of that scheduler's

@@ -25,7 +25,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from manyseed.slurm.refused import Refused, UnknownOption
+from manyseed.slurm.refused import Refused
+
+
+class UnknownOption(Refused):
+    """A profile has an unknown key; `allowed` lists the known ones."""
+
 
 # fmt: off
 OPTIONS = frozenset({

@@ -33,7 +33,3 @@ class Refused(ValueError):
             allowed = ", ".join(map(str, allowed))
         reasons = [self.reason, f"allowed: {allowed}" if allowed else ""]
         return f"{self.option} = {self.value!r}: {'; '.join(filter(None, reasons))}"
-
-
-class UnknownOption(Refused):
-    """A profile has an unknown key; `allowed` lists the known ones."""

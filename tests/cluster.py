@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from manyseed.slurm import arrays, control, states
+from manyseed.slurm import arrays, commands, states
 from manyseed.slurm.profile import Profile, read_profile
 from manyseed.slurm.testcluster import MissingPackages, Settings, TestCluster
 
@@ -74,7 +74,7 @@ class Slurm:
     def cancel_all(self) -> None:
         """End every job, and wait until no process of one is left."""
         listed = self.cluster.command(["squeue", "-h", "-r", "-t", "PD,R,CF,S", "-o", "%i"])
-        control.cancel(listed.split())
+        commands.cancel(listed.split())
         for node in self.cluster.daemons.names():
             assert self.cluster.daemons.is_alive(node), f"{node} was left dead by a test"
         wait_until(

@@ -28,21 +28,20 @@ from unittest import mock
 import pytest
 
 from manyseed.jobs.checks import in_words
-from manyseed.jobs.own import command, findings, loading
+from manyseed.jobs.own import command, findings
 from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.data import remedy
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
-from manyseed.orchestrator.working import process, spawned, worker
-from manyseed.orchestrator.working.messages import Batch, Fault
-from manyseed.orchestrator.working.neighbours import journal_name
+from manyseed.orchestrator.working import pool, process, worker
 from manyseed.orchestrator.working.pool import Message, Pool, Worker
+from manyseed.orchestrator.working.queue import Batch, Fault, journal_name
 from manyseed.slurm import local
 from manyseed.slurm.processes import Process
 
 _really_submit = local.submit
 _really_answered = findings.answered
-_RealExecutor = spawned.ProcessPoolExecutor
+_RealExecutor = pool.ProcessPoolExecutor
 _are_real = False
 
 
@@ -60,8 +59,8 @@ def real_processes() -> Iterator[None]:
 def install() -> None:
     """Let this process train what it submits to this machine, and make the calls of others."""
     local.submit = _submit
-    findings.answered = loading.answered = _answered
-    spawned.ProcessPoolExecutor = _executor  # type: ignore[assignment,misc]
+    findings.answered = _answered
+    pool.ProcessPoolExecutor = _executor  # type: ignore[assignment,misc]
 
 
 class _TrainsHere(Pool):
@@ -126,7 +125,7 @@ def _submit(
         contextlib.redirect_stderr(err),
         _own_modules_removed(),
         mock.patch.object(worker, "Pool", _TrainsHere),
-        mock.patch.object(worker.signals, "on_stop"),
+        mock.patch.object(worker.processes, "on_stop"),
         contextlib.suppress(Exception),  # it stands in the task's report
     ):
         print("submitit INFO - Job starts in the process of a test")

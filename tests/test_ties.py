@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from manyseed.analysis.metrics import exactsum, scores
-from manyseed.jobs.training.prediction import gaps, labels
-from manyseed.orchestrator.importing.probabilities import predicted
+from manyseed.analysis.metrics import ensemble, formulas
+from manyseed.jobs.run import gaps, labels
+from manyseed.orchestrator.importing.classes import predicted
 
 
 def slow(row: list[float]) -> int:
@@ -30,8 +30,8 @@ def test_all_who_ask_for_a_class_take_the_same_of_equal_ones(
     wanted = [slow(row) for row in found.tolist()]
     kept = gaps(found)
     assert labels(kept, n_classes).astype(int).tolist() == wanted
-    assert scores.labels(kept).tolist() == wanted
-    assert exactsum.labels(exactsum.digits(kept)).tolist() == wanted
+    assert formulas.labels(kept).tolist() == wanted
+    assert ensemble.labels_of_sum(ensemble.digits(kept)).tolist() == wanted
 
 
 def _refuse(run: int, point: int, reason: str) -> None:

@@ -1,16 +1,22 @@
-"""References of the two-sample test: values of models, sorted once for all candidates."""
+"""References of the two-sample test: values of models, sorted once for all candidates.
+
+Also the Wasserstein-1 distance of candidates from their reference, and which models of a reference
+are unlike the majority and make the others seem so.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.analysis.alphahat import PAPER_INFEASIBLE
-from manyseed.analysis.alphahat.kernel import interpolated_levels, trimming_levels
 from manyseed.analysis.alphahat.resampling import Resamples
+from manyseed.analysis.alphahat.trimming import interpolated_levels, trimming_levels
 from manyseed.analysis.refused import Refused
 
 Real = NDArray[np.float64]
@@ -196,3 +202,143 @@ def on_grid(exact: Real) -> Real:
     """Round up to a level of the authors' grid, .50 above it (RKS, algorithm 1, their code)."""
     first = np.searchsorted(PAPER_LEVELS, exact - ROUNDING)
     return np.append(PAPER_LEVELS, PAPER_INFEASIBLE)[first]
+
+
+def distances(candidates: Floats, reference: Reference, left_out: NDArray[np.int32]) -> Real:
+    """Return W₁ = ∫ |Ĝ(t) − Ḡ(t)| dt over all test points for each candidate.
+
+    Parameters
+    ----------
+    candidates : float array (candidate, point)
+        Without NaN.
+    reference : Reference
+        Its models have as many points.
+    left_out : int32 array (candidate,)
+        The reference model that is the candidate itself, or -1.
+
+    Returns
+    -------
+    float64 array (candidate,)
+        In units of the values; infinite where the eCDFs differ up to an infinite value.
+    """
+    result = np.empty(candidates.shape[0])
+    for index, values in enumerate(candidates):
+        model = int(left_out[index])
+        if model >= 0:
+            result[index] = _of_member(
+                reference.values, reference.model_of, reference.n_models - 1, model
+            )
+        else:
+            result[index] = _between(np.sort(values), reference.values)
+    n_others = reference.n_models - (left_out >= 0)
+    return np.asarray(result / (n_others * candidates.shape[1]))
+
+
+@numba.njit(cache=True, nogil=True)
+def _of_member(values: Floats, model_of: NDArray[np.int32], others: int, own: int) -> float:
+    """Return the area, times the number of the others' values; the candidate is among `values`."""
+    area, ahead = 0.0, 0  # candidate's eCDF minus theirs, in numbers of the others' values
+    for position in range(values.size - 1):
+        ahead += others if model_of[position] == own else -1
+        if ahead != 0 and values[position + 1] > values[position]:
+            area += abs(ahead) * (np.float64(values[position + 1]) - np.float64(values[position]))
+    return area
+
+
+@numba.njit(cache=True, nogil=True)
+def _between(own: Floats, values: Floats) -> float:
+    """Return the area, times the number of `values`; both ascending."""
+    others = values.size // own.size
+    area, ahead, i, j = 0.0, 0, 0, 0
+    while i < own.size or j < values.size:
+        if j == values.size or (i < own.size and own[i] <= values[j]):
+            at = np.float64(own[i])
+            ahead += others
+            i += 1
+        else:
+            at = np.float64(values[j])
+            ahead -= 1
+            j += 1
+        if i == own.size and j == values.size:
+            break
+        if i == own.size or (j < values.size and values[j] < own[i]):
+            step = np.float64(values[j]) - at
+        else:
+            step = np.float64(own[i]) - at
+        if ahead != 0 and step > 0:
+            area += abs(ahead) * step
+    return area
+
+
+MIN_KEPT = 3  # so that each is compared with two others
+
+Positions = NDArray[np.int64]
+
+
+def distances_from_median(values: Floats) -> NDArray[np.float64]:
+    """Return the distance of each model's eCDF from the median one, ‖·‖_∞.
+
+    The median eCDF has, for each i, the median over models of the i-th smallest value (the lower
+    one of an even number), so fewer than half of the models can't move it beyond the others.
+
+    Parameters
+    ----------
+    values : float array (model, point)
+        Without NaN.
+
+    Returns
+    -------
+    float64 array (model,)
+    """
+    n_models, n_points = values.shape
+    ordered = np.take_along_axis(values, ascending(values), axis=1)
+    middle = np.sort(ordered, axis=0)[(n_models - 1) // 2]
+    result = np.empty(n_models)
+    for model, values_of_model in enumerate(ordered):
+        steps = np.concatenate([values_of_model, middle])
+        ranks, of_middle = (
+            np.searchsorted(each, steps, side="right") for each in (values_of_model, middle)
+        )
+        result[model] = np.abs(ranks - of_middle).max() / n_points
+    return result
+
+
+def suspects(values: Floats, passes: Callable[[Positions], bool]) -> Positions | None:
+    """Return the models without which all others pass a test against each other.
+
+    Models are left out in order of their distance from the median eCDF, the farthest first (the
+    last of equals), as few as possible: fewer than half, and at least three are kept.
+
+    Parameters
+    ----------
+    values : float array (model, point)
+        Without NaN.
+    passes : callable
+        Takes ascending positions of models; returns whether each of these passes against the
+        others.
+
+    Returns
+    -------
+    int64 array (suspect,) or None
+        Ascending; None if leaving out fewer than half of the models is not enough.
+    """
+    n_models = values.shape[0]
+    most = min((n_models - 1) // 2, n_models - MIN_KEPT)
+    if most < 0:
+        return None
+    order = np.arange(n_models)
+    if most > 0:
+        order = np.lexsort((-order, -distances_from_median(values)))
+
+    def enough(n: int) -> bool:
+        return passes(np.sort(order[n:]))
+
+    too_few, n_out = -1, 0  # doubles until enough are left out, then bisects
+    while not enough(n_out):
+        if n_out == most:
+            return None
+        too_few, n_out = n_out, min(max(1, 2 * n_out), most)
+    while n_out - too_few > 1:
+        half = (too_few + n_out) // 2
+        too_few, n_out = (too_few, half) if enough(half) else (half, n_out)
+    return np.sort(order[:n_out])

@@ -18,29 +18,37 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
-from manyseed.analysis.figures.colours import colour
-from manyseed.analysis.figures.described import (
+from manyseed.analysis.figures.kind import kind
+from manyseed.analysis.figures.labels import (
+    LEVELS,
+    NOTHING,
     QUANTILES,
     SEPARATOR,
+    axis_of_levels,
+    colour,
     described,
     differing,
+    mark_resolution,
     not_drawn,
     with_names,
 )
-from manyseed.analysis.figures.drawn import CELLS
-from manyseed.analysis.figures.levels import LEVELS, NOTHING, axis_of_levels, mark_resolution
-from manyseed.analysis.figures.quantities import Quantities, Quantity, main
-from manyseed.analysis.figures.shapes import DOTTED, FEWEST, outline, scattered
+from manyseed.analysis.figures.quantities import Quantities, Quantity, column, main
 from manyseed.analysis.figures.style import (
+    DOTTED,
+    FEWEST,
+    MANY,
     Band,
     Mark,
     Plot,
     addresses,
+    outline,
+    scattered,
     styled,
     wide,
     wrapped,
 )
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.figures.svg import CELLS
+from manyseed.analysis.tables.rows import Tables
 
 Real = NDArray[np.float64]
 
@@ -58,6 +66,12 @@ _AROUND = 0.05  # margin on both sides of a single value, as a share of it
 _DOT = 1e-6  # length of a stroke drawn as a dot, as a share of the axis
 
 
+@kind(
+    "cells",
+    "accuracy, its range, error consistency and α̂, a row per cell, a figure per dataset",
+    chapter="cells",
+    least=MANY,
+)
 def of_datasets(
     tables: Tables, of: Quantities = main, name: str = "", about: str = ""
 ) -> list[Plot]:
@@ -91,6 +105,48 @@ def of_datasets(
     if out and drawn:
         drawn[-1] = replace(drawn[-1], caption=drawn[-1].caption + not_drawn(out))
     return drawn
+
+
+_CONSISTENCY = {
+    "ec_global_mean": "global: mean",
+    "ec_global_range": "global: range",
+    "ec_global_cube_root_mean": "global, adjusted",
+    "ec_local_mean": "local: mean",
+    "ec_local_range": "local: range",
+    "ec_local_cube_root_mean": "local, adjusted",
+}
+
+
+@kind(
+    "consistency-repeats",
+    "means and ranges of error consistency of each repeat, a row per cell, a figure per dataset",
+    chapter="cells",
+    least=MANY,
+    small=True,
+)
+def consistency_of_repeats(tables: Tables) -> list[Plot]:
+    """Draw means and ranges of error consistency of each repeat."""
+    about = ": error consistency of repeats"
+    return of_datasets(tables, _consistency, "consistency-repeats-", about)
+
+
+def _consistency(tables: Tables) -> list[Quantity]:
+    known = [name for name in _CONSISTENCY if name in tables.repeats.columns]
+    found = [one for name in known for one in column(name)(tables)]
+    labels_of: dict[str, list[str]] = {}
+    for one in found:
+        labels_of.setdefault(one.words, []).append(_CONSISTENCY[one.name])
+    words = (
+        "Error consistency of the pairs of each repeat: their mean, the largest minus the "
+        "smallest, and the mean adjusted for accuracy (cube root). "
+    ) + " ".join(
+        text if len(labels_of) == 1 else f"{', '.join(labels)}: {text}"
+        for text, labels in labels_of.items()
+    )
+    return [
+        replace(one, label=_CONSISTENCY[one.name], words="" if number else words)
+        for number, one in enumerate(found)
+    ]
 
 
 def _parts(own: pl.DataFrame) -> Iterator[list[int]]:

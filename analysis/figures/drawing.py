@@ -1,15 +1,86 @@
-"""Draw figures for the page."""
+"""Draw the page's figures, a named kind or a column of the tables; figures as files.
+
+Besides the kinds of the page, every numeric column of the tables of runs, pairs and repeats is a
+kind: one row per cell, or violins by one or two columns in which cells differ. Identical figures
+are identical bytes.
+"""
 
 from __future__ import annotations
 
+import io
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import matplotlib as mpl
+import polars as pl
+from matplotlib.backends.backend_pdf import PdfPages
 from polars import selectors
 
-from manyseed.analysis.figures.drawn import MARKS, NUMBERS, Picture
-from manyseed.analysis.figures.given import Given
-from manyseed.analysis.figures.kinds import all_figures
-from manyseed.analysis.figures.style import Plot, heights, places, values
+from manyseed.analysis.figures import quantities
+from manyseed.analysis.figures.cells import RICH, of_datasets
+from manyseed.analysis.figures.kind import Given, Kind, all_kinds
+from manyseed.analysis.figures.labels import LEVELS, NOTHING
+from manyseed.analysis.figures.quantities import schemas, table_of
+from manyseed.analysis.figures.style import Plot, heights, numbers, places, values
+from manyseed.analysis.figures.svg import MARKS, NUMBERS, Picture
+from manyseed.analysis.figures.violins import violins
+from manyseed.analysis.refused import Refused
+from manyseed.analysis.tables.rows import Tables, several
+
+KINDS = all_kinds()
+"""The named kinds, in the order of the page."""
+
+
+def all_figures(given: Given) -> list[Plot]:
+    """Draw all figures of the page that the tables allow."""
+    small = given.tables.cells["cell"].n_unique() <= RICH
+    shown = (kind for kind in KINDS if small or not kind.small)
+    return [plot for kind in shown for plot in kind.plots(given)]
+
+
+def names(tables: Tables) -> list[str]:
+    """Return the names of all kinds: those of the page, then columns with a value."""
+    return [*(kind.name for kind in KINDS), *quantities.names(tables)]
+
+
+def plots(given: Given, name: str, by: Sequence[str] = ()) -> list[Plot]:
+    """Draw a kind of figures.
+
+    Parameters
+    ----------
+    name : str
+        Name of a kind or column; words may be joined by - or _.
+    by : sequence of str
+        For a column: one or two columns in which cells differ (`analysis.figures.violins`); by
+        default each cell has its own row.
+
+    Returns
+    -------
+    list of Plot
+        Empty if there is nothing to draw.
+    """
+    kind = find(name)
+    if kind is not None:
+        if by:
+            reason = f"{kind.name} has a fixed layout; only columns of the tables can be grouped"
+            raise Refused("by", ",".join(by), reason)
+        return kind.plots(given)
+    column = name.replace("-", "_")
+    if quantities.table_of(quantities.schemas(given.tables), column) is None:
+        raise Refused("kind", name, allowed=names(given.tables))
+    quantity = quantities.column(column, given.meanings)
+    if by:
+        return violins(given.tables, quantity, by)
+    about = f": {quantities.labelled(column)}"
+    return of_datasets(given.tables, quantity, f"{column.replace('_', '-')}-", about)
+
+
+def find(name: str) -> Kind | None:
+    """Return the kind with that name; None for columns."""
+    plain = name.replace("_", "-")
+    return next((kind for kind in KINDS if kind.name == plain), None)
+
 
 DIGITS = 6  # significant digits of numbers
 
@@ -50,3 +121,128 @@ def _numbers(plot: Plot) -> dict[str, Any]:
         return {"numbers": "", "rows": 0}
     rounded = plot.data.with_columns(selectors.float().round_sig_figs(DIGITS))
     return {"numbers": rounded.write_csv(), "rows": plot.data.height}
+
+
+_GRID = ("perturb_continuous", "perturb_hparams")
+_WITH_ZEROS = ("sources_", "epochs_")  # kinds that show α̂ also where it is 0 everywhere
+
+
+def why_not(name: str, given: Given) -> str:
+    """Return why nothing is drawn: too little to compare, or values undefined or 0; "" if unknown.
+
+    Parameters
+    ----------
+    name : str
+        A kind, or a column of the tables.
+    given : Given
+        With the further table that the kind needs.
+    """
+    kind = find(name)
+    plain = name.replace("-", "_") if kind is None else kind.name.replace("-", "_")
+    if kind is not None and (reason := _nothing_to_compare(kind.name, given)):
+        return reason
+    for table, column in _columns(plain, given, of_page=kind is not None):
+        frame = getattr(given.tables, table)
+        if reason := _no_values(frame, table, column, zero=not plain.startswith(_WITH_ZEROS)):
+            return reason
+    return ""
+
+
+def _nothing_to_compare(kind: str, given: Given) -> str:
+    cells = given.tables.cells
+    by_dataset = kind.startswith("overview-") or kind == "mean-ranks"
+    if by_dataset and cells["dataset"].n_unique() < 2:
+        return "it compares datasets, and there is only one"
+    if kind == "mean-ranks" and cells["classifier"].n_unique() < 2:
+        return "it compares classifiers, and there is only one"
+    if kind == "grids" and (same := [axis for axis in _GRID if cells[axis].n_unique() < 2]):
+        lacking = " and one ".join(same)
+        return f"it is a grid of {' and '.join(_GRID)}, and cells have one {lacking}"
+    if kind.startswith("sources-") and cells["vary"].n_unique() < 2:
+        return "it compares sources of randomness, and all cells have the same vary"
+    if kind.startswith("epochs-") and not several(given.every_epoch.cells):
+        return "it compares epochs, and only one was analysed"
+    return ""
+
+
+def _columns(name: str, given: Given, *, of_page: bool) -> list[tuple[str, str]]:
+    """Return the columns, each with its table, without which a kind shows nothing."""
+    if not of_page:
+        table = table_of(schemas(given.tables), name)
+        return [] if table is None else [(table, name)]
+    first, _, rest = name.partition("_")
+    if first in ("overview", "sources"):
+        return [("cells", rest)]
+    if first == "epochs":
+        return [("runs", rest), ("runs", "accuracy")]
+    if name == "alpha_hat_pairs":
+        return [("pairs", "churn"), ("runs", "alpha_hat")]
+    if name.startswith("alpha_hat_"):
+        return [("runs", "alpha_hat"), ("runs", name.removeprefix("alpha_hat_"))]
+    return []
+
+
+def _no_values(table: pl.DataFrame, name: str, column: str, *, zero: bool) -> str:
+    if table.is_empty():
+        return f"there are no {name}"
+    known = table[column].drop_nulls() if column in table.columns else pl.Series(dtype=pl.Float64)
+    if known.is_empty():
+        return f"{column} is undefined for all {name}"
+    if zero and column in LEVELS and float(known.max()) < NOTHING:  # type: ignore[arg-type]
+        return f"{column} is 0 for all {name}"
+    return ""
+
+
+FORMATS = ("pdf", "svg", "png", "csv")
+WIDTHS: Mapping[str, float] = {"single": 89 / 25.4, "double": 183 / 25.4}
+"""Width of one and two columns of a journal, in inches."""
+DPI = 300
+
+_RC: Any = {
+    "pdf.fonttype": 42,  # TrueType: journals refuse Type 3
+    "savefig.facecolor": "white",
+    "savefig.bbox": None,
+    "svg.fonttype": "path",  # looks the same on all systems
+    "path.simplify": False,
+}
+_SUBSET = re.compile(rb"/[A-Z]{6}\+")
+
+
+def as_files(plots: Sequence[Plot], form: str, dpi: int = DPI) -> list[bytes]:
+    """Return figures as files: one PDF with a page per figure, or one file per figure.
+
+    Parameters
+    ----------
+    form : str
+        One of `FORMATS`. PDF embeds fonts as TrueType, SVG draws letters as paths; CSV holds the
+        numbers drawn (`analysis.figures.style.numbers`), in UTF-8.
+    dpi : int
+        Pixels per inch of PNG, and of parts with too many dots for vectors.
+    """
+    if form not in FORMATS:
+        raise Refused("format", form, allowed=FORMATS)
+    if form == "pdf":
+        return [_pdf(plots, dpi)]
+    if form == "csv":
+        return [numbers(plot).write_csv().encode() for plot in plots]
+    return [_one(plot, form, dpi) for plot in plots]
+
+
+def _pdf(plots: Sequence[Plot], dpi: int) -> bytes:
+    captions = "\n".join(plot.caption for plot in plots)
+    metadata = {"Title": plots[0].title, "Subject": captions, "CreationDate": None}
+    buffer = io.BytesIO()
+    with mpl.rc_context(_RC), PdfPages(buffer, metadata=metadata) as pages:
+        for plot in plots:
+            pages.savefig(plot.figure, dpi=dpi)
+    # the prefix of a subset font, six letters, differs between processes
+    return _SUBSET.sub(b"/MANYSD+", buffer.getvalue())
+
+
+def _one(plot: Plot, form: str, dpi: int) -> bytes:
+    buffer = io.BytesIO()
+    metadata: dict[str, object] = {"Title": plot.title, "Description": plot.caption}
+    metadata |= {"Date": None} if form == "svg" else {}
+    with mpl.rc_context({**_RC, "svg.hashsalt": plot.name}):
+        plot.figure.savefig(buffer, format=form, dpi=dpi, metadata=metadata)
+    return buffer.getvalue()

@@ -1,6 +1,9 @@
-"""Distribution of margins: histograms of the runs of a cell, with their envelope."""
+"""Distribution of margins: histograms, and runs beside their leave-one-out ensemble."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -8,31 +11,34 @@ from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from manyseed.analysis.counts import counted
-from manyseed.analysis.figures.colours import colour
-from manyseed.analysis.figures.described import not_drawn, panel_per_cell, with_names
-from manyseed.analysis.figures.style import Handle, Plot, legend, styled
+from manyseed.analysis.figures.kind import kind
+from manyseed.analysis.figures.labels import colour, not_drawn, titles, with_names
+from manyseed.analysis.figures.style import MAX_PANELS, Handle, Plot, legend, panel_per_cell
 from manyseed.analysis.questions.margins import EDGES, SCALE, over_repeats
-from manyseed.analysis.tables.keys import CELL_KEY, REPEAT_KEY
+from manyseed.analysis.tables.rows import CELL_KEY, REPEAT_KEY, Tables
 
-MAX_PANELS = 24  # one cell each
 TICKS = (0.1, 1, 10, 100, 1000, 10_000)
 ENDS = 0.0005  # outer bins whose envelope stays below this share are not drawn
 _WHOLE = "average of the runs"
 
 
-@styled
-def margins(table: pl.DataFrame, cells: pl.DataFrame) -> Plot | None:
+@kind(
+    "margins",
+    "histograms of margins with the envelope of runs, a panel per cell",
+    chapter="margins",
+)
+def margins(margins: pl.DataFrame, cells: pl.DataFrame) -> Plot | None:
     """Draw mean and envelope of the histograms of runs, one panel per cell (RKS, figure 4).
 
     Parameters
     ----------
-    table : polars frame
+    margins : polars frame
         `analysis.questions.margins`.
     cells : polars frame
         The table of cells, one snapshot each.
     """
     key = [name for name in CELL_KEY if name in cells.columns]  # earlier versions had one snapshot
-    own = table.join(cells, on=key, how="semi", maintain_order="left")
+    own = margins.join(cells, on=key, how="semi", maintain_order="left")
     shown = over_repeats(own, ["cell"])
     finite = shown.filter(values="finite")
     drawn = cells.filter(pl.col("cell").is_in(finite["cell"].unique().implode()))
@@ -149,3 +155,122 @@ def _dense(own: pl.DataFrame, name: str, first: int, last: int) -> NDArray[np.fl
 
 def _at(margin: float) -> float:
     return float(np.arcsinh(SCALE * margin))
+
+
+MAX_CANDIDATES = 9  # most panels, one cell each
+IN_WORDS = 3  # panels whose runs the caption describes, those that differ most
+TAIL = 0.002  # share of the points at each end where eCDFs are not drawn
+RUNS = ("nearest", "furthest")
+_SHARES = tuple(f"{end}{suffix}" for end in RUNS for suffix in ("", "_loo"))
+DESCRIBED = {
+    "accuracy": "accuracy",
+    "churn_loo_ensemble": "churn against the others",
+    "alpha_hat": "α̂",
+}
+
+
+@kind(
+    "candidates",
+    "eCDFs of two runs of each cell beside those of their leave-one-out ensembles",
+    chapter="margins",
+)
+def candidates(margins: pl.DataFrame, tables: Tables) -> Plot | None:
+    """Draw the eCDFs of two runs of each cell and of their leave-one-out ensembles.
+
+    RKS24, figure 2. Runs are taken from the first repeat with margins.
+
+    Parameters
+    ----------
+    margins : polars frame
+        `analysis.questions.margins`.
+    tables : Tables
+        One snapshot per cell.
+    """
+    if "nearest_run" not in margins.columns:  # written by an earlier version
+        return None
+    key = [name for name in CELL_KEY if name in tables.cells.columns]
+    own = margins.filter(pl.col("nearest_run").is_not_null(), pl.col("values") == "finite")
+    own = own.join(tables.cells, on=key, how="semi", maintain_order="left")
+    own = own.filter(pl.col("repeat_index") == pl.col("repeat_index").min().over(key))
+    cells = tables.cells.filter(pl.col("cell").is_in(own["cell"].unique().implode()))
+    if cells.is_empty():
+        return None
+    figure, axes, left = panel_per_cell(cells, MAX_CANDIDATES, "share of test points below")
+    named = titles(cells)
+    handles: dict[str, Handle] = {}
+    descriptions = list[tuple[float, str]]()
+    for cell, axis in axes.items():
+        rows = own.filter(cell=cell).sort("bin")
+        handles = _draw_ecdfs(axis, rows)
+        text = f"{named[cell]}: {_described(rows, tables.runs)}"
+        descriptions.append((_difference(rows, "furthest"), text))
+    most = sorted(descriptions, key=lambda one: -one[0])[:IN_WORDS]
+    told = "; ".join(text for _, text in most)
+    if len(descriptions) > IN_WORDS:
+        told = f"Those that differ most are {told}"
+    legend(figure, handles, "")
+    return Plot(
+        "candidates",
+        "Runs beside their leave-one-out ensemble",
+        "eCDFs of logit gaps in the first repeat of each cell, one panel per cell: the runs "
+        "nearest to and furthest from the average logit gaps of all other runs, by the largest "
+        "difference between eCDFs. Dashed: these averages. "
+        f"{told}. n = {counted(2 * len(axes), 'run')}.{not_drawn(left)}",
+        2 * len(axes),
+        figure,
+        data=with_names(
+            own.filter(pl.col("cell").is_in([*axes]))
+            .sort("cell", "bin")
+            .select("cell", "repeat_index", *(f"{end}_run" for end in RUNS), begin(), *_SHARES),
+            cells,
+        ),
+    )
+
+
+def _draw_ecdfs(axis: Axes, own: pl.DataFrame) -> dict[str, Handle]:
+    """Draw four eCDFs and return the legend's entries."""
+    first, last = int(own["bin"][0]), int(own["bin"][-1])
+    places = places_of(first, last)
+    handles: dict[str, Handle] = {}
+    seen = np.zeros(places.size, dtype=bool)
+    for index, end in enumerate(RUNS):
+        for column, name, style in (
+            (end, f"{end} run", "-"),
+            (f"{end}_loo", f"average of all runs but the {end}", (0, (4, 2))),
+        ):
+            steps = np.zeros(places.size)
+            steps[own["bin"].to_numpy() - first + 1] = own[column].to_numpy()
+            below = np.cumsum(steps)
+            seen |= (below > TAIL) & (below < 1 - TAIL)
+            [handles[name]] = axis.plot(
+                places, below, color=colour(index), linewidth=1.2, linestyle=style
+            )
+    drawn = np.flatnonzero(seen)
+    ends = places[[max(drawn[0] - 1, 0), min(drawn[-1] + 1, places.size - 1)]]
+    axis.set_xlim(*ends)
+    axis.set_ylim(0, 1)
+    axis_of_margins(axis, *ends)
+    axis.set_xlabel("logit gap")
+    return handles
+
+
+def _difference(own: pl.DataFrame, end: str) -> float:
+    """Return the largest difference between the eCDFs of a run and of its ensemble."""
+    return float((own[end] - own[f"{end}_loo"]).cum_sum().abs().max())  # type: ignore[arg-type]
+
+
+def _described(own: pl.DataFrame, runs: pl.DataFrame) -> str:
+    """Say which runs these are, how far they are from the others, and their metrics."""
+    key = own.select(name for name in REPEAT_KEY if name in runs.columns).row(0, named=True)
+    words = []
+    for end in RUNS:
+        run = runs.filter(run_index=own[f"{end}_run"][0], **key)
+        values: Mapping[str, Any] = run.row(0, named=True) if run.height else {}
+        known = [
+            f"{name} {values[column]:.3f}"
+            for column, name in DESCRIBED.items()
+            if values.get(column) is not None
+        ]
+        address = f"{key['cell']}:{key['repeat_index']}:{own[f'{end}_run'][0]}"
+        words.append(", ".join([f"run {address} differs by {_difference(own, end):.3f}", *known]))
+    return " and ".join(words)

@@ -1,4 +1,4 @@
-"""All cells of several datasets at a glance: one field each, coloured by a mean."""
+"""All cells at a glance, ranks of classifiers, and correlations between metrics."""
 
 from __future__ import annotations
 
@@ -7,12 +7,23 @@ import textwrap
 import numpy as np
 import polars as pl
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from manyseed.analysis.counts import counted
-from manyseed.analysis.figures.colours import GREY
-from manyseed.analysis.figures.described import SEPARATOR, described, differing
-from manyseed.analysis.figures.levels import NOTHING
-from manyseed.analysis.figures.style import Plot, styled, wide
+from manyseed.analysis.figures.kind import kind
+from manyseed.analysis.figures.labels import (
+    GREY,
+    NOTHING,
+    SEPARATOR,
+    colour,
+    described,
+    differing,
+    marker,
+)
+from manyseed.analysis.figures.quantities import labelled, varying
+from manyseed.analysis.figures.style import MANY, Plot, wide
+from manyseed.analysis.questions.classifiers import standings
+from manyseed.analysis.tables.rows import Tables
 
 WIDTH = 8.6  # inches
 ROW = 0.17  # inches per dataset
@@ -29,7 +40,17 @@ QUANTITIES = {
 """Columns of the table of cells that have an overview: title, and the meaning of colours."""
 
 
-@styled
+@kind(
+    "overview-{}",
+    chapter="overview",
+    least=MANY,
+    name={
+        "accuracy_mean": "mean accuracy of all cells, one field each",
+        "accuracy_std": "spread between seeds of all cells",
+        "ec_local_mean": "local error consistency of all cells",
+        "alpha_hat_mean": "mean α̂ of all cells",
+    },
+)
 def overview(cells: pl.DataFrame, name: str) -> Plot | None:
     """Draw a column of the table of cells: one row per dataset, one panel per classifier.
 
@@ -93,4 +114,181 @@ def overview(cells: pl.DataFrame, name: str) -> Plot | None:
         data=shown.filter(pl.col("dataset").cast(pl.String).is_in(datasets)).select(
             "cell", "dataset", "classifier", *differing(cells), name
         ),
+    )
+
+
+RANK = 0.24  # inches per classifier
+OF_WINS = 0.72  # inches for the number of wins
+
+
+@kind("mean-ranks", "ranks of classifiers across datasets", chapter="overview")
+def mean_ranks(cells: pl.DataFrame) -> Plot | None:
+    """Draw the mean rank of each classifier, the best on top, and the critical difference."""
+    found = standings(cells)
+    if found is None:
+        return None
+    classifiers = cells["classifier"].cast(pl.String).unique().sort().to_list()
+    tall = 0.95 + RANK * len(found.rows)
+    figure = Figure(figsize=(wide(), tall))
+    axis = figure.subplots()
+    beside = max(len(row.classifier) for row in found.rows) * 0.068 + 0.15
+    figure.subplots_adjust(
+        left=min(beside / wide(), 0.5),
+        right=1 - OF_WINS / wide(),
+        top=1 - 0.3 / tall,
+        bottom=0.5 / tall,
+    )
+    best = found.rows[0].rank
+    axis.axvspan(best, best + found.critical, color="#808080", alpha=0.15, linewidth=0)
+    for place, row in enumerate(found.rows):
+        index = classifiers.index(row.classifier)
+        axis.plot([row.rank], [place], ls="", color=colour(index), marker=marker(index))
+        wins = f"{row.wins} {'win' if row.wins == 1 else 'wins'}"
+        axis.annotate(
+            wins, (1, place), xycoords=("axes fraction", "data"), xytext=(6, 0),
+            textcoords="offset points", va="center",
+        )  # fmt: skip
+    axis.set_yticks(range(len(found.rows)), [row.classifier for row in found.rows])
+    axis.set_ylim(len(found.rows) - 0.5, -0.5)
+    axis.set_xlim(0.8, len(found.rows) + 0.2)
+    axis.set_xticks(range(1, len(found.rows) + 1))
+    axis.tick_params(axis="y", length=0)
+    axis.grid(visible=True, axis="x")
+    axis.grid(visible=False, axis="y")
+    axis.set_xlabel("mean rank by accuracy, 1 is best")
+    return Plot(
+        "mean-ranks",
+        "Ranks across datasets",
+        "Mean rank of each classifier by mean accuracy over the cells that all of them have, and "
+        "the number of datasets on which it is best or tied for best. Grey: the critical "
+        f"difference from the best rank, {found.critical:.2f} (Nemenyi, 5 %); classifiers within "
+        "it may be behind by chance. Datasets are taken as independent draws. "
+        f"n = {counted(found.datasets, 'dataset')}.",
+        found.datasets,
+        figure,
+        data=pl.DataFrame(
+            [(row.classifier, row.rank, row.wins) for row in found.rows],
+            schema=["classifier", "mean_rank", "wins"],
+            orient="row",
+        ).with_columns(critical_difference=pl.lit(found.critical)),
+    )
+
+
+METRICS = (
+    *("accuracy", "train_accuracy", "alpha_hat", "ks_distance", "churn_mean", "churn_ensemble"),
+    *("ece", "log_likelihood", "brier", "aurc", "fit_seconds"),
+)
+KEY = ("cell", "repeat_index")
+FEWEST = 3  # runs of a repeat needed
+LEAST = 3  # metrics needed
+WIDE = 2  # panels side by side
+TALL, PER_METRIC = 0.95, 0.24  # inches for a panel's labels, and per metric
+
+
+def within_repeats(runs: pl.DataFrame, names: list[str]) -> tuple[NDArray[np.float64], int]:
+    """Return Spearman's correlations of metrics within repeats, pooled, and the number of runs.
+
+    Each metric is ranked within its repeat (ties get their mean rank) and centred, so that
+    differences between cells and test sets do not count. The correlation is Pearson's of the
+    centred ranks, over the runs that have both metrics.
+
+    Parameters
+    ----------
+    runs : polars frame
+        Rows of the table of runs whose repeats have varying runs.
+    names : list of str
+        Columns.
+
+    Returns
+    -------
+    correlations : float array (metric, metric)
+        NaN if either metric does not vary.
+    n : int
+        Runs in repeats of at least three.
+    """
+    kept = runs.filter(pl.len().over(KEY) >= FEWEST)
+    result = np.full((len(names), len(names)), np.nan)
+    for i, one in enumerate(names):
+        for j, other in enumerate(names[: i + 1]):
+            both = kept.filter(pl.col(one).is_finite() & pl.col(other).is_finite())
+            left = both.select(
+                (pl.col(name).rank("average") - pl.col(name).rank("average").mean())
+                .over(KEY)
+                .alias(f"_{side}")
+                for side, name in enumerate((one, other))
+            ).to_numpy()
+            squares = np.square(left).sum(axis=0)
+            if left.shape[0] >= FEWEST and (squares > 0).all():
+                result[i, j] = result[j, i] = left.prod(axis=1).sum() / np.sqrt(squares.prod())
+    return result, kept.height
+
+
+@kind(
+    "correlations",
+    "rank correlations between metrics of runs, within repeats",
+    chapter="correlations",
+)
+def correlations(tables: Tables) -> Plot | None:
+    """Draw rank correlations between the metrics of runs, one panel per classifier.
+
+    None with fewer than `LEAST` metrics: a single number is no figure.
+    """
+    runs = varying(tables.runs.filter(~pl.col("identical")), tables.repeats)
+    names = [
+        name
+        for name in METRICS
+        if name in runs.columns and runs[name].drop_nulls().drop_nans().n_unique() > 1
+    ]
+    if len(names) < LEAST:
+        return None
+    found = {}
+    for classifier in runs["classifier"].cast(pl.String).unique().sort().to_list():
+        values, n = within_repeats(runs.filter(classifier=classifier), names)
+        if n and np.isfinite(values[np.tril_indices(len(names), -1)]).any():
+            found[classifier] = values, n
+    if not found:
+        return None
+    beside = min(WIDE if wide() > 5 else 1, len(found))
+    deep = -(-len(found) // beside)
+    figure = Figure(figsize=(wide(), deep * (TALL + PER_METRIC * len(names)) + 0.4))
+    figure.set_layout_engine("constrained")
+    axes = figure.subplots(deep, beside, squeeze=False)
+    labels = [labelled(name) for name in names]
+    for axis, (classifier, (values, n)) in zip(axes.flat, found.items(), strict=False):
+        below = np.where(np.tri(len(names), k=-1, dtype=bool), values, np.nan)
+        image = axis.imshow(below[1:, :-1], cmap="RdBu", vmin=-1, vmax=1, aspect="auto")
+        axis.grid(visible=False)
+        axis.set_title(f"{classifier} (n = {n:,})")
+        axis.set_yticks(range(len(labels) - 1), labels[1:])
+        axis.set_xticks(range(len(labels) - 1), labels[:-1], rotation=90)
+        axis.tick_params(length=0)
+        axis.spines[["left", "bottom"]].set_visible(False)
+        for row, column in zip(*np.nonzero(np.isfinite(below[1:, :-1])), strict=True):
+            value = below[1 + row, column]
+            text = "0" if abs(value) < 0.05 else f"{value:.1f}".replace("-", "−").replace("0.", ".")
+            look = "white" if abs(value) > 0.6 else "#1a1c1f"
+            axis.text(column, row, text, ha="center", va="center", color=look, fontsize=6.5)
+    for extra in axes.flat[len(found) :]:
+        extra.remove()
+    bar = figure.colorbar(image, ax=list(axes.flat[: len(found)]), shrink=0.6, aspect=30, pad=0.01)
+    bar.outline.set_edgecolor(GREY)
+    total = sum(n for _, n in found.values())
+    return Plot(
+        "correlations",
+        "Correlations between metrics",
+        "Spearman’s rank correlation between metrics of runs within repeats: each metric is ranked "
+        "among the runs of its repeat and ranks of all repeats are pooled, so that differences "
+        "between cells and test sets do not count. Blue: positive; red: negative; empty: "
+        f"undefined. n = {counted(total, 'run')} in repeats whose runs vary.",
+        total,
+        figure,
+        data=pl.DataFrame(
+            [
+                (classifier, names[row], names[column], float(values[row, column]), n)
+                for classifier, (values, n) in found.items()
+                for row, column in zip(*np.tril_indices(len(names), -1), strict=True)
+            ],
+            schema=["classifier", "metric", "other", "correlation", "n_runs"],
+            orient="row",
+        ).with_columns(pl.col("correlation").fill_nan(None)),
     )

@@ -9,10 +9,9 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
-from manyseed.analysis.figures.levels import LEVELS, probe, resolution
+from manyseed.analysis.figures.labels import LEVELS, probe, resolution
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.means import VARIES, compares_runs
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import VARIES, Tables, compares_runs
 
 _KEY = ["cell", "repeat_index"]
 OF = ("runs", "pairs", "repeats")
@@ -105,7 +104,6 @@ def table_of(columns: Mapping[str, pl.Schema], name: str) -> str | None:
     ----------
     columns : mapping
         The schema of each of the tables `OF`.
-    name : str
     """
     for table in OF:
         kind = columns[table].get(name)
@@ -139,11 +137,6 @@ def column(name: str, meanings: Mapping[str, tuple[str, str]] | None = None) -> 
         A column of the tables of runs, pairs or repeats.
     meanings : mapping or None
         Unit and meaning of columns by name.
-
-    Raises
-    ------
-    Refused
-        By the returned function, for a name that no table has.
     """
     unit, meaning = (meanings or {}).get(name, ("", ""))
     shown = labelled(name) + (f" ({unit})" if unit not in ("", "1") else "")

@@ -1,21 +1,20 @@
-"""Response curves: accuracy on training rows by how far they are moved, and its integral."""
+"""Response curves, their integral, and the generalisation gap against their scores (PRC)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 import polars as pl
-from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
-from manyseed.analysis.figures.colours import colour, marker
-from manyseed.analysis.figures.described import coloured_by, levels_of
-from manyseed.analysis.figures.style import Handle, Plot, legend, panels, styled
-from manyseed.analysis.questions.telling import GROUP, named
+from manyseed.analysis.figures.kind import kind
+from manyseed.analysis.figures.labels import colour, coloured_by, levels_of, marker
+from manyseed.analysis.figures.style import Handle, Mark, Plot, dots, legend, line, panels, styled
+from manyseed.analysis.questions.scores import GROUP, RESPONSE, is_single, judged, named, numbered
 
 MOST = 6  # most pairs of dataset and classifier that are drawn
 EQUAL = 0.01  # largest difference of final accuracies called equal
@@ -26,21 +25,27 @@ _DASHES = ("-", "--", ":", "-.")
 Floats = NDArray[np.float64]
 
 
-def response_curves(table: pl.DataFrame, *, integral: bool) -> list[Plot]:
+@kind(
+    "response-{}",
+    chapter="responses",
+    form={
+        "curves": "accuracy on training rows by how far they are moved",
+        "cumulative": "cumulative response curves, compared with a model that is never wrong",
+    },
+)
+def response_curves(response_curves: pl.DataFrame, form: str) -> list[Plot]:
     """Draw the curves of each dataset and classifier, one panel per transform and layer.
 
     PRC, figure 1.
 
     Parameters
     ----------
-    table : frame
-        The table of response curves.
-    integral : bool
-        Whether to draw cumulative curves, with the line of a model that is never wrong.
+    form : {"curves", "cumulative"}
+        Cumulative curves are drawn with the line of a model that is never wrong.
     """
     drawn = [
-        _curves(own, number, integral=integral)
-        for number, own in enumerate(_groups(table), start=1)
+        _curves(own, number, integral=form == "cumulative")
+        for number, own in enumerate(_groups(response_curves), start=1)
     ]
     return [plot for plot in drawn if plot is not None]
 
@@ -68,7 +73,10 @@ def _curves(table: pl.DataFrame, number: int, *, integral: bool) -> Plot | None:
             rows = own.filter(pl.col(by).cast(pl.String) == level)
             if rows.height:
                 points = _points(rows, integral=integral)
-                handles[level] = _line(axis, points, index)
+                look = {"color": colour(index), "marker": marker(index)}
+                bands = {} if integral else {("low", "high"): 0.15}
+                x, y = points.columns[:2]
+                handles[level] = line(axis, points, (x, y), look, bands)
                 key = pl.lit(transform).alias("transform"), pl.lit(layer).alias("layer")
                 drawn.append(points.select(*key, pl.lit(level).alias(by), pl.all()))
         if integral:
@@ -133,19 +141,6 @@ def _unit(transform: str) -> str:
     return "degrees" if transform.startswith("rotate") else "share"
 
 
-def _line(axis: Axes, points: pl.DataFrame, index: int) -> Any:
-    """Draw the mean over models, and the range of accuracy; return the line."""
-    x, y = (points[name].to_numpy() for name in points.columns[:2])
-    if "low" in points.columns:
-        axis.fill_between(
-            x, points["low"], points["high"], color=colour(index), alpha=0.15, linewidth=0
-        )
-    (line,) = axis.plot(
-        x, y, color=colour(index), linewidth=1.4, marker=marker(index), markersize=2.5
-    )
-    return line
-
-
 def equal_ends(end: Floats, score: Floats) -> tuple[int, int] | None:
     """Return the two curves with equal ends whose scores differ most.
 
@@ -171,18 +166,14 @@ def equal_ends(end: Floats, score: Floats) -> tuple[int, int] | None:
     return found
 
 
-def response_pairs(table: pl.DataFrame) -> list[Plot]:
+@kind("response-pair", "two response curves with equal ends and unequal gi", chapter="responses")
+def response_pairs(response_curves: pl.DataFrame) -> list[Plot]:
     """Draw two configurations with equal final accuracy and unequal gi, if there are any.
 
     PRC, figure 2: for each dataset and classifier, the two curves of the same transform, layer and
     test set whose gi differ most, found by search.
-
-    Parameters
-    ----------
-    table : frame
-        The table of response curves.
     """
-    drawn = [_pair(own, number) for number, own in enumerate(_groups(table), start=1)]
+    drawn = [_pair(own, number) for number, own in enumerate(_groups(response_curves), start=1)]
     return [plot for plot in drawn if plot is not None]
 
 
@@ -243,3 +234,96 @@ def _pair(table: pl.DataFrame, number: int) -> Plot | None:
             pl.col("layer") == layer,
         ).select("cell", *differing, "repeat_index", "magnitude", "accuracy"),
     )
+
+
+MOST_GAPS = 12  # most transforms and layers that are drawn
+MINUS = "\N{MINUS SIGN}"
+
+
+@kind(
+    "response-gap",
+    "generalisation gap of each model against scores of its response curve",
+    chapter="responses",
+)
+def gaps(cmi: pl.DataFrame, responses: pl.DataFrame) -> list[Plot]:
+    """Draw a figure per transform and layer of each dataset and classifier, one panel per score.
+
+    PRC, figures 6 to 9.
+
+    Parameters
+    ----------
+    cmi : frame
+        The table of conditional mutual information.
+    responses : frame
+        The table of responses.
+    """
+    single = judged(cmi).filter(is_single(), pl.col("n_models") > 0)
+    drawn = []
+    for row in numbered(cmi).head(MOST_GAPS).iter_rows(named=True):
+        key = {name: row[name] for name in RESPONSE}
+        models = responses.filter(**key).filter(~pl.col("excluded"))
+        drawn.append(_gap(models, single.filter(**key), row["number"], cmi.filter(**key)))
+    return [plot for plot in drawn if plot is not None]
+
+
+@styled
+def _gap(
+    models: pl.DataFrame, measures: pl.DataFrame, number: int, found: pl.DataFrame
+) -> Plot | None:
+    rows = [row for row in measures.iter_rows(named=True) if _varies(models, row["measure"])]
+    if not rows or models["gap"].n_unique() < 2:
+        return None
+    by = coloured_by(models)
+    levels = levels_of(models, by)
+    figure, axes = panels([_title(row, models) for row in rows], "generalisation gap")
+    handles: dict[str, Handle] = {}
+    marks: list[Mark] = []
+    for axis, row in zip(axes, rows, strict=True):
+        known = models.filter(pl.col(row["measure"]).is_not_null())
+        columns = (row["measure"], "gap")
+        named_dots, handles = dots(axis, known, columns, (by, levels), models.height)
+        marks += named_dots
+        axis.locator_params(axis="x", nbins=4)
+        axis.set_xlabel(row["measure"].replace("_", " "))
+    if len(levels) > 1:
+        legend(figure, handles, by.replace("_", " "))
+    first, is_signed = rows[0], models["gi_folded"].null_count() < models.height
+    corpora, left = int(first["n_corpora"]), int(found["n_excluded"].max() or 0)  # type: ignore[arg-type]
+    seeds = (
+        f"mean over {corpora} corpora of one model per configuration ± their standard deviation"
+        if corpora > 1
+        else "with one model per configuration"
+    )
+    return Plot(
+        f"response-gap-{number}",
+        f"Generalisation gap and scores of {named(first['transform'], first['layer'])}: "
+        f"{first['dataset']} × {first['classifier']}",
+        "Each dot is a model: a score of its response curve, and its accuracy on training rows "
+        f"minus that on test points{', each moved at random' * is_signed}. "
+        f"n = {counted(models.height, 'model')}"
+        + (f"; {left:,} left out, as their training accuracy is too low" if left else "")
+        + ". cmi: how much the score tells about the order of two models' gaps beyond their "
+        f"hparams, in %, {seeds}; as by chance: within the 95 % quantile of the score assigned to "
+        "models at random. r: correlation, regardless of hparams.",
+        models.height,
+        figure,
+        marks,
+        dataset=str(first["dataset"]),
+    )
+
+
+def _varies(models: pl.DataFrame, measure: str) -> bool:
+    known = models[measure].drop_nulls()
+    return known.len() > 0 and bool(known.n_unique() > 1)
+
+
+def _title(row: Mapping[str, Any], models: pl.DataFrame) -> str:
+    """Return the title of a panel: how well the score predicts, and its correlation as drawn."""
+    cmi = "too few models"
+    if row["cmi"] is not None:
+        cmi = f"cmi {row['cmi']:.1f}" if row["beyond"] else "cmi as by chance"
+        if row["beyond"] and row["cmi_sd"] is not None:
+            cmi += f" ± {row['cmi_sd']:.1f}"
+    known = models.filter(pl.col(row["measure"]).is_not_null())
+    r = np.corrcoef(known[row["measure"]].to_numpy(), known["gap"].to_numpy())[0, 1]
+    return f"{cmi}, r\xa0{r:.2f}".replace("-", MINUS)

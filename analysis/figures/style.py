@@ -1,4 +1,4 @@
-"""One look for all figures: sizes, type, and colours that colour-blind readers can distinguish."""
+"""One look for all figures: sizes, type, panels, lines, dots, violins and legends."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, ParamSpec
+from typing import Any, ParamSpec, TypeVar
 
 import matplotlib as mpl
 import numpy as np
@@ -19,18 +19,21 @@ from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.container import Container
 from matplotlib.figure import Figure
+from matplotlib.mlab import GaussianKDE
+from matplotlib.ticker import NullLocator
 from numpy.typing import NDArray
 
-from manyseed.analysis.figures.colours import GREY, colour, marker
-from manyseed.analysis.figures.compact import compact
-from manyseed.analysis.figures.drawn import CELLS
+from manyseed.analysis.figures.labels import GREY, colour, first_of_each, marker, titles
+from manyseed.analysis.figures.svg import CELLS, compact
 
 Handle = Artist | Container
 """What a legend shows beside a label."""
 
 P = ParamSpec("P")
+Drawn = TypeVar("Drawn")
 
 WIDTH = 7.2  # inches, the text width of a page
+MANY = 5.5  # inches that figures with many columns need
 CHARACTER = 0.072  # approximate inches per letter in a legend
 TITLE_CHARACTER = 0.078  # approximate inches per letter in a panel's title
 BESIDE = 0.5  # approximate inches for the labels left of a panel
@@ -38,6 +41,9 @@ PANEL = 1.7  # minimum width of a panel in inches
 SYMBOL = 0.6  # inches for a legend's marker and the gaps around it
 LINE = 0.17  # inches per line of a legend
 VECTORS = 400  # most dots of a figure drawn as vectors; more are pixels
+MAX_PANELS = 24  # one cell each
+ROOM = 5  # this many ticks are always labelled
+NEAR = 1.9  # among more ticks, sizes within this ratio share a label
 MAX_POINTS = 2000  # most dots drawn of a group; outlines always use all values
 
 _RC: Any = {
@@ -215,11 +221,11 @@ def addresses(rows: pl.DataFrame) -> list[str]:
     return rows.select(named.alias("run"))["run"].to_list()
 
 
-def styled(draw: Callable[P, Plot | None]) -> Callable[P, Plot | None]:
+def styled(draw: Callable[P, Drawn]) -> Callable[P, Drawn]:
     """Draw in the common style without changing matplotlib's global settings."""
 
     @functools.wraps(draw)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Plot | None:
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> Drawn:
         with mpl.rc_context(_RC):
             return draw(*args, **kwargs)
 
@@ -231,7 +237,6 @@ def panels(titles: Sequence[str], label: str, least: float = PANEL) -> tuple[Fig
 
     Parameters
     ----------
-    titles : sequence of str
     label : str
         Label of the vertical axes.
     least : float
@@ -251,6 +256,24 @@ def panels(titles: Sequence[str], label: str, least: float = PANEL) -> tuple[Fig
     for axis in axes[: len(titles) : beside]:
         axis.set_ylabel(label)
     return figure, axes[: len(titles)]
+
+
+def panel_per_cell(
+    cells: pl.DataFrame, most: int, label: str
+) -> tuple[Figure, dict[int, Axes], int]:
+    """Return a figure, its panel for each cell that fits, and how many cells are left out.
+
+    Parameters
+    ----------
+    most : int
+        Most panels.
+    label : str
+        Label of the vertical axes.
+    """
+    chosen, left = first_of_each(cells, most)
+    named = titles(cells)
+    figure, axes = panels([named[cell] for cell in chosen], label)
+    return figure, dict(zip(chosen, axes, strict=True)), left
 
 
 def wrapped(text: str, letters: int) -> str:
@@ -273,7 +296,6 @@ def dots(
 
     Parameters
     ----------
-    axis : Axes
     rows : polars frame
         One row per dot.
     drawn : tuple of str
@@ -307,6 +329,55 @@ def dots(
     return marks, handles
 
 
+def line(
+    axis: Axes,
+    points: pl.DataFrame,
+    drawn: tuple[str, str],
+    look: Mapping[str, Any],
+    bands: Mapping[tuple[str, str], float] | None = None,
+) -> Handle:
+    """Draw the rows of a table as a line, and return it.
+
+    Parameters
+    ----------
+    points : polars frame
+        In the order of the line.
+    drawn : tuple of str
+        Columns on the horizontal and the vertical axis.
+    look : mapping
+        Properties of the line; `color` is also that of the bands.
+    bands : mapping
+        Opacity of a band by the columns that bound it.
+    """
+    x, y = (points[name].to_numpy() for name in drawn)
+    for ends, alpha in (bands or {}).items():
+        low, high = (points[name].to_numpy() for name in ends)
+        axis.fill_between(x, low, high, color=look["color"], alpha=alpha, linewidth=0)
+    (found,) = axis.plot(x, y, **{"linewidth": 1.4, "markersize": 2.5, **look})
+    return found
+
+
+def axis_of_sizes(axis: Axes, ticks: Sequence[int], label: str = "", *, up: bool = False) -> None:
+    """Make the horizontal axis, or the one that goes up, logarithmic with these ticks alone."""
+    (axis.set_yscale if up else axis.set_xscale)("log")
+    (axis.set_yticks if up else axis.set_xticks)(ticks, labels(ticks))
+    (axis.yaxis if up else axis.xaxis).set_minor_locator(NullLocator())
+    if label:
+        axis.set_xlabel(label)
+
+
+def labels(sizes: Sequence[int]) -> list[str]:
+    """Return labels of ticks, empty where there is no room; the largest has one."""
+    if len(sizes) <= ROOM:
+        return [str(size) for size in sizes]
+    result, last = [], np.inf
+    for size in reversed(sizes):
+        far = last / size > NEAR
+        result.append(str(size) if far else "")
+        last = size if far else last
+    return result[::-1]
+
+
 def shades(count: int) -> list[Any]:
     """Return colours for ordered levels, visible in light and dark mode and in greyscale."""
     return list(colormaps["viridis"](np.linspace(0.3, 0.85, count)))
@@ -333,3 +404,33 @@ def thinned(values: NDArray[np.float64]) -> NDArray[np.float64]:
     if values.size <= MAX_POINTS:
         return values
     return np.sort(values)[np.linspace(0, values.size - 1, MAX_POINTS).astype(np.intp)]
+
+
+Real = NDArray[np.float64]
+
+FEWEST = 6  # fewest values of a violin
+DOTTED = 30  # most values drawn as dots
+OUTLINE = 24  # points on each side of a violin
+
+
+def outline(values: Real, y: float, height: float = 0.45) -> Real | None:
+    """Return the outline of a violin at y: (point, 2); None if the ascending values are equal."""
+    if values[0] == values[-1]:
+        return None
+    over = np.linspace(values[0], values[-1], OUTLINE)
+    density = GaussianKDE(values).evaluate(over)
+    up = height * density / density.max()
+    return np.column_stack(
+        [
+            np.concatenate([over, over[::-1], over[:1]]),
+            np.concatenate([y - up, (y + up)[::-1], y - up[:1]]),
+        ]
+    )
+
+
+def scattered(n: int) -> Real:
+    """Return offsets that fill a row evenly and without randomness; 0 for a single value."""
+    if n == 1:
+        return np.zeros(1)
+    golden = (np.sqrt(5) - 1) / 2
+    return np.asarray(0.6 * ((np.arange(1, n + 1) * golden) % 1 - 0.5))

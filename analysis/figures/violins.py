@@ -19,25 +19,36 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
-from manyseed.analysis.figures.colours import colour, marker
-from manyseed.analysis.figures.described import QUANTILES, SEPARATOR, differing
-from manyseed.analysis.figures.levels import LEVELS, mark_resolution, upright_axis_of_levels
-from manyseed.analysis.figures.quantities import Quantities, Quantity
-from manyseed.analysis.figures.shapes import DOTTED, FEWEST, outline, scattered
+from manyseed.analysis.figures.kind import kind
+from manyseed.analysis.figures.labels import (
+    LEVELS,
+    QUANTILES,
+    SEPARATOR,
+    colour,
+    differing,
+    mark_resolution,
+    marker,
+    upright_axis_of_levels,
+)
+from manyseed.analysis.figures.quantities import Quantities, Quantity, column
 from manyseed.analysis.figures.style import (
     CHARACTER,
+    DOTTED,
+    FEWEST,
     MAX_POINTS,
     PANEL,
     VECTORS,
     Handle,
     Plot,
     legend,
+    outline,
     panels,
+    scattered,
     styled,
     wide,
 )
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 
 Real = NDArray[np.float64]
 
@@ -46,6 +57,7 @@ BESIDE = 2.3  # inches of a panel with δ beside it
 PAGE = 12  # most panels of a figure
 DEEP = 1.35  # inches per row of the grid
 SIDES = 2  # axes of a grid
+PERTURBATIONS = ("perturb_continuous", "perturb_hparams")
 _HOW = (
     f"Shapes: density, for {FEWEST} values or more; dots: single values, up to {DOTTED}; bars: "
     "middle half and range, for more values; black: medians."
@@ -89,11 +101,6 @@ def violins(tables: Tables, of: Quantities, by: Sequence[str]) -> list[Plot]:
         The quantity to draw (`analysis.figures.quantities`).
     by : sequence of str
         One or two columns of the table of cells.
-
-    Raises
-    ------
-    Refused
-        For other columns, or more of them.
     """
     allowed = axes_of(tables.cells)
     for name in by:
@@ -108,6 +115,19 @@ def violins(tables: Tables, of: Quantities, by: Sequence[str]) -> list[Plot]:
     values = quantity.values.join(named, on="cell", maintain_order="left")
     drawn = _Violins(quantity, tables, values, levels(tables.cells, "classifier"))
     return _by_one(drawn, by[0]) if len(by) == 1 else _grids(drawn, by[0], by[1])
+
+
+@kind(
+    "grids",
+    "violins of accuracy: rows data perturbation, columns hparam perturbation",
+    chapter="cells",
+    small=True,
+)
+def perturbation_grids(tables: Tables, meanings: Mapping[str, tuple[str, str]]) -> list[Plot]:
+    """Draw accuracy on the grid of the notes on model variance, if both axes vary."""
+    if any(tables.cells[axis].n_unique() < 2 for axis in PERTURBATIONS):
+        return []
+    return violins(tables, column("accuracy", meanings), PERTURBATIONS)
 
 
 def axes_of(cells: pl.DataFrame) -> list[str]:
@@ -198,10 +218,10 @@ def _grid(drawn: _Violins, by: str, across: str, dataset: str | None, end: str) 
     axes = figure.subplots(len(rows), len(columns), squeeze=False, sharex=True, sharey=True)
     handles: dict[str, Handle] = {}
     for y, row in enumerate(rows):
-        for x, column in enumerate(columns):
+        for x, level in enumerate(columns):
             axis = axes[y, x]
             for index, hue in enumerate(hues):
-                chosen = {**in_figure, by: row, across: column}
+                chosen = {**in_figure, by: row, across: level}
                 chosen |= {} if hue is None else {"classifier": hue}
                 classifier = hue or str(chosen.get("classifier", ""))
                 look = drawn.classifiers.index(classifier) if classifier else 0
@@ -212,7 +232,7 @@ def _grid(drawn: _Violins, by: str, across: str, dataset: str | None, end: str) 
             axis.set_xlim(-0.7, len(hues) - 0.3)
             drawn.finish(axis, **in_figure)
             if y == 0:
-                axis.set_title(str(column), fontsize=8)
+                axis.set_title(str(level), fontsize=8)
             if x == len(columns) - 1:
                 axis.annotate(
                     str(row), (1, 0.5), xycoords="axes fraction", xytext=(14, 0),

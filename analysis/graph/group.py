@@ -18,8 +18,8 @@ from manyseed.analysis.graph.chunks import build
 from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.metrics.registry import schema
 from manyseed.analysis.options import Options, is_own
-from manyseed.analysis.tables.keys import RUN
-from manyseed.analysis.tables.schema import Block, GroupColumns, Tables, combine
+from manyseed.analysis.tables.rows import RUN, Tables
+from manyseed.analysis.tables.schema import Block, GroupColumns, combine
 
 ReportProgress = Callable[[int, int], None]
 """Called with (blocks done, all blocks) before the first block and after each."""
@@ -47,14 +47,7 @@ class GroupAnalysis:
 
 
 def analyze_group(predictions: Predictions, options: Options | None = None) -> GroupAnalysis:
-    """Plan the analysis of one group; nothing is read or computed yet.
-
-    Raises
-    ------
-    Refused
-        For an unknown snapshot or metric. A metric that the stored predictions don't allow is no
-        error: its columns are null, and `analysis.graph.predictions.unavailable` says why.
-    """
+    """Plan the analysis of one group; nothing is read or computed yet."""
     options = options if options is not None else Options()
     types = predictions.runs.schema
     keys = {name: types[name] for name in RUN}
@@ -73,12 +66,10 @@ def compute(
 
     Parameters
     ----------
-    groups : sequence of GroupAnalysis
     scheduler : str or distributed.Client
         One of dask's local schedulers ("threads", "processes", "synchronous"), or a client.
     workers : int or None
         Threads or processes of a local scheduler; None for dask's default.
-    progress : `ReportProgress` or None
     """
     blocks = [block for group in groups for block in group.blocks]
     results = compute_all(blocks, scheduler=scheduler, workers=workers, progress=progress)

@@ -16,10 +16,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from manyseed.analysis.metrics import consistency
+from manyseed.analysis.metrics import formulas
 from manyseed.analysis.metrics.gram import above, both_wrong, class_counts, count, pack, same_label
-from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part, real
-from manyseed.analysis.metrics.spread import Spread
+from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part, Spread, real
 from manyseed.analysis.options import Options
 
 Number = TypeVar("Number", bound=np.generic)
@@ -54,21 +53,21 @@ class Pairs:
 
     def values(self, n_test: int, empty_union: float) -> dict[str, Real]:
         """Return the columns that depend on the two runs alone."""
-        ec_local = consistency.ec_local(self.errors_i, self.errors_j, self.both, empty_union)
-        ec_global = consistency.ec_global(self.both, n_test)
+        ec_local = formulas.ec_local(self.errors_i, self.errors_j, self.both, empty_union)
+        ec_global = formulas.ec_global(self.both, n_test)
         accuracies = 1 - self.errors_i / n_test, 1 - self.errors_j / n_test
-        churn = consistency.churn(self.same, n_test)
+        churn = formulas.churn(self.same, n_test)
         return {
             "ec_local": ec_local,
             "ec_global": ec_global,
             "churn": churn,
-            "ec_kappa": consistency.ec_kappa(self.errors_i, self.errors_j, self.both, n_test),
+            "ec_kappa": formulas.ec_kappa(self.errors_i, self.errors_j, self.both, n_test),
             "agreement": 1 - churn,
-            "label_kappa": consistency.kappa(self.same, self.by_chance, n_test),
-            "ec_local_cube_root": consistency.ec_cube_root(*accuracies, ec_local),
-            "ec_global_cube_root": consistency.ec_cube_root(*accuracies, ec_global),
-            "ec_local_square_root": consistency.ec_square_root(*accuracies, ec_local),
-            "ec_global_square_root": consistency.ec_square_root(*accuracies, ec_global),
+            "label_kappa": formulas.kappa(self.same, self.by_chance, n_test),
+            "ec_local_cube_root": formulas.ec_cube_root(*accuracies, ec_local),
+            "ec_global_cube_root": formulas.ec_cube_root(*accuracies, ec_global),
+            "ec_local_square_root": formulas.ec_square_root(*accuracies, ec_local),
+            "ec_global_square_root": formulas.ec_square_root(*accuracies, ec_global),
         }
 
 

@@ -14,13 +14,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
-from manyseed.analysis.alphahat import intervals, wasserstein
-from manyseed.analysis.alphahat.references import ROUNDING, Reference
-from manyseed.analysis.alphahat.resampling import Resamples, bootstraps, disjoint_halves
+from manyseed.analysis.alphahat.references import ROUNDING, Reference, distances
+from manyseed.analysis.alphahat.resampling import (
+    SPLITS,
+    Resamples,
+    bootstraps,
+    composed,
+    disjoint_halves,
+    interval,
+    joined,
+)
 from manyseed.analysis.alphahat.trimming import dkw_of_one, dkw_threshold
-from manyseed.analysis.metrics import alpha_columns
 from manyseed.analysis.metrics.alpha_tests import (
     MIN_OTHERS,
     Floats,
@@ -40,9 +47,120 @@ from manyseed.analysis.metrics.alpha_tests import (
     without_suspects,
 )
 from manyseed.analysis.metrics.custom import Failed
-from manyseed.analysis.metrics.metric import Finished, HeldOut, Metric, Part
+from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part, real
 from manyseed.analysis.options import CONFIDENCE, SORTED, Options
 from manyseed.analysis.refused import Refused
+
+RUNS = (
+    real(
+        "alpha_hat",
+        "trimming level",
+        "Mean over the resamples of the smallest level at which the run passes the robust "
+        "two-sample KS test against its reference.",
+        ("n", "mean", "min", "max", "range"),
+    ),
+    real(
+        "alpha_hat_mc_se",
+        "trimming level",
+        "Monte-Carlo error of alpha_hat: spread over the square root of the resamples. Not "
+        "the uncertainty for new test points.",
+        (),
+    ),
+    real("alpha_hat_spread", "trimming level", "Standard deviation over the resamples.", ()),
+    real(
+        "alpha_hat_low",
+        "trimming level",
+        "Lower end of a 95 % bootstrap interval over new test points for the level at infinitely "
+        "many points; null unless the option alpha_bootstrap is set.",
+        (),
+    ),
+    real("alpha_hat_high", "trimming level", "Upper end of that interval.", ()),
+    real(
+        "alpha_hat_rejected",
+        "share of resamples",
+        "Resamples in which the robust test at the level of the option alpha_level rejects.",
+        ("mean",),
+    ),
+    real(
+        "alpha_hat_infeasible",
+        "share of resamples",
+        "Resamples that no trimming makes acceptable; they count as level 1 (.50 in mode paper).",
+        ("max",),
+    ),
+    Column(
+        "alpha_hat_suspect",
+        pl.Boolean,
+        "",
+        "Whether the run probably makes resamples of its repeat infeasible: without the suspects "
+        "none is. With alpha_reference = others-trimmed the reference leaves them out.",
+    ),
+    real(
+        "alpha_hat_majority",
+        "trimming level",
+        "Of a run that is not close to its reference: α̂ against the runs that are left if the "
+        "fewest, fewer than half, are left out so that all others are close to each other. Null if "
+        "no majority is, and with more than 100 runs in the reference.",
+        (),
+    ),
+    Column("alpha_hat_references", pl.UInt32, "runs", "Runs in the reference."),
+    real(
+        "delta_b",
+        "difference of eCDFs",
+        "Bound on the distance of the reference's average eCDF from the average distribution "
+        "function (with probability 1 - ε).",
+        (),
+    ),
+    real(
+        "alpha_hat_bound",
+        "difference of distribution functions",
+        "Bound on the largest difference between the candidate's distribution function and the "
+        "reference's average one: alpha_hat + γ + δ_b + δ_c.",
+        (),
+    ),
+    real(
+        "ks_distance",
+        "difference of eCDFs",
+        "Mean over the resamples of the largest difference between the two eCDFs.",
+        ("mean", "max"),
+    ),
+    real(
+        "ks_rejected",
+        "share of resamples",
+        "Resamples in which the classical two-sample KS test rejects: the distance exceeds δ.",
+        ("mean",),
+    ),
+    Column(
+        "below_resolution",
+        pl.Boolean,
+        "",
+        "Whether the classical test accepts in at least half of the resamples: the run's "
+        "difference, if any, is too small to be seen at N.",
+    ),
+    real(
+        "wasserstein",
+        "unit of the probe",
+        "Wasserstein-1 distance of the run's eCDF from its reference's, over all test points: the "
+        "area between them. Null where it is infinite.",
+        ("mean", "max"),
+    ),
+)
+
+REPEAT = (
+    Column("n_side", pl.UInt32, "test points", "Points on each side of the test (N)."),
+    real(
+        "delta",
+        "difference of eCDFs",
+        "Resolution: the two-sample DKW threshold at N. Smaller contamination isn't seen.",
+        (),
+    ),
+    real(
+        "delta_c",
+        "difference of eCDFs",
+        "Bound on the distance of a candidate's eCDF from its distribution function (with "
+        "probability 1 - ε).",
+        (),
+    ),
+)
 
 
 def _split(n_repeat: int, options: Options) -> tuple[int, int]:
@@ -94,7 +212,6 @@ class Tested:
 
     Attributes
     ----------
-    levels : Levels
     majority, references, distance, low, high : float64 array (run,)
         α̂ against the majority, runs in the reference, Wasserstein-1 distance, and the ends of the
         interval.
@@ -134,11 +251,11 @@ def _chunk(part: Part, _: Part, models: Models | Failed, options: Options) -> Te
         for some, reference, left_out in _references(models, rows, position, member=member):
             tested = test(values[some], reference, left_out, drawn, options)
             levels.put(some, tested)
-            distance[some] = wasserstein.distances(values[some], reference, left_out)
+            distance[some] = distances(values[some], reference, left_out)
             if samples:
                 again = [test(values[some], reference, left_out, s, options) for s in samples]
                 bootstrapped = Levels.joined(again, axis=1).counted
-                ends = intervals.interval(tested.counted, bootstrapped, CONFIDENCE)
+                ends = interval(tested.counted, bootstrapped, CONFIDENCE)
                 low[some], high[some] = ends
         references[rows] = others
     facts = (values, position, levels, models, drawn, options)
@@ -170,15 +287,15 @@ def _samples(held_out: HeldOut, options: Options) -> Iterator[Resamples]:
 
     def sample() -> Resamples:
         split = (
-            bootstraps(bits, n_test, n_side, intervals.SPLITS)
+            bootstraps(bits, n_test, n_side, SPLITS)
             if options.with_replacement
-            else disjoint_halves(bits, n_test, intervals.SPLITS)
+            else disjoint_halves(bits, n_test, SPLITS)
         )
-        return intervals.composed(bits, n_test, split)
+        return composed(bits, n_test, split)
 
     for start in range(0, options.alpha_bootstrap, BATCH):
         n = min(BATCH, options.alpha_bootstrap - start)
-        yield intervals.joined([sample() for _ in range(n)])
+        yield joined([sample() for _ in range(n)])
 
 
 def _finish(held_out: HeldOut, parts: Sequence[Tested | Failed], options: Options) -> Finished:
@@ -233,8 +350,8 @@ def _undefined(parts: Sequence[Tested | Failed], reason: str) -> Finished:
         part.n_runs if isinstance(part, Failed) else part.references.size for part in parts
     )
     return Finished(
-        runs={column.name: np.full(n_runs, np.nan) for column in alpha_columns.RUNS},
-        repeat={column.name: np.asarray(np.nan) for column in alpha_columns.REPEAT},
+        runs={column.name: np.full(n_runs, np.nan) for column in RUNS},
+        repeat={column.name: np.asarray(np.nan) for column in REPEAT},
         failure=reason,
     )
 
@@ -275,6 +392,6 @@ ALPHA_HAT = Metric(
     share=_share,
     chunk=_chunk,
     finish=_finish,
-    runs=alpha_columns.RUNS,
-    repeat=alpha_columns.REPEAT,
+    runs=RUNS,
+    repeat=REPEAT,
 )

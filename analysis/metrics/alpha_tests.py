@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.analysis.alphahat import worst
-from manyseed.analysis.alphahat.outlying import suspects
 from manyseed.analysis.alphahat.references import (
     Reference,
     alpha_stars,
     interpolated_stars,
     on_grid,
+    suspects,
 )
 from manyseed.analysis.alphahat.resampling import Resamples
 from manyseed.analysis.alphahat.trimming import dkw_threshold

@@ -46,11 +46,6 @@ def load(name: str) -> Metric:
     ----------
     name : str
         ``"module:function"``, the module on Python's path.
-
-    Raises
-    ------
-    Refused
-        If there is no such module or function, or its `needs` is none of `Need`.
     """
     function, needs = _find("metrics", name)
     function_name = name.partition(":")[2]
@@ -85,13 +80,7 @@ def _find(option: str, name: str) -> tuple[Function, Need]:
 
 
 def probe_needs(name: str) -> Need:
-    """Return what a user's own probe needs.
-
-    Raises
-    ------
-    Refused
-        As `load` does.
-    """
+    """Return what a user's own probe needs."""
     return _find("probe", name)[1]
 
 

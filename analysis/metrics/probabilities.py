@@ -35,13 +35,7 @@ def confidences(part: Part) -> Iterator[Real]:
 
 
 def log_probabilities(part: Part, run: int) -> Real:
-    """Return the logarithm of each class's probability, (sample, class).
-
-    Raises
-    ------
-    ValueError
-        Without the gap of two classes or all scores.
-    """
+    """Return the logarithm of each class's probability, (sample, class)."""
     if part.held_out.n_classes == 2 and part.margin is not None:
         gap = part.margin[run].astype(np.float64)
         return np.stack([log_expit(-gap), log_expit(gap)], axis=1)
@@ -55,13 +49,7 @@ def log_probabilities(part: Part, run: int) -> Real:
 
 
 def all_true_log_probabilities(part: Part, rows: slice) -> Real:
-    """Return the logarithm of the true class's probability for some runs, (run, sample).
-
-    Raises
-    ------
-    ValueError
-        As `log_probabilities` does.
-    """
+    """Return the logarithm of the true class's probability for some runs, (run, sample)."""
     result = np.empty((rows.stop - rows.start, part.held_out.n_test))
     if part.held_out.n_classes == 2 and part.margin is not None:
         _of_gaps(part.margin[rows], part.y_true, result)

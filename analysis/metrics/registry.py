@@ -1,42 +1,40 @@
-"""All metrics by name."""
+"""All metrics by name: the records that modules of this package hold."""
 
 from __future__ import annotations
 
+import importlib
+import pkgutil
 from collections.abc import Sequence
 from dataclasses import replace
 
+from manyseed.analysis import metrics
 from manyseed.analysis.metrics import custom
-from manyseed.analysis.metrics.accuracy import ACCURACY
-from manyseed.analysis.metrics.agreement import AGREEMENT
 from manyseed.analysis.metrics.alpha_hat import ALPHA_HAT
-from manyseed.analysis.metrics.calibration import ECE, PROPER_SCORES
-from manyseed.analysis.metrics.confusion import CONFUSION
-from manyseed.analysis.metrics.discrimination import DISCRIMINATION
-from manyseed.analysis.metrics.ensemble import ENSEMBLE
-from manyseed.analysis.metrics.generalization import GENERALIZATION
-from manyseed.analysis.metrics.holdout import HOLDOUT
 from manyseed.analysis.metrics.metric import Metric
-from manyseed.analysis.metrics.tempered import CALIBRATION, REJECTION
 from manyseed.analysis.options import Options, is_own
 from manyseed.analysis.refused import Refused
 
-METRICS = {
-    metric.name: metric
-    for metric in (
-        *(ACCURACY, CONFUSION, AGREEMENT, ALPHA_HAT, ECE, PROPER_SCORES, DISCRIMINATION),
-        *(ENSEMBLE, REJECTION, CALIBRATION, HOLDOUT, GENERALIZATION),
-    )
-}
+_ORDER = (
+    *("accuracy", "confusion", "agreement", "alpha_hat", "ece", "proper_scores"),
+    *("discrimination", "ensemble", "rejection", "calibration", "holdout", "generalization"),
+)
+"""The metrics whose columns come first; others follow by name."""
+
+
+def _found() -> dict[str, Metric]:
+    """Return the records that the modules of this package hold."""
+    found = dict[str, Metric]()
+    for module in pkgutil.iter_modules(metrics.__path__, f"{metrics.__name__}."):
+        held = vars(importlib.import_module(module.name)).values()
+        found |= {one.name: one for one in held if isinstance(one, Metric)}
+    return {name: found[name] for name in (*_ORDER, *sorted(found.keys() - {*_ORDER}))}
+
+
+METRICS = _found()
 
 
 def select(names: Sequence[str]) -> tuple[Metric, ...]:
-    """Return metrics' records in the order of `METRICS`, followed by users' own.
-
-    Raises
-    ------
-    Refused
-        For an unknown name.
-    """
+    """Return metrics' records in the order of `METRICS`, followed by users' own."""
     own = []
     for name in names:
         if ":" in name:
@@ -49,18 +47,12 @@ def select(names: Sequence[str]) -> tuple[Metric, ...]:
 
 
 def asked(options: Options) -> tuple[Metric, ...]:
-    """Return the records of the metrics in `options`; α̂ needs what a user's own probe needs.
-
-    Raises
-    ------
-    Refused
-        For an unknown metric or probe.
-    """
-    metrics = select(options.metrics)
+    """Return the records of the metrics in `options`; α̂ needs what a user's own probe needs."""
+    chosen = select(options.metrics)
     if options.probe is None or not is_own(options.probe):
-        return metrics
+        return chosen
     needs = custom.probe_needs(options.probe)
-    return tuple(replace(m, needs=needs) if m.name == ALPHA_HAT.name else m for m in metrics)
+    return tuple(replace(m, needs=needs) if m.name == ALPHA_HAT.name else m for m in chosen)
 
 
 def _check_columns(own: Sequence[Metric]) -> None:

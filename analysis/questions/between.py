@@ -126,7 +126,7 @@ def alpha_hat_between(
     seed : int
         Of the splits and samples.
     """
-    from manyseed.analysis.alphahat import intervals
+    from manyseed.analysis.alphahat import resampling
     from manyseed.analysis.alphahat.references import Reference, alpha_stars
     from manyseed.analysis.alphahat.resampling import disjoint_halves, generator
     from manyseed.analysis.alphahat.trimming import dkw_threshold
@@ -146,17 +146,17 @@ def alpha_hat_between(
         bits, parts = generator(seed, "alike points", place), []
         for start in range(0, bootstrap, BATCH):
             samples = [
-                intervals.composed(bits, n_test, disjoint_halves(bits, n_test, intervals.SPLITS))
+                resampling.composed(bits, n_test, disjoint_halves(bits, n_test, resampling.SPLITS))
                 for _ in range(min(BATCH, bootstrap - start))
             ]
             again = alpha_stars(
-                runs_a, reference, intervals.joined(samples), member=False, gamma=delta
+                runs_a, reference, resampling.joined(samples), member=False, gamma=delta
             )
             parts.append(again[0].mean(axis=0))
         drawn.append(np.concatenate(parts))
         deltas.append(delta)
         sides.append(halves.n_side)
-    low, high = intervals.interval(
+    low, high = resampling.interval(
         np.mean(means, axis=0)[None], np.mean(drawn, axis=0)[None], confidence
     )
     together = np.concatenate(levels)
@@ -296,21 +296,21 @@ class _Errors:
     """Error consistency of all pairs of runs of A and B on one test set."""
 
     def __init__(self, wrong_a: NDArray[np.bool_], wrong_b: NDArray[np.bool_]) -> None:
-        from manyseed.analysis.metrics import consistency
+        from manyseed.analysis.metrics import formulas
         from manyseed.analysis.metrics.gram import both_wrong, count, pack
 
         self.m, self.n, self.n_test = wrong_a.shape[0], wrong_b.shape[0], wrong_a.shape[1]
         self.rows = np.arange(self.m), np.arange(self.m, self.m + self.n)
         words = pack(np.concatenate([wrong_a, wrong_b]))
         both, errors = both_wrong(words, words), count(words)
-        self.local = consistency.ec_local(errors[:, None], errors[None], both, math.nan)
+        self.local = formulas.ec_local(errors[:, None], errors[None], both, math.nan)
         np.fill_diagonal(self.local, np.nan)
         across = both[: self.m, self.m :]
-        kappa = consistency.ec_kappa(
+        kappa = formulas.ec_kappa(
             errors[: self.m, None], errors[None, self.m :], across, self.n_test
         )
         self.ec_kappa = _mean(kappa)
-        self.ec_global = float(consistency.ec_global(across, self.n_test).mean())
+        self.ec_global = float(formulas.ec_global(across, self.n_test).mean())
 
     def mean(self, one: Rows, other: Rows) -> float:
         """Return the mean over pairs of these runs."""

@@ -8,11 +8,13 @@ is over seeds, and marked as such.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import polars as pl
 
 from manyseed.analysis.axes import AXES, LATER, VARY
+from manyseed.analysis.counts import counted, some
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.intervals import (
     FEWEST,
@@ -24,15 +26,22 @@ from manyseed.analysis.questions.intervals import (
     t_interval,
     total,
 )
-from manyseed.analysis.tables.keys import PAIR, RUN
-from manyseed.analysis.tables.means import (
+from manyseed.analysis.questions.question import Answer, Evidence
+from manyseed.analysis.tables.rows import (
+    PAIR,
+    RUN,
     VARIES,
+    Tables,
     compares_runs,
     is_level,
     mean_of,
     of_one_probe,
 )
-from manyseed.analysis.tables.schema import Tables
+
+LEVEL = 0.05
+"""Probability of any claim by chance among all comparisons of a sentence."""
+
+LISTED = 3
 
 UNPERTURBED = {
     "perturb_continuous": "none",
@@ -347,3 +356,100 @@ def _with_intervals(found: pl.DataFrame) -> pl.DataFrame:
         over=pl.when(known).then("over"),
         freedom=pl.when(known).then("freedom"),
     )
+
+
+def answer_accuracy(evidence: Evidence) -> Iterator[Answer]:
+    """Say what changes accuracy beyond chance, and what does not."""
+    return _answer(evidence.effects, "accuracy_mean", "accuracy")
+
+
+def answer_consistency(evidence: Evidence) -> Iterator[Answer]:
+    """Say what changes local error consistency beyond chance, and what does not."""
+    return _answer(evidence.effects, "ec_local_mean", "local error consistency")
+
+
+def _answer(effects: pl.DataFrame, metric: str, name: str) -> Iterator[Answer]:
+    """Say what changes a metric beyond chance, largest estimates first, and what does not."""
+    known = effects.filter(pl.col("metric") == metric, pl.col("difference").is_not_null())
+    tested = known.drop_nulls("p_holm")
+    if tested.is_empty():
+        return
+    without = _without_interval(known.filter(pl.col("p_holm").is_null()))
+    moved = tested.filter(pl.col("p_holm") < LEVEL)
+    corrected = f"{tested.height:,} comparisons, Holm, {LEVEL:.0%} for all together"
+    largest_half = float(((tested["high"] - tested["low"]) / 2).max())  # type: ignore[arg-type]
+    single = tested.height == 1
+    if moved.is_empty():
+        yield Answer(
+            f"No factor is found to change {name} beyond chance "
+            f"({'1 comparison' if single else corrected}); {'its' if single else 'each'} effect is "
+            f"known to ± {largest_half:.4f}{'' if single else ' or better'}, so smaller effects "
+            f"could have gone undetected.{without}",
+            rows=known.to_dicts(),
+            figures=("effects",),
+        )
+        return
+    order = moved.with_columns(_size=pl.col("difference").abs()).sort(
+        "_size", "axis", "level", "classifier", descending=[True, False, False, False]
+    )
+    largest = [_effect(row) for row in order.head(LISTED).iter_rows(named=True)]
+    count = "the one comparison"
+    if not single:
+        count = f"{moved.height:,} of {tested.height:,} comparisons"
+    by_size = "the largest estimates:" if moved.height > 1 else "it is"
+    holm = f"p < {LEVEL:g}" if single else f"Holm, {LEVEL:.0%} for all together"
+    yield Answer(
+        f"{name[0].upper()}{name[1:]} changes beyond chance in {count} ({holm}); {by_size} "
+        f"{'; '.join(largest)}.{_unmoved(tested, moved)}{without}",
+        rows=known.to_dicts(),
+        figures=("effects",),
+    )
+
+
+def _effect(row: Mapping[str, Any]) -> str:
+    on = ", over seeds" if row["over"] == SEEDS else ""
+    low, high = (signed(row[end]) for end in ("low", "high"))
+    sets = counted(row["n_test_sets"], "test set")
+    pairs = f"n = {counted(row['n_pairs'], 'pair')} of repeats on {sets}"
+    axis = str(row["axis"]).replace("_", " ")
+    return (
+        f"{axis} {row['level']} in {row['classifier']}: {signed(row['difference'])} "
+        f"({low} to {high}, 95 %{on}; {pairs})"
+    )
+
+
+def _without_interval(rows: pl.DataFrame) -> str:
+    """Name the differences that are known, but have no interval to judge them by."""
+    if rows.is_empty():
+        return ""
+    named = [
+        f"{row['axis']} {row['level']} in {row['classifier']}".replace("_", " ")
+        for row in rows.sort("axis", "level", "classifier").iter_rows(named=True)
+    ]
+    return f" Without an interval, so not judged: {some(named, LISTED)}."
+
+
+def _unmoved(tested: pl.DataFrame, moved: pl.DataFrame) -> str:
+    """Name the levels without an effect beyond chance in any classifier, the largest with each."""
+    key = ["axis", "level"]
+    still = (
+        tested.join(moved.select(key).unique(), on=key, how="anti")
+        .sort(pl.col("difference").abs(), "classifier", descending=[True, False])
+        .unique(key, keep="first", maintain_order=True)
+        .sort(key)
+    )
+    if still.is_empty():
+        return ""
+    named = [
+        f"{row['axis']} {row['level']}".replace("_", " ")
+        + f" (largest {signed(row['difference'])} ± {(row['high'] - row['low']) / 2:.4f}, in "
+        f"{row['classifier']})"
+        for row in still.iter_rows(named=True)
+    ]
+    return f" No effect is established of: {some(named, LISTED)}."
+
+
+def signed(value: object) -> str:
+    """Write a number with its sign; one that rounds to zero has none."""
+    text = f"{value:+.4f}"
+    return text[1:] if float(text) == 0 else text.replace("-", "−")

@@ -1,18 +1,38 @@
-"""How many seeds do I need: for accuracy, error consistency and α̂; with intervals, in words.
+"""How many seeds are needed for accuracy, error consistency and α̂, before and while runs are added.
 
 To know a mean over runs to ± x at a given confidence takes the smallest n with
 t(n - 1) · √Var_n ≤ x. The mean is over seeds, on one fixed test set. For a quantity of single runs,
 Var_n is s² / n, with s the standard deviation between the runs of a repeat, pooled over repeats;
 for a quantity of pairs of runs, which aren't independent, it is that of
-`analysis.questions.hoeffding`. The interval of n comes from that of Var_n. For α̂, n is read off
-Table I of RKS: `analysis.questions.ensemble_size`.
+`analysis.questions.intervals`. The interval of n comes from that of Var_n. For α̂, n is read off
+Table I of RKS: `analysis.questions.ensembles`.
+
+Does a cell have enough runs already: a confidence sequence covers the mean at all numbers of runs
+at once, so one may look after each block of runs and stop as soon as the interval is narrow enough.
+A sequence that is equally good at every number of runs is expensive (2.4 times as many runs as an
+interval at a number fixed in advance, with known variance). Here the precision is fixed in advance,
+so most of the error is spent where it is reached. The sequence combines two, which miss with
+probability .8 α and .2 α:
+
+1. At the first look n at which t(n - 1) s / √n is at most the half-width h asked for, the mean is
+   frozen: mean_n ± h, from then on (Chow and Robbins 1965, with quantiles of Student's t). When to
+   stop depends on the standard deviations s alone, which for normal values are independent of the
+   mean (Anscombe 1953). Stopping when s is small by chance adds little to .8 α, which the tests
+   measure.
+2. At every n: the t-test's confidence sequence, with a normal prior on the standardized mean
+   (Lai 1976; Wang and Ramdas 2025, section 4): the means whose Bayes factor (Gönen et al. 2005) is
+   below 1 / (.2 α). The Bayes factor is a martingale, so Ville's inequality bounds the probability
+   that the true mean is ever excluded.
+
+Both assume independent, approximately normal values. Values on a grid, such as accuracies, may
+agree by chance, so s is at least that of rounding to the grid (step / √12).
 """
 
 from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,11 +41,14 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.hoeffding import matrix, parts
-from manyseed.analysis.questions.intervals import FEWEST, t_quantile
+from manyseed.analysis.questions import quantiles
+from manyseed.analysis.questions.intervals import FEWEST, matrix, parts, t_quantile, total
 from manyseed.analysis.questions.quantiles import chi2_quantile
-from manyseed.analysis.tables.keys import REPEAT
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.questions.question import Answer, Evidence
+from manyseed.analysis.tables.rows import REPEAT, Tables
+
+PRECISE = 0.005
+"""Half-width of the interval that a mean accuracy should have."""
 
 MAX_RUNS = 10_000_000  # more runs are no practical answer
 _ROUNDING = 1e-24  # equal values below 1 may seem to have this variance
@@ -36,7 +59,7 @@ Real = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class RunsNeeded:
     """How many runs are needed for one purpose.
 
     Attributes
@@ -134,7 +157,7 @@ def for_mean(
     nothing: str = "no repeat has 2 runs or more",
     resolution: float = 0.0,
     among: int = 1,
-) -> Answer:
+) -> RunsNeeded:
     """Answer for the mean of a quantity of single runs, such as their accuracies.
 
     The interval is based on χ², for approximately normal values; if they are visibly skewed
@@ -162,14 +185,14 @@ def for_mean(
     made = sum(own.size for own in useful)
     freedom = made - len(useful)
     if freedom < 1:
-        return Answer(purpose, None, None, None, made, len(useful), confidence, reason=nothing)
+        return RunsNeeded(purpose, None, None, None, made, len(useful), confidence, reason=nothing)
     squares = sum(float(np.square(own - own.mean()).sum()) for own in useful)
     if too_alike(squares / freedom, resolution):
         bound = None
         if resolution > 0:
             bound = fewest_runs(partial(operator.truediv, resolution**2), half_width, confidence)
         reason = _unresolved(squares / freedom, freedom, made, resolution, bound, confidence)
-        return Answer(purpose, None, None, bound, made, len(useful), confidence, reason=reason)
+        return RunsNeeded(purpose, None, None, bound, made, len(useful), confidence, reason=reason)
     tail = (1 - confidence) / 2 / among
     runs, low, high = (
         fewest_runs(partial(operator.truediv, squares / divisor), half_width, confidence)
@@ -232,19 +255,21 @@ def for_pairs(
     confidence: float = CONFIDENCE,
     seconds_per_run: float | None = None,
     nothing: str = f"no repeat has {FEWEST} runs or more",
-) -> Answer:
+) -> RunsNeeded:
     """Answer for the mean of a quantity of pairs of runs.
 
     Parameters are those of `for_mean`, but `values` holds an array (run, run) per repeat, as
-    `analysis.questions.hoeffding.matrix` returns it.
+    `analysis.questions.intervals.matrix` returns it.
     """
     found = parts(values)
     if found is None:
-        return Answer(purpose, None, None, None, 0, 0, confidence, reason=nothing)
+        return RunsNeeded(purpose, None, None, None, 0, 0, confidence, reason=nothing)
     if found.limits(FEWEST, confidence)[1] <= _ROUNDING:
         made = int(found.runs.sum())
         reason = f"it cannot be told yet, as all pairs of the {made:,} runs have the same value"
-        return Answer(purpose, None, None, None, made, found.runs.size, confidence, reason=reason)
+        return RunsNeeded(
+            purpose, None, None, None, made, found.runs.size, confidence, reason=reason
+        )
 
     def limit(end: int, n: int) -> float:
         return found.limits(n, confidence)[end]
@@ -264,12 +289,12 @@ def _answer(
     repeats: int,
     confidence: float,
     seconds_per_run: float | None,
-) -> Answer:
+) -> RunsNeeded:
     """Answer for a mean; `needed` holds the number of runs and the ends of its interval."""
     runs, low, high = needed
     basis = (made, repeats, confidence)
     if runs is None:
-        return Answer(
+        return RunsNeeded(
             purpose, None, low, high, *basis, reason=f"it takes more than {MAX_RUNS:,} runs"
         )
     low = min(runs, low) if low is not None else runs
@@ -280,7 +305,7 @@ def _answer(
         f"from {made:,} runs of {repeats:,} {basis_repeats}"
     )
     seconds = runs * seconds_per_run if seconds_per_run is not None else None
-    return Answer(purpose, runs, low, high, *basis, seconds, reason)
+    return RunsNeeded(purpose, runs, low, high, *basis, seconds, reason)
 
 
 def seconds_per_run(runs: pl.DataFrame) -> float | None:
@@ -297,7 +322,7 @@ def howmany(
     accuracy: float = 0.005,
     consistency: float = 0.02,
     confidence: float = CONFIDENCE,
-) -> list[Answer]:
+) -> list[RunsNeeded]:
     """Answer for accuracy and for local error consistency from the result tables.
 
     Parameters
@@ -369,3 +394,199 @@ def _no_consistency(repeats: pl.DataFrame, pairs: pl.DataFrame, few: str) -> str
     if pairs.join(enough.select(REPEAT), on=REPEAT, how="semi").is_empty():
         return "pairs of so many runs are not listed: raise max_pair_runs"
     return "too few runs err: without one of them, no two disjoint pairs have an error"
+
+
+FIRST = 10  # runs before the first look: few runs hardly show how much they differ
+BLOCK = 10  # runs between looks
+_AT_TARGET = 0.8  # share of the error spent where the precision is reached
+_TUNED = 30  # number of runs at which the second sequence is narrowest
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is known of a cell after some runs.
+
+    Attributes
+    ----------
+    runs : int
+        Number of runs at the last look.
+    mean : float
+        Of these runs; if they are enough, the last look is the one that reached the precision.
+    low, high : float
+        The interval; infinite before the first look.
+    enough : int or None
+        Number of runs at which the precision was reached; None if it was not.
+    predicted : int or None
+        About how many runs it takes, judged from how much they differ so far.
+    skewness : float
+        Of the values at the last look.
+    """
+
+    runs: int
+    mean: float
+    low: float
+    high: float
+    enough: int | None
+    predicted: int | None
+    skewness: float = 0.0
+
+    @property
+    def half_width(self) -> float:
+        """Half-width of the interval."""
+        return (self.high - self.low) / 2
+
+
+def running(n: int, std: float, alpha: float) -> float:
+    """Return the half-width of the t-test's confidence sequence after n ≥ 2 values.
+
+    The Bayes factor of the mean μ, with t = √n (mean - μ) / std, ν = n - 1 and a N(0, g) prior on
+    the standardized mean, is (1 + n g)^(-1/2) ((1 + t²/ν) / (1 + t²/(ν (1 + n g))))^(n/2); the
+    interval is where it is below 1 / alpha. Infinite if n is too small to exclude any mean.
+
+    Parameters
+    ----------
+    n : int
+    std : float
+        Standard deviation of the values (n - 1).
+    alpha : float
+        Probability that the true mean is ever excluded.
+    """
+    level = -2 * math.log(alpha)
+    more = 1 + n * (level + math.log(level) + 1) / _TUNED
+    ratio = math.exp((math.log(more) + level) / n)  # ((1 + x) / (1 + x / more)) at the limit
+    if ratio >= more:
+        return math.inf
+    return std * math.sqrt((ratio - 1) / (1 - ratio / more) * (n - 1) / n)
+
+
+def decide(
+    values: Real,
+    half_width: float,
+    *,
+    confidence: float = CONFIDENCE,
+    first: int = FIRST,
+    block: int = BLOCK,
+    step: float = 0.0,
+) -> Decision:
+    """Look at the values after the first `first` of them and after every further `block`.
+
+    A decision made with fewer values stands: more values do not change it.
+
+    Parameters
+    ----------
+    values : float array (run,)
+        Independent values in the order in which they were made.
+    half_width : float
+        The precision (±) asked for.
+    confidence : float
+        Probability that the interval contains the mean at all looks.
+    first, block : int
+    step : float
+        Step of the grid that values lie on; 0 without a grid.
+    """
+    if not half_width > 0:
+        raise ValueError(f"± {half_width!r} has no answer; it must be positive")
+    alpha = 1 - confidence
+    quantile = 1 - _AT_TARGET * alpha / 2
+    skewness, looked, mean, predicted = (
+        0.0,
+        0,
+        float(values.mean()) if values.size else math.nan,
+        None,
+    )
+    low, high = -math.inf, math.inf
+    for n in range(first, values.size + 1, block):
+        seen = values[:n]
+        looked, mean, skewness = n, float(seen.mean()), skewness_of([seen])
+        std = max(float(seen.std(ddof=1)), step / math.sqrt(12))
+        wide = running(n, std, (1 - _AT_TARGET) * alpha)
+        low, high = max(low, mean - wide), min(high, mean + wide)
+        reached = float(quantiles.t_quantile(n - 1, quantile)) * std / math.sqrt(n)
+        if reached <= half_width:
+            low, high = max(low, mean - half_width), min(high, mean + half_width)
+            return Decision(n, mean, low, high, n, n, skewness)
+        predicted = math.ceil(n * (reached / half_width) ** 2)
+        if high - low <= 2 * half_width:  # the second sequence got there first
+            return Decision(n, mean, low, high, n, n, skewness)
+    return Decision(looked, mean, low, high, None, predicted, skewness)
+
+
+def answer(evidence: Evidence) -> Iterator[Answer]:
+    """Say how many seeds it takes to know each cell's mean accuracy to `PRECISE`."""
+    tables, key = evidence.tables, ["cell", "repeat_index"]
+    own = tables.runs.filter(~pl.col("identical")).drop_nulls("accuracy").sort(*key, "run_index")
+    repeats = own.group_by(key, maintain_order=True).agg(
+        pl.len().alias("n"), pl.col("accuracy").implode().list.var().alias("variance")
+    )
+    cells = (
+        repeats.filter(pl.col("n") > 1)
+        .group_by("cell", maintain_order=True)
+        .agg(
+            total(pl.col("variance") * (pl.col("n") - 1)).alias("squares"),
+            (pl.col("n") - 1).sum().alias("freedom"),
+            (pl.col("n").sum() // pl.len()).alias("n"),
+        )
+        .with_columns(variance=pl.col("squares") / pl.col("freedom"))
+        .join(tables.repeats.group_by("cell").agg(pl.col("n_test").min()), on="cell")
+        .with_columns(resolution=(1 / pl.col("n_test")).fill_null(0.0))
+        .sort("variance", "cell")
+    )
+    if cells.is_empty():
+        return
+    alike = [too_alike(*row) for row in cells.select("variance", "resolution").rows()]
+    unknown, cells = cells.filter(alike), cells.filter(~pl.Series(alike))
+    if cells.is_empty():
+        yield Answer(_no_spread(unknown, own), figures=("summary",))
+        return
+    # More variance takes more runs, so the first and last cell give the range.
+    least, needed = (
+        _of_cell(own.filter(cell=cells["cell"][place]), among=cells.height) for place in (0, -1)
+    )
+    if needed.runs is None:
+        return
+    row = own.filter(cell=cells["cell"][-1]).row(0, named=True)
+    interval = f"{needed.low:,} to {needed.high:,}" if needed.high else f"{needed.low:,} or more"
+    half = quantiles.t_quantile(cells["n"].to_numpy() - 1, (1 + CONFIDENCE) / 2)
+    enough = int((half * (cells["variance"] / cells["n"]).sqrt().to_numpy() <= PRECISE).sum())
+    alone = cells.height == 1
+    of_cells = "the cell" if alone else f"each of {cells.height:,} cells"
+    most = (
+        f"{least.runs:,} to {needed.runs:,} runs, by their standard deviations so far; "
+        f"{needed.runs:,} in {row['dataset']} × {row['classifier']}, cell {row['cell']}"
+    )
+    text = (
+        f"Knowing the mean accuracy of {of_cells} to ± {PRECISE:g} (95 %, over seeds, on one "
+        f"test set) takes {f'{needed.runs:,} runs' if alone else most} ({interval}, 95 %"
+        f"{'' if alone else f' for all {cells.height:,} cells together'}; from {needed.made:,} "
+        "runs). "
+    )
+    if enough == cells.height:
+        text += "Each repeat has enough runs for that."
+    elif alone:
+        text += "Its repeats have too few runs for that."
+    elif enough:
+        text += f"{enough} of {cells.height:,} cells have enough runs for that in their repeats."
+    else:
+        text += "No cell has enough runs for that yet."
+    if unknown.height:
+        text += f" {_no_spread(unknown, own)}"
+    rows = cells.with_columns(sd=pl.col("variance").sqrt()).select("cell", "n", "sd").to_dicts()
+    yield Answer(text, rows=rows, figures=("summary",))
+
+
+def _no_spread(unknown: pl.DataFrame, runs: pl.DataFrame) -> str:
+    """Say in which cells runs seem to vary too little, and what is known of the first."""
+    cell, resolution = unknown.select("cell", "resolution").row(0)
+    found = _of_cell(runs.filter(cell=cell), resolution)
+    where = "the cell" if unknown.height == 1 else f"{unknown.height:,} cells, such as"
+    return (
+        f"How many seeds it takes to know the mean accuracy to ± {PRECISE:g} has no answer in "
+        f"{where} {cell}: {found.reason}."
+    )
+
+
+def _of_cell(runs: pl.DataFrame, resolution: float = 0.0, among: int = 1) -> RunsNeeded:
+    """Return the answer of `for_mean` for the runs of a cell, one of so many."""
+    parts = runs.partition_by("repeat_index", maintain_order=True)
+    values = [one["accuracy"].to_numpy() for one in parts]
+    return for_mean(f"± {PRECISE:g}", values, PRECISE, resolution=resolution, among=among)

@@ -20,13 +20,11 @@ import polars as pl
 from dask.delayed import Delayed, delayed
 from numpy.typing import NDArray
 
-from manyseed.analysis.graph.blocks import Member
-from manyseed.analysis.graph.chunks import PART_RUNS, blocks
-from manyseed.analysis.graph.predictions import Predictions
-from manyseed.analysis.graph.reading import Rows, Sources, read, readers
+from manyseed.analysis.graph.chunks import PART_RUNS, Member, blocks
+from manyseed.analysis.graph.predictions import Predictions, Rows, Sources, read, readers
 from manyseed.analysis.metrics.alpha_hat import ALPHA_HAT
 from manyseed.analysis.options import Options
-from manyseed.analysis.tables.keys import EPOCH, REPEAT_KEY
+from manyseed.analysis.tables.rows import EPOCH, REPEAT_KEY
 
 SCALE = 4.0
 PER_UNIT = 6  # bins per unit of asinh(SCALE · margin)

@@ -1,11 +1,18 @@
-"""Which run should I keep: RKS, Tables IV and V."""
+"""Runs ranked by α̂ and accuracy, and sources of randomness compared: RKS, Tables II to V."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import polars as pl
 
+from manyseed.analysis.counts import some
 from manyseed.analysis.options import CLOSE
-from manyseed.analysis.tables.keys import REPEAT
+from manyseed.analysis.questions.intervals import total
+from manyseed.analysis.questions.question import Answer, Evidence
+from manyseed.analysis.tables.rows import REPEAT, VARIES, Tables
+
+LISTED = 3
 
 COMPARED = ("accuracy", "alpha_hat", "ece", "churn_ensemble", "churn_mean")
 HELD_OUT = ("choosing_accuracy", "choosing_alpha_hat", "choosing_delta", "holdout_accuracy")
@@ -70,3 +77,199 @@ def ranked(runs: pl.DataFrame, close: float = CLOSE, within: float | None = None
     )
     rank = pl.int_range(1, pl.len() + 1, dtype=pl.UInt32).over(REPEAT)
     return ordered.drop("_near").with_columns(rank=rank)
+
+
+OF_CELLS = (
+    *("n_runs", "n_distinct", "n_repeats", "n_identical_repeats"),
+    *("accuracy_mean", "accuracy_std", "accuracy_mean_sd", "ensemble_accuracy"),
+)
+"""Columns taken from the table of cells."""
+
+_PAIRS_CLOSE = ("n_pairs_close", "churn_min_close", "churn_max_close")
+
+
+def sources(tables: Tables, close: float = CLOSE) -> pl.DataFrame:
+    """Compare what different sources of randomness do to accuracy and churn, one row per cell.
+
+    Copies of a run count once in extremes; repeats of identical runs have neither close runs nor
+    pairs. Columns about close runs are null if some α̂ is at most `close` while δ is above it: such
+    runs may or may not be close. Runs with an α̂ are judged: where half of the runs are the
+    reference, those of the other half, the candidates, which are all that the tables of RKS have.
+
+    Parameters
+    ----------
+    tables : Tables
+    close : float
+        Largest α̂ of a run that is close to the others.
+
+    Returns
+    -------
+    polars frame
+        `cell`; for Table II the columns `OF_CELLS`, `accuracy_min`, `accuracy_max` (over the runs
+        of all repeats), `n_judged` and the same of judged runs (`accuracy_mean_judged`, …),
+        `n_close`, `accuracy_min_close` and `accuracy_max_close` (over runs with α̂ at most
+        `close`); for Table III `n_pairs`, `churn_min`, `churn_max` (shares of test points),
+        `n_pairs_judged` and the same of pairs of judged runs, `n_pairs_close`, `churn_min_close`
+        and `churn_max_close` (both runs close). Null if undefined.
+    """
+    varying = tables.repeats.select(*REPEAT, VARIES.alias("varies"), "delta")
+    runs = tables.runs.filter(~pl.col("identical")).join(varying, on=REPEAT, how="left")
+    small = pl.col("varies") & (pl.col("alpha_hat") <= close)
+    near = pl.col("accuracy").filter(small)
+    known = pl.col("alpha_hat").is_not_null() & pl.col("varies")
+    judged = pl.col("accuracy").filter(known)
+    of_runs = runs.group_by("cell").agg(
+        pl.col("accuracy").min().alias("accuracy_min"),
+        pl.col("accuracy").max().alias("accuracy_max"),
+        judged.len().alias("n_judged"),
+        judged.min().alias("accuracy_min_judged"),
+        judged.max().alias("accuracy_max_judged"),
+        near.len().alias("n_close"),
+        near.min().alias("accuracy_min_close"),
+        near.max().alias("accuracy_max_close"),
+        (small & (pl.col("delta") > close)).any().alias("unsaid"),
+    )
+    return (
+        tables.cells.select("cell", *OF_CELLS)
+        .join(of_runs, on="cell", how="left")
+        .join(_spread(runs.filter(known)), on="cell", how="left")
+        .join(_churn(tables, close), on="cell", how="left")
+        .with_columns(
+            pl.when(~pl.col("unsaid")).then(pl.col(name)).alias(name)
+            for name in ("n_close", "accuracy_min_close", "accuracy_max_close", *_PAIRS_CLOSE)
+        )
+        .drop("unsaid")
+        .sort("cell")
+    )
+
+
+def _spread(judged: pl.DataFrame) -> pl.DataFrame:
+    """Return mean and pooled standard deviation of the accuracies of judged runs."""
+    freedom, variance = pl.col("n") - 1, pl.col("variance")
+    pooled = (total((freedom * variance).fill_null(0.0)) / total(freedom)).sqrt().fill_nan(None)
+    return (
+        judged.sort(*REPEAT, "run_index")
+        .group_by(REPEAT, maintain_order=True)
+        .agg(
+            pl.len().cast(pl.Float64).alias("n"),
+            pl.col("accuracy").mean(),
+            pl.col("accuracy").var().alias("variance"),
+        )
+        .group_by("cell", maintain_order=True)
+        .agg(
+            pl.col("accuracy").mean().alias("accuracy_mean_judged"),
+            pooled.alias("accuracy_std_judged"),
+        )
+    )
+
+
+def _churn(tables: Tables, close: float) -> pl.DataFrame:
+    varying = tables.repeats.filter(VARIES).select(REPEAT)
+    # There are many pairs: take one pass over the columns used.
+    pairs = tables.pairs.lazy().join(varying.lazy(), on=REPEAT, how="semi")
+    for side in ("run_i", "run_j"):
+        levels = tables.runs.lazy().select(
+            *REPEAT, pl.col("run_index").alias(side), pl.col("alpha_hat").alias(f"alpha_{side}")
+        )
+        pairs = pairs.join(levels, on=[*REPEAT, side], how="left")
+    both = (pl.col("alpha_run_i") <= close) & (pl.col("alpha_run_j") <= close)
+    near = pl.col("churn").filter(both)
+    known = pl.col("alpha_run_i").is_not_null() & pl.col("alpha_run_j").is_not_null()
+    judged = pl.col("churn").filter(known)
+    compared = pairs.group_by("cell").agg(
+        pl.len().alias("n_pairs"),
+        pl.col("churn").min().alias("churn_min"),
+        pl.col("churn").max().alias("churn_max"),
+        judged.len().alias("n_pairs_judged"),
+        judged.min().alias("churn_min_judged"),
+        judged.max().alias("churn_max_judged"),
+        near.len().alias("n_pairs_close"),
+        near.min().alias("churn_min_close"),
+        near.max().alias("churn_max_close"),
+    )
+    return compared.collect(engine="streaming")
+
+
+def answer(evidence: Evidence) -> Iterator[Answer]:
+    """Say which runs are unlike the others of their repeat, and where the test cannot tell."""
+    tables, options = evidence.tables, evidence.options
+    key = ["cell", "repeat_index"]
+    varying = tables.repeats.filter(VARIES).select(*key, "delta")
+    runs = tables.runs.join(varying, on=key).filter(pl.col("alpha_hat").is_not_null())
+    if runs.is_empty():
+        return
+    majority = pl.lit(None, pl.Float64)
+    if "alpha_hat_majority" in runs.columns:  # one run apart may move the reference of all others
+        majority = pl.col("alpha_hat_majority")
+    runs = runs.with_columns(apart=pl.coalesce(majority, "alpha_hat"), moved=majority.is_not_null())
+    far = runs.filter(pl.col("apart") > options.close)
+    blind = runs.filter(pl.col("delta") > options.close)
+    where = blind["dataset"].cast(pl.String).unique().sort().to_list()
+    text = ""
+    if far.height:
+        worst = far.sort("apart", *key, "run_index", descending=[True, *[False] * 3])
+        row = worst.row(0, named=True)
+        ties = far.filter(pl.col("apart") == row["apart"]).height
+        closer = " against those that are close to each other" if far["moved"].any() else ""
+        text = (
+            f"{far.height:,} of {runs.height:,} runs {'is' if far.height == 1 else 'are'} unlike "
+            f"the others of {'its' if far.height == 1 else 'their'} repeat (α̂ > {options.close:g}"
+            f"{closer}), {_by_classifier(far, runs)}; the largest α̂, {row['apart']:.2f}"
+            f"{'' if row['moved'] else _interval(row)}, is that of "
+            f"{f'{ties:,} runs, the first ' if ties > 1 else ''}run {row['run_index']} of cell "
+            f"{row['cell']} ({row['dataset']} × {row['classifier']}), repeat {row['repeat_index']}."
+        )
+        if undecided := _without_majority(runs, options.close):
+            there = "one repeat" if undecided == 1 else f"{undecided:,} repeats"
+            text += (
+                f" In {there}, no majority of the runs is close to each other, so which are unlike "
+                "the others cannot be told there: each differs from the average of the others."
+            )
+    elif blind.height < runs.height:
+        seen = runs.height - blind.height
+        text = (
+            f"No run is seen to differ from the others of its repeat by more than "
+            f"{options.close:.0%} of the test points (α̂ ≤ {options.close:g} for all {seen:,} runs "
+            "on test sets large enough to tell)."
+        )
+    if blind.height:
+        deltas = blind["delta"].unique().sort()
+        delta = f"{deltas[0]:.2f}"
+        delta += f" to {deltas[-1]:.2f}" if f"{deltas[-1]:.2f}" != delta else ""
+        from manyseed.analysis.alphahat.trimming import points_needed  # imports numba
+
+        points = points_needed(options.close, options.epsilon)
+        text += (
+            f"{' ' if text else ''}With so few test points in {some(where, LISTED, ' datasets')}, "
+            f"α̂ cannot detect differences below δ = {delta}; a small α̂ is not informative there "
+            f"({blind.height:,} runs). About {points:,} test points on each side would be enough."
+        )
+    shown = ("dataset", "classifier", *key, "run_index", "apart", "delta")
+    yield Answer(
+        text,
+        rows=far.select(shown).to_dicts(),
+        figures=("alpha-hat-accuracy", "cells-1", "summary"),
+    )
+
+
+def _without_majority(runs: pl.DataFrame, close: float) -> int:
+    """Return in how many repeats at least half of the runs are far from the others' average."""
+    far = (pl.col("apart") > close).mean().alias("far")
+    return runs.group_by("cell", "repeat_index").agg(far).filter(pl.col("far") >= 1 / 2).height
+
+
+def _by_classifier(far: pl.DataFrame, runs: pl.DataFrame) -> str:
+    counts = (
+        far.group_by("classifier")
+        .len("far")
+        .join(runs.group_by("classifier").len("all"), on="classifier")
+    )
+    rows = counts.sort("far", "classifier", descending=[True, False]).head(LISTED).iter_rows()
+    return ", ".join(f"{name} {far:,} of {n:,}" for name, far, n in rows)
+
+
+def _interval(row: dict[str, object]) -> str:
+    low, high = row.get("alpha_hat_low"), row.get("alpha_hat_high")
+    if low is None or high is None:
+        return ""
+    return f" ({low:.2f} to {high:.2f}, 95 % for new test points)"

@@ -12,15 +12,14 @@ import polars as pl
 from dask.delayed import Delayed, delayed
 from numpy.typing import NDArray
 
-from manyseed.analysis.graph.blocks import Member
-from manyseed.analysis.graph.predictions import Predictions
-from manyseed.analysis.graph.reading import Sources
-from manyseed.analysis.metrics.tempered import splits_of
+from manyseed.analysis.graph.chunks import Member
+from manyseed.analysis.graph.predictions import Predictions, Sources
+from manyseed.analysis.metrics.calibration import splits_of
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions.deep import MemberPool, scored
-from manyseed.analysis.tables.keys import EPOCH, REPEAT_KEY
-from manyseed.analysis.uncertainty.prefixes import prefixes
-from manyseed.analysis.uncertainty.scores import calibration_errors
+from manyseed.analysis.questions.members import MemberPool, scored
+from manyseed.analysis.tables.rows import EPOCH, REPEAT_KEY
+from manyseed.analysis.uncertainty.dee import prefixes
+from manyseed.analysis.uncertainty.errors import calibration_errors
 from manyseed.analysis.uncertainty.temperature import calibrate
 
 Real = NDArray[np.float64]
@@ -56,7 +55,7 @@ def build(predictions: Predictions, options: Options) -> list[Delayed]:
 
     Each repeat, at the last snapshot, has up to `deep_runs` runs, copies left out, and, if there
     are two or more and they are single networks, the average of all. A task holds as much as one of
-    `analysis.questions.deep`.
+    `analysis.questions.members`.
     """
     members = 1 if predictions.ensembled is None else predictions.ensembled.members
     return [

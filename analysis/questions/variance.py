@@ -31,23 +31,27 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.components import Estimates, Kind, Limits, difference_limits
-from manyseed.analysis.questions.effects import UNPERTURBED
-from manyseed.analysis.questions.hoeffding import mean_variance, parts
-from manyseed.analysis.questions.intervals import SEEDS, TEST_SETS
-from manyseed.analysis.questions.varied import (
+from manyseed.analysis.questions.components import (
     CONSISTENCY,
     CONTEXT,
+    Estimates,
+    Kind,
+    Limits,
     Term,
     Varied,
     combined,
     contexts,
+    difference_limits,
     errors,
     ordered,
     sharing,
 )
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.questions.effects import UNPERTURBED
+from manyseed.analysis.questions.intervals import SEEDS, TEST_SETS, mean_variance, parts
+from manyseed.analysis.questions.question import Answer, Evidence
+from manyseed.analysis.tables.rows import Tables
 
 OWN, ALONE, ADDED, TOGETHER, ALL, TEST_SET = (
     *("own", "alone", "added", "together", "all", "between test sets"),
@@ -298,3 +302,46 @@ class _Report:
 
 def _cells(terms: Sequence[Term]) -> list[Varied]:
     return [one for _, *both in terms for one in both]
+
+
+def answer(evidence: Evidence) -> Iterator[Answer]:
+    """Say what share of the variance of accuracy a source accounts for, where that is known."""
+    variance = evidence.variance
+    if variance is None or variance.is_empty():
+        return
+    own = variance.filter(pl.col("metric") == ACCURACY, pl.col("low").is_not_null())
+    sources = own.filter(pl.col("part") == OWN, pl.col("low") > 0, pl.col("share").is_not_null())
+    parts = []
+    if sources.height:
+        row = sources.sort("share", "cell", "source", descending=[True, False, False]).row(
+            0, named=True
+        )
+        ends = f"sd {row['low'] ** 0.5:.4f} to {row['high'] ** 0.5:.4f}, 95 %"
+        parts.append(
+            f"Of the variance between runs, {row['source']} by itself accounts for "
+            f"{row['share']:.0%} in {row['dataset']} × {row['classifier']} (cell {row['cell']}; "
+            f"{ends}; n = {row['n_runs']:,} runs)"
+        )
+    sets = own.filter(pl.col("part") == TEST_SET, pl.col("low") > 0)
+    runs = own.filter(pl.col("part") == ALL, pl.col("low") > 0)
+    both = sets.join(runs, on="cell", suffix="_all")
+    apart = both.filter(pl.col("low") > pl.col("high_all"))
+    if apart.height:
+        row = apart.sort("variance", "cell", descending=[True, False]).row(0, named=True)
+        contexts = own.filter(pl.col("part") == TEST_SET).height
+        parts.append(
+            f"accuracy varies more between test sets than between seeds in {apart.height:,} of "
+            f"{contexts:,} cells (whose two 95 % intervals do not overlap, each cell by itself), "
+            f"such as {row['dataset']} × {row['classifier']} (cell {row['cell']}): sd "
+            f"{row['variance'] ** 0.5:.4f} ({row['low'] ** 0.5:.4f} to {row['high'] ** 0.5:.4f}, "
+            f"95 %; n = {counted(row['n_repeats'], 'test set')}) against "
+            f"{row['variance_all'] ** 0.5:.4f} ({row['low_all'] ** 0.5:.4f} to "
+            f"{row['high_all'] ** 0.5:.4f}) between runs"
+        )
+    if parts:
+        text = "; ".join(parts) + "."
+        yield Answer(
+            text[0].upper() + text[1:],
+            rows=own.to_dicts(),
+            figures=("overview-accuracy-std", "summary"),
+        )

@@ -286,7 +286,7 @@
     let at = -1;
     const show = (index) => {
       const place = new DOMPoint(x[index], y[index]).matrixTransform(picture.getScreenCTM());
-      tip.textContent = `run ${runs[index]} (manyseed show DIR ${runs[index]})`;
+      tip.textContent = `run ${runs[index]} (manyseed status DIR ${runs[index]})`;
       tip.hidden = false;
       const left = Math.min(place.x + 10, innerWidth - tip.offsetWidth - 8);
       tip.style.left = `${Math.max(left, 4) + scrollX}px`;

@@ -1,21 +1,379 @@
-"""The page: a template filled with a context."""
+"""The page: a template filled with a context made from the result tables."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from manyseed.analysis.figures.drawn import MARKS, NUMBERS, Picture
-from manyseed.analysis.questions.answers import signed
-from manyseed.analysis.report.context import Context, few_test_sets
-from manyseed.analysis.report.listed import number
-from manyseed.analysis.report.summary import Rows
-from manyseed.analysis.report.worded import better
+from manyseed.analysis.figures.kind import Given
+from manyseed.analysis.figures.labels import colour, differing
+from manyseed.analysis.figures.svg import MARKS, NUMBERS, Picture
+from manyseed.analysis.options import Options
+from manyseed.analysis.questions import caveats
+from manyseed.analysis.questions.answers import answers
+from manyseed.analysis.questions.effects import effects, signed
+from manyseed.analysis.questions.intervals import TEST_SETS, too_few
+from manyseed.analysis.questions.question import Answer
+from manyseed.analysis.report.tables import Listed, filled, listed, number, of_methods
+from manyseed.analysis.report.wording import (
+    Rows,
+    better,
+    conventions,
+    repeats_in_words,
+    snapshots_in_words,
+    summary,
+    varying_axes,
+)
+from manyseed.analysis.tables import rows
+from manyseed.analysis.tables.rows import Tables, at_last
+
+ROBUST = (
+    "S. Banerjee, T. Marrinan, R. Cannon, T. Chiang and A. D. Sarwate: Measuring training "
+    "variability from stochastic optimization using robust nonparametric testing, 2025, "
+    "doi:10.48550/arXiv.2406.08307 (α̂, δ)."
+)
+LEAVE_ONE_OUT = (
+    "S. Banerjee, R. Cannon, T. Marrinan, T. Chiang and A. D. Sarwate: Robust nonparametric "
+    "hypothesis testing to understand variability in training neural networks, 2024, "
+    "doi:10.48550/arXiv.2310.00541 (α̂ against the ensemble of the other runs)."
+)
+PITFALLS = (
+    "A. Ashukha, A. Lyzhov, D. Molchanov and D. Vetrov: Pitfalls of in-domain uncertainty "
+    "estimation and ensembling in deep learning, 2020, doi:10.48550/arXiv.2002.06470 "
+    "(calibrated log-likelihood, deep ensemble equivalent)."
+)
+RESPONSES = (
+    "Y. Schiff, B. Quanz, P. Das and P.-Y. Chen: Predicting deep neural network generalization "
+    "with perturbation response curves, 2021, doi:10.48550/arXiv.2106.04765 (scores of response "
+    "curves)."
+)
+
+
+def citations(tables: Tables, options: Options, *, uncertainty: bool, responses: bool) -> list[str]:
+    """Return the studies to cite for the quantities in the tables.
+
+    Parameters
+    ----------
+    options : Options
+        Those that the tables were computed with.
+    uncertainty : bool
+        Whether there are deep ensembles.
+    responses : bool
+        Whether there are response curves.
+    """
+    levels = not tables.runs["alpha_hat"].is_null().all()
+    loo = levels and options.alpha_reference == "loo_ensemble"
+    named = (
+        (levels, ROBUST),
+        (loo, LEAVE_ONE_OUT),
+        (uncertainty, PITFALLS),
+        (responses, RESPONSES),
+    )
+    return [citation for wanted, citation in named if wanted]
+
+
+@dataclass(frozen=True, slots=True)
+class RunCounts:
+    """Runs of the sweep by state; `done` does not include `copies`.
+
+    `analysed` is the number of runs in the tables, less than `finished` if runs finished after the
+    analysis; None if unknown. `newer` says so to readers.
+    """
+
+    planned: int
+    done: int
+    copies: int
+    failed: int
+    missing: int
+    analysed: int | None = None
+    newer: str = ""
+
+    @property
+    def finished(self) -> int:
+        """Trained runs and their copies."""
+        return self.done + self.copies
+
+    @property
+    def shown(self) -> int:
+        """Runs that the page's numbers rest on."""
+        return self.finished if self.analysed is None else self.analysed
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedSentence:
+    """A sentence with the anchor and label of what shows it; both empty if nothing does."""
+
+    text: str
+    anchor: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """Everything the page shows.
+
+    Attributes
+    ----------
+    name : str
+        The sweep's name.
+    answers : sequence of LinkedSentence
+        The answers, in sentences.
+    colours : mapping of str to str
+        Colour of each classifier in the figures of datasets; empty if some share one.
+    summary : rows
+        One per cell (`summary`).
+    axes : sequence of str
+        The axes in which cells differ.
+    repeats : str
+        The number of repeats, in words.
+    effects, effects_by_dataset : rows
+        Differences from the reference of an axis (`effect_rows`), by classifier, and by dataset and
+        classifier if there are several datasets.
+    switches : sequence of (str, sequence of str)
+        Axes in which rows of figures of datasets differ, each with its levels (`switches`).
+    notes : sequence of str
+        Conventions behind the numbers, a sentence or two each.
+    provenance : mapping of str to str
+        Versions and the like, given by the caller.
+    tables : sequence of Listed
+        Further tables, below the effects.
+    sweep_file : str
+        Its text; empty if there is none.
+    """
+
+    name: str
+    counts: RunCounts
+    answers: Sequence[LinkedSentence]
+    colours: Mapping[str, str]
+    summary: Rows
+    axes: Sequence[str]
+    repeats: str
+    effects: Rows
+    effects_by_dataset: Rows
+    figures: Sequence[Picture]
+    switches: Sequence[tuple[str, Sequence[str]]]
+    notes: Sequence[str]
+    provenance: Mapping[str, str]
+    tables: Sequence[Listed]
+    sweep_file: str
+    citations: Sequence[str]
+
+
+def context(
+    name: str,
+    counts: RunCounts,
+    tables: Tables,
+    options: Options,
+    provenance: Mapping[str, str],
+    notes: Sequence[str] = (),
+    curves: pl.DataFrame | None = None,
+    ensembles: pl.DataFrame | None = None,
+    uncertainty: pl.DataFrame | None = None,
+    dee: pl.DataFrame | None = None,
+    tace: pl.DataFrame | None = None,
+    ensemble_draws: pl.DataFrame | None = None,
+    margins: pl.DataFrame | None = None,
+    compared: Tables | None = None,
+    variance: pl.DataFrame | None = None,
+    sources: pl.DataFrame | None = None,
+    sweep_file: str = "",
+    responses: pl.DataFrame | None = None,
+    response_curves: pl.DataFrame | None = None,
+    cmi: pl.DataFrame | None = None,
+    further: Sequence[Answer] = (),
+    figures: Sequence[Picture] | None = None,
+) -> Context:
+    """Make the page's content.
+
+    Parameters
+    ----------
+    name : str
+        The sweep's name.
+    tables : Tables
+        With the columns of `analysis.axes.AXES` joined. The summary shows all snapshots, everything
+        else each cell's last.
+    options : Options
+        Those that the tables were computed with.
+    provenance : mapping of str to str
+        What the results were made with, shown verbatim.
+    notes : sequence of str
+        Shown with the conventions, e.g. what could not be computed and why.
+    curves, ensembles, uncertainty, dee, tace, ensemble_draws, margins : polars frames or None
+        What figures are drawn from besides (`analysis.figures.kind.Given`), if present.
+    compared : Tables or None
+        The tables that effects are computed from; by default `tables`.
+    variance : polars frame or None
+        The table of variances.
+    sources : polars frame or None
+        The table of sources of randomness.
+    sweep_file : str
+        Its text.
+    responses, response_curves, cmi : polars frames or None
+        Response curves, and what their scores predict, if measured.
+    further : sequence of Answer
+        Shown after the answers.
+    figures : sequence of Picture or None
+        The figures, if they were drawn before from the same tables and options.
+    """
+    cells, every, tables = tables.cells, tables, at_last(tables)
+    several = tables.repeats["dataset"].n_unique() > 1
+    own, compared = rows.once(tables), compared or rows.paired(tables)
+    if curves is not None:
+        curves = curves.join(own.cells, on="cell", how="semi", maintain_order="left")
+    if responses is not None and response_curves is not None:
+        responses, response_curves = (
+            one.join(own.cells, on="cell", how="semi", maintain_order="left")
+            for one in (responses, response_curves)
+        )
+    if figures is None:
+        from manyseed.analysis.figures.drawing import all_drawn  # Matplotlib
+
+        given = Given(
+            own,
+            curves,
+            ensembles,
+            options.close,
+            uncertainty,
+            dee,
+            responses=responses,
+            response_curves=response_curves,
+            cmi=cmi,
+            tace=tace,
+            every=rows.once(every),
+            ensemble_draws=ensemble_draws,
+            margins=margins,
+        )
+        figures = all_drawn(given)
+    by_classifier = effects(compared, by=("classifier",))
+    found = answered(own, by_classifier, variance, options, counts, cmi)
+    return Context(
+        name=name,
+        counts=counts,
+        answers=linked([*found, *further], figures),
+        colours=colours(own.cells),
+        summary=summary(cells),
+        axes=varying_axes(cells),
+        repeats=repeats_in_words(tables.cells),
+        effects=effect_rows(by_classifier),
+        effects_by_dataset=effect_rows(effects(compared)) if several else (),
+        figures=figures,
+        switches=switches(own.cells),
+        notes=(
+            *notes,
+            *caveats.missing_notes(own.runs, own.repeats),
+            *caveats.suspect_notes(own.repeats.lazy(), own.runs.lazy(), options),
+            *snapshots_in_words(cells),
+            *conventions(tables, options),
+        ),
+        provenance=provenance,
+        tables=[
+            filled(one)
+            for one in (
+                *listed(own, options.close, ensembles, sources),
+                *of_methods(uncertainty, dee),
+                *_of_responses(responses, cmi),
+            )
+        ],
+        sweep_file=sweep_file,
+        citations=citations(
+            tables,
+            options,
+            uncertainty=uncertainty is not None,
+            responses=responses is not None,
+        ),
+    )
+
+
+def _of_responses(responses: pl.DataFrame | None, cmi: pl.DataFrame | None) -> list[Listed]:
+    if responses is None or cmi is None:
+        return []
+    from manyseed.analysis.report.responses import of_responses  # SciPy
+
+    return [*of_responses(responses, cmi)]
+
+
+def answered(
+    tables: Tables,
+    by_classifier: pl.DataFrame,
+    variance: pl.DataFrame | None,
+    options: Options,
+    counts: RunCounts,
+    cmi: pl.DataFrame | None = None,
+) -> list[Answer]:
+    """Answer for the runs that `counts` says are shown; parameters are those of `answers`."""
+    return answers(
+        tables,
+        by_classifier,
+        variance,
+        options,
+        planned=counts.planned,
+        finished=counts.shown if counts.missing or counts.failed else None,
+        failed=counts.failed,
+        cmi=cmi,
+    )
+
+
+def colours(cells: pl.DataFrame) -> dict[str, str]:
+    """Return the colour of each classifier; empty if some would share one."""
+    names = cells["classifier"].cast(pl.String).unique().sort().to_list()
+    found = {name: colour(index).lower() for index, name in enumerate(names)}
+    return found if len(set(found.values())) == len(names) else {}
+
+
+def switches(cells: pl.DataFrame) -> list[tuple[str, list[str]]]:
+    """Return the axes in which cells of a dataset and classifier differ, with their levels."""
+    ordered = cells.sort("cell")
+    return [
+        (name, ordered[name].cast(pl.String).unique(maintain_order=True).to_list())
+        for name in differing(cells)
+    ]
+
+
+def linked(found: Sequence[Answer], figures: Sequence[Picture]) -> tuple[LinkedSentence, ...]:
+    """Return sentences with the first of their links that is on the page."""
+    labels = {plot.name: f"Figure {number}" for number, plot in enumerate(figures, start=1)}
+    labels |= {name: name.capitalize() for name in ("summary", "effects", "conventions")}
+    anchors = [next((name for name in one.figures if name in labels), "") for one in found]
+    return tuple(
+        LinkedSentence(one.headline, anchor, labels.get(anchor, ""))
+        for one, anchor in zip(found, anchors, strict=True)
+    )
+
+
+def effect_rows(found: pl.DataFrame) -> Rows:
+    """Return one row per comparison, with its metrics side by side.
+
+    Parameters
+    ----------
+    found : polars frame
+        As `analysis.questions.effects.effects` returns it.
+
+    Returns
+    -------
+    tuple of mapping
+        The row of the first metric, and `of`, the rows of all metrics by name.
+    """
+    by_metric: dict[tuple[object, ...], dict[str, Mapping[str, Any]]] = {}
+    named = [name for name in ("dataset", "classifier") if name in found.columns]
+    for row in found.iter_rows(named=True):
+        key = tuple(row[name] for name in (*named, "axis", "level"))
+        by_metric.setdefault(key, {})[row["metric"]] = row
+    return tuple({**next(iter(of.values())), "of": of} for of in by_metric.values())
+
+
+def few_test_sets(rows: Rows) -> str:
+    """Say that intervals of some row of `effect_rows` rest on too few test sets; else empty."""
+    of = [effect for row in rows for effect in row["of"].values()]
+    return too_few(min((one["n_test_sets"] for one in of if one["over"] == TEST_SETS), default=0))
+
 
 MAX_ROWS = 2000  # most rows of a table; the rest is in the result tables
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from manyseed.analysis.figures.described import coloured_by, levels_of
-from manyseed.analysis.questions.telling import RESPONSE, is_single, judged, named
-from manyseed.analysis.report.listed import Listed, Row, number, with_sd
+from manyseed.analysis.figures.labels import coloured_by, levels_of
+from manyseed.analysis.questions.scores import RESPONSE, is_single, judged, named
+from manyseed.analysis.report.tables import Listed, Row, number, with_sd
 from manyseed.analysis.response.corpora import FEWEST_MODELS, distinct
 
 _HEADS = ("Dataset", "Classifier", "Transform")

@@ -6,7 +6,6 @@ Schiff, Quanz, Das, Chen: Predicting Deep Neural Network Generalization with Per
 Curves, NeurIPS 2021, arXiv:2106.04765 (below: PRC).
 """
 
-from manyseed.analysis.response.combining import combine, oriented
 from manyseed.analysis.response.curves import (
     cumulative,
     end_accuracy,
@@ -16,7 +15,7 @@ from manyseed.analysis.response.curves import (
     pal,
     pal_printed,
 )
-from manyseed.analysis.response.information import Cmi, cmi
+from manyseed.analysis.response.information import Cmi, cmi, combine, oriented
 
 __all__ = [
     "Cmi",

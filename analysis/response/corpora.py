@@ -9,8 +9,15 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.response.combining import COMBINATIONS, combine, oriented
-from manyseed.analysis.response.information import Cmi, GivenHparams, cmi, weakest
+from manyseed.analysis.response.information import (
+    COMBINATIONS,
+    Cmi,
+    GivenHparams,
+    cmi,
+    combine,
+    oriented,
+    weakest,
+)
 
 CORPUS = ("dataset", "classifier", "transform", "layer")
 """Only models that share these are compared."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,15 +11,28 @@ import polars as pl
 import polars.selectors as cs
 from numpy.typing import NDArray
 
-from manyseed.analysis.metrics import summaries
-from manyseed.analysis.metrics.metric import Column, Metric
-from manyseed.analysis.tables.keys import CELL_KEY, EPOCH, ORDER, PAIR_KEY, REPEAT_KEY, RUN_KEY
-from manyseed.analysis.tables.means import VARIES, compares_runs, mean_of, pooled, std_of
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.metrics.metric import MEANINGS, Column, Metric, dtype_of
+from manyseed.analysis.tables.records import Meaning, records
+from manyseed.analysis.tables.rows import (
+    CELL_KEY,
+    EPOCH,
+    ORDER,
+    PAIR_KEY,
+    REPEAT_KEY,
+    RUN_KEY,
+    VARIES,
+    Failures,
+    Tables,
+    compares_runs,
+    mean_of,
+    pooled,
+    std_of,
+)
 
 Table = Mapping[str, NDArray[Any]]
 Type = pl.DataType | type[pl.DataType]
 Schema = dict[str, type[pl.DataType]]
-Failures = Mapping[str, str]
 
 FACTS: Schema = {
     "n_runs": pl.UInt32,
@@ -124,31 +137,6 @@ class GroupColumns:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Tables:
-    """The results of one group; ``docs/results.md`` describes every column.
-
-    Attributes
-    ----------
-    runs : polars frame
-        One row per finished run and snapshot, sorted by cell, epoch, repeat index and run index.
-    pairs : polars frame
-        One row per pair of runs of a repeat, run_i < run_j, and snapshot.
-    repeats : polars frame
-        One row per cell, snapshot and repeat index.
-    cells : polars frame
-        One row per cell and snapshot: the distribution over its repeats.
-    failures : mapping of metric name to str
-        Why users' own metrics could not be computed; their columns are all null.
-    """
-
-    runs: pl.DataFrame
-    pairs: pl.DataFrame
-    repeats: pl.DataFrame
-    cells: pl.DataFrame
-    failures: Failures = field(default_factory=dict)
-
-
 def repeat_columns(metrics: Sequence[Metric]) -> tuple[Column, ...]:
     """Return the columns that metrics add to the table of repeats, including summaries."""
     result: list[Column] = []
@@ -162,8 +150,8 @@ def repeat_columns(metrics: Sequence[Metric]) -> tuple[Column, ...]:
 def summary_column(column: Column, summary: str) -> Column:
     """Describe a summary of a column over the runs or pairs of a repeat."""
     unit = "count" if summary == "n" else column.unit
-    meaning = f"{summaries.MEANINGS[summary]} of {column.name} over the repeat."
-    return Column(f"{column.name}_{summary}", summaries.dtype(summary), unit, meaning)
+    meaning = f"{MEANINGS[summary]} of {column.name} over the repeat."
+    return Column(f"{column.name}_{summary}", dtype_of(summary), unit, meaning)
 
 
 def combine(
@@ -266,3 +254,59 @@ def cells(repeats: pl.DataFrame) -> pl.DataFrame:
             *over,
         )
     )
+
+
+_AXIS: Meaning = ("", "What the cell is, in the sweep file's words.")
+
+ENDINGS: Mapping[str, str] = {
+    "std": "Standard deviation (n - 1)",
+    "sd": "Standard deviation over repeats, so between test sets (n - 1),",
+    "lo": "Smallest over repeats",
+    "hi": "Largest over repeats",
+    "min": "Smallest",
+    "max": "Largest",
+    "n": "Repeats that define it: number",
+}
+"""Meanings of the endings that make a column's name from another's."""
+
+
+def describe(
+    table: str,
+    names: Sequence[str],
+    metrics: Sequence[Metric],
+    joined: Mapping[str, Meaning] | None = None,
+) -> dict[str, Meaning]:
+    """Return the units and meanings of a table's columns; raise KeyError for an unknown one.
+
+    `metrics` are those whose columns the tables have (`analysis.metrics.registry.schema`), `joined`
+    are further columns.
+    """
+    columns: list[Column] = [c for m in metrics for c in (*m.runs, *m.pairs)]
+    columns += repeat_columns(metrics)
+    held = records()
+    known = {
+        **{column.name: (column.unit, column.meaning) for column in columns},
+        **held["everywhere"].columns,
+        **dict.fromkeys(AXES, _AXIS),
+        **(joined or {}),
+        **(held["cells"].columns if table == "sources" else {}),
+        **held[table].columns,
+    }
+    if table in ("cells", "sources"):
+        for name in OVER_REPEATS:
+            unit, meaning = known[name]
+            known[name] = unit, f"{_over_repeats(name)}. {meaning}"
+    return {name: known[name] if name in known else _with_ending(name, known) for name in names}
+
+
+def _over_repeats(name: str) -> str:
+    of = " whose runs vary" if compares_runs(name) else ""
+    if name.endswith("_std"):
+        return f"Between seeds: pooled (root of the mean of variances, by n - 1) over repeats{of}"
+    return f"Mean over repeats{of}"
+
+
+def _with_ending(name: str, known: Mapping[str, Meaning]) -> Meaning:
+    base, _, ending = name.rpartition("_")
+    unit = "repeats" if ending == "n" else known[base][0]
+    return unit, f"{ENDINGS[ending]} of {base}."

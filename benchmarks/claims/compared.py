@@ -21,8 +21,8 @@ from benchmarks.claims.record import (
     number,
 )
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.questions.comparing import Side, compare, compare_apart
-from manyseed.orchestrator.results.compared import Compared, OneCell, words
+from manyseed.analysis.questions.comparison import Side, compare, compare_apart
+from manyseed.orchestrator.results.answers.comparison import Compared, OneCell, words
 
 Real = NDArray[np.float64]
 

@@ -24,8 +24,8 @@ from benchmarks.claims.record import (
 from benchmarks.claims.tabled import sentence_on, tables_of
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.variance import variance
-from manyseed.analysis.tables.schema import Tables
-from manyseed.orchestrator.results.variance import sentence
+from manyseed.analysis.tables.rows import Tables
+from manyseed.orchestrator.results.answers.variance import sentence
 
 Real = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from benchmarks.claims.record import (
     Claim,
     Tally,
 )
-from manyseed.analysis.questions import missing
+from manyseed.analysis.questions import caveats
 from manyseed.orchestrator.results.caveats import mixed
 
 Real = NDArray[np.float64]
@@ -48,7 +48,7 @@ def _lacking(seed: int, pattern: str, *, slow: float = 0.0, bad: bool = False) -
     repeats_left = whole.group_by(key, maintain_order=True).agg(
         coverage=pl.len() / runs, accuracy_mean=pl.col("accuracy").mean()
     )
-    return Tally(bool(re.search(pattern, " ".join(missing.notes(whole, repeats_left)))))
+    return Tally(bool(re.search(pattern, " ".join(caveats.missing_notes(whole, repeats_left)))))
 
 
 def _recipes(moved: float, pattern: str) -> Callable[[int], Tally]:

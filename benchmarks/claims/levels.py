@@ -21,8 +21,8 @@ from benchmarks.claims.record import (
 from benchmarks.claims.tabled import NAMES, sentence_on
 from manyseed.analysis.graph.group import analyze_group, compute
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions import suspects
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.questions import caveats
+from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import planted
 from tests.analysis.samples import predictions, regular
 
@@ -105,7 +105,7 @@ def _level_interval(seed: int, *, power: bool = False) -> Tally:
 def _suspects(apart: tuple[float, ...], pattern: str) -> Callable[[int], Tally]:
     def count(seed: int) -> Tally:
         found = levels(seed, apart)
-        notes = suspects.notes(found.repeats.lazy(), found.runs.lazy(), _ALPHA)
+        notes = caveats.suspect_notes(found.repeats.lazy(), found.runs.lazy(), _ALPHA)
         return Tally(bool(re.search(pattern, " ".join(notes))))
 
     return count

@@ -20,11 +20,9 @@ from benchmarks.claims.record import (
     number,
 )
 from benchmarks.claims.tabled import needs, tables_of
-from manyseed.analysis.questions.answers import PRECISE
-from manyseed.analysis.questions.ensemble_size import for_alpha
-from manyseed.analysis.questions.howmany import fewest_runs, for_mean, howmany
-from manyseed.analysis.questions.sequential import decide
-from manyseed.orchestrator.results.until import Answered
+from manyseed.analysis.questions.ensembles import for_alpha
+from manyseed.analysis.questions.howmany import PRECISE, decide, fewest_runs, for_mean, howmany
+from manyseed.orchestrator.results.answers.until import Answered
 
 Real = NDArray[np.float64]
 

@@ -21,6 +21,9 @@ PLAIN: Mapping[str, str] = {
     r"has a single run|all runs agree, which|No interval over": (
         "Why `compare` has no interval: one run or test set, or nothing differs."
     ),
+    r"how long a fit takes|it is the (resolution|Monte-Carlo error|spread)|it describes a cell": (
+        "Why `compare` refuses a column: it says nothing of what runs achieve."
+    ),
     r"runs of A with|run by run|Left out: test sets": (
         "What `compare` compares: runs, shared streams, test sets left out."
     ),
@@ -38,16 +41,17 @@ PLAIN: Mapping[str, str] = {
         "`dee`: means of what was measured, and how far one standard deviation goes."
     ),
     r"Whether a point is wrong|error consistency of a pair|dropout with it|none seen, as|"
-    r"is unknown\)": (
+    r"is unknown\)|No cell has a repeat with": (
         "`variance`: names of metrics and sources, and that nothing is seen to differ."
     ),
-    r"are the same model|more runs: up to|Another question was asked": (
+    r"are the same model|more runs: up to|Another question was asked|would be added": (
         "`howmany --until`: that nothing varies, what is trained next, that the question changed."
     ),
     r"95 % quantile of the same|Of so much information by chance|end of the 95 % interval|"
     r"half of the 95 % interval over": ("Columns of tables, and what their intervals are over."),
-    r"The others are published by|Analysed \{analysed|no finished run that was analysed|their "
-    r"predictions have changed|is not computed for|calibration \(cll|scores that are not numbers|"
+    r"These results are of|The others are published by|Analysed \{analysed|no finished run that "
+    r"was analysed|their predictions have changed|is not computed for|calibration \(cll|scores "
+    r"that are not numbers|"
     r"in several ways \(code|runs were made \{|repeats were made|whether these differ cannot|"
     r"of them share|says how a run was made": (
         "Notes that count: runs analysed, runs made in several ways, what is not computed and why."
@@ -56,7 +60,7 @@ PLAIN: Mapping[str, str] = {
     r"class has no test point|the smallest class has": (
         "Notes on reading numbers: rankings, small classes, calibration error, δ above `close`."
     ),
-    r"alpha_hat_infeasible_max|must be from {}|must be margins|must be labels|"
+    r"alpha_hat_infeasible_max|alpha_hat_mc_se|must be from {}|must be margins|must be labels|"
     r"must be the true": "Names of columns, and limits of options.",
 }
 """Words without a rate, by how they are known in the source: why they promise none."""

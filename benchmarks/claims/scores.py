@@ -63,14 +63,14 @@ def told_by(seed: int, depth: float, told: float) -> pl.DataFrame:
 
 
 def _telling(depth: float, told: float) -> Callable[[int], Tally]:
-    from manyseed.analysis.questions.telling import sentences
+    from manyseed.analysis.questions.scores import sentences
 
     return lambda seed: Tally(bool(list(sentences(told_by(seed, depth, told)))))
 
 
 def _beyond(depth: float, told: float, measure: str | None = None) -> Callable[[int], Tally]:
     """Return how many scores the page does not call "as by chance"."""
-    from manyseed.analysis.questions.telling import is_single, judged
+    from manyseed.analysis.questions.scores import is_single, judged
 
     def count(seed: int) -> Tally:
         found = judged(told_by(seed, depth, told)).filter(is_single())

@@ -24,11 +24,11 @@ from benchmarks.claims.record import (
     number,
     numbers,
 )
-from manyseed.analysis.questions.answers import PRECISE, answers
+from manyseed.analysis.questions.answers import answers
+from manyseed.analysis.questions.classifiers import in_words, standings
 from manyseed.analysis.questions.effects import effects
-from manyseed.analysis.questions.howmany import fewest_runs
-from manyseed.analysis.questions.standings import in_words, standings
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.questions.howmany import PRECISE, fewest_runs
+from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import planted
 
 Real = NDArray[np.float64]
@@ -122,7 +122,7 @@ def answered(sweep: str, seed: int) -> Mapping[str, str]:
         finished=finished,
     )
     for one in found:
-        lines.setdefault(one.about, []).append(one.text)
+        lines.setdefault(one.about, []).append(one.headline)
     return {about: "\n".join(texts) for about, texts in lines.items()}
 
 
@@ -233,7 +233,7 @@ def _has_enough(runs: int) -> Callable[[int], Tally]:
 def sentence_on(tables: Tables, about: str, found: pl.DataFrame | None = None) -> str:
     """Return a sentence of a sweep of one cell."""
     return "\n".join(
-        one.text
+        one.headline
         for one in answers(tables, effects_of("one cell", 0), found, OPTIONS)
         if one.about == about
     )

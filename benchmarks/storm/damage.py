@@ -13,9 +13,9 @@ import google_crc32c
 import numpy as np
 
 from benchmarks.storm.ledger import COPY, DONE, Ledger, Row
-from manyseed.orchestrator.store.layout.arrays import ArraySpec
-from manyseed.orchestrator.store.layout.chunkfile import ChunkReader, parse
-from manyseed.orchestrator.store.layout.groups import Group
+from manyseed.orchestrator.store.arrays import ArraySpec
+from manyseed.orchestrator.store.chunkfile import ChunkReader, parse
+from manyseed.orchestrator.store.groups import Group
 
 HOW = ("flip", "flip", "truncate", "empty", "delete", "zero", "garbage")
 RECORDS = ("status", "crc")
@@ -177,7 +177,7 @@ def _derived(group: Group, score: Any) -> Any:
 
 
 def _published(group: Group) -> list[int]:
-    from manyseed.orchestrator.store.reading.reader import read_array
+    from manyseed.orchestrator.store.reader import read_array
 
     status = read_array(group, "status")
     found: list[int] = np.flatnonzero((status == DONE) | (status == COPY)).tolist()

@@ -15,8 +15,8 @@ import numpy as np
 
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.store.layout.groups import Group, list_groups
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.groups import Group, list_groups
+from manyseed.orchestrator.store.reader import read_array
 
 MAGIC = b"\x93mseed\x01\n"
 HEADER = struct.Struct("<8sBxHIQQIIfIII")

@@ -25,8 +25,8 @@ from torch.nn.functional import interpolate
 
 from manyseed.jobs.classifiers import weights
 from manyseed.jobs.datasets.cache import HOME_VARIABLE, data_home
+from manyseed.jobs.packages import torchvision
 from manyseed.jobs.run import DatasetRows, MachineError, TrainingSet
-from manyseed.jobs.torchvision_import import torchvision
 from manyseed.jobs.whole import appearing, place, sha256
 
 Features = NDArray[np.float32]

@@ -5,8 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from manyseed.jobs.classifiers.optimizers import OPTIONS, with_optimizer
-from manyseed.jobs.classifiers.record import TORCH, Classifier, ClassifierInfo, Options
+from manyseed.jobs.classifiers.record import (
+    BATCH_SIZE,
+    OPTIONS,
+    TORCH,
+    Classifier,
+    ClassifierInfo,
+    Options,
+    with_optimizer,
+)
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Continuous, Ordinal
 from manyseed.jobs.training.encode import dense_encoder
@@ -90,7 +97,7 @@ MLP = Classifier(
     probability="softmax",
     streams=frozenset({"init", "batch"}),
     settings=_settings,
-    options=(*OPTIONS, "batch_size"),
+    options={**OPTIONS, **BATCH_SIZE},
     epochs=20,
     augments=True,
     core_seconds=_core_seconds,

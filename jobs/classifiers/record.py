@@ -1,6 +1,8 @@
 """Records that tell planning, training and stored results all they need about a classifier.
 
-A record is filled in, not subclassed: it holds data, and functions that take data.
+A record is filled in, not subclassed: it holds data, and functions that take data. A network's
+names its own optimizer and schedule, which options replace; equivalent options resolve to the same
+settings, so spelling out a default changes no identity. Imports no training library.
 """
 
 from __future__ import annotations
@@ -9,11 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from manyseed.jobs.checks import Option, Refused, UnknownOption, integer
+from manyseed.jobs.checks import Option, Refused, values_of
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams import grid
 from manyseed.jobs.hparams.kinds import Hparam, Value
-from manyseed.jobs.run import Generators, Probability, TrainingSet
+from manyseed.jobs.run import Generators, Json, Probability, TrainingSet
 from manyseed.jobs.training.handling import Device, Fitted, Handling
 
 Settings = Mapping[str, Any]
@@ -30,7 +32,30 @@ MODELLESS: tuple[Form, ...] = ("train", "command")
 TORCH = ("torch", "torch._dynamo")
 """What networks import; an optimizer's first step imports the second."""
 
-EPOCHS_OPTION = Option(name="epochs", numbers="whole", least=1, most=1_000_000)
+EPOCHS = Option("How long to train.", int, least=1, most=1_000_000)
+SNAPSHOTS = Option(
+    "Epochs whose predictions are kept besides those of the last.",
+    list,
+    of=Option(kind=int, least=1),
+    called="a list of epochs",
+)
+
+TABLE: Mapping[str, Option] = {
+    "kind": Option("The classifier, for a name of your own."),
+    "hparams": Option(
+        "Anchors: used as they are, and the centre of every perturbation.",
+        dict,
+        called="a table of values",
+    ),
+    "grid": grid.OPTION,
+    "device": Option(
+        "Where to train; not part of the identity.", str, "cpu", words=get_args(Device)
+    ),
+    "epochs": EPOCHS,
+    "snapshots": SNAPSHOTS,
+    "defaults": Option("Whose defaults the anchors are.", str, "study", words=get_args(Defaults)),
+}
+"""Options of classifiers; those that a classifier does not have are refused."""
 
 Fit = Callable[[Settings, Mapping[str, Any], TrainingSet, Generators, Handling], Fitted]
 
@@ -71,7 +96,7 @@ class Classifier:
         ``settings(dataset, options)`` returns everything else that affects results, such as the
         optimizer: part of the identity, as JSON. `options` is what the user wrote. May raise
         Refused.
-    options : tuple of str
+    options : mapping of str to Option
         Additional keys that its table may hold.
     epochs : int, optional
         Default number of epochs; None for a classifier that is not trained in epochs.
@@ -108,7 +133,7 @@ class Classifier:
     fit: Fit
     core_seconds: Callable[[DatasetInfo, ClassifierInfo, float], float]
     settings: Callable[[DatasetInfo, Options], Settings] = lambda *_: {}
-    options: tuple[str, ...] = ()
+    options: Mapping[str, Option] = field(default_factory=dict)
     epochs: int | None = None
     devices: tuple[Device, ...] = ("cpu", "gpu")
     images_only: bool = False
@@ -120,6 +145,21 @@ class Classifier:
     packages: tuple[str, ...] = ()
     imports: tuple[str, ...] = ()
     version: int = 1
+
+    @property
+    def _hparams(self) -> Option:
+        return replace(TABLE["hparams"], of={hparam.name: hparam.option for hparam in self.space})
+
+    @property
+    def table(self) -> Mapping[str, Option]:
+        """All options that its table may hold."""
+        has = {"epochs": self.epochs, "snapshots": self.epochs, "defaults": self.library}
+        table = {name: option for name, option in TABLE.items() if has.get(name, ()) is not None}
+        table["hparams"] = self._hparams
+        table["device"] = replace(TABLE["device"], words=self.devices)
+        if self.epochs is not None:
+            table["epochs"] = replace(EPOCHS, default=self.epochs)
+        return {**table, **self.options}
 
     def consumes(self, hparams: Hparams | None) -> frozenset[str]:
         """Return which of `streams` a fit with these hparams draws from.
@@ -135,20 +175,11 @@ class Classifier:
 
         Anchors are the values of runs without hparam perturbation, and every perturbation is
         centred on them. With `library` they are the library's defaults, which cannot be perturbed.
-
-        Raises
-        ------
-        Refused
-            For an unknown hparam, or a value of the wrong type or out of range.
         """
-        space = {hparam.name: hparam for hparam in self.space}
-        values: dict[str, Value] = {name: hparam.default for name, hparam in space.items()}
+        values: dict[str, Value] = {hparam.name: hparam.default for hparam in self.space}
         if library:
             values |= self.library or {}
-        for name, value in (overrides or {}).items():
-            if name not in space:
-                raise UnknownOption(f"hparams.{name}", value, allowed=space)
-            values[name] = space[name].check(value)
+        values |= self._hparams.check("hparams", {} if overrides is None else overrides)
         return values
 
 
@@ -161,17 +192,10 @@ def epochs_of(default: int, options: Options) -> tuple[int, tuple[int, ...]]:
         Epochs unless the user's options say otherwise.
     options : mapping
         What the user wrote.
-
-    Raises
-    ------
-    Refused
     """
-    epochs = int(EPOCHS_OPTION.check(options.get("epochs", default)))
-    snapshots = options.get("snapshots", [])
-    if not isinstance(snapshots, list | tuple):
-        raise Refused("snapshots", snapshots, allowed="a list of epochs")
-    for snapshot in snapshots:
-        integer("snapshots", snapshot, least=1, most=epochs)
+    epochs = EPOCHS.check("epochs", options.get("epochs", default))
+    kept = replace(SNAPSHOTS, of=replace(EPOCHS, most=epochs))
+    snapshots = kept.check("snapshots", options.get("snapshots", []))
     return epochs, tuple(sorted({*snapshots, epochs}))
 
 
@@ -220,14 +244,7 @@ class ClassifierInfo:
         return self.record.probability
 
     def at(self, configuration: str) -> ClassifierInfo:
-        """Return the classifier with the anchors of a configuration (`jobs.hparams.grid`).
-
-        Raises
-        ------
-        Refused
-            For unknown hparams, values that are not allowed or that contradict the classifier's
-            table, and if its anchors are the library's.
-        """
+        """Return the classifier with the anchors of a configuration (`jobs.hparams.grid`)."""
         if self.defaults == "library":
             reason = f'{self.name} has defaults = "library": a grid is one of the study\'s'
             raise Refused("hparams", configuration, reason)
@@ -237,3 +254,52 @@ class ClassifierInfo:
                 raise Refused("hparams", configuration, f"the table of {self.name} fixes {name}")
         anchors = {**self.hparams, **values}
         return replace(self, hparams=anchors, consumes=self.record.consumes(anchors))
+
+
+OPTIONS: Mapping[str, Option] = {
+    "optimizer": Option(
+        "What trains it; by default the classifier's own.", words=("adam", "adamw", "sgd")
+    ),
+    "momentum": Option("Of optimizer = sgd (default: 0.9).", float, least=0, below=1),
+    "schedule": Option(
+        "Of the learning rate; by default the classifier's own; of sgd linear.",
+        words=("constant", "cosine", "piecewise-linear", "plateau"),
+    ),
+}
+"""Options of all networks."""
+
+BATCH_SIZE: Mapping[str, Option] = {
+    "batch_size": Option(
+        "Rows a step; by default the dataset's size decides.", int, least=2, most=1_000_000
+    )
+}
+"""The option of networks without the hparam ``batch``."""
+
+
+def with_optimizer(own: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Json]:
+    """Return a network's settings, updated by the user's optimizer options.
+
+    With ``optimizer = "sgd"`` the schedule is piecewise linear and the momentum 0.9 unless options
+    say otherwise (PIT, section 5, for all its networks); other optimizers take no momentum.
+
+    Parameters
+    ----------
+    own : mapping
+        The record's settings: ``optimizer``, ``schedule`` and possibly ``batch_size``.
+    options : mapping
+        What the user wrote.
+    """
+    declared = {**OPTIONS, **BATCH_SIZE}
+    given = values_of(declared, {name: options[name] for name in declared if name in options})
+    optimizer = given["optimizer"] or own["optimizer"]
+    is_sgd = optimizer == "sgd"
+    schedule = given["schedule"] or ("piecewise-linear" if is_sgd else own["schedule"])
+    settings = {**own, "optimizer": optimizer, "schedule": schedule}
+    if is_sgd:
+        settings["momentum"] = 0.9 if given["momentum"] is None else given["momentum"]
+    elif "momentum" in options:
+        reason = f"{optimizer} has none to set; it goes with optimizer = 'sgd'"
+        raise Refused("momentum", options["momentum"], reason)
+    if "batch_size" in options:
+        settings["batch_size"] = given["batch_size"]
+    return settings

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
-from typing import Any, TypeVar, get_args
+from typing import Any
 
 import numpy as np
 
-from manyseed.jobs.checks import Refused, UnknownOption
-from manyseed.jobs.classifiers.cnn import CNN
-from manyseed.jobs.classifiers.convnet import CONVNET
+from manyseed.jobs.checks import Refused, require_known
+from manyseed.jobs.classifiers.convnet import CNN, CONVNET, VGG
 from manyseed.jobs.classifiers.mlp import MLP
-from manyseed.jobs.classifiers.preresnet import PRERESNET
 from manyseed.jobs.classifiers.record import (
     FORMS,
+    TABLE,
     Classifier,
     ClassifierInfo,
     Defaults,
@@ -23,23 +22,15 @@ from manyseed.jobs.classifiers.record import (
     Unsuitable,
     epochs_of,
 )
-from manyseed.jobs.classifiers.resnet import RESNET
+from manyseed.jobs.classifiers.resnet import PRERESNET, RESNET, WIDE_RESNET
 from manyseed.jobs.classifiers.sgd import LR_SGD, SVM_SGD
-from manyseed.jobs.classifiers.vgg import VGG
-from manyseed.jobs.classifiers.vit import VIT
-from manyseed.jobs.classifiers.vit_transfer import VIT_TRANSFER
-from manyseed.jobs.classifiers.wide_resnet import WIDE_RESNET
+from manyseed.jobs.classifiers.vit import VIT, VIT_TRANSFER
 from manyseed.jobs.classifiers.xgb import XGB
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams import Hparam, Value, grid
 from manyseed.jobs.images.schemes import augmentation
-from manyseed.jobs.run import Generators, MachineError, Prediction, TrainingSet
-from manyseed.jobs.training.alive import measure
-from manyseed.jobs.training.device import faults_of
-from manyseed.jobs.training.handling import PLAIN, PREDICTED_AT_ONCE, Handling
-from manyseed.jobs.training.prediction import prediction
-
-T = TypeVar("T")
+from manyseed.jobs.run import Generators, MachineError, Prediction, TrainingSet, prediction
+from manyseed.jobs.training.handling import PLAIN, PREDICTED_AT_ONCE, Handling, faults_of, measure
 
 CLASSIFIERS: dict[str, Classifier] = {
     record.name: record
@@ -128,20 +119,13 @@ def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> Clas
     if name in CLASSIFIERS and kind != name:
         raise Refused("kind", kind, f"{name} is a classifier of its own; take another name")
     record = CLASSIFIERS[kind]
-    common = ["kind", "hparams", "grid", "device"]
-    common += ["epochs", "snapshots"] if record.epochs else []
-    allowed = [*common, *(["defaults"] if record.library is not None else []), *record.options]
-    for option in options:
-        if option not in allowed:
-            raise UnknownOption(option, options[option], allowed=allowed)
+    table = record.table
+    require_known(table, options)
     if record.images_only and dataset.image is None:
         reason = f"{kind} needs images, and this dataset has none"
         raise Unsuitable("image", dataset.image, reason)
-    overrides = options.get("hparams", {})
-    if not isinstance(overrides, Mapping):
-        raise Refused("hparams", overrides, allowed="a table of values")
-    defaults: Defaults = _one_of("defaults", options.get("defaults", "study"), get_args(Defaults))
-    hparams = record.anchors(overrides, library=defaults == "library")
+    defaults: Defaults = TABLE["defaults"].check("defaults", options.get("defaults", "study"))
+    hparams = record.anchors(options.get("hparams"), library=defaults == "library")
     configurations(kind, options)
     epochs, snapshots = None, tuple[int, ...]()
     if record.epochs is not None:
@@ -155,7 +139,7 @@ def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> Clas
         epochs=epochs,
         snapshots=snapshots,
         consumes=record.consumes(hparams),
-        device=_one_of("device", options.get("device", "cpu"), record.devices),
+        device=table["device"].check("device", options.get("device", "cpu")),
         defaults=defaults,
         options=options,
     )
@@ -170,12 +154,6 @@ def configurations(kind: str, options: Mapping[str, Any]) -> tuple[str, ...]:
         A classifier, or one of `FORMS`.
     options : mapping
         What the user wrote.
-
-    Raises
-    ------
-    Refused
-        As `jobs.hparams.grid.configurations`; also for an hparam that the table fixes too, an
-        option that is not an hparam, and the library's defaults.
     """
     if "grid" not in options:
         return ()
@@ -200,13 +178,7 @@ def configurations(kind: str, options: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def prepare(info: ClassifierInfo) -> None:
-    """Store what a classifier's workers will need, such as a copy of pretrained weights.
-
-    Raises
-    ------
-    Refused
-        If it is gone or cannot be stored.
-    """
+    """Store what a classifier's workers will need, such as a copy of pretrained weights."""
     if info.record.prepare is not None:
         info.record.prepare(info.options)
 
@@ -223,7 +195,6 @@ def core_seconds(
 
     Parameters
     ----------
-    dataset, info
     rows : float
         Training rows.
     augment : str
@@ -314,13 +285,6 @@ def consumes(
     """
     record = None if "source" in canonical else _record(canonical)
     return None if record is None else record.consumes(hparams)
-
-
-def _one_of(option: str, value: object, allowed: tuple[T, ...]) -> T:
-    for each in allowed:
-        if value == each:
-            return each
-    raise Refused(option, value, allowed=allowed)
 
 
 def fit(

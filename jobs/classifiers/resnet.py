@@ -1,4 +1,10 @@
-"""``resnet``: residual networks (He et al. 2016, arXiv 1512.03385) of depth 18, 34 or 50."""
+"""Residual networks of images.
+
+``resnet`` is that of He et al. (2016, arXiv 1512.03385) of depth 18, 34 or 50, ``preresnet`` the
+pre-activation network of He et al. (2016, arXiv 1603.05027), ``wide-resnet`` that of Zagoruyko and
+Komodakis (2016, arXiv 1605.07146). Shapes and defaults of the last two are those of PIT (Ashukha et
+al. 2020, arXiv 2002.06470) and its code.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +12,21 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from manyseed.jobs.classifiers.images import deep_network, ranges
-from manyseed.jobs.classifiers.optimizers import with_optimizer
-from manyseed.jobs.classifiers.record import Options, Settings
-from manyseed.jobs.classifiers.work import Convolution, residual, residual_blocks
+from manyseed.jobs.classifiers.images import (
+    Convolution,
+    deep_network,
+    ranges,
+    residual,
+    residual_blocks,
+)
+from manyseed.jobs.classifiers.record import Options, Settings, with_optimizer
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Ordinal
 from manyseed.jobs.training.network import Named, Shape
 
 if TYPE_CHECKING:
     import torch
+from manyseed.jobs.hparams.kinds import Categorical, Continuous
 
 BLOCKS: Mapping[int, tuple[int, ...]] = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
 """Blocks of each stage, by depth."""
@@ -45,8 +56,7 @@ def network(
     """
     from torch import nn
 
-    from manyseed.jobs.training.layers import ChannelsFirst, Conv2d, Linear, MeanOfPixels
-    from manyseed.jobs.training.residual import Residual
+    from manyseed.jobs.training.layers import ChannelsFirst, Conv2d, Linear, MeanOfPixels, Residual
 
     *sides, inputs = shape
     channels, small = hparams["width"], max(sides) <= SMALL
@@ -96,4 +106,103 @@ RESNET = deep_network(
     settings=_settings,
     epochs=100,
     first_block="stem",
+)
+
+
+DEPTHS = tuple(range(20, 201, 18))
+"""18 n + 2, so that stages have whole numbers of blocks of two or of three convolutions."""
+
+
+def preactivated_blocks(hparams: Named) -> Iterator[tuple[tuple[int, int, int], ...]]:
+    """Return the convolutions of each block (`residual_blocks`)."""
+    narrow = hparams["bottleneck"]
+    counts = [(hparams["depth"] - 2) // (9 if narrow else 6)] * 3
+    return residual_blocks(counts, hparams["width"], narrow=narrow)
+
+
+def preactivated_network(
+    shape: Shape, n_classes: int, _: Named, hparams: Named, *_masks: object
+) -> torch.nn.Module:
+    """Build a 3×3 convolution, three stages of pre-activated blocks, batch norm, ReLU, logits.
+
+    The hparam ``width`` is the channels of the first stage. Parameters are those of
+    `jobs.training.network.Network.build`.
+    """
+    from manyseed.jobs.training.layers import pre_activated
+
+    return pre_activated(shape[2], hparams["width"], preactivated_blocks(hparams), n_classes)
+
+
+def _preactivated_layers(dataset: DatasetInfo, hparams: Named) -> Iterator[Convolution]:
+    assert dataset.image is not None
+    height, width, inputs = dataset.image
+    yield Convolution(inputs, hparams["width"], 3, height * width)
+    yield from residual((height, width), hparams["width"], preactivated_blocks(hparams), dataset)
+
+
+PRERESNET = deep_network(
+    "preresnet",
+    preactivated_network,
+    _preactivated_layers,
+    space=ranges(lr=0.1, weight_decay=3e-4, batch=128),
+    hparams=(
+        Ordinal("depth", DEPTHS, 110, structural=True),
+        Ordinal("width", range(1, 129), 16, structural=True),
+        Categorical("bottleneck", (False, True), default=True, structural=True),
+    ),
+    epochs=300,
+    # the stem is linear, so interpolating its output would be interpolating the input
+    first_block="block1",
+)
+
+
+STEM = 16
+"""Channels of the first convolution, and of the first stage at width 1."""
+
+
+def wide_blocks(hparams: Named) -> Iterator[tuple[tuple[int, int, int], ...]]:
+    """Return the convolutions of each block (`residual_blocks`)."""
+    return residual_blocks([(hparams["depth"] - 4) // 6] * 3, STEM * hparams["width"])
+
+
+def wide_network(
+    shape: Shape, n_classes: int, _: Named, hparams: Named, masks: torch.Generator
+) -> torch.nn.Module:
+    """Build a 3×3 convolution, three stages of pre-activated blocks, batch norm, ReLU, logits.
+
+    Dropout precedes the second convolution of each block; the hparam ``width`` is the paper's k.
+    Parameters are those of `jobs.training.network.Network.build`.
+    """
+    from manyseed.jobs.training.layers import pre_activated
+
+    return pre_activated(
+        shape[2],
+        STEM,
+        wide_blocks(hparams),
+        n_classes,
+        dropout=(hparams["dropout"], masks),
+        activated_shortcut=True,
+    )
+
+
+def _wide_layers(dataset: DatasetInfo, hparams: Named) -> Iterator[Convolution]:
+    assert dataset.image is not None
+    height, width, inputs = dataset.image
+    yield Convolution(inputs, STEM, 3, height * width)
+    yield from residual((height, width), STEM, wide_blocks(hparams), dataset)
+
+
+WIDE_RESNET = deep_network(
+    "wide-resnet",
+    wide_network,
+    _wide_layers,
+    space=ranges(lr=0.1, weight_decay=5e-4, batch=128),
+    hparams=(
+        Continuous("dropout", 0.0, 0.8, 0.0),
+        Ordinal("depth", tuple(range(10, 41, 6)), 28, structural=True),
+        Ordinal("width", range(1, 21), 10, structural=True),
+    ),
+    epochs=300,
+    # the stem is linear, so interpolating its output would be interpolating the input
+    first_block="block1",
 )

@@ -16,12 +16,10 @@ from numpy.typing import NDArray
 from manyseed.jobs.classifiers.record import Classifier, Options
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Categorical, Continuous, When
-from manyseed.jobs.run import Generators, TrainingSet
-from manyseed.jobs.streams import seed31
+from manyseed.jobs.run import Generators, TrainingSet, seed31
 from manyseed.jobs.training.encode import Encoder, dense_encoder
-from manyseed.jobs.training.handling import Alive, Device, Fitted, Handling
+from manyseed.jobs.training.handling import Alive, Device, Fitted, Handling, State, StateArray
 from manyseed.jobs.training.network import Named, Shape
-from manyseed.jobs.training.state import State, StateArray
 
 if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]

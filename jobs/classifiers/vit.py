@@ -1,4 +1,8 @@
-"""``vit``: a small vision transformer (Dosovitskiy et al. 2021, arXiv 2010.11929) from scratch."""
+"""Vision transformers.
+
+``vit`` is a small one (Dosovitskiy et al. 2021, arXiv 2010.11929) trained from scratch,
+``vit-transfer`` a linear head on features of a frozen, pretrained backbone (RKS).
+"""
 
 from __future__ import annotations
 
@@ -10,15 +14,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from manyseed.jobs.classifiers.images import network_on_pixels
-from manyseed.jobs.classifiers.optimizers import with_optimizer
-from manyseed.jobs.classifiers.record import ClassifierInfo, Options
+from manyseed.jobs.classifiers.record import ClassifierInfo, Options, with_optimizer
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Continuous
-from manyseed.jobs.torchvision_import import torchvision
+from manyseed.jobs.packages import torchvision
 from manyseed.jobs.training.network import Named, Part, Shape
 
 if TYPE_CHECKING:
     import torch
+from manyseed.jobs.checks import Option
+from manyseed.jobs.classifiers import weights
+from manyseed.jobs.classifiers.images import SPACE
+from manyseed.jobs.classifiers.record import (
+    OPTIONS,
+    TORCH,
+    Classifier,
+    Unsuitable,
+)
+from manyseed.jobs.run import TrainingSet
+from manyseed.jobs.training.network import Encoded, Network
 
 
 def network(
@@ -101,23 +115,23 @@ def initialise(model: torch.nn.Module, stream: np.random.Generator) -> None:
     from manyseed.jobs.training.layers import torch_generator
 
     generator = torch_generator(stream, torch.device("cpu"))
-    for name, weights in model.named_parameters():
+    for name, values in model.named_parameters():
         match name.removeprefix("transformer.").split("."):
             case [*_, "pos_embedding"]:
-                nn.init.normal_(weights, std=0.02, generator=generator)
+                nn.init.normal_(values, std=0.02, generator=generator)
             case ["conv_proj", "weight"]:
-                spread = 1 / math.sqrt(weights[0].numel())
-                nn.init.trunc_normal_(weights, std=spread, generator=generator)
+                spread = 1 / math.sqrt(values[0].numel())
+                nn.init.trunc_normal_(values, std=spread, generator=generator)
             case [*_, "in_proj_weight"] | [*_, "mlp", _, "weight"]:
-                nn.init.xavier_uniform_(weights, generator=generator)
+                nn.init.xavier_uniform_(values, generator=generator)
             case [*_, "mlp", _, "bias"]:
-                nn.init.normal_(weights, std=1e-6, generator=generator)
+                nn.init.normal_(values, std=1e-6, generator=generator)
             case [*_, "out_proj", "weight"]:
-                nn.init.kaiming_uniform_(weights, a=math.sqrt(5), generator=generator)
+                nn.init.kaiming_uniform_(values, a=math.sqrt(5), generator=generator)
             case [*_, "ln" | "ln_1" | "ln_2", "weight"]:
-                nn.init.ones_(weights)
+                nn.init.ones_(values)
             case _:  # class token, biases and the head, so that all classes start equal
-                nn.init.zeros_(weights)
+                nn.init.zeros_(values)
 
 
 def _settings(dataset: DatasetInfo, options: Options) -> Mapping[str, Any]:
@@ -152,4 +166,65 @@ VIT = network_on_pixels(
     initialise=initialise,
     first_block=halves,
     packages=("torch", "torchvision"),
+)
+
+
+BACKBONE = Option("The network that computes features.", str, "swin_t", words=[*weights.PUBLISHED])
+_IMAGE_SECONDS = {"swin_t": 0.18, "vit_b_16": 0.35}
+"""Seconds for an image of any size, by backbone."""
+
+
+def _head(shape: tuple[int, ...], n_classes: int, *_: Any) -> torch.nn.Module:
+    from manyseed.jobs.training.layers import Linear
+
+    return Linear(shape[0], n_classes)
+
+
+def _features(data: TrainingSet, settings: Mapping[str, Any], device: torch.device) -> Encoded:
+    from manyseed.jobs.classifiers.features import features
+
+    return features(settings["backbone"], settings["weights"], data, device)
+
+
+def _width(settings: Mapping[str, Any]) -> int:
+    from manyseed.jobs.classifiers.features import BACKBONES
+
+    return BACKBONES[settings["backbone"]].width
+
+
+def _backbone(options: Options) -> str:
+    return str(BACKBONE.check("backbone", options.get("backbone", BACKBONE.default)))
+
+
+def _transfer_settings(dataset: DatasetInfo, options: Options) -> Mapping[str, Any]:
+    backbone = _backbone(options)
+    _, digest = weights.locate(backbone, options.get("weights"))
+    assert dataset.image is not None
+    channels = dataset.image[2]
+    if channels not in (1, 3):
+        reason = f"{backbone} takes images of 1 or 3 channels, and these have {channels}"
+        raise Unsuitable("image", dataset.image, reason)
+    trained = {"optimizer": "adam", "schedule": "constant"}
+    return with_optimizer({"backbone": backbone, "weights": digest, **trained}, options)
+
+
+def _transfer_seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:
+    return float(info.canonical["epochs"]) * rows * 1.6e-8 * dataset.n_features
+
+
+VIT_TRANSFER = Classifier(
+    name="vit-transfer",
+    space=SPACE,
+    probability="softmax",
+    streams=frozenset({"init", "batch"}),
+    settings=_transfer_settings,
+    options={"backbone": BACKBONE, "weights": weights.OPTION, **OPTIONS},
+    epochs=5,
+    images_only=True,
+    prepare=lambda options: weights.keep(_backbone(options), options.get("weights")),
+    image_seconds=lambda settings: _IMAGE_SECONDS[settings["backbone"]],
+    core_seconds=_transfer_seconds,
+    packages=("torch", "torchvision"),
+    imports=TORCH,
+    fit=Network(build=_head, features=_features, width=_width),
 )

@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from functools import lru_cache, partial
 from pathlib import Path
 
-from manyseed.jobs.checks import Refused, expanded
+from manyseed.jobs.checks import Option, Refused, expanded
 from manyseed.jobs.datasets.cache import HOME_VARIABLE, data_home
 from manyseed.jobs.run import MachineError
 from manyseed.jobs.whole import place, sha256
@@ -26,6 +26,9 @@ PUBLISHED = {
 """ImageNet weights of each backbone, as torchvision names them."""
 
 
+OPTION = Option(
+    "The backbone's state dict; by default the published one.", called="the path of a file"
+)
 _UNKNOWN = "0" * 64
 _absent: ContextVar[list[str] | None] = ContextVar("absent weights", default=None)
 
@@ -55,16 +58,11 @@ def locate(backbone: str, weights: object = None) -> tuple[Path, str]:
     weights : str, optional
         Path of a file with the backbone's state dict; by default the published file in torch hub's
         cache.
-
-    Raises
-    ------
-    Refused
-        If there is no such file; not while `counting`, of the published one.
     """
-    if weights is not None and not isinstance(weights, str):
-        raise Refused("weights", weights, allowed="the path of a file")
+    if weights is not None:
+        OPTION.check("weights", weights)
     hub = _in_hub(backbone)
-    path = hub if weights is None else expanded(weights)
+    path = hub if weights is None else expanded(str(weights))
     if not path.is_file():
         absent = "there is no such file" if weights else f"those of {backbone} are not in {hub}"
         get = f"download {PUBLISHED[backbone]} to {hub}, or give the path of a state dict"
@@ -77,13 +75,7 @@ def locate(backbone: str, weights: object = None) -> tuple[Path, str]:
 
 
 def keep(backbone: str, weights: object = None) -> str:
-    """Copy a weights file to the data folder and return its digest; parameters as in `locate`.
-
-    Raises
-    ------
-    Refused
-        As `locate`, and if the file cannot be copied.
-    """
+    """Copy a weights file to the data folder and return its digest; parameters as in `locate`."""
     path, digest = locate(backbone, weights)
     copy = _kept(digest)
     if not copy.is_file():

@@ -13,10 +13,8 @@ from numpy.typing import NDArray
 from manyseed.jobs.classifiers.record import Classifier, ClassifierInfo
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Continuous, Ordinal
-from manyseed.jobs.run import Generators, MachineError, TrainingSet
-from manyseed.jobs.streams import seed31
-from manyseed.jobs.training.device import torch_device
-from manyseed.jobs.training.handling import Alive, Fitted, Handling
+from manyseed.jobs.run import Generators, MachineError, TrainingSet, seed31
+from manyseed.jobs.training.handling import Alive, Fitted, Handling, torch_device
 
 if TYPE_CHECKING:
     import xgboost

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import NOTHING, Refused
-from manyseed.jobs.datasets.source import Samples
-from manyseed.jobs.datasets.tabular import DataColumn, classes_of
+from manyseed.jobs.datasets.columns import DataColumn, classes_of
+from manyseed.jobs.datasets.info import Samples
 from manyseed.jobs.whole import sha256
 
 FORMATS = (".npz", ".npy", ".zarr")
@@ -39,7 +39,6 @@ def read(path: Path, target: str, aside: Mapping[str, str]) -> tuple[str, dict[s
 
     Parameters
     ----------
-    path : Path
     target : str
         Name of the array of classes; with an NPY, of the file beside it.
     aside : mapping
@@ -51,10 +50,6 @@ def read(path: Path, target: str, aside: Mapping[str, str]) -> tuple[str, dict[s
         For an NPZ the file's SHA-256, else as `digest` computes it.
     arrays : dict
         By name; an NPY is memory-mapped.
-
-    Raises
-    ------
-    Refused
     """
     wanted = {"source": "X", "target": target, **aside}
     opened = {".npz": _of_npz, ".npy": _of_npy, ".zarr": _of_zarr}[path.suffix]
@@ -195,13 +190,7 @@ def _several(value: Any) -> Sequence[Any]:
 
 
 def joined(first: Mapping[str, NDArray[Any]], then: Mapping[str, NDArray[Any]], path: Path) -> Any:
-    """Concatenate the arrays of two files, the second at `path`.
-
-    Raises
-    ------
-    Refused
-        Where their shapes differ beyond the number of rows.
-    """
+    """Concatenate the arrays of two files, the second at `path`."""
     for name, array in then.items():
         if name in first and array.shape[1:] != first[name].shape[1:]:
             reason = f"holds {name} {array.shape}, the source {first[name].shape}"
@@ -229,10 +218,6 @@ def images(
         The name of the classes' array.
     lists : mapping
         Lists of columns by key; refused unless empty.
-
-    Raises
-    ------
-    Refused
     """
     X, y = arrays["X"], arrays[target]
     X = X[..., np.newaxis] if X.ndim == 3 else X
@@ -299,10 +284,6 @@ def columns(
         Arrays that are not features: they say which rows are the test set, or belong together.
     lists : mapping of set of str
         The columns to ``ignore``, and the ``categorical`` ones.
-
-    Raises
-    ------
-    Refused
     """
     X, y = arrays["X"], arrays[target]
     if X.ndim != 2 or y.shape != X.shape[:1] or X.dtype.kind not in "biuf":

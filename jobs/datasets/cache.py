@@ -22,9 +22,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.datasets.source import Samples
-from manyseed.jobs.identity import IDENTITY_VERSION, Json, identity
-from manyseed.jobs.run import MachineError, NotFetched
+from manyseed.jobs.datasets.info import Samples
+from manyseed.jobs.run import IDENTITY_VERSION, Json, MachineError, NotFetched, identity
 from manyseed.jobs.whole import Taken, appearing, partial_of, place, sha256
 
 HOME_VARIABLE = "MANYSEED_DATA"
@@ -73,13 +72,7 @@ def is_complete(canonical: Mapping[str, Any], home: Path) -> bool:
 
 
 def read(canonical: Mapping[str, Any], home: Path) -> Samples:
-    """Read a prepared copy after comparing all checksums.
-
-    Raises
-    ------
-    jobs.run.NotFetched
-        Where it is missing or damaged.
-    """
+    """Read a prepared copy after comparing all checksums; raise `NotFetched` if it is not whole."""
     where = folder(canonical, home)
     try:
         about = _about(where)
@@ -112,11 +105,6 @@ def write(samples: Samples, canonical: Mapping[str, Any], home: Path) -> None:
     """Write a prepared copy; readers and other writers see all of it or nothing.
 
     A damaged copy is replaced; the copy of a faster process is kept.
-
-    Raises
-    ------
-    jobs.run.MachineError
-        Where the folder cannot be written.
     """
     where = folder(canonical, home)
     try:

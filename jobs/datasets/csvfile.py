@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manyseed.jobs.datasets.columns import Looks, is_number
+from manyseed.jobs.datasets.columns import is_number
+from manyseed.jobs.datasets.info import Looks
 
 if TYPE_CHECKING:
     import polars as pl
@@ -76,7 +77,6 @@ def read(
 
     Parameters
     ----------
-    content : bytes
     suffix : {".csv", ".tsv"}
     labels : collection of str
         Columns of labels, whose text is kept where numbers would not tell it apart.
@@ -88,13 +88,6 @@ def read(
         Cells that hold no value, besides empty ones.
     named : collection of str
         Further columns whose text is kept so, as of groups.
-
-    Raises
-    ------
-    Repeated
-        Where columns that are not ignored share a name.
-    Unreadable, UnicodeError
-        Where the bytes are not such a file.
     """
     import polars as pl
 

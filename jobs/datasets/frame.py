@@ -21,13 +21,7 @@ def is_frame(value: Any) -> bool:
 
 
 def to_polars(frame: Any) -> pl.DataFrame:
-    """Convert a frame of polars or pandas to polars, without its index.
-
-    Raises
-    ------
-    ValueError
-        Where columns have the same name.
-    """
+    """Convert a frame of polars or pandas to polars, without its index."""
     import polars as pl
 
     if isinstance(frame, pl.LazyFrame):

@@ -1,6 +1,6 @@
 """Data that a user's function returned: the rows themselves are the dataset's identity.
 
-`jobs.own.loading` calls the function while a sweep is planned, and keeps the result as a file of a
+`jobs.own.findings` calls the function while a sweep is planned, and keeps the result as a file of a
 table or arrays, which is read here. Training reads the prepared copy of that file.
 """
 
@@ -14,19 +14,24 @@ from typing import Any
 
 import numpy as np
 
-from manyseed.jobs.checks import Refused, integer
+from manyseed.jobs.checks import Option, Refused
 from manyseed.jobs.datasets import arrayfile, imagefolder, parts, tablefile
-from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples
+from manyseed.jobs.datasets.info import DatasetSource, DataShape, Samples
 from manyseed.jobs.run import MachineError
 
 KIND, OPTION, KEPT = "function", "data", "kept"
 """The kind of source; a table's key for the function; the parameter for the path of the file."""
 
-_OWN = ("version", "params")
-_OF_FILES = tuple(
-    key for key in tablefile.PARAMETERS if key not in (parts.TEST_FILE, *imagefolder.PARAMETERS)
-)
-PARAMETERS = (*_OWN, *_OF_FILES)
+_OF_FILES: Mapping[str, Option] = {
+    key: option
+    for key, option in tablefile.OPTIONS.items()
+    if key not in (parts.TEST_FILE, *imagefolder.OPTIONS)
+}
+OPTIONS: Mapping[str, Option] = {
+    "version": Option("Your version number of the function.", int, 1, least=1),
+    "params": Option("Arguments of the function.", dict),
+    **_OF_FILES,
+}
 
 
 def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
@@ -34,7 +39,7 @@ def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
     if kept is None:
         reason = f"is called while the sweep is planned: give it there as {OPTION}"
         raise Refused("source", f"{KIND}:{name}", reason)
-    version = integer("version", given.get("version", 1), least=1)
+    version = OPTIONS["version"].check("version", given.get("version", 1))
     params = given.get("params", {})
     try:
         shape, samples = tablefile.read(kept, _of_file(given))
@@ -100,5 +105,5 @@ def digest(samples: Samples) -> str:
 
 
 SOURCE = DatasetSource(
-    names=(), describe=_describe, parameters=PARAMETERS, fetch=_fetch, unwritten=(KEPT,)
+    names=(), describe=_describe, parameters=OPTIONS, fetch=_fetch, unwritten=(KEPT,)
 )

@@ -12,21 +12,44 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
+from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Refused, expanded
-from manyseed.jobs.datasets import arrayfile, imagefolder, tablefile
+from manyseed.jobs.checks import Option, Refused, expanded
+from manyseed.jobs.datasets import arrayfile, imagefolder
 from manyseed.jobs.datasets.function import digest
-from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples, test_counts
-from manyseed.jobs.installing import install
+from manyseed.jobs.datasets.info import DatasetSource, DataShape, Samples
+from manyseed.jobs.datasets.parts import ANY_TEXT
+from manyseed.jobs.datasets.table import (
+    LISTS,
+    Keys,
+    Taken,
+    columns_of,
+    of_arrays,
+    of_tables,
+    shape_of,
+)
+from manyseed.jobs.datasets.table import TARGET as OF_TARGET
+from manyseed.jobs.packages import install
 from manyseed.jobs.run import MachineError
 
+if TYPE_CHECKING:
+    import polars as pl
+
 CONFIG, SPLITS, TARGET = "config", "splits", "target"
-_LISTS = ("categorical", "continuous", "ignore")
-PARAMETERS = (CONFIG, SPLITS, TARGET, *_LISTS, imagefolder.SIZE)
+OPTIONS: Mapping[str, Option] = {
+    CONFIG: Option(
+        "One of the configurations of a dataset.",
+        called="the name of one of its configurations",
+        pattern=ANY_TEXT,
+    ),
+    SPLITS: Option("Splits to use; the last of several is the test set.", list, distinct=True),
+    TARGET: replace(OF_TARGET, default="label"),
+    **LISTS,
+    **imagefolder.OPTIONS,
+}
 
 _USUAL = (("train", "test"), ("train", "validation"))
 _SAVED = ("dataset_dict.json", "state.json")
@@ -34,25 +57,18 @@ _SAVED = ("dataset_dict.json", "state.json")
 
 def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
     asked = _asked(name, given)
-    shape, samples = _read(name, asked)
-    n_train, k = samples.n_official_train, len(samples.class_names)
-    return replace(
-        shape,
-        provenance={
-            "source": "hf" if _is_local(name) else f"hf:{name}",
-            "digest": digest(samples),
-            **asked,
-        },
-        test_counts=test_counts(samples.y, n_train, k),
-        locations=(str(_place(name)) if _is_local(name) else name,),
-    )
+    samples, columns = _read(name, asked)
+    source = "hf" if _is_local(name) else f"hf:{name}"
+    provenance = {"source": source, "digest": digest(samples), **asked}
+    place = str(_place(name)) if _is_local(name) else name
+    return shape_of(samples, columns, provenance, (place,))
 
 
 def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> Samples:
     (name,) = locations or (provenance["source"].removeprefix("hf:"),)
     try:
-        asked = {key: provenance[key] for key in PARAMETERS if key in provenance}
-        _shape, samples = _read(name, asked)
+        asked = {key: provenance[key] for key in OPTIONS if key in provenance}
+        samples, _columns = _read(name, asked)
     except Refused as error:
         raise MachineError(f"hf:{name} cannot be read as it was planned: {error}") from error
     if (found := digest(samples)) != provenance["digest"]:
@@ -65,16 +81,12 @@ def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> 
 
 def _asked(name: str, given: Mapping[str, Any]) -> dict[str, Any]:
     """Return a table's keys, checked except for the names of columns."""
-    asked: dict[str, Any] = {TARGET: given.get(TARGET, "label")}
-    if not isinstance(asked[TARGET], str):
-        raise Refused(TARGET, asked[TARGET], allowed="the name of the column to predict")
+    asked: dict[str, Any] = {TARGET: OPTIONS[TARGET].check(TARGET, given.get(TARGET, "label"))}
     if CONFIG in given:
-        if not isinstance(given[CONFIG], str) or not given[CONFIG]:
-            raise Refused(CONFIG, given[CONFIG], allowed="the name of one of its configurations")
+        asked[CONFIG] = OPTIONS[CONFIG].check(CONFIG, given[CONFIG])
         if _is_local(name) and _is_saved(_place(name)):
             raise Refused(CONFIG, given[CONFIG], "a saved dataset has none", needs={CONFIG: None})
-        asked[CONFIG] = given[CONFIG]
-    for key in (SPLITS, *_LISTS):
+    for key in (SPLITS, *LISTS):
         if key not in given:
             continue
         names = given[key]
@@ -101,28 +113,25 @@ def _is_saved(path: Path) -> bool:
     return any((path / name).is_file() for name in _SAVED)
 
 
-def _read(name: str, asked: Mapping[str, Any]) -> tuple[DataShape, Samples]:
+def _read(name: str, asked: Mapping[str, Any]) -> Taken:
     """Read the splits asked for; the last of several is the official test part."""
     parts = _chosen(name, _loaded(name, asked.get(CONFIG)), asked)
     columns = [*parts[0].features]
-    for key in (TARGET, *_LISTS):
+    for key in (TARGET, *LISTS):
         for each in [asked[key]] if key == TARGET else asked.get(key, ()):
             if each not in columns:
                 raise Refused(key, each, "unknown column", columns)
-    with TemporaryDirectory(prefix="manyseed-hf-") as folder:
-        file, lists = _written(name, parts, asked, Path(folder))
-        try:
-            shape, samples = tablefile.read(str(file), lists)
-        except Refused as error:
-            if error.option == "source":
-                raise _refused(name, error.reason, needs=error.needs) from None
-            if error.option == TARGET:
-                raise Refused(TARGET, asked[TARGET], error.reason, needs=error.needs) from None
-            raise
-        if len(parts) > 1:
-            n_train = sum(len(part) for part in parts[:-1])
-            samples = replace(samples, n_official_train=n_train)
-        return shape, samples
+    try:
+        samples, infos = _taken(name, parts, asked)
+    except Refused as error:
+        if error.option == "source":
+            raise _refused(name, error.reason, needs=error.needs) from None
+        if error.option == TARGET:
+            raise Refused(TARGET, asked[TARGET], error.reason, needs=error.needs) from None
+        raise
+    if len(parts) > 1:
+        samples = replace(samples, n_official_train=sum(len(part) for part in parts[:-1]))
+    return samples, infos
 
 
 def _refused(name: str, reason: str, **more: Any) -> Refused:
@@ -188,10 +197,8 @@ def _chosen(name: str, splits: Mapping[str, Any], asked: Mapping[str, Any]) -> l
     return parts
 
 
-def _written(
-    name: str, parts: Sequence[Any], asked: Mapping[str, Any], folder: Path
-) -> tuple[Path, dict[str, Any]]:
-    """Write samples to a file for `tablefile.read`; return its path and the parameters."""
+def _taken(name: str, parts: Sequence[Any], asked: Mapping[str, Any]) -> Taken:
+    """Return the samples of splits, and how their columns are taken."""
     target, ignored = asked[TARGET], {*asked.get("ignore", ())}
     features = {
         column: kind
@@ -203,8 +210,9 @@ def _written(
         if imagefolder.SIZE in asked:
             size = asked[imagefolder.SIZE]
             raise Refused(imagefolder.SIZE, size, "there are no images", needs={"size": None})
-        lists = {key: asked[key] for key in _LISTS if key in asked}
-        return _table(parts, target, folder), {TARGET: target, **lists}
+        keys = Keys(target, {key: asked[key] for key in LISTS if key in asked})
+        keys.require_distinct()
+        return of_tables([Path(name)], [columns_of(_frame(parts), keys, Path(name))], keys)
     if others := [column for column in features if column != images[0]]:
         reason = f"column {images[0]!r} holds images or arrays, so it must be the only feature"
         raise _refused(name, reason, needs={"ignore": sorted({*ignored, *others})})
@@ -212,16 +220,14 @@ def _written(
         for column in asked.get(key, ()):
             raise Refused(key, column, "the rows are images or arrays, which have no columns")
     (X,) = images
-    if type(features[X]).__name__ == "Image":
-        _pixels(name, parts, X, asked, folder / "X.npy")
-    else:
-        _arrays(name, parts, X, asked, folder / "X.npy")
+    read = _pixels if type(features[X]).__name__ == "Image" else _arrays
+    rows = read(name, parts, X, asked)
     classes = [label for part in parts for label in _labels(part, target)]
     if missing := classes.count(None):
         reason = f"{missing} of {len(classes)} values are missing; name other splits"
         raise Refused(TARGET, target, reason, needs={SPLITS: ["train"]})
-    np.save(folder / "y.npy", np.array(classes, dtype=str))
-    return folder / "X.npy", {TARGET: "y.npy"}
+    arrays = {"X": rows, "y": np.array(classes, dtype=str)}
+    return of_arrays([Path(name)], [arrays], Keys("y", {}))
 
 
 def _is_array(kind: Any) -> bool:
@@ -240,11 +246,11 @@ def _labels(part: Any, column: str) -> list[str | None]:
     return [None if v is None else str(v) for v in values]
 
 
-def _table(parts: Sequence[Any], target: str, folder: Path) -> Path:
-    """Write a table with classes as text."""
+def _frame(parts: Sequence[Any]) -> pl.DataFrame:
+    """Return a table with declared classes as text."""
     import polars as pl
 
-    frames = []
+    frames: list[pl.DataFrame] = []
     for part in parts:
         frame = part.with_format(None).to_polars()
         named = [
@@ -253,14 +259,11 @@ def _table(parts: Sequence[Any], target: str, folder: Path) -> Path:
             if type(kind).__name__ == "ClassLabel"
         ]
         frames.append(frame.with_columns(named))
-    pl.concat(frames).write_parquet(folder / "data.parquet")
-    return folder / "data.parquet"
+    return pl.concat(frames)
 
 
-def _arrays(
-    name: str, parts: Sequence[Any], column: str, asked: Mapping[str, Any], file: Path
-) -> None:
-    """Write arrays of one shape as one array (sample, …)."""
+def _arrays(name: str, parts: Sequence[Any], column: str, asked: Mapping[str, Any]) -> NDArray[Any]:
+    """Return arrays of one shape as one array (sample, …)."""
     if imagefolder.SIZE in asked:
         size = asked[imagefolder.SIZE]
         raise Refused(imagefolder.SIZE, size, "arrays have their size", needs={"size": None})
@@ -270,13 +273,11 @@ def _arrays(
         X = np.empty(0, dtype=object)
     if X.dtype.kind not in "biuf":
         raise _refused(name, f"holds arrays of several shapes in column {column!r}")
-    np.save(file, X)
+    return X
 
 
-def _pixels(
-    name: str, parts: Sequence[Any], column: str, asked: Mapping[str, Any], file: Path
-) -> None:
-    """Write images as one array (sample, height, width, channel) of bytes."""
+def _pixels(name: str, parts: Sequence[Any], column: str, asked: Mapping[str, Any]) -> NDArray[Any]:
+    """Return images as one array (sample, height, width, channel) of bytes, in an unnamed file."""
     import datasets
 
     undecoded = [part.cast_column(column, datasets.Image(decode=False)) for part in parts]
@@ -300,10 +301,10 @@ def _pixels(
             raise _refused(name, f"{reason} pixels", needs={imagefolder.SIZE: [*common]})
         height, width = asked.get(imagefolder.SIZE) or next(iter(sizes))
         shape = (height, width, max(channels for _, _, channels in headers))
-        X = np.lib.format.open_memmap(file, mode="w+", dtype=np.uint8, shape=(len(headers), *shape))
+        X = arrayfile.in_file((len(headers), *shape), np.uint8)
         for i, (which, content) in enumerate(opened()):
             X[i] = imagefolder.pixels(content, which, shape)
-        X.flush()
+        return X
     except Refused:
         raise
     except imagefolder.NoImage as error:
@@ -312,4 +313,4 @@ def _pixels(
         raise _refused(name, f"holds an image that cannot be decoded: {error}") from error
 
 
-SOURCE = DatasetSource(names=(), describe=_describe, parameters=PARAMETERS, fetch=_fetch)
+SOURCE = DatasetSource(names=(), describe=_describe, parameters=OPTIONS, fetch=_fetch)

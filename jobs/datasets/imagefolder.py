@@ -10,15 +10,17 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from manyseed.jobs.checks import Refused, integer
+from manyseed.jobs.checks import Option, Refused, integer
 from manyseed.jobs.datasets.arrayfile import digest, in_file, refused
+from manyseed.jobs.datasets.columns import DataColumn, classes_of
+from manyseed.jobs.datasets.info import DataShape, Samples, test_counts
 from manyseed.jobs.datasets.parts import PARTS
-from manyseed.jobs.datasets.source import DataShape, Samples, test_counts
-from manyseed.jobs.datasets.tabular import DataColumn, classes_of
-from manyseed.jobs.run import MachineError
+from manyseed.jobs.run import DamagedData, MachineError
 
 SIZE = "size"
-PARAMETERS = (SIZE,)
+OPTIONS: Mapping[str, Option] = {
+    SIZE: Option("Height and width of all images, or one number for both, in pixels.", object)
+}
 
 ENDINGS = (".png", ".jpg", ".jpeg")
 
@@ -50,12 +52,7 @@ class _Folder:
 
 
 def describe(path: Path, given: Mapping[str, Any]) -> DataShape:
-    """Read the headers of all images, and their bytes for the digest.
-
-    Raises
-    ------
-    Refused
-    """
+    """Read the headers of all images, and their bytes for the digest."""
     for key in given:
         if key != SIZE:
             reason = f"{path} is a folder of images, with a folder for each class"
@@ -107,19 +104,14 @@ def fetch(path: Path, provenance: Mapping[str, Any]) -> Samples:
         try:
             X[i] = pixels(path / name, Path(name).name, folder.shape)
         except (OSError, ValueError, SyntaxError) as error:
-            raise MachineError(f"{path / name} cannot be decoded: {error}") from error
+            raise DamagedData(f"{path / name} cannot be decoded: {error}") from error
     flat = X.reshape(len(y), -1)
     cardinality = np.zeros(flat.shape[1], dtype=np.int32)
     return Samples(flat, y, cardinality, names, folder.shape, folder.n_train)
 
 
 def size_of(given: Mapping[str, Any]) -> tuple[int, int] | None:
-    """Return the height and width that a table asks for, None if it does not.
-
-    Raises
-    ------
-    Refused
-    """
+    """Return the height and width that a table asks for, None if it does not."""
     if SIZE not in given:
         return None
     size = given[SIZE]
@@ -216,13 +208,7 @@ class NoImage(ValueError):
 
 
 def header(file: Path | BinaryIO, name: str) -> tuple[int, int, int]:
-    """Return an image's height, width and channels without decoding it.
-
-    Raises
-    ------
-    NoImage
-        With a message that continues the name of the source.
-    """
+    """Return an image's height, width and channels without decoding it, or raise `NoImage`."""
     from PIL import Image, UnidentifiedImageError
 
     try:
@@ -236,12 +222,29 @@ def header(file: Path | BinaryIO, name: str) -> tuple[int, int, int]:
                 raise NoImage(f"holds {name} of 16 bits per colour; save it with 8 bits")
             if _has_transparent_colour(image.info.get("transparency")):
                 raise NoImage(f"holds {name} with a transparent colour; save it as RGB without")
-            return image.height, image.width, 1 if image.mode in _GREY else 3
+            found = image.height, image.width, 1 if image.mode in _GREY else 3
+            if not _is_whole(image):
+                raise NoImage(f"holds {name}, which is cut off or damaged; replace or remove it")
+            return found
     except (UnidentifiedImageError, Image.DecompressionBombError, SyntaxError) as error:
         reason = str(error).partition(" '")[0].partition(" <")[0] or type(error).__name__
         raise NoImage(f"holds {name}, which is not an image: {reason}") from error
     except OSError as error:
         raise NoImage(f"holds {name}, which cannot be read: {error}") from error
+
+
+def _is_whole(image: Any) -> bool:
+    """Whether an image just opened has its end, which Pillow does not need to decode a JPEG."""
+    try:
+        if image.format == "PNG":
+            image.verify()
+    except (OSError, SyntaxError):
+        return False
+    if image.format != "JPEG":
+        return True
+    image.fp.seek(0)
+    data = image.fp.read()
+    return bool(data.rfind(b"\xff\xd9") > data.rfind(b"\xff\xda"))  # end, start of the last scan
 
 
 def _has_transparent_colour(given: object) -> bool:
@@ -252,13 +255,7 @@ def _has_transparent_colour(given: object) -> bool:
 
 
 def pixels(file: Path | BinaryIO, name: str, shape: tuple[int, int, int]) -> Any:
-    """Decode an image to `shape` (height, width, channels), uint8.
-
-    Raises
-    ------
-    ValueError, OSError, SyntaxError
-        Where it cannot be decoded, or is transparent in parts.
-    """
+    """Decode an image to `shape` (height, width, channels), uint8."""
     from PIL import Image
 
     height, width, channels = shape

@@ -18,9 +18,9 @@ import numpy as np
 
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets.cache import data_home
-from manyseed.jobs.datasets.openml_catalogue import OPENML, OpenMLEntry
-from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples, listed
-from manyseed.jobs.datasets.tabular import DataColumn, to_samples
+from manyseed.jobs.datasets.catalogue import OPENML, OpenMLEntry
+from manyseed.jobs.datasets.columns import DataColumn, to_samples
+from manyseed.jobs.datasets.info import DatasetSource, DataShape, Samples, listed
 from manyseed.jobs.run import MachineError
 from manyseed.jobs.whole import place
 
@@ -104,12 +104,7 @@ def _described(number: int) -> DataShape:
 
 
 def keep(file: Path, content: bytes) -> None:
-    """Write a file whole.
-
-    Raises
-    ------
-    MachineError
-    """
+    """Write a file whole."""
     try:
         place(file, lambda opened: opened.write(content))
     except OSError as error:
@@ -128,13 +123,7 @@ def counted(samples: Samples) -> dict[str, object]:
 
 
 def shape(known: Mapping[str, Any], provenance: Sequence[str] = _PROVENANCE) -> DataShape:
-    """Return the shape that a kept description holds; `provenance` are its keys of provenance.
-
-    Raises
-    ------
-    KeyError, TypeError
-        For a description of another form.
-    """
+    """Return the shape that a kept description holds; `provenance` are its keys of provenance."""
     return DataShape(
         provenance={key: known[key] for key in provenance},
         n_samples=known["n_samples"],
@@ -162,16 +151,8 @@ def read(
         The dataset's.
     source : str
         Its name in messages.
-    home : Path
     target : str
         The column of classes; by default OpenML's.
-
-    Raises
-    ------
-    MachineError
-        Where it cannot be fetched.
-    Refused
-        For data that no study could use.
     """
     try:
         from sklearn.datasets import fetch_openml

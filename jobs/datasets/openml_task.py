@@ -20,9 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.datasets import folds, openml
+from manyseed.jobs.datasets import openml
 from manyseed.jobs.datasets.cache import data_home
-from manyseed.jobs.datasets.source import DatasetSource, DataShape, Samples
+from manyseed.jobs.datasets.info import DatasetSource, DataShape, Samples
+from manyseed.jobs.datasets.parts import fold_counts
+from manyseed.jobs.datasets.split import TEST, TRAIN
 from manyseed.jobs.run import MachineError
 
 API = "https://api.openml.org/api/v1/json"
@@ -54,7 +56,7 @@ def _describe(name: str, _: Mapping[str, Any]) -> DataShape:
             "digest": openml.digest_of(samples),
             "folds": _digest(samples.roles),
             **openml.counted(samples),
-            "set_counts": folds.counts(samples.roles, samples.y, len(samples.class_names)).tolist(),
+            "set_counts": fold_counts(samples.roles, samples.y, len(samples.class_names)).tolist(),
         }
         openml.keep(file, json.dumps(known).encode())
     except MachineError as error:
@@ -89,15 +91,7 @@ def _fetch(provenance: Mapping[str, Any], _: Sequence[str], home: Path) -> Sampl
 
 
 def _read(task: int, home: Path) -> tuple[int, str, Samples]:
-    """Return the number of a task's dataset, its column of classes, and samples with their roles.
-
-    Raises
-    ------
-    MachineError
-        Where the server cannot be reached, or its answer cannot be used.
-    Refused
-        For a task other than classification with folds.
-    """
+    """Return the number of a task's dataset, its column of classes, and samples with roles."""
     source, folder = f"openml-task:{task}", home / "openml" / "tasks"
     try:
         about = json.loads(_got(f"{API}/task/{task}", folder / f"{task}.json", source))["task"]
@@ -145,11 +139,11 @@ def _roles(table: str, n: int, source: str) -> NDArray[np.uint8]:
     sets, set_index = np.unique(np.stack([repeat, fold], axis=1), axis=0, return_inverse=True)
     roles = np.zeros((len(sets), n), dtype=np.uint8)
     set_index = set_index.reshape(-1)
-    roles[set_index[~is_test], row[~is_test]] = folds.TRAIN
-    if (roles[set_index[is_test], row[is_test]] == folds.TRAIN).any():
+    roles[set_index[~is_test], row[~is_test]] = TRAIN
+    if (roles[set_index[is_test], row[is_test]] == TRAIN).any():
         raise Refused("source", source, "tests on rows that it trains on")
-    roles[set_index[is_test], row[is_test]] = folds.TEST
-    if not ((roles == folds.TRAIN).any(axis=1) & (roles == folds.TEST).any(axis=1)).all():
+    roles[set_index[is_test], row[is_test]] = TEST
+    if not ((roles == TRAIN).any(axis=1) & (roles == TEST).any(axis=1)).all():
         raise Refused("source", source, "has a fold without training rows or test rows")
     return roles
 
@@ -177,12 +171,7 @@ def suite(name: str) -> tuple[str, ...]:
 
 
 def _got(url: str, file: Path, what: str) -> bytes:
-    """Return the content of a URL, from the file that keeps it if there is one.
-
-    Raises
-    ------
-    MachineError
-    """
+    """Return the content of a URL, from the file that keeps it if there is one."""
     try:
         return file.read_bytes()
     except OSError:

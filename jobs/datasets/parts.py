@@ -1,4 +1,4 @@
-"""A file's own split: a column that says ``train`` or ``test``, its last rows, or a second file."""
+"""What columns of a file say of test sets: its own split, folds, and rows that belong together."""
 
 from __future__ import annotations
 
@@ -7,45 +7,53 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Refused, integer, number
-from manyseed.jobs.datasets.folds import FOLDS, of_column
-from manyseed.jobs.datasets.source import Samples
-from manyseed.jobs.datasets.split import Index, n_points
+from manyseed.jobs.checks import Option, Refused, integer, number, quoted, same_spelling
+from manyseed.jobs.datasets.columns import encode
+from manyseed.jobs.datasets.info import Samples
+from manyseed.jobs.datasets.split import TEST, TRAIN, Index, Roles, n_points
 
-SPLIT, ORDER, LAST, TEST_FILE = "split", "order", "last", "test_file"
+SPLIT, ORDER, LAST, TEST_FILE, FOLDS = "split", "order", "last", "test_file", "folds"
+GROUP = "group"
 PARAMETERS = (SPLIT, ORDER, LAST, TEST_FILE, FOLDS)
 COLUMNS = (SPLIT, ORDER, FOLDS)
 """Those that name a column, which is then not a feature."""
+
+ANY_TEXT = r"^[\s\S]+$"
+
+
+def _column(about: str) -> Option:
+    return Option(about, called="the name of a column", pattern=ANY_TEXT)
+
+
+OPTIONS: Mapping[str, Option] = {
+    SPLIT: _column("Column that says train or test for each row."),
+    ORDER: _column("Column in whose order the last rows are the test set."),
+    LAST: Option("Share or number of the last rows, which are the test set.", float, above=0),
+    TEST_FILE: Option("File of the test set.", called="the path of a file", pattern=ANY_TEXT),
+    FOLDS: _column("Column of folds, each of which is the test set of a repeat."),
+    GROUP: _column("Column of groups of rows, none of which is torn apart."),
+}
 
 PARTS = ("train", "test")
 
 
 def read(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a table's keys for a file's own split, checked and typed.
-
-    Raises
-    ------
-    Refused
-    """
-    asked: dict[str, object] = {}
-    for key in COLUMNS:
-        if key in given:
-            if not isinstance(given[key], str) or not given[key]:
-                raise Refused(key, given[key], allowed="the name of a column")
-            asked[key] = given[key]
+    """Return a table's keys for a file's own split and for groups, checked."""
+    asked: dict[str, object] = {
+        key: option.check(key, given[key])
+        for key, option in OPTIONS.items()
+        if key in given and key != LAST
+    }
     if FOLDS in given:
         if others := [key for key in PARAMETERS if key in given and key != FOLDS]:
             reason = f"{FOLDS} are the test sets already"
             raise Refused(others[0], given[others[0]], reason, needs={others[0]: None})
         return asked
-    if TEST_FILE in given:
-        if not isinstance(given[TEST_FILE], str) or not given[TEST_FILE]:
-            raise Refused(TEST_FILE, given[TEST_FILE], allowed="the path of a file")
-        if others := [key for key in (SPLIT, ORDER, LAST) if key in given]:
-            reason = f"{TEST_FILE} is the test set already"
-            raise Refused(others[0], given[others[0]], reason, needs={others[0]: None})
-        asked[TEST_FILE] = given[TEST_FILE]
+    if TEST_FILE in given and (others := [key for key in (SPLIT, ORDER, LAST) if key in given]):
+        reason = f"{TEST_FILE} is the test set already"
+        raise Refused(others[0], given[others[0]], reason, needs={others[0]: None})
     if LAST in given:
         last = given[LAST]
         if SPLIT in given:
@@ -71,14 +79,9 @@ def parted(samples: Samples, asked: Mapping[str, Any], columns: Mapping[str, Any
         As returned by `read`.
     columns : mapping
         Values of the columns that it names, arrays (sample,).
-
-    Raises
-    ------
-    Refused
-        For values that name neither part or cannot be ordered, and for an empty part.
     """
     if FOLDS in asked:
-        return replace(samples, roles=of_column(asked[FOLDS], columns[asked[FOLDS]]))
+        return replace(samples, roles=roles_of(asked[FOLDS], columns[asked[FOLDS]]))
     if not {SPLIT, LAST} & {*asked}:
         return samples
     n = len(samples.y)
@@ -120,3 +123,76 @@ def _ascending(name: str, values: Any) -> Index:
     comparable = values.astype(str) if values.dtype == np.object_ else values
     rows: Index = np.argsort(comparable, kind="stable")
     return rows
+
+
+def roles_of(name: str, values: NDArray[Any]) -> Roles:
+    """Return the roles of rows: each fold in turn is the test set, in natural order.
+
+    Parameters
+    ----------
+    name : str
+        The column's.
+    values : object array or float64 array (sample,)
+        The fold of each row.
+    """
+    names, fold = encode(values)
+    if missing := int((fold < 0).sum()):
+        raise Refused(FOLDS, name, f"is missing in {missing} rows; leave these out")
+    if same := same_spelling(names):
+        shown = " and ".join(map(quoted, same[0]))
+        raise Refused(FOLDS, name, f"holds folds that look the same, {shown}: write them alike")
+    if len(names) < 2:
+        raise Refused(FOLDS, name, "holds a single fold; there must be two or more")
+    if np.bincount(fold).min() < 2:
+        reason = f"has {len(names)} folds, the smallest of a single row; each needs two or more"
+        raise Refused(FOLDS, name, reason)
+    is_test = fold == np.arange(len(names))[:, np.newaxis]
+    return np.where(is_test, TEST, TRAIN).astype(np.uint8)
+
+
+def fold_counts(roles: Roles, y: NDArray[np.integer[Any]], n_classes: int) -> NDArray[np.int64]:
+    """Count the samples of each class (part, set, class), training parts first."""
+    return np.array(
+        [
+            [np.bincount(y[set_roles == role], minlength=n_classes) for set_roles in roles]
+            for role in (TRAIN, TEST)
+        ]
+    )
+
+
+def group_codes(name: str, values: NDArray[np.object_] | NDArray[np.float64]) -> NDArray[np.int64]:
+    """Return the group of each sample, numbered from 0 in the natural order of their names.
+
+    Parameters
+    ----------
+    name : str
+        The column's.
+    values : object array or float64 array (sample,)
+        Text or numbers; None or NaN where missing.
+    """
+    names, group = encode(values)
+    if missing := int((group < 0).sum()):
+        reason = f"is missing in {missing} rows; leave these out, or give each a group of its own"
+        raise Refused(GROUP, name, reason)
+    if same := same_spelling(names):
+        shown = " and ".join(map(quoted, same[0]))
+        reason = f"holds groups that look the same, {shown}: write them alike"
+        raise Refused(GROUP, name, reason)
+    require_several(name, len(names))
+    return group
+
+
+def require_several(name: str, n_groups: int) -> None:
+    """Refuse a column with a single group."""
+    if n_groups < 2:
+        reason = "has the same value in all rows: a single group cannot be both in training part "
+        raise Refused(GROUP, name, f"{reason}and test set")
+
+
+def require_whole(name: str, groups: NDArray[np.int64], n_train: int) -> None:
+    """Refuse a split (training part first) that tears groups apart."""
+    torn = np.intersect1d(groups[:n_train], groups[n_train:]).size
+    if torn:
+        groups_have = "1 group has" if torn == 1 else f"{torn} groups have"
+        reason = f"is torn apart by the file's own split: {groups_have} rows in both parts"
+        raise Refused(GROUP, name, reason)

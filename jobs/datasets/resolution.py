@@ -8,17 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Refused, integer, number
-from manyseed.jobs.datasets import together
-from manyseed.jobs.datasets.classes import Grouping, group
+from manyseed.jobs.checks import Refused, integer, number, quoted, spelling
 from manyseed.jobs.datasets.columns import alike, merged
-from manyseed.jobs.datasets.folds import FOLDS
-from manyseed.jobs.datasets.info import OFFICIAL, DatasetInfo
+from manyseed.jobs.datasets.info import OFFICIAL, DatasetInfo, DataShape, with_preparation
+from manyseed.jobs.datasets.parts import FOLDS, GROUP, require_several
 from manyseed.jobs.datasets.parts import PARAMETERS as OF_FILES
-from manyseed.jobs.datasets.source import DataShape, with_preparation
-from manyseed.jobs.datasets.sources import describe
-from manyseed.jobs.datasets.split import n_points
-from manyseed.jobs.similar import quoted, spelling
+from manyseed.jobs.datasets.sources import Grouping, describe, group
+from manyseed.jobs.datasets.split import n_points, nearest_size, sizes_near
 
 _LISTED = 20  # classes in a remedy
 _SPLIT_BY = {"split": "the folders train and test say", FOLDS: "the task's folds say"}
@@ -171,26 +167,26 @@ def _sizes_of_groups(
     group, y = shape.groups.T
     counts = np.bincount(group[np.array(grouping.target)[y] >= 0])
     sizes: NDArray[np.int64] = counts[counts > 0].astype(np.int64)
-    together.require_several(str(parameters[together.GROUP]), sizes.size)
+    require_several(str(parameters[GROUP]), sizes.size)
     return sizes
 
 
 def _of_whole_groups(test: float | int | str, sizes: NDArray[np.int64], n_test: int) -> int:
     """Return a size that whole groups make: the nearest to a share's, or exactly a number."""
-    below, above = together.near(sizes, n_test)
+    below, above = sizes_near(sizes, n_test)
     if below == n_test:
         return n_test
     possible = [str(size) for size in (below, above) if size is not None]
     if not possible:
         reason = f"{sizes.size} groups, the largest of {sizes.max()} rows, make no two parts of "
-        needs = {together.GROUP: None}
+        needs = {GROUP: None}
         raise Refused("test", test, f"{reason}2 rows or more", needs=needs)
     if isinstance(test, int):
         reason = (
             f"no whole groups have {test} rows together; the nearest are {' and '.join(possible)}"
         )
         raise Refused("test", test, reason)
-    size = together.nearest(sizes, n_test)
+    size = nearest_size(sizes, n_test)
     assert size is not None
     return size
 

@@ -1,6 +1,7 @@
 """Splits, subsamples and bootstraps, from raw 64-bit draws alone.
 
-Frozen: NumPy may change what its Generator's methods return, never the raw words of PCG64.
+Frozen: NumPy may change what its Generator's methods return, never the raw words of PCG64. So are
+the sizes of test sets that whole groups can make, and the groups chosen for a size.
 """
 
 from __future__ import annotations
@@ -12,11 +13,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.datasets import folds, together
 from manyseed.jobs.datasets.info import OFFICIAL
-from manyseed.jobs.streams import raw, stream
+from manyseed.jobs.run import raw, stream
 
 Index = NDArray[np.int64]
+Sizes = NDArray[np.int64]
+"""Rows of each group."""
+
+TRAIN, TEST = 1, 2
+"""Roles of a row in an official test set and its training part; 0 where it is in neither."""
+
+Roles = NDArray[np.uint8]
+"""(set, sample)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +85,7 @@ def split(
     test: float | int | str,
     official: Index | None = None,
     groups: Index | None = None,
-    roles: folds.Roles | None = None,
+    roles: Roles | None = None,
 ) -> Split:
     """Return the split of a repeat (stream ``split``), or the official one.
 
@@ -98,7 +106,7 @@ def split(
     groups : int64 array (n,), optional
         The group of each row: test sets are of whole groups, `held_out`.
     roles : uint8 array (set, n), optional
-        With ``"official"``, several test sets (`folds`), one a repeat. All are cut to the size of
+        With ``"official"``, several test sets (`Roles`), one a repeat. All are cut to the size of
         the smallest, and training parts to that of the smallest training part, by stratified draws,
         first the test set's.
 
@@ -111,7 +119,7 @@ def split(
         if repeat >= len(roles):
             raise ValueError(f"{len(roles)} official test sets; there is no repeat {repeat}")
         generator, parts = stream(seed, "split", dataset, repeat), []
-        for role in (folds.TEST, folds.TRAIN):
+        for role in (TEST, TRAIN):
             rows, n = np.flatnonzero(roles[repeat] == role), int((roles == role).sum(axis=1).min())
             parts.append(rows[held_out(y[rows], generator, n)])
         return Split(train=parts[1], test=parts[0])
@@ -134,8 +142,8 @@ def held_out(
     """Choose `n` of the samples at random, stratified.
 
     With groups, whole groups are chosen, of the nearest size that they can make
-    (`together.nearest`). A group counts as one sample of its most frequent class (of several the
-    first) with one word; `together.fill` takes groups in `stratified_order`.
+    (`nearest_size`). A group counts as one sample of its most frequent class (of several the
+    first) with one word; `groups_of_size` takes groups in `stratified_order`.
 
     Parameters
     ----------
@@ -143,7 +151,6 @@ def held_out(
         Class indices.
     generator : numpy.random.Generator
         One raw word is drawn for each sample, or for each group.
-    n : int
     groups : int64 array (sample,), optional
         The group of each.
 
@@ -151,20 +158,15 @@ def held_out(
     -------
     int64 array
         Positions, ascending.
-
-    Raises
-    ------
-    ValueError
-        For groups that cannot be divided into two parts.
     """
     if groups is None:
         return np.sort(stratified_order(y, raw(generator, y.size))[:n])
     _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
-    size = together.nearest(sizes, n)
+    size = nearest_size(sizes, n)
     if size is None:
         raise ValueError(f"{len(sizes)} groups of {y.size} rows make no two parts of 2 or more")
     order = stratified_order(_most_frequent(group, y), raw(generator, len(sizes)))
-    chosen = together.fill(sizes, order, size)
+    chosen = groups_of_size(sizes, order, size)
     return np.flatnonzero(np.isin(group, chosen))
 
 
@@ -217,7 +219,6 @@ def resample(seed: int, dataset: str, repeat: int, run: int, points: Index) -> I
         The sweep's.
     dataset : str
         The dataset's identity.
-    repeat, run : int
     points : int64 array (n,)
         Indices of rows.
 
@@ -227,3 +228,86 @@ def resample(seed: int, dataset: str, repeat: int, run: int, points: Index) -> I
     """
     words = raw(stream(seed, "resample", dataset, repeat, run), points.size)
     return points[(words % np.uint64(points.size)).astype(np.int64)]
+
+
+def _sums(sizes: Sizes, most: int) -> int:
+    """Return the row counts, up to `most`, that subsets of the groups have: bit n for n rows."""
+    sums, mask = 1, (1 << (most + 1)) - 1
+    for size, count in zip(*np.unique(sizes, return_counts=True), strict=True):
+        left, at_once = int(count), 1
+        while left and size <= most:
+            taken = min(at_once, left)
+            if taken * int(size) <= most:
+                sums |= (sums << (taken * int(size))) & mask
+            left, at_once = left - taken, 2 * at_once
+    return sums
+
+
+def sizes_near(sizes: Sizes, wanted: int) -> tuple[int | None, int | None]:
+    """Return the sizes of a test set of whole groups that are nearest to `wanted`.
+
+    Parameters
+    ----------
+    sizes : int64 array (group,)
+        Rows of each group.
+
+    Returns
+    -------
+    tuple of int or None
+        The largest up to `wanted`, and the smallest from `wanted` on, with at least two rows in
+        both parts; None where there is none.
+    """
+    n = int(sizes.sum())
+    sums = _sums(sizes, n - 2) & ~0b11
+    below = (sums & ((1 << (wanted + 1)) - 1)).bit_length() - 1
+    above = sums >> wanted
+    least = wanted + (above & -above).bit_length() - 1
+    return (None if below < 0 else below), (least if above else None)
+
+
+def nearest_size(sizes: Sizes, wanted: int) -> int | None:
+    """Return the nearest of these sizes, the smaller of two; None where there is none."""
+    possible = [size for size in sizes_near(sizes, wanted) if size is not None]
+    return min(possible, key=lambda size: (abs(size - wanted), size), default=None)
+
+
+def groups_of_size(sizes: Sizes, order: NDArray[np.int64], n: int) -> NDArray[np.int64]:
+    """Choose groups with `n` rows in total, the earliest in the order first.
+
+    A group is taken if some of the groups behind it can make up the rest, else it is left out.
+
+    Parameters
+    ----------
+    sizes : int64 array (group,)
+    order : int64 array (group,)
+        A permutation of the groups.
+
+    Returns
+    -------
+    int64 array
+        The chosen groups, in their order.
+    """
+    if n and not _can(sizes, n):
+        raise ValueError(f"no whole groups have {n} rows together")
+    chosen, lacking, left = [order[:0]], n, order
+    while lacking:
+        left = left[sizes[left] <= lacking]
+        ends = np.cumsum(sizes[left])
+        # If the first k groups can be taken, so can fewer: bisection finds the largest k.
+        low, high = 0, int(np.searchsorted(ends, lacking, side="right"))
+        while low < high:
+            k = (low + high + 1) // 2
+            if _can(sizes[left[k:]], lacking - int(ends[k - 1])):
+                low = k
+            else:
+                high = k - 1
+        chosen.append(left[:low])
+        lacking -= int(ends[low - 1]) if low else 0
+        left = left[low:]
+        if lacking:  # a size that cannot be taken now cannot be taken later
+            left = left[sizes[left] != sizes[left[0]]]
+    return np.concatenate(chosen)
+
+
+def _can(sizes: Sizes, n: int) -> bool:
+    return bool(_sums(sizes, n) >> n & 1)

@@ -5,52 +5,37 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Refused, expanded
-from manyseed.jobs.datasets import (
-    arrayfile,
-    cache,
-    csvfile,
-    folds,
-    imagefolder,
-    parts,
-    together,
-)
+from manyseed.jobs.checks import Option, Refused, expanded
+from manyseed.jobs.datasets import arrayfile, cache, csvfile, imagefolder, parts
 from manyseed.jobs.datasets.arrayfile import refused
-from manyseed.jobs.datasets.columns import (
-    LEAVE_EMPTY,
-    ColumnInfo,
-    Looks,
-    column_info,
-    is_mark,
-    set_aside,
+from manyseed.jobs.datasets.info import DatasetSource, DataShape, Samples, with_preparation
+from manyseed.jobs.datasets.table import (
+    LISTS,
+    TARGET,
+    Columns,
+    Keys,
+    Taken,
+    columns_of,
+    of_arrays,
+    of_tables,
+    shape_of,
 )
-from manyseed.jobs.datasets.source import (
-    DatasetSource,
-    DataShape,
-    Samples,
-    test_counts,
-    with_preparation,
-)
-from manyseed.jobs.datasets.tabular import DataColumn, to_samples
 from manyseed.jobs.run import MachineError
 
-if TYPE_CHECKING:
-    import polars as pl
-
-_LISTS = ("categorical", "continuous", "ignore")
-_OWN = (*parts.PARAMETERS, together.GROUP)
-_ASIDE = (*parts.COLUMNS, together.GROUP)
-"""Keys that name a column, which is then not a feature."""
 _DIGESTS = ("digest", "test_digest")
 
-PARAMETERS = ("target", *_LISTS, *_OWN, *imagefolder.PARAMETERS)
+OPTIONS: Mapping[str, Option] = {
+    "target": TARGET,
+    **LISTS,
+    **parts.OPTIONS,
+    **imagefolder.OPTIONS,
+}
 
 TABLES = (".csv", ".tsv", ".parquet")
 FORMATS = (*TABLES, *arrayfile.FORMATS)
@@ -58,18 +43,7 @@ FORMATS = (*TABLES, *arrayfile.FORMATS)
 SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".xlsb", ".ods", ".numbers")
 NO_SPREADSHEET = "is a spreadsheet; save it as CSV in the program that made it"
 
-_SEPARATED = {
-    ".csv": "columns must be separated by commas, semicolons or tabs",
-    ".tsv": "columns must be separated by tabs",
-}
-
-_EXACT = 2.0**53
-"""Whole numbers up to this are exact as float64."""
-
 _NAME_THEM = "write a line with the names above it, or, if it has them, remove its repetitions"
-
-Columns = dict[str, DataColumn | None]
-"""By name, in the file's order; None for those that are not features."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,28 +71,26 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
     name : str
         Its path.
     given : mapping
-        `PARAMETERS`, except those of folders of images.
-
-    Raises
-    ------
-    Refused
+        `OPTIONS`, except those of folders of images.
     """
     path = expanded(name).absolute()
     if imagefolder.SIZE in given:
         reason = "is for a folder of images; images in a file have their size"
         raise Refused(imagefolder.SIZE, given[imagefolder.SIZE], reason)
     target, lists = _parameters(name, path, given)
-    own = {**parts.read(given), **together.read(given)}
-    files = [_opened("source", name, path, target, own)]
-    if (other := own.pop(parts.TEST_FILE, None)) is not None:
+    own = parts.read(given)
+    other = own.pop(parts.TEST_FILE, None)
+    keys = Keys(target, lists, own)
+    files = [_opened("source", name, path, keys)]
+    if other is not None:
         beside = expanded(other).absolute()
         if beside.suffix != path.suffix and not {beside.suffix, path.suffix} <= {*TABLES}:
             reason = f"is another kind of file than the source, {path.suffix}"
             raise Refused(parts.TEST_FILE, other, reason)
-        files.append(_opened(parts.TEST_FILE, other, beside, target, own))
+        files.append(_opened(parts.TEST_FILE, other, beside, keys))
     nameless = next(filter(None, map(_without_names, files)), None)
     try:
-        samples, columns = _samples(files, target, lists, own)
+        samples, columns = _samples(files, keys)
     except Refused:
         if nameless:
             raise nameless from None
@@ -127,28 +99,9 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
     if n_train in (0, len(samples.y)):
         key, where = ("source", path) if n_train == 0 else (parts.TEST_FILE, files[1].path)
         raise Refused(key, str(where), "has no rows")
-    k = len(samples.class_names)
-    shape = DataShape(
-        provenance={
-            "source": "file",
-            **{key: file.digest for key, file in zip(_DIGESTS, files, strict=False)},
-            "target": target,
-            **lists,
-            **own,
-        },
-        n_samples=len(samples.y),
-        n_features=len(samples.cardinality),
-        n_categorical=int((samples.cardinality > 0).sum()),
-        class_names=samples.class_names,
-        class_counts=tuple(np.bincount(samples.y).tolist()),
-        image=samples.image,
-        missing=samples.missing,
-        test_counts=test_counts(samples.y, n_train, k),
-        set_counts=None if samples.roles is None else folds.counts(samples.roles, samples.y, k),
-        locations=tuple(str(file.path) for file in files),
-        columns=columns,
-        groups=None if samples.groups is None else np.stack([samples.groups, samples.y], axis=1),
-    )
+    digests = {key: file.digest for key, file in zip(_DIGESTS, files, strict=False)}
+    provenance = {"source": "file", **digests, "target": target, **lists, **own}
+    shape = shape_of(samples, columns, provenance, tuple(str(file.path) for file in files))
     # an earlier sweep may have taken the table as it is: its data was prepared then
     if nameless and not cache.is_complete(with_preparation(shape.provenance), cache.data_home()):
         raise nameless
@@ -170,12 +123,15 @@ def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> 
     paths = [*map(Path, locations)]
     if _is_folder(paths[0]):
         return imagefolder.fetch(paths[0], provenance)
-    target, lists = provenance["target"], {key: provenance.get(key, []) for key in _LISTS}
-    own = {key: provenance[key] for key in _OWN if key in provenance}
+    keys = Keys(
+        provenance["target"],
+        {key: provenance.get(key, []) for key in LISTS},
+        {key: provenance[key] for key in parts.OPTIONS if key in provenance},
+    )
     files = []
     for path, key in zip(paths, _DIGESTS, strict=False):
         try:
-            file = _opened("source", str(path), path, target, own)
+            file = _opened("source", str(path), path, keys)
         except Refused as error:
             raise MachineError(f"file:{path} {error.reason}; it was planned otherwise") from error
         if file.digest != provenance[key]:
@@ -184,7 +140,7 @@ def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> 
                 f"{provenance[key]}"
             )
         files.append(file)
-    samples, _columns = _samples(files, target, lists, own)
+    samples, _columns = _samples(files, keys)
     return arrayfile.prepared(samples)
 
 
@@ -205,16 +161,11 @@ def _parameters(
         if path.suffix.lower() in SPREADSHEETS:
             raise Refused("source", f"file:{name}", NO_SPREADSHEET)
         raise Refused("source", path.suffix, "unknown kind of file", FORMATS)
-    target = given.get("target")
-    if not isinstance(target, str):
-        raise Refused("target", target, allowed="the name of the column to predict")
+    target = TARGET.check("target", given.get("target"))
     lists: dict[str, list[str]] = {}
     list_of: dict[str, str] = {}
-    for key in _LISTS:
-        names = given.get(key, [])
-        if isinstance(names, str) or not isinstance(names, Sequence):
-            raise Refused(key, names, allowed="a list of columns")
-        lists[key] = sorted({str(name) for name in names})
+    for key, option in LISTS.items():
+        lists[key] = sorted({*map(str, option.check(key, given.get(key, [])))})
         for name in lists[key]:
             if name in list_of:
                 raise Refused(key, name, f"is in {list_of[name]}, too")
@@ -222,11 +173,11 @@ def _parameters(
     return target, {key: names for key, names in lists.items() if names or key == "categorical"}
 
 
-def _opened(key: str, name: str, path: Path, target: str, own: Mapping[str, Any]) -> _Loaded:
+def _opened(key: str, name: str, path: Path, keys: Keys) -> _Loaded:
     """Read the file that a key names; a table is not parsed yet."""
     _require_there(key, name, path)
     if path.suffix in arrayfile.FORMATS:
-        digest, arrays = arrayfile.read(path, target, _aside(own))
+        digest, arrays = arrayfile.read(path, keys.target, keys.aside)
         return _Loaded(path, digest, arrays=arrays)
     try:
         content = path.read_bytes()
@@ -249,139 +200,19 @@ def _require_there(key: str, name: str, path: Path) -> None:
         return
 
 
-def _aside(own: Mapping[str, Any]) -> dict[str, str]:
-    return {key: own[key] for key in _ASIDE if key in own}
+def _samples(files: Sequence[_Loaded], keys: Keys) -> Taken:
+    keys.require_distinct()
+    paths = [file.path for file in files]
+    if arrays := [file.arrays for file in files if file.arrays is not None]:
+        return of_arrays(paths, arrays, keys)
+    return of_tables(paths, [_parsed(file, keys) for file in files], keys)
 
 
-def _samples(
-    files: Sequence[_Loaded],
-    target: str,
-    lists: Mapping[str, Sequence[str]],
-    own: Mapping[str, Any],
-) -> tuple[Samples, tuple[ColumnInfo, ...]]:
-    """Return the samples of one or two files, and how their columns are taken, in order."""
-    sets, aside = {key: set(lists.get(key, ())) for key in _LISTS}, _aside(own)
-    named = [*((key, name) for key, names in lists.items() for name in names), *aside.items()]
-    for key, name in named:
-        if name == target:
-            raise Refused(key, name, "is the target already")
-    for key, name in aside.items():
-        if any(name in names for names in sets.values()):
-            raise Refused(key, name, "is already named for something else")
-    n_first = None
-    if (arrays := files[0].arrays) is not None:
-        for other in files[1:]:
-            assert other.arrays is not None
-            n_first, arrays = len(arrays["X"]), arrayfile.joined(arrays, other.arrays, other.path)
-        if arrays["X"].ndim > 2:
-            beside = {name: arrayfile.plain(arrays[name]) for name in aside.values()}
-            samples = arrayfile.images(files[0].path, arrays, target, lists)
-            return _split(samples, own, beside, n_first), ()
-        columns = arrayfile.columns(files[0].path, arrays, target, {*aside.values()}, sets)
-    else:
-        columns = _read_table(files[0], target, sets, aside)
-        for other in files[1:]:
-            n_first = _length(columns)
-            columns = _joined(columns, _read_table(other, target, sets, aside), other)
-    if target not in columns:
-        if len(columns) == 1 and (separated := _SEPARATED.get(files[0].path.suffix)):
-            reason = f"unknown column; the only one is {next(iter(columns))!r}, as {separated}"
-            raise Refused("target", target, reason)
-        raise Refused("target", target, "unknown column", columns)
-    for key, name in named:
-        if name not in columns:
-            others = [column for column in columns if column != target]
-            raise Refused(key, name, "unknown column", others)
-    beside = {name: column.values for name in aside.values() if (column := columns[name])}
-    columns |= dict.fromkeys(beside)
-    features = {name: column for name, column in columns.items() if column and name != target}
-    target_column = columns[target]
-    assert target_column is not None  # the target is never ignored
-    if not features and target_column.values.size:
-        reason = f"has no features: {_without_features(files[0].path, target, columns)}"
-        raise refused(files[0].path, reason)
-    samples = to_samples(f"file:{files[0].path}", list(features.values()), target_column)
-    samples = _split(samples, own, beside, n_first)
-    infos = tuple(
-        column_info(name, column.values, is_declared=column.is_declared, doubt=column.doubt)
-        if column
-        else set_aside(name, beside.get(name))
-        for name, column in columns.items()
-        if name != target
-    )
-    return samples, infos
-
-
-def _without_features(path: Path, target: str, columns: Columns) -> str:
-    """Say why no column but the target is left."""
-    others = [name for name in columns if name != target]
-    if others:
-        return "every column but the target is ignored, or names groups or the test set"
-    separated = _SEPARATED.get(path.suffix)
-    return f"its only column is {target!r}" + (f"; {separated}" if separated else "")
-
-
-def _length(columns: Columns) -> int:
-    return next((column.values.size for column in columns.values() if column is not None), 0)
-
-
-def _joined(first: Columns, then: Columns, file: _Loaded) -> Columns:
-    """Concatenate the columns of two tables, the second from `file`."""
-    kinds = {False: "numbers", True: "labels"}
-    if not _length(then):
-        raise Refused(parts.TEST_FILE, str(file.path), "has no rows")
-    for name, column in {**then, **first}.items():
-        if column is not None and (name not in then or name not in first):
-            where = "the test file" if name not in then else "the source"
-            reason = f"column {name!r} is not in {where}; both files need the same columns"
-            raise Refused(parts.TEST_FILE, str(file.path), reason)
-        one, other = first.get(name), then.get(name)
-        if one and other and one.is_categorical != other.is_categorical:
-            reason = (
-                f"column {name!r} holds {kinds[other.is_categorical]}, in the source "
-                f"{kinds[one.is_categorical]}; list it in categorical or continuous"
-            )
-            raise Refused(parts.TEST_FILE, str(file.path), reason)
-    return {
-        name: None
-        if one is None or (other := then.get(name)) is None
-        else replace(one, values=np.concatenate([one.values, other.values]))
-        for name, one in first.items()
-    }
-
-
-def _split(
-    samples: Samples,
-    own: Mapping[str, Any],
-    beside: Mapping[str, Any],
-    n_first: int | None,
-) -> Samples:
-    """Return samples with their groups, and with the file's own test part, if any, last."""
-    name = own.get(together.GROUP)
-    if name is not None:
-        samples = replace(samples, groups=together.codes(name, beside[name]))
-    if n_first is None:
-        samples = parts.parted(samples, own, beside)
-    else:
-        samples = replace(samples, n_official_train=n_first)
-    if samples.groups is not None and samples.n_official_train is not None:
-        together.require_whole(str(name), samples.groups, samples.n_official_train)
-    if samples.groups is not None and samples.roles is not None:
-        for set_roles in samples.roles:
-            order = np.argsort(set_roles == folds.TEST, kind="stable")
-            n_train = int((set_roles != folds.TEST).sum())
-            together.require_whole(str(name), samples.groups[order], n_train)
-    return samples
-
-
-def _read_table(
-    file: _Loaded, target: str, lists: Mapping[str, set[str]], aside: Mapping[str, str]
-) -> Columns:
-    """Read the columns of a table; ignored ones are None."""
+def _parsed(file: _Loaded, keys: Keys) -> Columns:
     import polars as pl
 
     assert file.content is not None
-    suffix = file.path.suffix
+    suffix, ignored = file.path.suffix, keys.sets["ignore"]
     try:
         frame = (
             pl.read_parquet(io.BytesIO(file.content))
@@ -389,70 +220,25 @@ def _read_table(
             else csvfile.read(
                 file.content,
                 suffix,
-                {target, *lists["categorical"]},
-                ignored=lists["ignore"],
-                named={name for key, name in aside.items() if key != parts.ORDER},
+                {keys.target, *keys.sets["categorical"]},
+                ignored=ignored,
+                named={name for key, name in keys.aside.items() if key != parts.ORDER},
             )
         )
         doubts = {}
         if suffix != ".parquet":
-            used = frame.drop(lists["ignore"], strict=False)
+            used = frame.drop(ignored, strict=False)
             doubts = csvfile.doubtful(file.content, suffix, used)
     except csvfile.Repeated as error:
-        needs = {"ignore": sorted({*lists["ignore"], *error.columns})}
-        raise refused(file.path, str(error), {} if target in error.columns else needs) from error
+        needs = {"ignore": sorted({*ignored, *error.columns})}
+        raise refused(
+            file.path, str(error), {} if keys.target in error.columns else needs
+        ) from error
     except (csvfile.Unreadable, UnicodeError) as error:
         raise refused(file.path, f"cannot be read as {suffix}: {error}") from error
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise refused(file.path, f"cannot be read as {suffix}: it is damaged") from error
-    columns: Columns = {}
-    for series in frame:
-        if series.name in lists["ignore"] and series.name != target:
-            columns[series.name] = None
-            continue
-        if series.name in lists["continuous"]:
-            series = _numbers(series)
-        if series.name in aside.values() and series.dtype.is_temporal():
-            series = series.cast(pl.String)  # as ISO 8601 has it
-        kind = series.dtype
-        labelled = series.name == target or series.name in lists["categorical"]
-        as_text = labelled or not kind.is_numeric()
-        if kind.is_nested() or kind.is_temporal() or kind == pl.Binary:
-            reason = f"holds {kind} in column {series.name!r}, not numbers or labels"
-            raise refused(file.path, reason, {"ignore": [*lists["ignore"], series.name]})
-        if kind.is_float() and as_text:
-            series = series.fill_nan(None)
-        held = pl.String() if as_text else pl.Float64()
-        # a cast to the same type copies nothing, but of 20,000 columns it takes seconds
-        values = (series if kind == held else series.cast(held)).to_numpy()
-        values = values.astype(object) if as_text else values
-        doubt: tuple[Looks, str] = ("", "")
-        if series.name not in lists["continuous"]:
-            doubt = doubts.get(series.name, doubt)
-        if kind.is_integer() and not as_text and series.n_unique() == len(series) > _n(values):
-            doubt = "id", ""
-        columns[series.name] = DataColumn(series.name, values, labelled or kind != pl.String, doubt)
-    return columns
+    return columns_of(frame, keys, file.path, doubts)
 
 
-def _n(values: NDArray[np.float64]) -> int:
-    """Return how many different numbers are left, where float64 may not tell all apart."""
-    is_exact = not values.size or np.nanmax(np.abs(values)) < _EXACT
-    return values.size if is_exact else np.unique(values).size
-
-
-def _numbers(series: pl.Series) -> pl.Series:
-    """Convert a column that is declared continuous to numbers."""
-    import polars as pl
-
-    texts = series.str.strip_chars() if series.dtype == pl.String else series
-    numbers = texts.cast(pl.Float64, strict=False)
-    if (wrong := series.filter(numbers.is_null() & series.is_not_null())).len():
-        reason = f"holds {str(wrong[0])!r}, which is not a number"
-        if is_mark(str(wrong[0])):
-            reason += f"; {LEAVE_EMPTY}"
-        raise Refused("continuous", series.name, reason)
-    return numbers
-
-
-SOURCE = DatasetSource(names=(), describe=_describe, parameters=PARAMETERS, fetch=_fetch)
+SOURCE = DatasetSource(names=(), describe=_describe, parameters=OPTIONS, fetch=_fetch)

@@ -1,4 +1,4 @@
-"""An ensemble in the making: takes members during a network's training or draws them afterwards."""
+"""An ensemble takes members during a network's training or draws them afterwards."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from manyseed.jobs.ensembling.members import Members
+from manyseed.jobs.ensembling.methods import Members
 
 if TYPE_CHECKING:
     from manyseed.jobs.run import Generators
@@ -184,3 +184,24 @@ def _arrays(value: Any) -> Any:
     if isinstance(value, list):
         return [_arrays(each) for each in value]
     return value.numpy() if isinstance(value, torch.Tensor) else value
+
+
+Weighted = nn.Linear | nn.Conv2d
+
+
+def weighted(model: nn.Module) -> list[Weighted]:
+    """Return the linear and convolutional layers of a model, in module order.
+
+    Layers within attention are left out: attention is a single function that never calls them.
+    """
+    within = {
+        id(layer)
+        for attention in model.modules()
+        if isinstance(attention, nn.MultiheadAttention)
+        for layer in attention.modules()
+    }
+    return [
+        layer
+        for layer in model.modules()
+        if isinstance(layer, nn.Linear | nn.Conv2d) and id(layer) not in within
+    ]

@@ -16,10 +16,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from manyseed.jobs.ensembling.ensemble import Ensembling
-from manyseed.jobs.ensembling.layers import Weighted, weighted
-from manyseed.jobs.ensembling.members import Members
-from manyseed.jobs.ensembling.methods import Options
+from manyseed.jobs.ensembling.ensemble import Ensembling, Weighted, weighted
+from manyseed.jobs.ensembling.methods import Members, Options
 
 if TYPE_CHECKING:
     from manyseed.jobs.ensembling.ensemble import Material
@@ -150,7 +148,6 @@ class Posteriors:
 
     Parameters
     ----------
-    model : torch.nn.Module
     X : tensor (row, ...)
         Training rows.
     y : int64 tensor (row,)
@@ -186,7 +183,7 @@ class Posteriors:
 class Laplace(Ensembling):
     """Members are draws from Laplace's approximation around a trained network.
 
-    Parameters are those of `jobs.ensembling.swag.Swag`; the method's ``scale`` is a number.
+    Parameters are those of `Swag`; the method's ``scale`` is a number.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Ensembling methods: resolve their options, and derive epochs, costs and streams from them.
+"""Ensembling methods: options, epochs, costs, streams, what they suit, averages of members.
 
 Definitions and defaults are those of PIT (Ashukha et al. 2020, arXiv 2002.06470) and its public
 code; ``docs/uncertainty.md`` says where they differ. Imports no training library.
@@ -7,11 +7,18 @@ code; ``docs/uncertainty.md`` says where they differ. Imports no training librar
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from manyseed.jobs.checks import Option, Refused, UnknownOption
+from manyseed.jobs.checks import Option, Refused, values_of
+
+if TYPE_CHECKING:
+    pass
+from collections.abc import Iterable
+
+import numpy as np
+from numpy.typing import NDArray
 
 NONE = "none"
 SAME_AS_NONE = (NONE, "deep")
@@ -37,32 +44,19 @@ NOISE = 1.3
 
 MAX_MEMBERS, MAX_EPOCHS = 10_000, 1_000_000
 
-OPTIONS: Mapping[str, Option] = MappingProxyType(
-    {
-        option.name: option
-        for option in (
-            Option(
-                name="members",
-                about="Networks that a run yields (default: 100).",
-                numbers="whole",
-                least=2,
-                most=MAX_MEMBERS,
-            ),
-            *(
-                Option(name=name, numbers="whole", least=1, most=MAX_EPOCHS)
-                for name in ("cycle", "noise_epochs", "saves", "pretrain", "epochs")
-            ),
-            Option(name="rank", numbers="whole", least=2, most=MAX_MEMBERS),
-            Option(name="batch_size", numbers="whole", least=2, most=1_000_000),
-            Option(name="momentum", least=0, below=1),
-            Option(name="temperature", words=(PUBLISHED,), least=0),
-            Option(name="scale", words=(SEARCHED,), above=0),
-            Option(name="beta", least=0),
-            Option(name="log_sd", least=-30, most=3),
-            *(Option(name=name, above=0) for name in ("lr", "lr_high", "lr_low")),
-        )
-    }
-)
+_EPOCHS, _RATE = Option(kind=int, least=1, most=MAX_EPOCHS), Option(kind=float, above=0)
+OPTIONS: Mapping[str, Option] = {
+    "members": Option("Networks that a run yields.", int, 100, least=2, most=MAX_MEMBERS),
+    **dict.fromkeys(("cycle", "noise_epochs", "saves", "pretrain", "epochs"), _EPOCHS),
+    "rank": Option(kind=int, least=2, most=MAX_MEMBERS),
+    "batch_size": Option(kind=int, least=2, most=1_000_000),
+    "momentum": Option(kind=float, least=0, below=1),
+    "temperature": Option(kind=float, words=(PUBLISHED,), least=0),
+    "scale": Option(kind=float, words=(SEARCHED,), above=0),
+    "beta": Option(kind=float, least=0),
+    "log_sd": Option(kind=float, least=-30, most=3),
+    **dict.fromkeys(("lr", "lr_high", "lr_low"), _RATE),
+}
 """Options of all methods, by name."""
 
 Options = Mapping[str, Any]
@@ -233,11 +227,6 @@ def resolve(kind: str, options: Options) -> dict[str, object] | None:
         A method, or one of `SAME_AS_NONE`.
     options : mapping
         What the user wrote.
-
-    Raises
-    ------
-    Refused
-        For an unknown method or option, or a value that is not allowed.
     """
     if kind in SAME_AS_NONE:
         for option, value in options.items():
@@ -248,17 +237,11 @@ def resolve(kind: str, options: Options) -> dict[str, object] | None:
     if kind not in METHODS:
         raise Refused("kind", kind, "unknown method", (NONE, *METHODS))
     method = METHODS[kind]
-    allowed = ("members", *method.defaults)
-    for option, value in options.items():
-        if option not in allowed:
-            raise UnknownOption(option, value, allowed=allowed)
-    canonical = {
-        "name": kind,
-        "version": method.version,
-        "members": OPTIONS["members"].check(options.get("members", 100)),
+    declared = {
+        name: replace(OPTIONS[name], default=default)
+        for name, default in {"members": OPTIONS["members"].default, **method.defaults}.items()
     }
-    for option, default in method.defaults.items():
-        canonical[option] = OPTIONS[option].check(options.get(option, default))
+    canonical = {"name": kind, "version": method.version, **values_of(declared, options)}
     _check_together(canonical)
     if method.member_epochs(canonical, 1)[-1] > MAX_EPOCHS:
         reason = f"they take more than {MAX_EPOCHS:,} epochs"
@@ -315,3 +298,79 @@ def sizes(members: int) -> tuple[int, ...]:
 def stream_name(method: Options) -> str:
     """Return the key of a method's streams."""
     return f"{method['name']}@{method['version']}"
+
+
+Real = NDArray[np.float64]
+
+SIZE_ARRAYS = ("size_score", "size_margin")
+MEMBER_ARRAYS = ("member_score", "member_margin")
+ARRAYS = (*SIZE_ARRAYS, *MEMBER_ARRAYS)
+"""What may be kept besides the whole ensemble: names in `Prediction.measured`."""
+
+
+def log_softmax(logits: NDArray[Any]) -> Real:
+    """Return ln p (sample, class) of a network's scores, in float64."""
+    exact = np.asarray(logits, dtype=np.float64)
+    return np.asarray(exact - np.logaddexp.reduce(exact, axis=-1, keepdims=True))
+
+
+class Members:
+    """Averages the probabilities of members, in the order in which they are taken.
+
+    p̄_k = (1/k) Σ_{j≤k} p_j (PIT, eq. 3): probabilities, not logits. ln Σ p_j is kept in float64, so
+    that interrupting the training changes no bit.
+
+    Parameters
+    ----------
+    count : int
+        Total number of members.
+    keep : iterable of str
+        What else to keep: names in `ARRAYS`; others are ignored.
+    """
+
+    def __init__(self, count: int, keep: Iterable[str] = ()) -> None:
+        self.count, self._keep = count, [name for name in keep if name in ARRAYS]
+        self.taken = 0
+        self._total: Real | None = None
+        self._sizes: list[NDArray[np.float32]] = []
+        self._members: list[NDArray[np.float32]] = []
+
+    def add(self, logits: NDArray[Any]) -> None:
+        """Add a member, given its scores (sample, class) of the test set."""
+        logs = log_softmax(logits)
+        self._total = logs if self._total is None else np.logaddexp(self._total, logs)
+        self.taken += 1
+        if self.taken in sizes(self.count) and not {*SIZE_ARRAYS}.isdisjoint(self._keep):
+            self._sizes.append(self.logs().astype(np.float32))
+        if not {*MEMBER_ARRAYS}.isdisjoint(self._keep):
+            self._members.append(logs.astype(np.float32))
+
+    def logs(self) -> Real:
+        """Return ln p̄ (sample, class) of the members taken so far."""
+        if self._total is None:
+            raise ValueError("no member has been taken")
+        return np.asarray(self._total - np.log(self.taken))
+
+    def arrays(self) -> dict[str, NDArray[np.float32]]:
+        """Return what else is kept: ln p̄ by size, ln p by member; as a gap for two classes."""
+        if self.taken != self.count:
+            raise ValueError(f"{self.taken} of {self.count} members have been taken")
+        arrays = {}
+        for name in self._keep:
+            logs = np.stack(self._sizes if name in SIZE_ARRAYS else self._members)
+            arrays[name] = logs[..., 1] - logs[..., 0] if name.endswith("margin") else logs
+        return arrays
+
+    def state(self) -> dict[str, object]:
+        """Return the state for `restore`, as numbers and arrays."""
+        return {
+            "taken": self.taken,
+            "total": self._total,
+            "sizes": list(self._sizes),
+            "members": list(self._members),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Resume from what `state` returned."""
+        self.taken, self._total = state["taken"], state["total"]
+        self._sizes, self._members = list(state["sizes"]), list(state["members"])

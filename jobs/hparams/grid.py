@@ -10,12 +10,17 @@ import itertools
 import math
 from collections.abc import Mapping
 
-from manyseed.jobs.checks import Refused, UnknownOption, integer, number
+from manyseed.jobs.checks import Option, Refused, UnknownOption, integer, number
 from manyseed.jobs.hparams.kinds import Categorical, Continuous, Free, Hparam, Ordinal, Value
 
 MAX_CONFIGURATIONS = 32_767
 """Limit of a grid, and of a sweep: the store numbers configurations with 16 bits."""
 
+OPTION = Option(
+    'Values of hparams, every combination a cell: hparams = ["grid"].',
+    dict,
+    called="a table with a list of values for each hparam",
+)
 RANGES = ("linspace", "logspace")
 _RANGE = "a table of linspace or logspace: first, last and count"
 
@@ -29,21 +34,15 @@ def configurations(space: tuple[Hparam, ...], lists: object) -> tuple[dict[str, 
         The classifier's hparams.
     lists : object
         As the user wrote them: a mapping of hparam to list of values, or range.
-
-    Raises
-    ------
-    Refused
-        For anything but a table of lists, an unknown hparam, a value that is repeated, of the wrong
-        type or out of range, and more combinations than `MAX_CONFIGURATIONS`.
     """
-    if not isinstance(lists, Mapping) or not lists:
-        raise Refused("grid", lists, allowed="a table with a list of values for each hparam")
+    if not (given := OPTION.check("grid", lists)):
+        raise Refused("grid", lists, allowed=OPTION.allowed)
     known = {hparam.name: hparam for hparam in space}
     values = {}
-    for name, given in lists.items():
+    for name, listed in given.items():
         if name not in known:
-            raise UnknownOption(f"grid.{name}", given, allowed=known)
-        values[name] = _checked(known[name], given)
+            raise UnknownOption(f"grid.{name}", listed, allowed=known)
+        values[name] = _checked(known[name], listed)
     total = math.prod(map(len, values.values()))
     if total > MAX_CONFIGURATIONS:
         shown = " × ".join(f"{len(checked)} {name}" for name, checked in values.items())
@@ -82,13 +81,8 @@ def ranged(hparam: Hparam, value: Mapping[str, object]) -> list[Value]:
 
     Parameters
     ----------
-    hparam : Hparam
     value : mapping
         ``{linspace: [first, last, count]}`` for equal steps, or ``logspace`` for equal ratios.
-
-    Raises
-    ------
-    Refused
     """
     option = f"grid.{hparam.name}"
     kind, given = next(iter(value.items())) if len(value) == 1 else ("", None)
@@ -145,13 +139,7 @@ def names(text: str) -> list[str]:
 
 
 def read(space: tuple[Hparam, ...], text: str) -> dict[str, Value]:
-    """Return the values of a written configuration.
-
-    Raises
-    ------
-    Refused
-        For an unknown hparam, one that is named twice, and a value that is not allowed.
-    """
+    """Return the values of a written configuration."""
     known = {hparam.name: hparam for hparam in space}
     values: dict[str, Value] = {}
     for part in text.split(","):

@@ -13,13 +13,10 @@ import math
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
-from manyseed.jobs.checks import Refused, integer, number
+from manyseed.jobs.checks import Option
 
 Value = bool | int | float | str
-
-V = TypeVar("V", bound=Value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +27,25 @@ class When:
     values: tuple[Value, ...]
 
 
+class _Checked:
+    """An hparam checks a value by its `Option`."""
+
+    __slots__ = ()
+    name: str
+
+    @property
+    def option(self) -> Option:
+        """Which values it takes."""
+        raise NotImplementedError
+
+    def check(self, value: object) -> Value:
+        """Return the value as stored, or raise Refused with the range or levels."""
+        checked: Value = self.option.check(f"hparams.{self.name}", value)
+        return checked
+
+
 @dataclass(frozen=True, slots=True)
-class Continuous:
+class Continuous(_Checked):
     """A real number in [low, high], on a log10 scale if `log`."""
 
     name: str
@@ -42,9 +56,10 @@ class Continuous:
     when: When | None = None
     structural: bool = False
 
-    def check(self, value: object) -> float:
-        """Return the value as a float, or raise Refused with the range."""
-        return number(f"hparams.{self.name}", value, least=self.low, most=self.high)
+    @property
+    def option(self) -> Option:
+        """Numbers of the range."""
+        return Option(kind=float, least=self.low, most=self.high)
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -61,16 +76,8 @@ class Continuous:
         return min(max(value, self.low), self.high)
 
 
-def _level(levels: Sequence[V], option: str, value: object) -> V:
-    """Return the level that equals a value and has its type."""
-    for level in levels:
-        if type(value) is type(level) and value == level:
-            return level
-    raise Refused(f"hparams.{option}", value, allowed=levels)
-
-
 @dataclass(frozen=True, slots=True)
-class Ordinal:
+class Ordinal(_Checked):
     """One of several ascending whole numbers, on a linear scale."""
 
     name: str
@@ -79,12 +86,12 @@ class Ordinal:
     when: When | None = None
     structural: bool = False
 
-    def check(self, value: object) -> int:
-        """Return the value as an int, or raise Refused with the levels."""
+    @property
+    def option(self) -> Option:
+        """Whole numbers of the range, or the levels."""
         if isinstance(self.levels, range):
-            least, most = self.levels[0], self.levels[-1]
-            return integer(f"hparams.{self.name}", value, least=least, most=most)
-        return _level(self.levels, self.name, value)
+            return Option(kind=int, least=self.levels[0], most=self.levels[-1])
+        return Option(words=self.levels)
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -103,7 +110,7 @@ class Ordinal:
 
 
 @dataclass(frozen=True, slots=True)
-class Categorical:
+class Categorical(_Checked):
     """One of several levels without an order."""
 
     name: str
@@ -112,13 +119,14 @@ class Categorical:
     when: When | None = None
     structural: bool = False
 
-    def check(self, value: object) -> Value:
-        """Return the value, or raise Refused with the levels."""
-        return _level(self.levels, self.name, value)
+    @property
+    def option(self) -> Option:
+        """The levels."""
+        return Option(words=self.levels)
 
 
 @dataclass(frozen=True, slots=True)
-class Free:
+class Free(_Checked):
     """A single value of any type, for code with undeclared ranges: structural."""
 
     name: str
@@ -126,12 +134,10 @@ class Free:
     when: When | None = None
     structural: bool = True
 
-    def check(self, value: object) -> Value:
-        """Return the value, or raise Refused for other types and numbers that are not finite."""
-        is_finite = not isinstance(value, float) or math.isfinite(value)
-        if isinstance(value, bool | int | float | str) and is_finite:
-            return value
-        raise Refused(f"hparams.{self.name}", value, allowed="text, a finite number, true or false")
+    @property
+    def option(self) -> Option:
+        """Any single value."""
+        return Option(kind=object)
 
 
 Hparam = Continuous | Ordinal | Categorical | Free

@@ -1,4 +1,4 @@
-"""Hparam perturbation schemes (MV, Hyperparameter perturbation).
+"""Hparam perturbation schemes and the random draws of a search (MV).
 
 ======================  =========================================================================
 ``none``                the anchors
@@ -26,8 +26,8 @@ from typing import Any, cast
 import numpy as np
 
 from manyseed.jobs.checks import Refused, integer, number
-from manyseed.jobs.hparams.kinds import Categorical, Free, Hparam, Value
-from manyseed.jobs.streams import raw
+from manyseed.jobs.hparams.kinds import Categorical, Continuous, Free, Hparam, Value
+from manyseed.jobs.run import raw
 
 _AXIS = "perturb_hparams"
 
@@ -91,13 +91,7 @@ def _parse(text: str) -> _HparamNoise:
 
 
 def canonical(scheme: str) -> str:
-    """Return the normal form of a scheme: ``relative:.10`` is ``relative:0.1``.
-
-    Raises
-    ------
-    Refused
-        For an unknown method, a missing or extra argument, or an amount outside its range.
-    """
+    """Return the normal form of a scheme: ``relative:.10`` is ``relative:0.1``."""
     parsed = _parse(scheme)
     if parsed.method == "none":
         return "none"
@@ -181,3 +175,40 @@ def _can_move(hparam: Hparam, anchor: Any, scheme: _HparamNoise, probability: fl
     position = hparam.position(anchor)
     reach = scheme.reach(position, hparam.ends)
     return any(reach and hparam.settle(position + r) != anchor for r in (-reach, reach))
+
+
+SPACE_VERSION = 1
+"""Version of the spaces and of the draws from them; part of a tuned cell's identity."""
+
+
+def draw(
+    space: tuple[Hparam, ...], fixed: Mapping[str, Value], generator: np.random.Generator
+) -> dict[str, Value]:
+    """Return one point of a classifier's space.
+
+    A continuous hparam is uniform on its scale (linear or log10), any other over its levels.
+
+    Parameters
+    ----------
+    space : tuple of Hparam
+        The classifier's hparams.
+    fixed : mapping
+        Hparams that are not searched. Structural ones never are; they keep their defaults.
+    generator : numpy.random.Generator
+        The draw's stream ``tune``.
+    """
+    # Frozen: one raw word per hparam, used or not, in the order of the space.
+    uniforms = (raw(generator, len(space)) >> np.uint64(11)) * 2.0**-53
+    held = {hparam.name: hparam.default for hparam in space if hparam.structural} | dict(fixed)
+    return {
+        hparam.name: held[hparam.name] if hparam.name in held else _at(hparam, float(u))
+        for hparam, u in zip(space, uniforms, strict=True)
+    }
+
+
+def _at(hparam: Hparam, u: float) -> Value:
+    if isinstance(hparam, Continuous):
+        low, high = hparam.ends
+        return hparam.settle(low + u * (high - low))
+    assert not isinstance(hparam, Free)  # structural: never drawn
+    return hparam.levels[int(u * len(hparam.levels))]

@@ -40,24 +40,12 @@ class Transform:
 
 
 def augmentation(scheme: str, axis: str = "augment") -> Transform | None:
-    """Read a scheme of the axis ``augment`` or ``test_augment``; ``none`` becomes None.
-
-    Raises
-    ------
-    Refused
-        For an unknown scheme, and for a number that is missing or out of range.
-    """
+    """Read a scheme of the axis ``augment`` or ``test_augment``; ``none`` becomes None."""
     return None if scheme == "none" else read(axis, scheme, AUGMENTATIONS, ("none",))
 
 
 def canonical(scheme: str, axis: str = "augment") -> str:
-    """Return the normal form of an augmentation: ``rotate:45.0`` is ``rotate:45``.
-
-    Raises
-    ------
-    Refused
-        As `augmentation`.
-    """
+    """Return the normal form of an augmentation: ``rotate:45.0`` is ``rotate:45``."""
     transform = augmentation(scheme, axis)
     return "none" if transform is None else transform.text
 
@@ -77,10 +65,6 @@ def read(
         Allowed names, which take a number.
     others : tuple of str
         Further allowed values, for the message about an unknown name.
-
-    Raises
-    ------
-    Refused
     """
     name, colon, text = str(scheme).partition(":")
     if name not in known:

@@ -1,4 +1,8 @@
-"""Call users' code: import, build and inspect what their table names."""
+"""Call users' code, and turn its output for test rows into the scores that a sweep keeps.
+
+The scores keep the labels of the code's own numbers: the first of several equal classes, as in
+scikit-learn's `predict`.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.run import TrainingSet
-from manyseed.jobs.similar import did_you_mean
+from manyseed.jobs.checks import did_you_mean
+from manyseed.jobs.datasets.frame import is_masked
+from manyseed.jobs.run import OFF, TrainingSet, are_probabilities
 from manyseed.jobs.training.encode import dense_encoder, pixel_encoder
 
 
@@ -129,3 +134,130 @@ def encoded(how: str, data: TrainingSet) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return training and test rows in the form that the table's ``encode`` asks for."""
     encode = encoder(how, data)
     return encode(data.X), encode(data.X_test)
+
+
+FLOOR = float(np.finfo(np.float32).tiny)
+"""Smaller probabilities are raised to this: the logarithm of 0 is not a score."""
+
+Floats = NDArray[np.float64]
+
+
+def array(value: Any, what: str) -> Floats:
+    """Return numbers, also tensors, as float64; `what` names their origin in messages."""
+    if hasattr(value, "detach"):
+        value = value.detach().cpu().numpy()
+    if is_masked(value):
+        raise OwnError(f"{what} returned masked values")
+    try:
+        return np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise OwnError(f"{what} did not return numbers: {error}") from error
+
+
+def of_probabilities(value: Any, what: str, n: int, present: NDArray[Any], k: int) -> Floats:
+    """Return logarithms of probabilities (sample, class), or with two classes their gap (sample,).
+
+    Parameters
+    ----------
+    value : array (n, classes)
+        A column for each class of the training rows; or with two classes the positive one's, (n,).
+    what : str
+        Its origin, for messages.
+    n : int
+        Number of test rows.
+    present : integer array
+        The classes of the training rows, in the order of the columns.
+    k : int
+        Number of all classes; absent ones get the probability `FLOOR`.
+    """
+    p = array(value, what)
+    if k == 2 and p.shape == (n,):
+        p = np.stack([1 - p, p], axis=1)
+    require(p, what, (n, len(present)))
+    if (p < -1e-6).any() or (p > 1 + 1e-6).any():
+        worst = float(p.flat[np.nanargmax(np.abs(p - 0.5))])
+        raise OwnError(f"{what} returned {worst:g}, which is not a probability")
+    sums = p.sum(axis=1)
+    if (abs(sums - 1) > OFF).any():
+        worst = float(sums[np.nanargmax(abs(sums - 1))])
+        raise OwnError(f"{what} returned probabilities of a row that sum to {worst:g}, not to 1")
+    whole = np.zeros((n, k))
+    whole[:, present] = p
+    logs = np.log(np.maximum(whole, FLOOR))
+    logs[:, present] = np.where(np.isnan(p), np.nan, logs[:, present])
+    return _as_kept(logs, present[p.argmax(axis=1)])
+
+
+def of_decisions(value: Any, what: str, n: int, present: NDArray[Any], k: int) -> Floats:
+    """Return decision values (sample, class), or with two classes their gap.
+
+    Absent classes get one less than the row's lowest value.
+
+    Parameters
+    ----------
+    value : array (n, present class), or with two classes (n,) or (n, 1)
+    what, n, present, k
+        As in `of_probabilities`.
+    """
+    values = array(value, what)
+    if len(present) == 2 and values.shape in ((n,), (n, 1)):
+        values = np.outer(values.ravel(), [-0.5, 0.5])
+    require(values, what, (n, len(present)))
+    whole = np.repeat(values.min(axis=1, keepdims=True) - 1, k, axis=1)
+    whole[:, present] = values
+    return _as_kept(whole, present[values.argmax(axis=1)])
+
+
+def of_labels(value: Any, what: str, n: int, present: NDArray[Any], k: int) -> Floats:
+    """Return 1 for the predicted class and 0 for all others, or with two classes their gap.
+
+    Parameters
+    ----------
+    value : array (n,) or (n, 1)
+        Positions in `present`, which ascends.
+    what, n, present, k
+        As in `of_probabilities`.
+    """
+    predicted = array(value, what)
+    if predicted.shape == (n, 1):
+        predicted = predicted[:, 0]
+    require(predicted, what, (n,))
+    known = np.isin(predicted, np.arange(len(present)))
+    if not known.all():
+        odd = predicted[~known][0]
+        raise OwnError(
+            f"{what} returned the label {odd:g}; it was given the labels 0 to {len(present) - 1}"
+        )
+    label = present[predicted.astype(np.int64)]
+    whole = np.zeros((n, k))
+    whole[np.arange(n), label] = 1
+    return _as_kept(whole, label)
+
+
+def require(values: Floats, what: str, shape: tuple[int, ...]) -> None:
+    """Refuse any other shape."""
+    if values.shape != shape:
+        raise OwnError(f"{what} returned shape {values.shape}; {shape} is needed")
+
+
+def require_logits(values: Floats, what: str) -> None:
+    """Refuse logits (sample, class) if each row could be the probabilities of its classes."""
+    if are_probabilities(values):
+        raise OwnError(
+            f"{what} returned probabilities, not logits: each row lies in 0 to 1 and sums to 1; "
+            'add to its table: scores = "probabilities"'
+        )
+
+
+def _as_kept(scores: Floats, label: NDArray[Any]) -> Floats:
+    """Return scores (sample, class) that are largest for `label` (sample,), also in float32.
+
+    With two classes, return their gap (sample,), which is positive for the second.
+    """
+    if scores.shape[1] == 2:
+        gap: Floats = (scores[:, 1] - scores[:, 0]).astype(np.float32).astype(np.float64)
+        return np.where((gap >= 0) & (label == 0) & ~np.isnan(gap), -FLOOR, gap)
+    kept = scores.astype(np.float32)
+    off = np.flatnonzero((kept.argmax(axis=1) != label) & ~np.isnan(kept).any(axis=1))
+    kept[off, label[off]] = np.nextafter(kept[off].max(axis=1), np.float32(np.inf))
+    return kept.astype(np.float64)

@@ -23,12 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.hparams.kinds import Value
-from manyseed.jobs.own import guard, scores, words
+from manyseed.jobs.own import calling, guard, table
 from manyseed.jobs.own.calling import CommandError, OwnError, encoded
 from manyseed.jobs.own.table import ROWS, entries_of
 from manyseed.jobs.own.training import folder, in_form
-from manyseed.jobs.run import Generators, MachineError, TrainingSet
-from manyseed.jobs.streams import seed31
+from manyseed.jobs.run import Generators, MachineError, TrainingSet, seed31
 from manyseed.jobs.training.handling import Fitted, Handling
 
 PREFIX = "manyseed-run-"
@@ -85,7 +84,7 @@ def fit(
             raise MachineError(f"{scratch} cannot be written: {error}") from error
         values["out"] = str(scratch / OUT)
         started = perf_counter()
-        command = words.filled(settings["command"], values)
+        command = table.filled_in(settings["command"], values)
         with _completed(command, place, scratch, handling.timeout):
             seconds = perf_counter() - started
             output = read(scratch, settings["scores"])
@@ -109,20 +108,20 @@ def _values(
     handling: Handling,
 ) -> dict[str, Value]:
     """Return the values of placeholders, except for files; each stream gives one word."""
-    used = words.placeholders(settings["command"])
-    drawn = {words.SEEDS[name] for name in used if name in words.SEEDS}
+    used = table.placeholders(settings["command"])
+    drawn = {table.SEEDS[name] for name in used if name in table.SEEDS}
     seeds = {stream: seed31(getattr(generators, stream)) for stream in sorted(drawn)}
     values: dict[str, Value] = {
-        name: seeds[stream] for name, stream in words.SEEDS.items() if stream in seeds
+        name: seeds[stream] for name, stream in table.SEEDS.items() if stream in seeds
     }
-    values |= {f"{words.HPARAM}{name}": value for name, value in hparams.items()}
+    values |= {f"{table.HPARAM}{name}": value for name, value in hparams.items()}
     values |= {
         "device": "cuda" if handling.device == "gpu" else "cpu",
         "n_classes": data.n_classes,
     }
-    if words.CHECKPOINT in used:
+    if table.CHECKPOINT in used:
         checkpoint = handling.checkpoint  # None in a probe
-        values[words.CHECKPOINT] = "" if checkpoint is None else str(folder(checkpoint))
+        values[table.CHECKPOINT] = "" if checkpoint is None else str(folder(checkpoint))
     return values
 
 
@@ -146,13 +145,13 @@ def _written(path: Path, form: str, X: NDArray[Any], y: NDArray[Any] | None) -> 
     import polars as pl
 
     flat = np.ascontiguousarray(X.reshape(len(X), -1))
-    table = pl.DataFrame({f"x{i}": flat[:, i] for i in range(flat.shape[1])})
+    frame = pl.DataFrame({f"x{i}": flat[:, i] for i in range(flat.shape[1])})
     if y is not None:
-        table = table.with_columns(pl.Series("y", y.astype(np.int64)))
+        frame = frame.with_columns(pl.Series("y", y.astype(np.int64)))
     if form == "csv":
-        table.fill_nan(None).write_csv(file)
+        frame.fill_nan(None).write_csv(file)
     else:
-        table.write_parquet(file)
+        frame.write_parquet(file)
     return str(file)
 
 
@@ -226,14 +225,8 @@ def read(scratch: Path, how: str) -> NDArray[np.float64]:
 
     Parameters
     ----------
-    scratch : Path
     how : str
         The name of the array, if there are several.
-
-    Raises
-    ------
-    CommandError
-        With the end of what it printed.
     """
     names = [OUT, *(f"{OUT}.{ending}" for ending in (*ROWS, "npy"))]
     files = [file for name in names if (file := scratch / name).is_file()]
@@ -242,7 +235,7 @@ def read(scratch: Path, how: str) -> NDArray[np.float64]:
         what = f"several files ({several})" if files else "nothing to {out}"
         raise _with_log(f"the command wrote {what}", _log(scratch))
     try:
-        return scores.array(_content(files[0], how), "the command")
+        return calling.array(_content(files[0], how), "the command")
     except (ImportError, MemoryError):
         raise
     except Exception as error:

@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.own import scores
+from manyseed.jobs.own import calling
 from manyseed.jobs.own.calling import OwnError, built, called, encoder, load
-from manyseed.jobs.run import Generators, TrainingSet
-from manyseed.jobs.streams import seed31
+from manyseed.jobs.run import Generators, TrainingSet, seed31
 from manyseed.jobs.training.handling import Alive, Fitted, Handling
 
 SEEDS = ("random_state", "random_seed", "seed")
@@ -23,10 +22,10 @@ _ALONE: Mapping[str, Any] = {"allow_writing_files": False, "thread_count": 1}
 """Values for parameters of these names that have none: CatBoost would write into the current
 folder, and start threads that nothing else limits. Neither changes the fitted model."""
 
-_READ: Mapping[str, Callable[..., scores.Floats]] = {
-    "predict_proba": scores.of_probabilities,
-    "decision_function": scores.of_decisions,
-    "predict": scores.of_labels,
+_READ: Mapping[str, Callable[..., calling.Floats]] = {
+    "predict_proba": calling.of_probabilities,
+    "decision_function": calling.of_decisions,
+    "predict": calling.of_labels,
 }
 
 
@@ -54,7 +53,7 @@ def fit(
         model.fit(X, y.astype(np.int64))
         seconds = perf_counter() - started
 
-    def predict(rows: NDArray[Any]) -> scores.Floats:
+    def predict(rows: NDArray[Any]) -> calling.Floats:
         how = settings["scores"]
         with threadpool_limits(limits=1):
             value = getattr(model, how)(rows)
@@ -152,13 +151,7 @@ def _signature(model: Any) -> Container[str]:
 
 
 def _columns(model: Any, k: int) -> NDArray[np.int64]:
-    """Return the label, from 0 to `k` - 1, of each column of an estimator's scores.
-
-    Raises
-    ------
-    OwnError
-        Where its ``classes_`` are not these labels.
-    """
+    """Return the label, from 0 to `k` - 1, of each column of an estimator's scores."""
     classes = getattr(model, "classes_", None)
     if classes is None:
         return np.arange(k)

@@ -1,21 +1,26 @@
-"""What a probe finds out about users' code by importing and fitting it in a separate process."""
+"""What separate processes find in users' code: a classifier's probe, a function's data."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from manyseed.jobs.checks import Refused
+from manyseed.jobs.checks import Option, Refused, integer
+from manyseed.jobs.datasets.cache import given_copy
+from manyseed.jobs.datasets.function import OPTION
 from manyseed.jobs.datasets.info import DatasetInfo
-from manyseed.jobs.own.modules import Code
-from manyseed.jobs.own.table import Own
+from manyseed.jobs.own.copies import Code
+from manyseed.jobs.own.table import ENTRY, TABLE, Own, check_param
+from manyseed.jobs.whole import place, sha256
 
 PROBE_ROWS = 64
 """Training rows of a probe, at least; with many classes there are more."""
@@ -108,13 +113,7 @@ class NoAnswer(Exception):
 
 
 def answered(module: str, folder: Path, timeout: float | None = None) -> dict[str, Any]:
-    """Run a module of this package in a separate process, to answer the request in a folder.
-
-    Raises
-    ------
-    NoAnswer
-    subprocess.TimeoutExpired
-    """
+    """Run a module of this package in a separate process, to answer the request in a folder."""
     ended = subprocess.run(
         [sys.executable, "-P", "-m", f"manyseed.jobs.own.{module}", str(folder)],
         env={**os.environ, "PYTHONSAFEPATH": "1", "PYTHONDONTWRITEBYTECODE": "1"},
@@ -142,16 +141,10 @@ def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
 
     Parameters
     ----------
-    own : Own
     code : Code
         The code of `own.entry`.
     dataset : DatasetInfo
         Gives the made-up rows their features, classes and image shape.
-
-    Raises
-    ------
-    Refused
-        Where the code cannot be imported, called or used, with the exception that it raised.
     """
     request = ProbeRequest(
         table=dict(own.options),
@@ -179,3 +172,63 @@ def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
         option = answer["option"] or own.form
         raise Refused(option, own.entry, answer["refused"], needs=answer["needs"])
     return Findings.from_json(answer)
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """The data that a function returned.
+
+    Attributes
+    ----------
+    kept : str
+        The path of a file for `jobs.datasets.tablefile.read`.
+    given : mapping
+        The parameters for reading it.
+    """
+
+    kept: str
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+
+def require_named(entry: object, params: object, version: object) -> None:
+    """Refuse anything but an entry point, params to call it with, and a version from 1."""
+    Option(pattern=ENTRY, called='"module:name", such as "mydata:load"').check(OPTION, entry)
+    for name, value in TABLE["params"].check("params", params).items():
+        check_param(f"params.{name}", value)
+    integer("version", version, least=1)
+
+
+def loaded(entry: str, params: Mapping[str, Any], code: Code) -> Returned:
+    """Call a function, and keep the data that it returns in the folder of data.
+
+    Its module is imported from its own place, so that it finds files beside itself.
+
+    Parameters
+    ----------
+    entry : str
+        ``"module:name"``.
+    params : mapping
+        The arguments, as `jobs.own.calling.built` understands them.
+    code : Code
+        The function's.
+    """
+    with tempfile.TemporaryDirectory(prefix="manyseed-data-") as temporary:
+        folder = Path(temporary)
+        request = {
+            "entry": entry,
+            "params": params,
+            "root": "" if code.root is None else str(code.root),
+        }
+        (folder / "request.json").write_text(json.dumps(request))
+        try:
+            answer = answered("returned", folder)
+        except NoAnswer as error:
+            raise Refused(OPTION, entry, f"cannot be called: {error}") from None
+        if "refused" in answer:
+            raise Refused(OPTION, entry, answer["refused"])
+        file = folder / answer["file"]
+        kept = given_copy(sha256(file), file.suffix)
+        if not kept.exists():
+            with file.open("rb") as content:
+                place(kept, partial(shutil.copyfileobj, content))
+    return Returned(str(kept), answer["given"])

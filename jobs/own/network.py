@@ -17,11 +17,9 @@ from numpy.typing import NDArray
 from manyseed.jobs.classifiers.images import ranges
 from manyseed.jobs.hparams.kinds import Hparam
 from manyseed.jobs.own.calling import OwnError, asked, built, load
-from manyseed.jobs.run import Generators, TrainingSet
-from manyseed.jobs.streams import raw
-from manyseed.jobs.training.device import torch_device
+from manyseed.jobs.run import Generators, TrainingSet, raw
 from manyseed.jobs.training.encode import Encoder, dense_encoder, pixel_encoder
-from manyseed.jobs.training.handling import Fitted, Handling
+from manyseed.jobs.training.handling import Fitted, Handling, torch_device
 from manyseed.jobs.training.network import Network
 
 if TYPE_CHECKING:
@@ -31,9 +29,6 @@ OFFERED = ("shape", "n_classes", "hparams", "cardinality")
 
 TRAINED_BY: tuple[Hparam, ...] = ranges(lr=1e-3, weight_decay=1e-8, batch=32)
 """Hparams of the loop; a table's ``space`` may declare others of these names."""
-
-EPOCHS = 20
-OPTIMIZER: Mapping[str, str] = {"optimizer": "adam", "schedule": "constant"}
 
 
 class _Raw(Encoder):

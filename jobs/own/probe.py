@@ -19,15 +19,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import NOTHING, in_a_line
-from manyseed.jobs.own import command, estimator, modules, network, table, training, words
+from manyseed.jobs.own import command, copies, estimator, network, table, training
 from manyseed.jobs.own.calling import OwnError, asked, load
 from manyseed.jobs.own.findings import LAST_LINES, PROBE_ROWS, Findings, ProbeRequest
 from manyseed.jobs.own.record import description, fit
 from manyseed.jobs.own.table import Own
-from manyseed.jobs.run import Generators, Prediction, TrainingSet
-from manyseed.jobs.streams import stream
+from manyseed.jobs.run import (
+    Generators,
+    Prediction,
+    TrainingSet,
+    are_probabilities,
+    prediction,
+    stream,
+)
 from manyseed.jobs.training.handling import PLAIN, Alive
-from manyseed.jobs.training.prediction import are_probabilities, prediction
 
 _TEST_ROWS = 33
 _EPOCHS = 2
@@ -79,7 +84,7 @@ def answer(folder: Path) -> dict[str, object]:
 def _import(own: Own, copy: Path | None) -> None:
     try:
         if copy is not None:
-            modules.use(copy, own.entries)
+            copies.use_modules(copy, own.entries)
     except ImportError as error:
         raise _Wrong(str(error)) from error
     try:
@@ -148,13 +153,7 @@ def _probed(own: Own, request: ProbeRequest, copy: Path) -> Findings:
 
 
 def _doubts(own: Own, scores: NDArray[Any], model: Alive | None) -> list[str]:
-    """Return notes on scores (epoch, sample[, class]) that may not be what the table says.
-
-    Raises
-    ------
-    _Wrong
-        If the table says nothing of them.
-    """
+    """Return notes on scores (epoch, sample[, class]) that may not be what the table says."""
     if own.form == "module" and model is not None:
         import torch
 
@@ -186,9 +185,9 @@ def _of_module(own: Own, _: Mapping[str, Any]) -> Findings:
 
 
 def _of_command(own: Own, _: Mapping[str, Any]) -> Findings:
-    names = [name for name in words.placeholders(own.command["command"]) if name in words.SEEDS]
-    seeds = ", ".join(f"{{{name}}} from {words.SEEDS[name]}" for name in names) or "none"
-    streams = tuple(words.draws_from(own.command["command"]))
+    names = [name for name in table.placeholders(own.command["command"]) if name in table.SEEDS]
+    seeds = ", ".join(f"{{{name}}} from {table.SEEDS[name]}" for name in names) or "none"
+    streams = tuple(table.draws_from(own.command["command"]))
     scores = own.scores or table.SCORES[own.form][0]
     return Findings(scores=scores, notes=(f"seeds: {seeds}",), streams=streams)
 

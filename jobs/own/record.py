@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers.record import TORCH, Classifier, ClassifierInfo, Unsuitable
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams.kinds import Free, Hparam
@@ -57,7 +56,6 @@ def resolve(
         The classifier's.
     options : mapping
         Its table.
-    dataset : DatasetInfo
     findings : Findings
         The probe's.
 
@@ -72,13 +70,8 @@ def resolve(
     require_suitable(own, dataset)
     canonical = description(own, findings)
     record = of_description(canonical, own.space, _seconds(findings))
-    overrides = options.get("hparams", {})
-    if not isinstance(overrides, Mapping):
-        raise Refused("hparams", overrides, allowed="a table of values")
-    device = options.get("device", "cpu")
-    if device not in record.devices:
-        raise Refused("device", device, allowed=record.devices)
-    hparams = record.anchors(overrides)
+    device = record.table["device"].check("device", options.get("device", "cpu"))
+    hparams = record.anchors(options.get("hparams"))
     return ClassifierInfo(
         name=name,
         record=record,
@@ -93,12 +86,7 @@ def resolve(
 
 
 def require_suitable(own: Own, dataset: DatasetInfo) -> None:
-    """Refuse a dataset that a table's code cannot be trained on.
-
-    Raises
-    ------
-    Unsuitable
-    """
+    """Refuse a dataset that a table's code cannot be trained on."""
     if own.encode == "pixels" and dataset.image is None:
         reason = f"{own.entry} is given pixels, and this dataset has no images"
         raise Unsuitable("image", dataset.image, reason)
@@ -113,7 +101,6 @@ def of_description(
 
     Parameters
     ----------
-    canonical : mapping
     space : tuple of Hparam, optional
         By default the declared hparams, the only ones that can be moved.
     core_seconds : callable, optional

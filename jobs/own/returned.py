@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.checks import in_a_line
 from manyseed.jobs.datasets.frame import is_frame, missing, to_numpy, to_polars
-from manyseed.jobs.own import modules
+from manyseed.jobs.own import copies
 from manyseed.jobs.own.calling import built, load
 
 TARGET, PART, _TEST = "y", "part", "test"
@@ -38,7 +38,7 @@ def answer(folder: Path) -> dict[str, object]:
     entry, root = request["entry"], request["root"]
     try:
         if root:
-            modules.use(Path(root), [entry])
+            copies.use_modules(Path(root), [entry])
         function = load(entry)
     except BaseException as error:
         return {"refused": f"cannot be imported: {_described(error, root)}"}

@@ -1,23 +1,124 @@
-"""The table of a user's own classifier, checked without importing the code."""
+"""The table of a user's own classifier, checked without importing the code.
+
+The words of ``command = "…"`` are split as by a shell, but without one, and filled in for a run:
+``{name}`` in a word is a placeholder, ``{{`` and ``}}`` are braces. Words are split before they are
+filled in, so a value with blanks stays within its word.
+"""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Any
 
-from manyseed.jobs.checks import Refused, UnknownOption, integer, number
-from manyseed.jobs.classifiers.optimizers import OPTIONS as OF_OPTIMIZERS
-from manyseed.jobs.classifiers.optimizers import with_optimizer
-from manyseed.jobs.classifiers.record import FORMS, Form, epochs_of
+from manyseed.jobs.checks import Option, Refused, UnknownOption, integer, number, similar, values_of
+from manyseed.jobs.classifiers import record
+from manyseed.jobs.classifiers.record import FORMS, Form, epochs_of, with_optimizer
+from manyseed.jobs.classifiers.record import OPTIONS as OF_OPTIMIZERS
+from manyseed.jobs.hparams.grid import text_of
 from manyseed.jobs.hparams.kinds import Categorical, Continuous, Free, Hparam, Ordinal, Value
-from manyseed.jobs.identity import Json, canonical_json, text_identity
-from manyseed.jobs.own import words
+from manyseed.jobs.run import Json, canonical_json, text_identity
 
-ENCODINGS = ("raw", "dense", "pixels")
+NEEDED = ("train", "test", "out")
+"""Files: training rows, test rows, and the command's output."""
+
+SEEDS: Mapping[str, str] = {
+    "seed": "batch",
+    "seeds.batch": "batch",
+    "seeds.init": "init",
+    "seeds.dropout": "dropout",
+}
+"""Placeholders of seeds, and the stream that each is drawn from."""
+
+CHECKPOINT = "checkpoint"
+OTHERS = ("device", "n_classes", CHECKPOINT)
+HPARAM = "hparams."
+
+_PIECE = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|\{|\}")
+
+
+def split_command(option: str, text: str) -> tuple[str, ...]:
+    """Return the words of a command."""
+    if "\0" in text:
+        raise Refused(option, text, allowed="text without a NUL")
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise Refused(option, text, f"cannot be split into words: {error}".lower()) from None
+    if not words:
+        raise Refused(option, text, "is empty")
+    return words
+
+
+def require_placeholders(option: str, words: Iterable[str], hparams: Iterable[str]) -> None:
+    """Refuse unknown placeholders, and a command that lacks a placeholder that it needs.
+
+    Parameters
+    ----------
+    option : str
+        The option that gave the command.
+    hparams : iterable of str
+        Names of the hparams, all of which it must use.
+    """
+    named = [f"{HPARAM}{name}" for name in hparams]
+    known = (*NEEDED, *SEEDS, *OTHERS, *named)
+    used = placeholders(words)
+    for name in used:
+        if name not in known:
+            near = similar(name, known)
+            hint = f"; did you mean {{{near[0]}}}?" if near else "."
+            listed = ", ".join(f"{{{each}}}" for each in known)
+            reason = f"there is no {{{name}}}{hint} There are {listed}; {{{{ is a brace"
+            raise Refused(option, " ".join(words), reason)
+    for name in (*NEEDED, *named):
+        if name not in used:
+            reason = f"{{{name}}} is missing"
+            if name in named:
+                reason += ": the hparam would have no effect"
+            raise Refused(option, " ".join(words), reason)
+
+
+def placeholders(words: Iterable[str]) -> tuple[str, ...]:
+    """Return the names in braces, each once, in order."""
+    names = (piece[1] for word in words for piece in _PIECE.finditer(word))
+    return tuple(dict.fromkeys(name for name in names if name is not None))
+
+
+def filled_in(words: Iterable[str], values: Mapping[str, Value]) -> list[str]:
+    """Return words with their placeholders replaced by values."""
+
+    def piece(match: re.Match[str]) -> str:
+        return text_of(values[match[1]]) if match[1] is not None else match[0][:1]
+
+    return [_PIECE.sub(piece, word) for word in words]
+
+
+def draws_from(words: Iterable[str]) -> list[str]:
+    """Return the varying streams that a command's seeds come from (dropout goes with batch)."""
+    streams = {SEEDS[name] for name in placeholders(words) if name in SEEDS}
+    return sorted({"batch" if name == "dropout" else name for name in streams})
+
+
+def command_name(words: Iterable[str]) -> str:
+    """Return a command's name: its script, its module after ``-m``, or its program.
+
+    The streams are keyed by it.
+    """
+    words = [word for word in words if "{" not in word]
+    for before, word in pairwise(words):
+        if before == "-m":
+            return word
+    for word in words:
+        if not word.startswith("-") and re.fullmatch(r"\.[A-Za-z]\w*", PurePosixPath(word).suffix):
+            return PurePosixPath(word).as_posix()
+    return PurePosixPath(words[0]).name if words else ""
+
+
 SOURCES = ("init", "batch")
 """The streams that a seed may be drawn from."""
 
@@ -29,10 +130,78 @@ SCORES: Mapping[Form, tuple[str, ...]] = {
 }
 """The kinds of scores that a fit may return, by form."""
 
-_ENTRY = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 ROWS = ("npz", "csv", "parquet")
 """Formats of the files that give a command its rows."""
 
+ENTRY = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
+"""How an entry point is written, ``"module:name"``; the name may have dots."""
+
+LOOP: Mapping[str, str] = {"optimizer": "adam", "schedule": "constant"}
+"""How modules are trained unless options say otherwise."""
+
+_NAMED = Option(pattern=ENTRY, called='"module:name", such as "mymodel:build"')
+_SINGLE = Option(kind=object)
+SPACE: Mapping[str, Option] = {
+    "low": Option(kind=float),
+    "high": Option(kind=float),
+    "log": Option(kind=bool),
+    "levels": Option(
+        kind=list, distinct=True, of=_SINGLE, called="a list of different values of one type"
+    ),
+    "default": _SINGLE,
+}
+"""Keys of an hparam in ``space``."""
+
+TABLE: Mapping[str, Option] = {
+    "estimator": replace(
+        _NAMED, about='A class or function that makes an estimator: "module:name".'
+    ),
+    "train": replace(_NAMED, about='A function that trains and returns scores: "module:name".'),
+    "module": replace(
+        _NAMED, about='A class or function that makes a torch.nn.Module: "module:name".'
+    ),
+    "command": Option(
+        "The command line to run, with placeholders in braces.",
+        called='text such as "python train.py {train} {test} {out}"',
+    ),
+    "rows": Option("For a command: the format of its files of rows.", str, "npz", words=ROWS),
+    "files": Option(
+        "For a command: files to copy besides those that it names.",
+        list,
+        of=Option(),
+        called='a list of files, folders or patterns beside the script, such as ["conf", "*.R"]',
+    ),
+    "timeout": Option(
+        "For a command: seconds after which it is killed (default: never).",
+        float,
+        above=0,
+        most=31_536_000,
+        called="seconds",
+    ),
+    **OF_OPTIMIZERS,
+    "epochs": replace(record.EPOCHS, about="For a module: how long to train.", default=20),
+    "snapshots": record.SNAPSHOTS,
+    "version": Option(
+        "Your version number of the code, part of the identity.", int, 1, least=1, most=2**31
+    ),
+    "params": Option("The arguments that it is called with.", dict, called="a table of values"),
+    "space": Option("Hparams that may be perturbed and tuned.", dict, called="a table of hparams"),
+    "encode": Option("How rows are encoded (default: raw).", words=("raw", "dense", "pixels")),
+    "scores": Option(
+        "The method that gives scores; by default the first that the model has.",
+        words=sorted({each for kinds in SCORES.values() for each in kinds}),
+    ),
+    "seeds": Option(
+        "Parameters that take a seed, each with its stream.",
+        dict,
+        of=Option(words=SOURCES),
+        called=f"a table of {' or '.join(SOURCES)} by parameter",
+    ),
+    "probe": Option("Whether planning fits it to a few made-up rows.", bool, True),
+    "hparams": Option("Anchors.", dict, of=_SINGLE, called="a table of values"),
+    "grid": record.TABLE["grid"],
+    "device": record.TABLE["device"],
+}
 _COMMON = ("version", "params", "space", "encode", "probe", "hparams", "grid", "device")
 OPTIONS: Mapping[Form, tuple[str, ...]] = {
     "estimator": (*_COMMON, "scores", "seeds"),
@@ -138,30 +307,19 @@ def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
         The table as the user wrote it.
     of_images : bool
         Whether the dataset's rows are images, which modules receive as such by default.
-
-    Raises
-    ------
-    Refused
-        For an unknown option, or a value that is not allowed.
     """
     form = form_of(options)
     assert form is not None
     if clash := [other for other in FORMS if other != form and other in options]:
         reason = f"{form} already names the code"
         raise Refused(clash[0], options[clash[0]], reason, needs={clash[0]: None})
-    allowed = (form, *OPTIONS[form])
-    for option in options:
-        if option not in allowed:
-            raise UnknownOption(option, options[option], allowed=allowed)
-    entry = options[form]
+    given = values_of(_options(form), options)
+    entry = given[form]
     if form == "command":
-        entry = words.entry(words.split(form, entry))
-    elif not is_entry(entry):
-        raise Refused(form, entry, allowed='"module:name", such as "mymodel:build"')
-    params = options.get("params", {})
-    if not isinstance(params, Mapping):
-        raise Refused("params", params, allowed="a table of values")
-    declared = _declared(options.get("space", {}))
+        entry = command_name(split_command(form, entry))
+    params = given["params"] or {}
+    of_space = given["space"] or {}
+    declared = [_declaration(name, of_space[name]) for name in sorted(of_space)]
     single: dict[str, Value] = {}
     constant: dict[str, object] = {}
     for name, value in params.items():
@@ -180,49 +338,53 @@ def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
         *map(hparam, declared),
         *(Free(name, single[name]) for name in sorted(single)),
     )
-    for given in of_loop(form, ()):
-        if given.name in params:
-            value = params[given.name]
+    for one in of_loop(form, ()):
+        if one.name in params:
+            value = params[one.name]
             reason = "is how it is trained, not a parameter of the module"
-            needs = {"hparams": {given.name: value}}
-            raise Refused(f"params.{given.name}", value, reason, needs=needs)
+            needs = {"hparams": {one.name: value}}
+            raise Refused(f"params.{one.name}", value, reason, needs=needs)
     training: dict[str, Json] = {}
     snapshots = tuple[int, ...]()
     if form == "module":
-        from manyseed.jobs.own.network import EPOCHS, OPTIMIZER
-
-        epochs, snapshots = epochs_of(EPOCHS, options)
-        training = {**with_optimizer(OPTIMIZER, options), "epochs": epochs}
+        epochs, snapshots = epochs_of(given["epochs"], options)
+        training = {**with_optimizer(LOOP, options), "epochs": epochs}
     by_default = "raw" if form != "module" else "pixels" if of_images else "dense"
     return Own(
         form=form,
         entry=entry,
-        version=integer("version", options.get("version", 1), least=1, most=2**31),
+        version=given["version"],
         params=constant,
         space=space,
         declared=declared,
-        encode=_one_of("encode", options.get("encode", by_default), ENCODINGS),
-        scores=_one_of("scores", options["scores"], SCORES[form]) if "scores" in options else None,
-        seeds=_seeds(options["seeds"]) if "seeds" in options else None,
-        probe=_flag("probe", options.get("probe", True)),
+        encode=given["encode"] or by_default,
+        scores=given.get("scores"),
+        seeds=None if given.get("seeds") is None else dict(sorted(given["seeds"].items())),
+        probe=given["probe"],
         training=training,
         snapshots=snapshots,
-        command=_command(options, [each.name for each in space]) if form == "command" else {},
+        command=_command(given, [each.name for each in space]) if form == "command" else {},
         options=options,
     )
 
 
-def _command(options: Mapping[str, Any], hparams: Sequence[str]) -> dict[str, Json]:
-    command = words.split("command", options["command"])
-    words.check("command", command, hparams)
-    timeout(options)
-    files = options.get("files", [])
-    if not isinstance(files, list) or not all(_is_inside(each) for each in files):
-        what = 'a list of files, folders or patterns beside the script, such as ["conf", "*.R"]'
-        raise Refused("files", files, allowed=what)
+def _options(form: Form) -> Mapping[str, Option]:
+    """Return the options that go with a form of code."""
+    table = {name: TABLE[name] for name in (form, *OPTIONS[form])}
+    if "scores" in table:
+        table["scores"] = replace(TABLE["scores"], words=SCORES[form])
+    return table
+
+
+def _command(given: Mapping[str, Any], hparams: Sequence[str]) -> dict[str, Json]:
+    command = split_command("command", given["command"])
+    require_placeholders("command", command, hparams)
+    files = given["files"] or []
+    if not all(map(_is_inside, files)):
+        raise Refused("files", files, allowed=TABLE["files"].allowed)
     return {
         "command": [*command],
-        "rows": _one_of("rows", options.get("rows", "npz"), ROWS),
+        "rows": given["rows"],
         **({"files": sorted({*files})} if files else {}),
     }
 
@@ -231,24 +393,16 @@ def timeout(options: Mapping[str, Any]) -> float:
     """Return a command's time limit in seconds, 0 for none. Not part of the identity."""
     if "timeout" not in options:
         return 0.0
-    return number("timeout", options["timeout"], above=0, most=31_536_000, what="seconds")
+    return float(TABLE["timeout"].check("timeout", options["timeout"]))
 
 
-def _is_inside(pattern: object) -> bool:
-    if not isinstance(pattern, str) or not pattern:
-        return False
+def _is_inside(pattern: str) -> bool:
     path = PurePosixPath(pattern)
-    return not path.is_absolute() and ".." not in path.parts
+    return bool(pattern) and not path.is_absolute() and ".." not in path.parts
 
 
 def of_loop(form: str, declared: Sequence[Mapping[str, Any]]) -> tuple[Hparam, ...]:
-    """Return the hparams of the loop that trains a module, except those that the user declares.
-
-    Raises
-    ------
-    Refused
-        Where the loop cannot use the values of a declared one.
-    """
+    """Return the hparams of the loop that trains a module, except those that the user declares."""
     if form != "module":
         return ()
     from manyseed.jobs.own.network import TRAINED_BY
@@ -279,12 +433,6 @@ def hparam(declared: Mapping[str, Any]) -> Hparam:
     return Continuous(name, low, high, default, log=declared.get("log", False))
 
 
-def _declared(space: object) -> list[dict[str, Json]]:
-    if not isinstance(space, Mapping):
-        raise Refused("space", space, allowed="a table of hparams")
-    return [_declaration(name, space[name]) for name in sorted(space)]
-
-
 def _declaration(name: str, given: object) -> dict[str, Json]:
     option = f"space.{name}"
     if not name.isidentifier():
@@ -308,10 +456,10 @@ def _declaration(name: str, given: object) -> dict[str, Json]:
 
 
 def _with_levels(option: str, name: str, given: Mapping[str, Any]) -> dict[str, Json]:
-    levels = given["levels"]
-    kinds = {type(level) for level in levels} if isinstance(levels, list) else set()
-    if len(kinds) != 1 or not kinds <= {int, float, str, bool} or len({*levels}) < len(levels):
-        raise Refused(f"{option}.levels", levels, allowed="a list of different values of one type")
+    levels = SPACE["levels"].check(f"{option}.levels", given["levels"])
+    kinds = {type(level) for level in levels}
+    if len(kinds) != 1 or len({*levels}) < len(levels):
+        raise Refused(f"{option}.levels", levels, allowed=SPACE["levels"].allowed)
     if kinds == {int} and levels != sorted(levels):
         raise Refused(f"{option}.levels", levels, allowed="whole numbers in ascending order")
     return {"name": name, "levels": [*levels], "default": given["default"]}
@@ -319,7 +467,7 @@ def _with_levels(option: str, name: str, given: Mapping[str, Any]) -> dict[str, 
 
 def _with_range(option: str, name: str, given: Mapping[str, Any]) -> dict[str, Json]:
     low, high = given["low"], given["high"]
-    is_log = _flag(f"{option}.log", given.get("log", False))
+    is_log = SPACE["log"].check(f"{option}.log", given.get("log", False))
     if {type(low), type(high)} <= {int, float} and high <= low:
         raise Refused(f"{option}.low", low, allowed=f"below high = {high}")
     if type(low) is int and type(high) is int and not is_log:
@@ -333,7 +481,7 @@ def _with_range(option: str, name: str, given: Mapping[str, Any]) -> dict[str, J
 
 def is_entry(value: object) -> bool:
     """Return whether a value is ``"module:name"``."""
-    return isinstance(value, str) and _ENTRY.fullmatch(value) is not None
+    return isinstance(value, str) and re.fullmatch(ENTRY, value) is not None
 
 
 def check_param(option: str, value: object) -> None:
@@ -342,9 +490,8 @@ def check_param(option: str, value: object) -> None:
         for name, inner in value.items():
             check_param(f"{option}.{name}", inner)
         for key in ("estimator", "import"):
-            entry = value.get(key, "a:b")
-            if not is_entry(entry):
-                raise Refused(f"{option}.{key}", entry, allowed='"module:name"')
+            if key in value:
+                _NAMED.check(f"{option}.{key}", value[key])
     elif isinstance(value, Sequence) and not isinstance(value, str):
         for inner in value:
             check_param(option, inner)
@@ -352,21 +499,3 @@ def check_param(option: str, value: object) -> None:
         raise Refused(option, value, allowed="a finite number")
     elif value is not None and not isinstance(value, bool | int | float | str):
         raise Refused(option, value, allowed="text, a number, true, false, a list or a table")
-
-
-def _seeds(value: object) -> Mapping[str, str]:
-    if not isinstance(value, Mapping):
-        raise Refused("seeds", value, allowed=f"a table of {' or '.join(SOURCES)} by parameter")
-    return {name: _one_of(f"seeds.{name}", value[name], SOURCES) for name in sorted(value)}
-
-
-def _flag(option: str, value: object) -> bool:
-    if not isinstance(value, bool):
-        raise Refused(option, value, allowed="true or false")
-    return value
-
-
-def _one_of(option: str, value: object, known: tuple[str, ...]) -> str:
-    if value not in known:
-        raise Refused(option, value, allowed=known)
-    return str(value)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from manyseed.jobs.own import scores
+from manyseed.jobs.own import calling
 from manyseed.jobs.own.calling import asked, built, encoded, load
 from manyseed.jobs.run import Generators, TrainingSet
 from manyseed.jobs.training.checkpoint import Checkpoint
@@ -84,7 +84,7 @@ def folder(checkpoint: Checkpoint) -> Path:
     return checkpoint.path
 
 
-def in_form(value: Any, how: str, what: str, n: int, k: int) -> scores.Floats:
+def in_form(value: Any, how: str, what: str, n: int, k: int) -> calling.Floats:
     """Return scores in the form that a sweep keeps.
 
     Parameters
@@ -105,15 +105,15 @@ def in_form(value: Any, how: str, what: str, n: int, k: int) -> scores.Floats:
     """
     present = np.arange(k)
     if how == "labels":
-        return scores.of_labels(value, what, n, present, k)
+        return calling.of_labels(value, what, n, present, k)
     if how == "probabilities":
-        return scores.of_probabilities(value, what, n, present, k)
+        return calling.of_probabilities(value, what, n, present, k)
     if how == "decisions" and k > 2:
-        return scores.of_decisions(value, what, n, present, k)
-    values = scores.array(value, what)
+        return calling.of_decisions(value, what, n, present, k)
+    values = calling.array(value, what)
     if k == 2 and values.shape in ((n,), (n, 1)):
         return values.reshape(n)
-    scores.require(values, what, (n, k))
+    calling.require(values, what, (n, k))
     if how == "logits":
-        scores.require_logits(values, what)
+        calling.require_logits(values, what)
     return values

@@ -11,9 +11,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.perturb.categorical import CATEGORICAL
-from manyseed.jobs.perturb.continuous import CONTINUOUS, Neighbours, find_neighbours
-from manyseed.jobs.perturb.scheme import Scheme, parse
+from manyseed.jobs.perturb.scheme import (
+    CATEGORICAL,
+    CONTINUOUS,
+    Neighbours,
+    Scheme,
+    find_neighbours,
+    parse,
+)
 
 Axis = Literal["continuous", "categorical"]
 

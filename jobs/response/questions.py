@@ -1,138 +1,90 @@
-"""Resolve what each trained model is asked, for a dataset and a classifier."""
+"""The questions put to each model of a group, and their magnitudes."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from manyseed.jobs.checks import Refused, integer, number
-from manyseed.jobs.datasets.info import DatasetInfo
-from manyseed.jobs.images.schemes import MOST, read
-from manyseed.jobs.response.asked import (
-    BATCH,
-    DBI,
-    DRAWS,
-    MAGNITUDES,
-    PAIR_MAGNITUDES,
-    PAIRED,
-    ROWS,
-    Asked,
-)
-from manyseed.jobs.training.network import Network
+from manyseed.jobs.images.schemes import MOST
 
-LAYERS = (0, 1)
+PAIRED = ("intra", "inter")
+"""Interpolations towards a point of the same class, and of another class."""
 
+PAIR_END = 0.5
+"""The magnitude at which intra ends and which inter stops short of."""
+ROTATE_END = 179.0
+"""The last magnitude of rotations through the full circle."""
 
-def canonical(transform: str) -> str:
-    """Return the normal form of a transform: ``rotate:90.0`` is ``rotate:90``.
+ROWS, BATCH, DRAWS, MAGNITUDES, PAIR_MAGNITUDES = 23_040, 128, 1, 21, 11
 
-    Raises
-    ------
-    Refused
-    """
-    if transform in PAIRED:
-        return transform
-    if (name := transform.partition(":")[0]) in PAIRED:
-        end = "below" if name == "inter" else "at"
-        reason = f"{name} takes no number: its magnitudes end {end} 0.5"
-        raise Refused("transforms", transform, reason)
-    return read("transforms", transform, tuple(MOST), PAIRED).text
+DBI = "dbi"
+"""Davies–Bouldin index of hidden outputs; in place of a transform, keys the draw of its rows."""
+DBI_BATCHES, DBI_BATCH, DBI_LAYERS = 10, 120, (1,)
+"""Batches whose indices are averaged, rows per batch, and the layers measured."""
+PARTS = ("train", "shifted-train", "test", "shifted-test")
+"""What is counted besides curves: all training rows, the shifted sample, the test set and the
+shifted test set. Each shifted row has its own magnitude."""
 
 
-def resolve(
-    options: Mapping[str, Any],
-    dataset: DatasetInfo,
-    fit: object,
-    names: tuple[str, str],
-    *,
-    is_raw: bool = False,
-) -> Asked:
-    """Return what the models of a classifier on a dataset are asked.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a group's models are asked.
 
-    Parameters
+    Attributes
     ----------
-    options : mapping
-        What the user wrote: transforms, and optionally layers, rows, batch, draws, magnitudes,
-        pair_magnitudes and dbi.
-    dataset : DatasetInfo
-    fit : object
-        The `fit` of the classifier's record.
-    names : tuple of str
-        Names of the dataset and the classifier, for messages.
-    is_raw : bool
-        Whether the classifier takes raw rows, as XGBoost does: an interpolated code is not a label.
-
-    Raises
-    ------
-    Refused
-        For what these models cannot be asked.
+    responses : tuple of (str, int)
+        Transforms in their normal form, each with the layer whose output it acts on: 0 is the
+        input, 1 the output of a network's first block.
+    rows : int or float
+        Training rows per sample, as a number or as a share of a run's rows.
+    batch : int
+        Rows per batch, within which pairs are formed.
+    draws : int
+        Number of samples.
+    magnitudes, pair_magnitudes : int
+        Points of a curve, for transforms in both directions and for interpolations (``inter`` has
+        one less).
+    dbi : bool
+        Whether to measure the Davies–Bouldin index of `DBI_LAYERS`.
     """
-    transforms = _once("transforms", [canonical(each) for each in options["transforms"]])
-    layers = options.get("layers", LAYERS)
-    layers = _once("layers", [integer("layers", layer, least=0, most=1) for layer in layers])
-    for transform in transforms:
-        _require_suited(transform, dataset, fit, names, is_raw=is_raw or _is_xgb(fit))
-    is_cut = isinstance(fit, Network) and fit.first_block is not None
-    if 1 in layers and not is_cut:
-        if "layers" in options:
-            reason = f"layer 1 needs a network; {names[1]} answers at layer 0"
-            raise Refused("layers", options["layers"], reason)
-        layers = [0]
-    responses = [(t, n) for t in transforms for n in layers if t in PAIRED or n == 0]
-    if not responses:
-        raise Refused("layers", layers, "at layer 1 there are only intra and inter")
-    dbi = options.get(DBI, False)
-    if dbi and not is_cut:
-        reason = f"dbi is of a network's first block; {names[1]} has no hidden layer"
-        raise Refused(DBI, dbi, reason)
-    return Asked(
-        tuple(responses),
-        rows=_rows(options.get("rows", ROWS)),
-        batch=integer("batch", options.get("batch", BATCH), least=2, most=100_000),
-        draws=integer("draws", options.get("draws", DRAWS), least=1, most=1_000),
-        magnitudes=_points("magnitudes", options.get("magnitudes", MAGNITUDES)),
-        pair_magnitudes=_points("pair_magnitudes", options.get("pair_magnitudes", PAIR_MAGNITUDES)),
-        dbi=dbi,
-    )
 
+    responses: tuple[tuple[str, int], ...]
+    rows: int | float = ROWS
+    batch: int = BATCH
+    draws: int = DRAWS
+    magnitudes: int = MAGNITUDES
+    pair_magnitudes: int = PAIR_MAGNITUDES
+    dbi: bool = False
 
-def _once(option: str, values: list[Any]) -> list[Any]:
-    if not values:
-        raise Refused(option, values, allowed="a list of one or more")
-    if len(set(values)) < len(values):
-        raise Refused(option, values, "names one twice")
-    return values
+    @property
+    def grids(self) -> tuple[tuple[float, ...], ...]:
+        """The magnitudes of each response, padded with NaN to equal length."""
+        grids = [self.grid(name) for name, _ in self.responses]
+        longest = max(map(len, grids))
+        return tuple((*grid, *(math.nan,) * (longest - len(grid))) for grid in grids)
 
+    def grid(self, transform: str) -> tuple[float, ...]:
+        """Return the magnitudes of a transform, ascending."""
+        if transform in PAIRED:
+            n = self.pair_magnitudes
+            steps = [PAIR_END * i / (n - 1) for i in range(n)]
+            return tuple(steps[:-1] if transform == "inter" else steps)
+        name, _, text = transform.partition(":")
+        most, n = float(text), self.magnitudes
+        steps = [most * (2 * i / (n - 1) - 1) for i in range(n)]
+        if name == "rotate" and most == MOST["rotate"]:
+            steps[-1] = ROTATE_END
+        return tuple(steps)
 
-def _points(option: str, value: object) -> int:
-    return integer(option, value, least=3, most=1_001)
+    def to_attributes(self) -> dict[str, object]:
+        """Return the form that JSON stores; `dbi`, added later, is left out unless it is set."""
+        value = {**asdict(self), "responses": [list(each) for each in self.responses]}
+        return value if self.dbi else {k: v for k, v in value.items() if k != DBI}
 
-
-def _rows(value: object) -> int | float:
-    if isinstance(value, float):
-        return number("rows", value, above=0, most=1, what="a share")
-    return integer("rows", value, least=2)
-
-
-def _require_suited(
-    transform: str, dataset: DatasetInfo, fit: object, names: tuple[str, str], *, is_raw: bool
-) -> None:
-    if transform in PAIRED:
-        if not dataset.n_continuous or (is_raw and dataset.n_categorical):
-            which = "continuous features" + (" only" if dataset.n_continuous else "")
-            raise Refused("transforms", transform, f"{transform} on {names[1]} needs {which}")
-        return
-    name = transform.partition(":")[0]
-    if dataset.image is None:
-        reason = f"{transform} needs images, and {names[0]} has none"
-        raise Refused("transforms", transform, reason)
-    if name == "colour" and dataset.image[2] not in (1, 3):
-        reason = f"colour needs images of 1 or 3 channels, and these have {dataset.image[2]}"
-        raise Refused("transforms", transform, reason)
-    if isinstance(fit, Network) and fit.encoder is None:
-        reason = f"{names[1]} reads features that are computed once for each image as it is"
-        raise Refused("transforms", transform, reason)
-
-
-def _is_xgb(fit: object) -> bool:
-    return getattr(fit, "__module__", "").endswith(".xgb")
+    @classmethod
+    def from_attributes(cls, value: Mapping[str, Any]) -> Asked:
+        """Read what `to_attributes` wrote."""
+        responses = tuple((str(name), int(layer)) for name, layer in value["responses"])
+        return cls(**{**value, "responses": responses})

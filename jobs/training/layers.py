@@ -1,4 +1,4 @@
-"""Layers that draw from given generators, never from torch's global one.
+"""Layers that draw from given generators, never from torch's global one; blocks made of them.
 
 Weights start like those of torch's own layers, uniform within ±1/sqrt(fan in).
 """
@@ -6,13 +6,15 @@ Weights start like those of torch's own layers, uniform within ±1/sqrt(fan in).
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from manyseed.jobs.streams import raw
+from manyseed.jobs.run import raw
 
 
 class Linear(nn.Linear):
@@ -112,3 +114,164 @@ def fill(module: Linear | Conv2d, generator: torch.Generator) -> None:
     if module.bias is not None:
         bound = 1 / math.sqrt(module.weight[0].numel())
         nn.init.uniform_(module.bias, -bound, bound, generator=generator)
+
+
+Step = tuple[int, int, int]
+"""A convolution without bias: channels out, side of the kernel, stride."""
+
+
+def _convolution(inputs: int, step: Step) -> Conv2d:
+    outputs, kernel, stride = step
+    return Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, bias=False)
+
+
+class Residual(nn.Module):
+    """Convolutions with batch norm, and ReLU between them and after the sum (He et al. 2016).
+
+    If input and output differ in shape, the input goes through a 1×1 convolution with batch norm.
+
+    Parameters
+    ----------
+    inputs : int
+        Channels of the input.
+    """
+
+    def __init__(self, inputs: int, steps: Sequence[Step]) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        channels, stride = inputs, 1
+        for step in steps:
+            layers += [_convolution(channels, step), nn.BatchNorm2d(step[0]), nn.ReLU()]
+            channels, stride = step[0], stride * step[2]
+        self.block = nn.Sequential(*layers[:-1])
+        self.shortcut: nn.Module = nn.Identity()
+        if stride != 1 or channels != inputs:
+            joined = _convolution(inputs, (channels, 1, stride))
+            self.shortcut = nn.Sequential(joined, nn.BatchNorm2d(channels))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the activated sum."""
+        return torch.relu(self.block(x) + self.shortcut(x))
+
+
+class PreActivated(nn.Module):
+    """Convolutions, each after batch norm and ReLU, added to the input (He et al. 2016b).
+
+    Parameters
+    ----------
+    inputs : int
+        Channels of the input.
+    dropout : tuple of float and torch.Generator, optional
+        Probability and generator of dropout before the last convolution.
+    activated_shortcut : bool
+        If input and output differ in shape, the input goes through a 1×1 convolution, either after
+        the first activation (Zagoruyko and Komodakis 2016) or as it is.
+    """
+
+    def __init__(
+        self,
+        inputs: int,
+        steps: Sequence[Step],
+        dropout: tuple[float, torch.Generator] | None = None,
+        *,
+        activated_shortcut: bool = False,
+    ) -> None:
+        super().__init__()
+        layers: list[nn.Module] = []
+        channels, stride = inputs, 1
+        for place, step in enumerate(steps):
+            layers += [nn.BatchNorm2d(channels), nn.ReLU()]
+            if dropout is not None and place == len(steps) - 1:
+                layers.append(Dropout(*dropout))
+            layers.append(_convolution(channels, step))
+            channels, stride = step[0], stride * step[2]
+        self.activation, self.block = nn.Sequential(*layers[:2]), nn.Sequential(*layers[2:])
+        self.activated_shortcut = activated_shortcut
+        self.shortcut: nn.Module | None = None
+        if stride != 1 or channels != inputs:
+            self.shortcut = _convolution(inputs, (channels, 1, stride))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the sum, without activation."""
+        activated = self.activation(x)
+        if self.shortcut is not None:
+            x = self.shortcut(activated if self.activated_shortcut else x)
+        out: Tensor = x + self.block(activated)
+        return out
+
+
+def pre_activated(
+    inputs: int,
+    channels: int,
+    blocks: Iterable[Sequence[Step]],
+    n_classes: int,
+    *,
+    dropout: tuple[float, torch.Generator] | None = None,
+    activated_shortcut: bool = False,
+) -> nn.Sequential:
+    """Build a 3×3 convolution, pre-activated blocks, batch norm, ReLU, the mean, logits.
+
+    Parameters
+    ----------
+    inputs, channels : int
+        Channels of an image, and of the first convolution.
+    dropout, activated_shortcut
+        As in `PreActivated`.
+    """
+    layers: dict[str, nn.Module] = {
+        "images": ChannelsFirst(),
+        "stem": Conv2d(inputs, channels, 3, padding=1, bias=False),
+    }
+    for number, steps in enumerate(blocks, 1):
+        layers[f"block{number}"] = PreActivated(
+            channels, steps, dropout, activated_shortcut=activated_shortcut
+        )
+        channels = steps[-1][0]
+    layers |= {"norm": nn.BatchNorm2d(channels), "relu": nn.ReLU(), "mean": MeanOfPixels()}
+    layers["logits"] = Linear(channels, n_classes)
+    return nn.Sequential(OrderedDict(layers))
+
+
+_LAYERS = (nn.Conv2d, nn.BatchNorm2d, nn.ReLU, nn.MaxPool2d)
+_CHANNELS = 16
+_BYTES = 2**20
+"""Largest output of a convolution, for all rows evaluated at once, that fits a core's cache."""
+
+
+def evaluation(part: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return a faster equivalent of a network or of a part of one; last bits may differ.
+
+    The layout depends only on the shape of the rows, so the same rows always get the same scores.
+
+    Parameters
+    ----------
+    part : callable
+        Maps rows (row, ...) to scores or outputs (row, ...); must be in evaluation mode whenever
+        the result is called. Returned as it is unless it is a sequence with convolutions.
+    """
+    if not isinstance(part, nn.Sequential) or not torch.backends.mkldnn.is_available():
+        return part
+    layers = [*part]
+    begin = next((n for n, each in enumerate(layers) if isinstance(each, nn.Conv2d)), len(layers))
+    end = begin
+    while end < len(layers) and isinstance(layers[end], _LAYERS):
+        end += 1
+    if begin == end:
+        return part
+    before, body, after = (
+        nn.Sequential(*group) for group in (layers[:begin], layers[begin:end], layers[end:])
+    )
+    blocks = max(-(-each.out_channels // _CHANNELS) for each in body if isinstance(each, nn.Conv2d))
+
+    def evaluated(rows: Tensor) -> Tensor:
+        images = before(rows)
+        n_bytes = 4 * images[:, 0].numel() * blocks * _CHANNELS
+        is_small = images.dtype == torch.float32 and n_bytes <= _BYTES
+        if is_small and images.device.type == "cpu":
+            outputs = body(images.to_mkldnn()).to_dense()
+        else:
+            outputs = body(images)
+        scores: Tensor = after(outputs)
+        return scores
+
+    return evaluated

@@ -1,19 +1,33 @@
-"""The training loop of networks: one model, index tensors, one thread on a CPU."""
+"""The training loop of networks: one model, index tensors, one thread on a CPU.
+
+With it its steps of optimizers, schedules of learning rates, learning curves, and the test set as
+it is presented to each member of a run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from time import monotonic, perf_counter
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from manyseed.jobs.streams import raw
+from manyseed.jobs.run import gaps, labels
+from manyseed.jobs.training.handling import PREDICTED_AT_ONCE
+from manyseed.jobs.training.schedules import Plateau, Rate
+
+if TYPE_CHECKING:
+    from manyseed.jobs.images.transforms import Augmented
+from collections.abc import Iterable
+from dataclasses import dataclass
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.jobs.run import raw
 from manyseed.jobs.training.checkpoint import (
     Checkpoint,
     TrainingParts,
@@ -21,15 +35,159 @@ from manyseed.jobs.training.checkpoint import (
     restore,
     save,
 )
-from manyseed.jobs.training.curves import Measured, record
 from manyseed.jobs.training.handling import Alive, Fitted
-from manyseed.jobs.training.schedules import Plateau, Rate
-from manyseed.jobs.training.steps import stepping
-from manyseed.jobs.training.testrows import TestRows
 
 if TYPE_CHECKING:
     from manyseed.jobs.ensembling.ensemble import Ensembling
-    from manyseed.jobs.images.augment import Augmented
+    from manyseed.jobs.images.transforms import Augmented
+
+
+class Measured:
+    """Loss and accuracy of an epoch's batches, taken as they are trained, without another pass."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._rows = 0
+        # On the device, so that no step waits for a number; in double precision.
+        self._loss = torch.zeros((), dtype=torch.float64, device=device)
+        self._correct = torch.zeros((), dtype=torch.int64, device=device)
+
+    def add(self, loss: Tensor, logits: Tensor, y: Tensor) -> None:
+        """Add a batch with its mean loss."""
+        self._rows += len(y)
+        self._loss += loss.double() * len(y)
+        self._correct += (predicted(logits) == y).sum()
+
+    def means(self) -> tuple[float, float]:
+        """Return mean loss and accuracy."""
+        return self._loss.item() / self._rows, self._correct.item() / self._rows
+
+
+def record(
+    curves: dict[str, list[float]], trained: Measured, logits: Tensor, y_test: Tensor
+) -> None:
+    """Append an epoch to the curves.
+
+    Parameters
+    ----------
+    curves : dict of lists
+        By name, one number per epoch.
+    trained : Measured
+        The epoch's batches.
+    logits : tensor (sample, class)
+        Logits of the test set after the epoch.
+    y_test : tensor (sample,)
+        Class indices of the test set.
+    """
+    loss, accuracy = trained.means()
+    row = {
+        "train_loss": loss,
+        "train_accuracy": accuracy,
+        "test_loss": cross_entropy(logits.double(), y_test).item(),
+        "test_accuracy": (predicted(logits) == y_test).double().mean().item(),
+    }
+    for name, value in row.items():
+        curves.setdefault(name, []).append(value)
+
+
+def predicted(logits: Tensor) -> Tensor:
+    """Return the classes (row,) that logits (row, class) predict."""
+    classes: Tensor = labels(gaps(logits), logits.shape[1]).long()
+    return classes
+
+
+_FUSED: dict[type, Callable[..., object]] = {
+    torch.optim.Adam: torch._fused_adam_,
+    torch.optim.AdamW: torch._fused_adamw_,
+}
+_OTHER_FORMULAS = ("amsgrad", "maximize", "capturable", "differentiable")
+
+
+def stepping(optimizer: torch.optim.Optimizer) -> Callable[[], object]:
+    """Return the optimizer's `step`, or for fused Adam a quicker one with the same results.
+
+    Valid as long as no state is loaded and no group changes, apart from learning rates.
+    """
+    fused, groups = _FUSED.get(type(optimizer)), optimizer.param_groups
+    if fused is None or len(groups) != 1 or not _is_plain(groups[0]):
+        return optimizer.step
+    group, weights = groups[0], groups[0]["params"]
+    lists = _moments(optimizer, weights)
+
+    @torch.no_grad()
+    def step() -> None:
+        gradients = [weight.grad for weight in weights]
+        if not lists or any(gradient is None for gradient in gradients):
+            optimizer.step()  # it also makes the state of weights that have none
+            lists.update(_moments(optimizer, weights))
+            return
+        torch._foreach_add_(lists["step"], 1)
+        fused(
+            *(weights, gradients, lists["exp_avg"], lists["exp_avg_sq"], [], lists["step"]),
+            lr=group["lr"],
+            beta1=group["betas"][0],
+            beta2=group["betas"][1],
+            weight_decay=group["weight_decay"],
+            eps=group["eps"],
+            amsgrad=False,
+            maximize=False,
+        )
+
+    return step
+
+
+def _moments(
+    optimizer: torch.optim.Optimizer, weights: list[torch.Tensor]
+) -> dict[str, list[torch.Tensor]]:
+    """Return the state of all weights by name; {} if some have none."""
+    states = [optimizer.state.get(weight) for weight in weights]
+    if not all(states):
+        return {}
+    return {
+        name: [state[name] for state in states if state is not None]
+        for name in ("exp_avg", "exp_avg_sq", "step")
+    }
+
+
+def _is_plain(group: dict[str, Any]) -> bool:
+    """Return whether a group's weights are of one kind and updated by the usual formula."""
+    kinds = {(weight.device, weight.dtype) for weight in group["params"]}
+    usual = not any(group.get(name) for name in _OTHER_FORMULAS)
+    return bool(group.get("fused")) and usual and len(kinds) == 1
+
+
+class TestRows:
+    """Rows that models predict.
+
+    Parameters
+    ----------
+    X : float32 tensor (row, ...)
+        Encoded rows.
+    augmented : Augmented, optional
+        Transforms the same rows at random, anew for each member; a single network is member 0.
+        Member j uses the random words after those of the first j members, so what it sees depends
+        neither on earlier predictions nor on interruptions.
+    """
+
+    __test__ = False  # keeps pytest from collecting it
+
+    def __init__(self, X: Tensor, augmented: Augmented | None = None) -> None:
+        self._X, self._augmented = X, augmented
+
+    def parts(self, member: int = 0) -> Iterator[Tensor]:
+        """Yield the rows that a member sees, in order, `PREDICTED_AT_ONCE` at a time."""
+        if self._augmented is None:
+            yield from self._X.split(PREDICTED_AT_ONCE)
+            return
+        n = len(self._X)
+        self._augmented.skip_to(member * n)
+        for index in torch.arange(n, device=self._X.device).split(PREDICTED_AT_ONCE):
+            yield self._augmented(index)
+
+    @torch.no_grad()
+    def logits(self, model: nn.Module, member: int = 0) -> Tensor:
+        """Return the logits (row, class) of a model in its current mode."""
+        logits = [model(part) for part in self.parts(member)]
+        return logits[0] if len(logits) == 1 else torch.cat(logits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +245,6 @@ def train(
         Encoded training rows.
     y : int64 tensor (row,)
         Class indices.
-    test_rows : TestRows
-    plan : TrainingPlan
     order : numpy.random.Generator
         The run's stream ``batch``.
     masks : torch.Generator, optional
@@ -219,7 +375,6 @@ def batches(
     ----------
     order : numpy.random.Generator
         The stream ``batch``.
-    n, batch_size, smallest : int
     """
     shuffled = torch.from_numpy(np.argsort(raw(order, n), kind="stable"))
     parts = list(shuffled.split(batch_size))

@@ -12,15 +12,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.run import Generators, TrainingSet
-from manyseed.jobs.training.device import torch_device
 from manyseed.jobs.training.encode import Encoder
-from manyseed.jobs.training.handling import Alive, Device, Fitted, Handling
-from manyseed.jobs.training.state import State, StateArray
+from manyseed.jobs.training.handling import (
+    Alive,
+    Device,
+    Fitted,
+    Handling,
+    State,
+    StateArray,
+    torch_device,
+)
 
 if TYPE_CHECKING:  # planning reads networks' records and should not import torch
     import torch
 
-    from manyseed.jobs.images.augment import Augmented
+    from manyseed.jobs.images.transforms import Augmented
 
 Named = Mapping[str, Any]
 Shape = tuple[int, ...]
@@ -36,7 +42,7 @@ FirstBlock = str | Callable[[Any], tuple[Part, Part]]
 class Network:
     """The `fit` of a network's record.
 
-    The settings name the ``optimizer`` and the ``schedule`` (`jobs.classifiers.optimizers`), with
+    The settings name the ``optimizer`` and the ``schedule`` (`jobs.classifiers.record`), with
     ``momentum`` for SGD. The record's space has ``lr``, ``weight_decay`` and, unless the settings
     have a ``batch_size``, ``batch``: the rows per step.
 
@@ -87,7 +93,7 @@ class Network:
         import torch
 
         from manyseed.jobs.training import layers, loop, schedules
-        from manyseed.jobs.training.testrows import TestRows
+        from manyseed.jobs.training.loop import TestRows
 
         started = perf_counter()
         device = torch_device(handling.device)
@@ -225,7 +231,7 @@ class Network:
         import torch
 
         from manyseed.jobs.training import loop
-        from manyseed.jobs.training.blocked import evaluation
+        from manyseed.jobs.training.layers import evaluation
 
         def state() -> State:
             arrays = model.state_dict().items()
@@ -263,11 +269,6 @@ class Network:
         tuple of callable
             From rows to the block's output (row, ...), and from there to logits (row, class); the
             composition equals the model bit for bit.
-
-        Raises
-        ------
-        ValueError
-            For a network without a hidden layer.
         """
         from torch import nn
 
@@ -290,7 +291,7 @@ def _augmented(
     test: bool = False,
 ) -> Augmented:
     """Return the training or test images, transformed at each presentation."""
-    from manyseed.jobs.images.augment import Augmented
+    from manyseed.jobs.images.transforms import Augmented
 
     if encode is None or draws is None:
         raise ValueError("augmentation needs encoded pixels and a stream to draw from")

@@ -1,4 +1,4 @@
-"""Learning rates of steps: schedules that follow the epoch, and one that follows the loss."""
+"""Learning rates by name, as functions of epoch and step."""
 
 from __future__ import annotations
 
@@ -71,7 +71,6 @@ def schedule(name: str, rate: float, epochs: int) -> Rate:
         eq. 10). ``plateau`` follows the training loss, which must be passed to it (`Plateau`).
     rate : float
         The initial rate.
-    epochs : int
     """
     if name == "plateau":
         return Plateau(rate)

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manyseed.analysis.options import CONVENTIONS, Convention
-from manyseed.orchestrator.cli.common import (
+from manyseed.orchestrator.cli.arguments import (
     Directory,
     Json,
     OwnMetrics,
     names,
+    takes,
     whole_numbers,
     workers_option,
 )
 from manyseed.orchestrator.cli.effects import print_effects
-from manyseed.orchestrator.cli.login import one_core
 from manyseed.orchestrator.cli.output import (
     console,
     counted,
@@ -32,7 +32,7 @@ from manyseed.orchestrator.cli.output import (
     say,
     say_next,
 )
-from manyseed.orchestrator.cli.progress import bar
+from manyseed.orchestrator.cli.progress import bar, one_core, resumable
 from manyseed.orchestrator.errors import (
     INTERRUPTED,
     RunsError,
@@ -41,11 +41,10 @@ from manyseed.orchestrator.errors import (
     command,
     flag,
 )
-from manyseed.orchestrator.submissions.taskstate import ALIVE
 
 if TYPE_CHECKING:
     from manyseed.analysis.options import Options
-    from manyseed.orchestrator.results.jobstate import AnalysisJob
+    from manyseed.orchestrator.analyses.jobstate import AnalysisJob
     from manyseed.orchestrator.sweep import Sweep
 
 _POLL_SECONDS = 1.0
@@ -90,37 +89,32 @@ def _parameter(name: str, declared: Convention) -> inspect.Parameter:
 @_with_conventions
 def analyze(
     directory: Directory,
-    metrics: Annotated[
-        str | None,
-        typer.Option(help="Metrics to compute, separated by commas.", show_default="all"),
-    ] = None,
+    metrics: str | None = typer.Option(
+        None, help="Metrics to compute, separated by commas.", show_default="all"
+    ),
     metric: OwnMetrics = None,
-    dask: Annotated[
-        str,
-        typer.Option(
-            metavar="threads|processes|slurm|tcp://…",
-            help="Where to compute: on this machine, in SLURM jobs, or on a dask scheduler.",
-        ),
-    ] = "threads",
+    dask: str = typer.Option(
+        "threads",
+        metavar="threads|processes|slurm|tcp://…",
+        help="Where to compute: on this machine, in SLURM jobs, or on a dask scheduler.",
+    ),
     workers: Annotated[
         int | None,
         workers_option(
             "Threads or processes; with --dask slurm, jobs.", "the available cores; 4 jobs"
         ),
     ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            "--cluster",
-            metavar="NAME",
-            help="Analyse in a job on this cluster: a profile, its file, or auto; local: here. "
-            "With --dask slurm, the cluster whose jobs compute for this command.",
-            show_default="here; auto with --dask slurm",
-        ),
-    ] = None,
-    wait: Annotated[
-        bool, typer.Option("--wait", help="With --cluster: follow the job until it ends.")
-    ] = False,
+    cluster: str | None = typer.Option(
+        None,
+        "--cluster",
+        metavar="NAME",
+        help="Analyse in a job on this cluster: a profile, its file, or auto; local: here. "
+        "With --dask slurm, the cluster whose jobs compute for this command.",
+        show_default="here; auto with --dask slurm",
+    ),
+    wait: bool = typer.Option(
+        False, "--wait", help="With --cluster: follow the job until it ends."
+    ),
     as_json: Json = False,
     **conventions: Any,
 ) -> None:
@@ -225,8 +219,7 @@ def _warn(text: str) -> None:
 
 def _options(sweep: Sweep, **asked: Any) -> Options:
     """Return the conventions of the analysis; users' metrics are found in the current folder."""
-    from manyseed.orchestrator.results.conventions import conventions
-    from manyseed.orchestrator.results.own_metrics import find_modules_here
+    from manyseed.orchestrator.computing.conventions import conventions, find_modules_here
 
     metrics = (*asked.get("metrics", ()), *(asked["own"] or ()), asked.get("probe") or "")
     find_modules_here(sweep.paths, metrics)
@@ -240,14 +233,11 @@ def _options(sweep: Sweep, **asked: Any) -> Options:
 
 def print_summary(sweep: Sweep) -> None:
     """Print the results cell by cell, and notes about them."""
-    from manyseed.analysis.report.summary import varying_axes
-    from manyseed.analysis.report.worded import repeats_in_words
-    from manyseed.analysis.tables.snapshots import last
-    from manyseed.analysis.tables.twins import in_words
+    from manyseed.analysis.report.wording import repeats_in_words, varying_axes
+    from manyseed.analysis.tables.rows import in_words, last
+    from manyseed.orchestrator.computing.tables import read_analysis, read_results
     from manyseed.orchestrator.results.caveats import amounts
-    from manyseed.orchestrator.results.record import read_analysis
-    from manyseed.orchestrator.results.reporting import summary_table
-    from manyseed.orchestrator.results.tables import read_results
+    from manyseed.orchestrator.results.page import summary_table
 
     cells = read_results(sweep.paths)["cells"]
     frame, axes = summary_table(cells), varying_axes(cells)
@@ -299,8 +289,9 @@ def caveats(sweep: Sweep) -> dict[str, list[str]]:
     """Return sentences on what could not be computed, what stands out, and why."""
     from polars import selectors as cs
 
-    from manyseed.analysis.questions import suspects
-    from manyseed.analysis.tables.snapshots import last
+    from manyseed.analysis.questions import caveats
+    from manyseed.analysis.tables.rows import last
+    from manyseed.orchestrator.computing.tables import read_analysis, read_results
     from manyseed.orchestrator.results.caveats import (
         COMPARED,
         mixed,
@@ -310,14 +301,12 @@ def caveats(sweep: Sweep) -> dict[str, list[str]]:
         small_classes,
         undefined,
     )
-    from manyseed.orchestrator.results.record import read_analysis
-    from manyseed.orchestrator.results.tables import read_results
 
     results, (options, record) = read_results(sweep.paths), read_analysis(sweep.paths)
     repeats = results["repeats"]
     with results.damage_named("runs"):
         runs = last(results.scan("runs"))
-        infeasible = suspects.notes(last(repeats.lazy()), runs, options)
+        infeasible = caveats.suspect_notes(last(repeats.lazy()), runs, options)
         compared = runs.select(cs.by_name(*COMPARED, require_all=False)).collect()
     return {
         "infeasible": infeasible,
@@ -404,6 +393,8 @@ def _follow(sweep: Sweep, *, quiet: bool) -> None:
 
 def _watched(sweep: Sweep, *, quiet: bool) -> AnalysisJob:
     """Show the last submitted analysis until it ends, and return it."""
+    from manyseed.orchestrator.submissions.submission import ALIVE
+
     with bar(quiet=quiet) as progress:
         task = progress.add_task("analysing", total=None, note="")
         while (job := sweep.analysis_job()) and job.state in ALIVE:
@@ -414,3 +405,62 @@ def _watched(sweep: Sweep, *, quiet: bool) -> AnalysisJob:
         assert job is not None
         progress.update(task, completed=job.done, total=job.blocks or None, note="")
     return job
+
+
+@takes("respond", "name", "where", "workers")
+def respond(
+    directory: Directory,
+    transforms: str | None = typer.Option(
+        None,
+        "--transforms",
+        metavar="NAME,…",
+        help="intra, inter, and for images such as rotate:90, shift-x:0.25, colour:0.25.",
+        show_default="those of the sweep file's [response], else intra,inter",
+    ),
+    layers: str | None = typer.Option(
+        None,
+        "--layers",
+        metavar="N,…",
+        help="Layers on whose output intra and inter act, 0 and 1.",
+        show_default="0,1",
+    ),
+    rows: int | None = typer.Option(
+        None, "--rows", min=2, help="Training rows per sample.", show_default="23040"
+    ),
+    draws: int | None = typer.Option(
+        None, "--draws", min=1, help="Samples to draw.", show_default="1"
+    ),
+    as_json: Json = False,
+    **options: Any,
+) -> None:
+    """Measure response curves of runs that kept their parameters (keep.parameters = true).
+
+    Models are evaluated on this machine's CPUs, even if they were trained on a GPU. Curves measured
+    in training stay; analyze uses both. The same command continues after an interruption, and adds
+    runs that have finished since.
+
+    Examples:
+
+        manyseed respond sweep --transforms intra,rotate:90
+
+        manyseed respond sweep --where "classifier = 'mlp'"
+    """
+    from manyseed.orchestrator.sweep import Sweep
+
+    keys: dict[str, object] = {"rows": rows, "draws": draws}
+    keys["transforms"] = None if transforms is None else names(transforms)
+    keys["layers"] = None if layers is None else whole_numbers(layers, "--layers", "0,1")
+    given = {key: value for key, value in keys.items() if value is not None}
+    with resumable("asking", "respond", directory, note="models", quiet=as_json) as progress:
+        result = Sweep(directory).respond(given, **options, progress=progress)
+    if as_json:
+        value = {"file": str(result.file), "asked": result.asked, "runs": result.runs}
+        print_json({**value, "transforms": list(result.transforms)})
+        return
+    say(f"{counted(result.asked, 'model')} measured, {result.runs:,} in all: {result.file}")
+    if result.from_gpu:
+        say(
+            f'{counted(result.from_gpu, "model")} of cells with device = "gpu" measured on a CPU: '
+            "counts may differ by a few from those that a GPU would have measured in training"
+        )
+    say_next("Next", "analyze", directory)

@@ -1,13 +1,36 @@
-"""``manyseed answers``."""
+"""``manyseed answers``: all answers in short, or one question, whose record gives its options."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import inspect
+from collections.abc import Callable
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from manyseed.orchestrator.cli.common import Directory, Json
-from manyseed.orchestrator.cli.output import console, counted, print_json, say, say_next
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from manyseed.analysis.questions.question import Function, Question, imported
+from manyseed.orchestrator.cli.arguments import (
+    Command,
+    Directory,
+    Json,
+    meanings,
+    names,
+    option,
+    shown_help,
+    spoken_of_options,
+    whole_numbers,
+    without_conversion,
+)
+from manyseed.orchestrator.cli.output import console, counted, errors, print_json, say, say_next
+from manyseed.orchestrator.errors import flag
+from manyseed.orchestrator.results.questions.registry import known, named, options, reply
 
 if TYPE_CHECKING:
+    from manyseed.analysis.questions.question import Reply
     from manyseed.orchestrator.sweep import Sweep
 
 _NO_ANSWERS = "These results allow no answers: too few runs, or nothing differs."
@@ -22,8 +45,41 @@ _IN_SHORT = (
 many seeds."""
 
 
-def answers(directory: Directory, as_json: Json = False) -> None:
-    """Say what the results show, in the sentences that the report begins with.
+class _Questions(TyperGroup):
+    """The questions as commands below ``answers DIR``; each is imported when it is asked."""
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self.commands = {
+            one.name: TyperCommand(one.name, help=one.asks) for one in known().values()
+        }
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse DIR and the flags before the question, which is the second word."""
+        without_conversion(self.get_params(ctx))
+        words = [place for place, word in enumerate(args) if not word.startswith("-")]
+        end = words[1] if len(words) > 1 else len(args)
+        first = sorted(args[:end], key=lambda word: not word.startswith("-"))
+        return super().parse_args(ctx, [*first, *args[end:]])
+
+    def invoke(self, ctx: Any) -> Any:
+        """Ask; errors speak of options."""
+        with spoken_of_options():
+            return super().invoke(ctx)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command of the question that is asked."""
+        return args[0], command_of(args[0]), args[1:]
+
+
+answers_app = typer.Typer(
+    cls=_Questions, invoke_without_command=True, subcommand_metavar="[QUESTION] [ARGS]..."
+)
+
+
+@answers_app.callback()
+def answers(context: typer.Context, directory: Directory, as_json: Json = False) -> None:
+    """Say what the results show, in the sentences that the report begins with, or ask a question.
 
     What is missing; how accurate the classifiers are, and which is better; which one varies most
     and least; what affects accuracy and error consistency beyond chance; which runs differ from the
@@ -31,29 +87,169 @@ def answers(directory: Directory, as_json: Json = False) -> None:
     datasets. Each answer has an interval and says what it covers; questions without an answer are
     left out. Notes follow: what could not be computed, what stands out, and why.
 
+    With a QUESTION, its answers alone, and in full: manyseed answers DIR QUESTION --help lists its
+    options.
+
     Examples:
 
         manyseed answers quickstart
+
+        manyseed answers quickstart howmany --accuracy 0.001
     """
+    if context.invoked_subcommand is not None:
+        return
     from manyseed.orchestrator.cli.analyze import say_notes
-    from manyseed.orchestrator.results.answering import answers
-    from manyseed.orchestrator.results.newer import tell_newer
+    from manyseed.orchestrator.results.answers.summary import answers
+    from manyseed.orchestrator.results.caveats import tell_newer
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)
     tell_newer(sweep.paths)
     found = answers(sweep.paths)
     if as_json:
-        listed = [{"about": one.about, "text": one.text, "shown": list(one.links)} for one in found]
-        print_json({"answers": listed})
+        keys = ("about", "text", "shown")
+        print_json({"answers": [{key: one.values()[key] for key in keys} for one in found]})
         return
     for answer in found:
-        say(f"{answer.text}\n")
+        say(f"{answer.headline}\n")
     if not found:
         say(f"{_NO_ANSWERS}\n")
     if say_notes(sweep):
         console.print()
     say_next("Tables and figures", "report", sweep.directory)
+
+
+if answers_app.registered_callback is not None:
+    answers_app.registered_callback.help = shown_help(answers.__doc__ or "")
+
+
+def __getattr__(verb: str) -> Callable[..., None]:
+    """Return the function of a question that is also a verb of its own."""
+    if verb not in known():
+        raise AttributeError(verb)
+    return _function(known()[verb], is_verb=True)
+
+
+def command_of(question: str) -> Any:
+    """Return the command that asks a question below ``answers DIR``."""
+    function = _function(named(question))
+    parent = typer.Typer(
+        add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich"
+    )
+    parent.command(question, cls=Command, help=shown_help(function.__doc__ or ""))(function)
+    return typer.main.get_command(parent)
+
+
+def _function(question: Question, *, is_verb: bool = False) -> Callable[..., None]:
+    """Return what asks a question, with its options; a verb has DIR as its own argument."""
+
+    def run(context: typer.Context, **given: Any) -> None:
+        above = {} if is_verb or context.parent is None else context.parent.params
+        directory = given.pop("directory", None) or above["directory"]
+        as_json = given.pop("as_json") or above.get("as_json", False)
+        _asked(question, directory, given, as_json=as_json)
+
+    parameters = [_parameter(question, one) for one in options(question).values()]
+    parameters.sort(key=lambda one: isinstance(one.annotation.__metadata__[0], _OPTION))
+    first = [_fixed("directory", Directory)] if is_verb else []
+    every = [_fixed("context", typer.Context), *first, *parameters]
+    vars(run)["__signature__"] = inspect.Signature([*every, _fixed("as_json", Json, default=False)])
+    run.__doc__ = _help(question, _VERB if is_verb else _ASKED)
+    return run
+
+
+_VERB = "manyseed {name} quickstart"
+_ASKED = "manyseed answers quickstart {name}"
+_OPTION = typer.models.OptionInfo
+
+
+def _fixed(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+    return inspect.Parameter(
+        name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default
+    )
+
+
+def _parameter(question: Question, one: inspect.Parameter) -> inspect.Parameter:
+    """Return an option of a question as typer takes it."""
+    help_ = _meanings(question).get(one.name, "")
+    if one.name == "other":
+        argument = typer.Argument(metavar="[DIR]", help=help_, show_default=False)
+        return _fixed(one.name, Annotated[Path | None, argument], default=None)
+    return option(one, help_, **question.flags.get(one.name, {}))
+
+
+def _doc(function: Function | None) -> str:
+    return "" if function is None else inspect.getdoc(imported(function)) or ""
+
+
+def _meanings(question: Question) -> dict[str, str]:
+    """Return what each option means, from the docstrings' sections of parameters."""
+    found: dict[str, str] = {}
+    for text in (_doc(question.find), _doc(question.tell)):
+        found = meanings(text) | found
+    for name, (other, same) in question.variants.items():
+        theirs = _meanings(named(other))
+        found[name] = theirs.pop(same) if same else named(other).asks
+        for more, meaning in theirs.items():
+            found.setdefault(more, f"With {flag(name)}: {meaning[0].lower()}{meaning[1:]}")
+    return found
+
+
+def _help(question: Question, start: str) -> str:
+    """Return the help: what the docstring says of the question, and examples."""
+    said = _doc(question.find).partition("\n\nParameters\n")[0]
+    before = start.format(name=question.name)
+    lines = [f"    {before} {options}".rstrip() for options in question.examples]
+    return "\n\n".join([said, "Examples:", *lines])
+
+
+def _asked(question: Question, directory: Path, given: dict[str, Any], *, as_json: bool) -> None:
+    """Ask a question; print its answers."""
+    from manyseed.orchestrator.sweep import Sweep
+
+    for name, one in options(question).items():
+        if "Sequence[int]" in str(one.annotation) and given[name] is not None:
+            given[name] = whole_numbers(given[name], flag(name), "1,2,5")
+        elif "Sequence[str]" in str(one.annotation):
+            given[name] = names(given[name] or "")
+    sweep = Sweep(directory)
+    report: Callable[[str], None] = partial(say, to=errors) if as_json else say
+    with _one_core(sweep, question, given):
+        found = reply(sweep, question.name, **given, report=report)
+    if as_json:
+        print_json(found.values)
+    else:
+        _say(found)
+
+
+def _one_core(sweep: Sweep, question: Question, given: dict[str, Any]) -> Any:
+    """Keep a question that takes long to one core of a login node, unless it trains."""
+    if not question.busy or given.get("workers") or any(given[one] for one in question.variants):
+        return nullcontext()
+    from manyseed.orchestrator.cli.progress import one_core
+
+    return one_core(sweep.paths, question.busy, "With more cores: --workers N.")
+
+
+def _say(found: Reply) -> None:
+    """Print the answers to a question."""
+    if found.title:
+        say(found.title, style="bold")
+    for one in found.answers:
+        if found.apart:
+            say("")
+        for line in one.headline.splitlines():
+            say(line, style="bold" if one.details else "")
+        for line in one.details:
+            say(line.lstrip(), indent=2 + len(line) - len(line.lstrip()))
+        for line in filter(None, (one.rests_on, one.cannot_tell)):
+            say(line, indent=2 if one.details else 0, style="dim")
+    for note in found.cannot_tell:
+        say(note)
+    for note in found.notes:
+        say(note, style="dim")
+    if not found.answers:
+        say(_NO_ANSWERS)
 
 
 def in_short(sweep: Sweep) -> None:
@@ -62,7 +258,7 @@ def in_short(sweep: Sweep) -> None:
     Fits a screen with what `run` prints before and after it.
     """
     from manyseed.orchestrator.cli.analyze import notes
-    from manyseed.orchestrator.results.answering import answers
+    from manyseed.orchestrator.results.answers.summary import answers
 
     found = answers(sweep.paths)
     paragraphs = [[one.brief for one in found if one.about in about] for about in _IN_SHORT]

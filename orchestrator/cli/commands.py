@@ -2,63 +2,85 @@
 
 from __future__ import annotations
 
-import inspect
-import re
 from collections.abc import Iterator, MutableMapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
-from manyseed.orchestrator.cli.common import Command, without_conversion
+from manyseed.orchestrator.cli.arguments import (
+    Command,
+    shown_help,
+    with_options,
+    without_conversion,
+)
 
 __all__ = ["app"]
 
-_PANELS = {
-    "Train": (
-        *("example", "init", "run", "plan", "schema", "tune", "submit", "status", "logs"),
-        *("resume", "cancel", "pause", "throttle"),
-    ),
-    "Keep": ("verify", "compact", "export", "import", "rerun", "drop"),
-    "Learn": (
-        *("respond", "analyze", "answers", "query", "howmany", "compare", "dee"),
-        *("variance", "plot", "report", "show"),
-    ),
-    "Help": ("docs", "doctor"),
-    "Data": ("datasets",),
-    "Clusters": ("cluster", "testcluster"),
-}
-"""The verbs, in the order of the help."""
+_SHOWN = (
+    ("Train", "plan", ("init", "plan")),
+    ("Train", "train", ("run", "submit")),
+    ("Train", "status", ("status", "logs")),
+    ("Train", "train", ("resume", "cancel")),
+    ("Keep", "keep", ("verify", "export", "import", "rerun")),
+    ("Ask", "analyze", ("analyze",)),
+    ("Ask", "answers", ("answers",)),
+    ("Ask", "query", ("query", "plot")),
+    ("Ask", "analyze", ("report", "respond")),
+    ("Clusters", "clusters", ("cluster",)),
+    ("Help", "guide", ("docs",)),
+)
+"""Panels, modules and verbs, in the order of the help."""
 
-_MODULES = {"import": "importing", "report": "analyze"}
-"""Modules that are not called like their verb."""
+_HIDDEN = {
+    "plan": {
+        "datasets": "init --datasets; and for fetch: manyseed plan SWEEP.toml --fetch",
+        "drop": "plan DIR --drop SQL",
+    },
+    "train": {
+        "tune": "plan DIR --tune",
+        "pause": "cancel DIR --pause",
+        "throttle": "cancel DIR --throttle N",
+    },
+    "status": {"show": "status DIR RUN"},
+    "keep": {"compact": "verify DIR --compact"},
+    "answers": dict.fromkeys(("howmany", "compare", "dee", "variance"), ""),
+    "clusters": {"testcluster": "cluster test", "doctor": "cluster check"},
+    "guide": {"example": "init --example NAME", "schema": "docs --schema"},
+}
+"""Verbs by module that the help does not list, and what does the same now unless it is clear."""
 
 
 class _Verbs(MutableMapping[str, Any]):
     """Commands by verb, made when they are looked up."""
 
     def __init__(self) -> None:
-        self._panels = {verb: panel for panel, verbs in _PANELS.items() for verb in verbs}
         self._made: dict[str, Any] = {}
+        self._places = {
+            verb: (module, panel, "") for panel, module, verbs in _SHOWN for verb in verbs
+        }
+        self.shown = [*self._places]
+        for module, verbs in _HIDDEN.items():
+            self._places |= {verb: (module, "", now) for verb, now in verbs.items()}
 
     def __getitem__(self, verb: str) -> Any:
         if verb not in self._made:
-            self._made[verb] = _command(verb, self._panels[verb])
+            self._made[verb] = _command(verb, *self._places[verb])
         return self._made[verb]
 
     def __setitem__(self, verb: str, command: Any) -> None:
-        self._panels[verb], self._made[verb] = "", command
+        self._places[verb], self._made[verb] = ("", "", ""), command
 
     def __delitem__(self, verb: str) -> None:
-        del self._panels[verb]
+        del self._places[verb]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._panels)
+        return iter(self._places)
 
     def __len__(self) -> int:
-        return len(self._panels)
+        return len(self._places)
 
 
 class _Root(TyperGroup):
@@ -66,11 +88,11 @@ class _Root(TyperGroup):
 
     def __init__(self, **attributes: Any) -> None:
         super().__init__(**attributes)
-        self.commands = _Verbs()
+        self.commands = self._verbs = _Verbs()
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Return the verbs, without importing them."""
-        return [*self.commands]
+        """Return the verbs that the help shows, without importing them."""
+        return self._verbs.shown
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments before the verb."""
@@ -78,33 +100,32 @@ class _Root(TyperGroup):
         return super().parse_args(ctx, args)
 
 
-def _command(verb: str, panel: str) -> Any:
-    """Return the command, or the group of commands, of a verb."""
-    module = import_module(f"manyseed.orchestrator.cli.{_MODULES.get(verb, verb)}")
+def _command(verb: str, module: str, panel: str, now: str) -> Any:
+    """Return the command, or the group of commands, of a verb; `now` does what a hidden one did."""
+    imported = import_module(f"manyseed.orchestrator.cli.{module}")
     parent = typer.Typer(pretty_exceptions_enable=False, rich_markup_mode="rich")
-    if hasattr(module, "app"):
-        parent.add_typer(module.app, name=verb, rich_help_panel=panel)
-        registered = module.app.registered_commands
+    shown: dict[str, Any] = {"rich_help_panel": panel} if panel else {"hidden": True}
+    if group := getattr(imported, f"{verb}_app", None):
+        parent.add_typer(group, name=verb, **shown)
     else:
-        function = getattr(module, verb, None) or getattr(module, f"{verb}_")
-        cls = getattr(module, "QueryCommand", Command)
-        parent.command(verb, cls=cls, rich_help_panel=panel)(function)
-        registered = parent.registered_commands
-    for one in registered:
-        one.cls = one.cls or Command
-        one.help = _help(one.callback.__doc__ or "")
-    return typer.main.get_group(parent).commands[verb]
+        function = getattr(imported, verb, None) or getattr(imported, f"{verb}_")
+        with_options(function)
+        parent.command(verb, cls=getattr(function, "cls", Command), **shown)(function)
+    _explain(parent)
+    made = typer.main.get_group(parent).commands[verb]
+    for one in (made, *getattr(made, "commands", {}).values()):
+        one.now = now
+    return made
 
 
-def _help(docstring: str) -> str:
-    """Return a docstring as help text that wraps at any width, with markup escaped."""
-    text = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.cleandoc(docstring))
-    text = re.sub(r"^    (?=\S)", "$ ", text, flags=re.MULTILINE)
-    if "[" not in text:
-        return text
-    from rich.markup import escape
-
-    return escape(text)
+def _explain(app: typer.Typer) -> None:
+    """Give the commands of an app their help, and those of its groups."""
+    for one in app.registered_commands:
+        one.cls = Command if one.cls in (None, TyperCommand) else one.cls
+        one.help = shown_help(one.callback.__doc__ or "") if one.callback else ""
+    for group in app.registered_groups:
+        if group.typer_instance:
+            _explain(group.typer_instance)
 
 
 app = typer.Typer(
@@ -135,6 +156,6 @@ def _main(
     ),
 ) -> None:
     if context.invoked_subcommand is None:
-        from manyseed.orchestrator.cli.begin import begin
+        from manyseed.orchestrator.cli.guide import begin
 
         begin(Path())

@@ -19,9 +19,9 @@ def print_effects(sweep: Sweep) -> None:
     """Print differences by classifier with their intervals, if cells can be compared."""
     from manyseed.analysis.questions.effects import effects
     from manyseed.analysis.questions.intervals import SEEDS
-    from manyseed.analysis.report.context import effect_rows, few_test_sets
-    from manyseed.orchestrator.results.effects import compared
-    from manyseed.orchestrator.results.tables import EFFECTS, read_results
+    from manyseed.analysis.report.page import effect_rows, few_test_sets
+    from manyseed.orchestrator.asking.effects import compared
+    from manyseed.orchestrator.computing.tables import EFFECTS, read_results
 
     results = read_results(sweep.paths)
     if EFFECTS not in results or results[EFFECTS].is_empty():

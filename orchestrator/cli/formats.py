@@ -53,13 +53,7 @@ _LATEX = re.compile("|".join(map(re.escape, sorted(_IN_LATEX, key=len, reverse=T
 
 
 def chosen(name: str | None, output: Path | None) -> str:
-    """Return the format given by its name, or else by the ending of the output's name.
-
-    Raises
-    ------
-    UserError
-        If it is unknown.
-    """
+    """Return the format given by its name, or else by the ending of the output's name."""
     if name is not None:
         if name not in FORMATS:
             remedy = nearest(name, FORMATS)
@@ -83,16 +77,9 @@ def is_pipe(output: Path) -> bool:
 
 
 def in_format(frame: pl.DataFrame, name: str, of: Mapping[str, Any], notes: Sequence[str]) -> bytes:
-    """Return rows as a file's content.
+    """Return rows as a file's content, with notes in formats that have a place for them.
 
-    Parameters
-    ----------
-    name : str
-        One of `FORMATS`.
-    of : mapping
-        What the JSON object says about the question.
-    notes : sequence of str
-        Notes on the rows, for formats that have a place for them.
+    `name` is one of `FORMATS`; `of` is what the JSON object says about the question.
     """
     if name == PARQUET:
         buffer = io.BytesIO()
@@ -152,13 +139,7 @@ def _with_limits(mean: Any, limits: tuple[float | None, float | None]) -> object
 
 
 def write_out(content: bytes, output: Path | None, name: str) -> None:
-    """Write content to a file, atomically, or to standard output.
-
-    Raises
-    ------
-    UserError
-        If the file's folder does not exist, or Parquet would go to a terminal.
-    """
+    """Write content to a file, atomically, or to standard output, but no Parquet to a terminal."""
     if output is None or is_pipe(output):
         if name == PARQUET and sys.stdout.isatty():
             remedy = "write to a file: -o rows.parquet; or to a pipe"

@@ -56,7 +56,7 @@ def say_training(
     what: str, paths: SweepPaths, verb: str, *words: object, cluster: str | None = None
 ) -> None:
     """Print the next command, which trains; `cluster` is where the user works, if they said so."""
-    from manyseed.orchestrator.submissions.hints import on_cluster
+    from manyseed.orchestrator.submissions.submission import on_cluster
 
     where = on_cluster(paths) if cluster is None else ["--cluster", cluster]
     say_next(what, verb, paths.directory, *words, *where)

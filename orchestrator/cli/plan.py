@@ -1,4 +1,4 @@
-"""``manyseed plan``."""
+"""The verbs that plan: a sweep file, its plan, the data; and which cells are dropped."""
 
 from __future__ import annotations
 
@@ -8,52 +8,91 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.text import Text
 
-from manyseed.orchestrator.cli.common import Json, OtherRecipe, Out, Settings, SweepToml
-from manyseed.orchestrator.cli.login import one_core
+from manyseed.orchestrator.cli.arguments import (
+    Directory,
+    Json,
+    Out,
+    Settings,
+    SweepToml,
+    alone,
+    only_with,
+    takes,
+    workers_option,
+)
 from manyseed.orchestrator.cli.output import (
     console,
     counted,
     duration,
+    print_frame,
     print_json,
     print_table,
     say,
     say_next,
     size,
 )
+from manyseed.orchestrator.cli.progress import one_core
 from manyseed.orchestrator.errors import UserError, refused
 from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.plans.change import Change
 
-_DATA = ("dataset", "classifier", "train", "test")
-_COUNTS = ("runs", "fits")
+_DATA_COLUMNS = ("dataset", "classifier", "train", "test")
+_COUNT_COLUMNS = ("runs", "fits")
 _DEVICES = {"core": "core", "gpu": "GPU"}
 _UNITS = {"h": "hours", "min": "minutes"}
 
 
+@takes("plan", "other_recipe")
 def plan(
-    sweep_file: SweepToml,
+    sweep_file: Path = typer.Argument(
+        ...,
+        metavar="SWEEP.toml|DIR",
+        help="The sweep file; with --tune and --drop, the sweep directory.",
+        show_default=False,
+    ),
     out: Out = None,
     settings: Settings = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", "-n", help="Show the plan; write nothing.")
-    ] = False,
-    walltime: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Name fits that cannot finish in jobs of this time, such as 4:00:00 or 1-12.",
-            show_default=False,
-        ),
-    ] = None,
-    other_recipe: OtherRecipe = False,
+    dry_run: bool = typer.Option(False, "--dry-run", "-n", help="Show the plan; write nothing."),
+    walltime: str | None = typer.Option(
+        None,
+        metavar="TIME",
+        help="Name fits that cannot finish in jobs of this time, such as 4:00:00 or 1-12.",
+        show_default=False,
+    ),
+    fetching: bool = typer.Option(
+        False,
+        "--fetch",
+        help="Only fetch and prepare the data, once, on a machine that can reach it.",
+    ),
+    searching: bool = typer.Option(
+        False,
+        "--tune",
+        help='Of a sweep DIR: search on this machine for hparams = "tuned", and for scales.',
+    ),
+    dropping: str | None = typer.Option(
+        None, "--drop", metavar="SQL", help="Of a sweep DIR: remove these cells for good."
+    ),
+    yes: bool = typer.Option(False, "--yes", "-y", help="With --drop: do not ask."),
+    cluster: str | None = typer.Option(
+        None,
+        metavar="local",
+        help="With --tune: search here, even on a login node.",
+        show_default="auto",
+    ),
+    workers: Annotated[int | None, workers_option("With --tune: number of processes.")] = None,
     as_json: Json = False,
+    **options: Any,
 ) -> None:
     """Plan a sweep file: check it, show its grid, and write the plan.
 
     Planning an enlarged file into a sweep adds what is new and keeps everything that is done.
+
+    With --tune, the given sweep DIR gets the hparams of its tuned cells by one random search per
+    dataset and classifier, and the scale of each cell with kfac-laplace that has none; the same
+    command continues. With --drop, cells leave the plan; their finished runs are lost.
 
     Examples:
 
@@ -62,6 +101,12 @@ def plan(
         manyseed plan sweep.toml --out /scratch/me/sweep
 
         manyseed plan sweep.toml --set runs=2 --set classifier.mlp.epochs=5 --out trial
+
+        manyseed plan sweep.toml --fetch
+
+        manyseed plan sweep --tune
+
+        manyseed plan sweep --drop "dataset = 'dionis' AND classifier = 'lr-sgd'" --dry-run
     """
     from manyseed.jobs.classifiers.weights import counting
     from manyseed.jobs.datasets import data_home
@@ -71,6 +116,24 @@ def plan(
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep, require_room
     from manyseed.orchestrator.submissions.requirements import of_earlier_code, require_code
 
+    other_recipe = options["other_recipe"]
+    options |= {"out": out, "set": settings, "walltime": walltime}
+    only_with("--tune", searching, cluster=cluster, workers=workers)
+    only_with("--drop", dropping is not None, yes=yes)
+    if fetching:
+        alone("--fetch", **options, dry_run=dry_run, tune=searching, drop=dropping, json=as_json)
+        fetch(sweep_file)
+        return
+    if searching:
+        from manyseed.orchestrator.cli.train import tune
+
+        alone("--tune", **options, dry_run=dry_run, drop=dropping)
+        tune(sweep_file, as_json, cluster=cluster or "auto", workers=workers)
+        return
+    if dropping is not None:
+        alone("--drop", **options, json=as_json)
+        drop(sweep_file, yes, where=dropping, dry_run=dry_run)
+        return
     hours = None if walltime is None else _parsed(walltime)
     settings = settings or []
     directory = out or Path(read_sweep_file(sweep_file, settings).name)
@@ -132,14 +195,14 @@ def _next(
 ) -> Sequence[object]:
     """Return the next command for a planned sweep; `further` is for `submit`."""
     from manyseed.jobs import datasets
-    from manyseed.orchestrator.plans.tuned import scale_searches, searches, to_tune
-    from manyseed.orchestrator.submissions.hints import on_cluster
+    from manyseed.orchestrator.plans.searches import searches, to_tune
+    from manyseed.orchestrator.submissions.submission import on_cluster
 
     infos = change.expansion.datasets.values()
     if not all(datasets.is_fetched(info.canonical) for info in infos):
-        return ["datasets", "fetch", sweep_file]
+        return ["plan", sweep_file, "--fetch"]
     cells = change.after.cells
-    if searches(paths, cells) or scale_searches(paths, cells):
+    if searches(paths, cells):
         return to_tune(paths)
     return ["submit", paths.directory, *further, *on_cluster(paths)]
 
@@ -160,21 +223,25 @@ def _table(summary: dict[str, Any]) -> tuple[list[str], list[list[object]], list
     unit, scale = _unit(summary)
 
     def costs(figures: dict[str, Any]) -> list[object]:
-        times = (_time(figures[f"{device}_hours"] * scale) for device in devices)
-        return [*(figures[name] for name in _COUNTS), *times, size(figures["store_bytes"])]
+        times = (_in_words(figures[f"{device}_hours"] * scale) for device in devices)
+        return [*(figures[name] for name in _COUNT_COLUMNS), *times, size(figures["store_bytes"])]
 
     order: dict[str, int] = {}  # keeps the groups of a dataset together, whichever grid names it
     groups = sorted(
         summary["by_group"], key=lambda group: order.setdefault(group["dataset"], len(order))
     )
-    rows = [[*(group[name] for name in _DATA), *costs(group)] for group in groups]
+    rows = [[*(group[name] for name in _DATA_COLUMNS), *costs(group)] for group in groups]
     times = [f"{_DEVICES[device]}-{unit}" for device in devices]
-    return [*_DATA, *_COUNTS, *times, "store"], rows, ["all", "", "", "", *costs(summary)]
+    return (
+        [*_DATA_COLUMNS, *_COUNT_COLUMNS, *times, "store"],
+        rows,
+        ["all", "", "", "", *costs(summary)],
+    )
 
 
 def _sentences(change: Change) -> Iterator[str]:
     """Yield the sentences below the table."""
-    from manyseed.orchestrator.plans.remarks import remarks
+    from manyseed.orchestrator.plans.change import remarks
 
     yield from remarks(change)
     summary = change.summary()
@@ -187,7 +254,7 @@ def _sentences(change: Change) -> Iterator[str]:
     )
     unit, scale = _unit(summary)
     times = [
-        f"{_time(summary[f'{device}_hours'] * scale)} {_DEVICES[device]}-{_UNITS[unit]}"
+        f"{_in_words(summary[f'{device}_hours'] * scale)} {_DEVICES[device]}-{_UNITS[unit]}"
         for device in _devices(summary)
     ]
     for longest in summary["by_group"]:
@@ -200,11 +267,12 @@ def _sentences(change: Change) -> Iterator[str]:
             break
     if features := summary["feature_hours"]:
         yield (
-            f"Of these {_UNITS[unit]}, about {_time(features * scale)} are for features of images, "
-            "computed once per dataset and again for perturbed rows."
+            f"Of these {_UNITS[unit]}, about {_in_words(features * scale)} are for features of "
+            "images, computed once per dataset and again for perturbed rows."
         )
     if responses := summary["response_hours"]:
-        yield f"Of these {_UNITS[unit]}, about {_time(responses * scale)} are for response curves."
+        hours = _in_words(responses * scale)
+        yield f"Of these {_UNITS[unit]}, about {hours} are for response curves."
     yield (
         f"Predictions: about {size(summary['store_bytes'])} in {summary['store_files']:,} files "
         f"and folders{'' if change.before.cells.is_empty() else ', with those planned before'}."
@@ -232,7 +300,172 @@ def _unit(summary: dict[str, Any]) -> tuple[str, int]:
     return ("h", 1) if summary["core_hours"] + summary["gpu_hours"] >= 1 else ("min", 60)
 
 
-def _time(amount: float) -> str:
+def _in_words(amount: float) -> str:
     if not amount:
         return "–"
     return "<0.01" if amount < 0.005 else f"{amount:,.2f}" if amount < 100 else f"{amount:,.0f}"
+
+
+datasets_app = typer.Typer(help="List datasets, and fetch those of a sweep.", no_args_is_help=True)
+
+
+@datasets_app.command("list")
+def list_(as_json: Json = False) -> None:
+    """List the datasets known by name, with their shapes, without downloading anything.
+
+    Examples:
+
+        manyseed datasets list
+    """
+    from manyseed.jobs import datasets
+
+    columns = ("source", "samples", "features", "categorical", "classes", "fetched")
+    rows = []
+    for name in datasets.names():
+        if name.startswith("synthetic:"):
+            continue
+        info = datasets.resolve(name)
+        fetched = datasets.is_fetched(info.canonical)
+        classes = len(info.class_names)
+        rows.append((name, info.n_samples, info.n_features, info.n_categorical, classes, fetched))
+    if as_json:
+        print_json({"datasets": [dict(zip(columns, row, strict=True)) for row in rows]})
+        return
+    print_table(None, columns, rows)
+    say("\nAlso: synthetic:gaussian, and file:PATH for CSV, Parquet and NPZ.")
+
+
+@datasets_app.command()
+def fetch(sweep_file: SweepToml) -> None:
+    """Fetch and prepare the data of a sweep file, once, on a machine that can reach it.
+
+    Compute nodes only read the prepared copies, in the folder that MANYSEED_DATA names.
+
+    Examples:
+
+        manyseed datasets fetch sweep.toml
+    """
+    from manyseed.orchestrator.grids.expansion import expand
+    from manyseed.orchestrator.grids.loading import read_sweep_file
+    from manyseed.orchestrator.paths import SweepPaths
+    from manyseed.orchestrator.plans.code import own_code
+    from manyseed.orchestrator.plans.data import fetch_datasets
+
+    own = own_code(sweep_file, SweepPaths(sweep_file.absolute().parent)).of_data()
+    expansion = expand(read_sweep_file(sweep_file), sweep_file, own)
+    with console.status("fetching") as status:
+        made = fetch_datasets(
+            expansion.datasets, lambda name: status.update(Text(f"fetching {name}"))
+        )
+    existing = len(expansion.datasets) - len(made)
+    say(f"Prepared {counted(len(made), 'dataset')}; already here: {existing:,}.")
+
+
+def init(
+    data: str | None = typer.Argument(
+        None,
+        metavar="[DATA]",
+        help="A file, a source, or your own function as module:name; without it, all examples "
+        "are listed.",
+        show_default=False,
+    ),
+    model: str | None = typer.Argument(
+        None,
+        metavar="[MODEL]",
+        help="Your own code: module:name, a Python file or a script; or a classifier. "
+        "By default, several classifiers.",
+        show_default=False,
+    ),
+    target: str | None = typer.Option(
+        None, metavar="COLUMN", help="The classes.", show_default="the likeliest"
+    ),
+    out: Path | None = typer.Option(
+        None,
+        "--out",
+        "-o",
+        metavar="FILE",
+        help="Where to write it; the sweep takes its name.",
+        show_default="sweep.toml, named after the data",
+    ),
+    named: str | None = typer.Option(
+        None,
+        "--example",
+        metavar="NAME",
+        help="Instead, write an example sweep file or cluster profile.",
+    ),
+    known: bool = typer.Option(
+        False, "--datasets", help="Instead, list the datasets known by name."
+    ),
+    as_json: Json = False,
+) -> None:
+    """Write a sweep file for your data and model, with comments on what was found in them.
+
+    Examples:
+
+        manyseed init measurements.csv
+
+        manyseed init measurements.csv train.py
+
+        manyseed init sklearn:digits mynet:build --out digits.toml
+
+        manyseed init --example quickstart
+
+        manyseed init --datasets
+    """
+    from manyseed.orchestrator.disk.placing import place_new, unavailable
+    from manyseed.orchestrator.grids.template import sweep_file
+
+    if known:
+        alone("--datasets", DATA=data, target=target, out=out, example=named)
+        list_(as_json)
+        return
+    if as_json:
+        raise UserError("is for --datasets", key="--json", value=True)
+    if named is None and data is None and (target or out):
+        raise UserError("for which data?", key="DATA", remedy="name a file, such as: DATA.csv")
+    if named is not None or data is None:
+        from manyseed.orchestrator.cli.guide import example
+
+        alone("--example", DATA=data, target=target)
+        example(named, out)
+        return
+    text = sweep_file(data, model, target, out.stem if out else None)
+    out = out or Path("sweep.toml")
+    if out.exists():
+        raise UserError("exists already", file=out, remedy="name another file with --out")
+    with unavailable("write", out):
+        place_new(out, text.encode())
+    console.print(f"Wrote {out}.")
+    say_next("Next", "plan", out, "--dry-run")
+
+
+@takes("drop", "where", "dry_run")
+def drop(
+    directory: Directory,
+    yes: bool = typer.Option(False, "--yes", "-y", help="Do not ask."),
+    **options: Any,
+) -> None:
+    """Remove cells from the plan for good; their finished runs are lost.
+
+    Examples:
+
+        manyseed drop sweep --where "dataset = 'dionis' AND classifier = 'lr-sgd'" --dry-run
+    """
+    from manyseed.analysis.axes import AXES
+    from manyseed.orchestrator.sweep import Sweep
+
+    sweep = Sweep(directory)
+    chosen = sweep.drop(options["where"], dry_run=True)
+    names = ("cell", "dataset", "classifier")
+    differing = [c for c in AXES if c not in names and chosen.cells[c].n_unique() > 1]
+    print_frame(chosen.cells.select(*names, *differing), 20, more="")
+    finished = "all" if chosen.finished == chosen.runs else f"{chosen.finished:,}"
+    text = f"{counted(len(chosen.cells), 'cell')} ({counted(chosen.runs, 'run')}, "
+    text += f"{finished} finished)"
+    if options["dry_run"]:
+        say(f"\n{text}. Nothing was written (--dry-run).")
+        return
+    if not yes:
+        typer.confirm(f"\nPermanently drop {text}?", abort=True)
+    sweep.drop(options["where"])
+    say(f"Dropped {text}.")

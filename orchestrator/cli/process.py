@@ -53,10 +53,7 @@ class StreamClosed(BaseException):
 class CommandProcess:
     """Handling of signals and standard streams; a context manager that restores signal handlers.
 
-    Attributes
-    ----------
-    interrupted : bool
-        Whether Ctrl-C was pressed.
+    `interrupted` says whether Ctrl-C was pressed.
     """
 
     def __init__(self) -> None:

@@ -1,66 +1,55 @@
-"""Progress bars."""
+"""What a command shows while it works: progress bars, and a word on login nodes."""
 
 from __future__ import annotations
 
+import os
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 import typer
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
-from manyseed.orchestrator.cli.output import console, counted, duration, say, say_next
-from manyseed.orchestrator.errors import INTERRUPTED
+from manyseed.orchestrator.cli.output import console, counted, duration, errors, say, say_next
+from manyseed.orchestrator.errors import INTERRUPTED, ManyseedError
+from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from rich.console import Console
+    from rich.progress import Progress
 
     from manyseed.orchestrator.progress import watch
     from manyseed.orchestrator.submissions.submission import Submission
+    from manyseed.orchestrator.tasks.intent import Intent
 
 _LINE_SECONDS = 60.0
 
 
-class _Bar(Progress):
-    """A progress bar that an error removes if nothing was done."""
+@contextmanager
+def bar(to: Console | None = None, *, quiet: bool = False) -> Iterator[Progress]:
+    """Show a bar, which an error removes if nothing was done; a quiet one shows nothing."""
+    from rich import progress as of
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc_val: BaseException | None,
-        exc_tb: TracebackType | None,
-    ) -> None:
-        if exc_type is not None and not any(task.completed for task in self.tasks):
-            self.live.transient = True
-        super().__exit__(exc_type, exc_val, exc_tb)
-
-
-def bar(to: Console | None = None, *, quiet: bool = False) -> Progress:
-    """Return a progress bar in the command's style; a quiet one shows nothing."""
     to = to or console
-    return _Bar(
-        SpinnerColumn(finished_text="✓"),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=None if to.is_terminal else 40),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
+    with of.Progress(
+        of.SpinnerColumn(finished_text="✓"),
+        of.TextColumn("{task.description}", markup=False),
+        of.BarColumn(bar_width=None if to.is_terminal else 40),
+        of.MofNCompleteColumn(),
+        of.TextColumn("{task.fields[note]}", markup=False),
+        of.TimeElapsedColumn(),
+        of.TimeRemainingColumn(),
         console=to,
         expand=to.is_terminal,
         disable=quiet,
-    )
+    ) as shown:
+        try:
+            yield shown
+        except BaseException:
+            if not any(task.completed for task in shown.tasks):
+                shown.live.transient = True
+            raise
 
 
 @contextmanager
@@ -127,3 +116,39 @@ def _line(now: watch.Progress, seconds: float, to: Console) -> None:
     failed = f", {now.failed:,} failed" if now.failed else ""
     text = f"training, {now.state}: {now.done:,} of {counted(now.runs, 'run')}{failed}"
     say(f"{text}; {duration(seconds)}", to=to)
+
+
+_SAID_AFTER = 10.0
+"""Seconds; nobody has to read about what takes less."""
+
+
+@contextmanager
+def one_core(paths: SweepPaths, what: str, more: str = "") -> Iterator[None]:
+    """On a login node, keep to one core, and say so if it takes long.
+
+    A machine on which the sweep was trained is no login node. `what` is computed, as the subject of
+    a sentence; `more` says how it would be computed elsewhere, or by more cores.
+    """
+    from manyseed.orchestrator.submissions.profiles import is_login_node
+    from manyseed.orchestrator.submissions.submission import last_intent
+
+    def last() -> Intent | None:
+        with suppress(ManyseedError):  # what is damaged is reported by whoever needs it
+            return last_intent(paths)
+        return None
+
+    if not hasattr(os, "sched_setaffinity") or not is_login_node(last):
+        yield
+        return
+    lines = [f"This machine submits jobs, so {what} keeps to one of its cores.", more]
+    text = "\n".join(filter(None, lines))
+    said = threading.Timer(_SAID_AFTER, say, (text,), {"style": "dim", "to": errors})
+    said.daemon = True
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {sorted(cores)[os.getpid() % len(cores)]})
+    said.start()
+    try:
+        yield
+    finally:
+        said.cancel()
+        os.sched_setaffinity(0, cores)

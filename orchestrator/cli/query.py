@@ -1,22 +1,29 @@
-"""``manyseed query``."""
+"""The verbs that show results: query and plot."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from manyseed.orchestrator.cli import completing, formats
-from manyseed.orchestrator.cli.common import Command, Json, names, require_outside, where_option
+from manyseed.orchestrator.cli import completion, formats
+from manyseed.orchestrator.cli.arguments import (
+    Command,
+    Directory,
+    Json,
+    alone,
+    names,
+    require_outside,
+)
 from manyseed.orchestrator.cli.output import counted, errors, print_json, print_rows, say
 from manyseed.orchestrator.errors import UserError
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from manyseed.orchestrator.results.query import Question
+    from manyseed.orchestrator.asking.query import Query
     from manyseed.orchestrator.sweep import Sweep
 
 _ROWS = 40
@@ -40,97 +47,83 @@ class QueryCommand(Command):
 
 
 def query(
-    directories: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="DIR",
-            help="The sweep directory; with several, the column sweep names each row's.",
-            show_default=False,
-        ),
-    ],
-    table: Annotated[
-        str | None,
-        typer.Option(
-            "--table",
-            "-t",
-            show_default="cells",
-            autocompletion=completing.tables,
-            metavar="NAME",
-            help="The table: cells, runs, pairs, repeats, effects, …; see 'manyseed docs results' "
-            "for all.",
-        ),
-    ] = None,
-    where: Annotated[
-        str | None, where_option("A condition over the columns.", completing.condition)
-    ] = None,
-    columns: Annotated[
-        str,
-        typer.Option(
-            "--columns",
-            "-c",
-            help="Columns to show, separated by commas. '?' lists them.",
-            autocompletion=completing.columns,
-        ),
-    ] = "",
-    by: Annotated[
-        str,
-        typer.Option(
-            "--by",
-            metavar="[COLUMN,…]",
-            autocompletion=completing.columns,
-            help="Group by these columns: means with intervals, pooled spreads, n, coverage. "
-            "Without columns: by everything but the seeds.",
-        ),
-    ] = "",
-    agg: Annotated[
-        str,
-        typer.Option(
-            "--agg",
-            metavar="FUNCTION,…",
-            autocompletion=completing.functions,
-            help="What to compute per group instead: mean, sd, median, min, max, count, q05 (5 % "
-            "quantile), q975 (97.5 %).",
-        ),
-    ] = "",
-    sql: Annotated[
-        str | None,
-        typer.Option("--sql", help="One SELECT over the tables, instead of all other choices."),
-    ] = None,
-    sort: Annotated[
-        str | None,
-        typer.Option(
-            "--sort",
-            help="The column to sort by; with - in front, descending.",
-            autocompletion=completing.sort,
-        ),
-    ] = None,
-    limit: Annotated[
-        int | None,
-        typer.Option("--limit", min=1, help="Rows to show.", show_default="40 in a table, or all"),
-    ] = None,
-    form: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            "-f",
-            help="table, csv, json, markdown, latex (booktabs) or parquet.",
-            autocompletion=completing.formats,
-        ),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="FILE",
-            help="Write all rows to a file (.csv, .json, .md, .tex, .parquet, .txt), or to - for "
-            "standard output.",
-        ),
-    ] = None,
-    describe: Annotated[
-        bool,
-        typer.Option("--describe", help="List the table's columns, as --columns '?' does."),
-    ] = False,
+    directories: list[Path] = typer.Argument(
+        ...,
+        metavar="DIR",
+        help="The sweep directory; with several, the column sweep names each row's.",
+        show_default=False,
+    ),
+    table: str | None = typer.Option(
+        None,
+        "--table",
+        "-t",
+        show_default="cells",
+        autocompletion=completion.tables,
+        metavar="NAME",
+        help="The table: cells, runs, pairs, repeats, effects, …; see 'manyseed docs results' "
+        "for all.",
+    ),
+    where: str | None = typer.Option(
+        None,
+        "--where",
+        "-w",
+        metavar="SQL",
+        help="A condition over the columns.",
+        autocompletion=completion.condition,
+    ),
+    columns: str = typer.Option(
+        "",
+        "--columns",
+        "-c",
+        help="Columns to show, separated by commas. '?' lists them.",
+        autocompletion=completion.columns,
+    ),
+    by: str = typer.Option(
+        "",
+        "--by",
+        metavar="[COLUMN,…]",
+        autocompletion=completion.columns,
+        help="Group by these columns: means with intervals, pooled spreads, n, coverage. "
+        "Without columns: by everything but the seeds.",
+    ),
+    agg: str = typer.Option(
+        "",
+        "--agg",
+        metavar="FUNCTION,…",
+        autocompletion=completion.functions,
+        help="What to compute per group instead: mean, sd, median, min, max, count, q05 (5 % "
+        "quantile), q975 (97.5 %).",
+    ),
+    sql: str | None = typer.Option(
+        None, "--sql", help="One SELECT over the tables, instead of all other choices."
+    ),
+    sort: str | None = typer.Option(
+        None,
+        "--sort",
+        help="The column to sort by; with - in front, descending.",
+        autocompletion=completion.sort,
+    ),
+    limit: int | None = typer.Option(
+        None, "--limit", min=1, help="Rows to show.", show_default="40 in a table, or all"
+    ),
+    form: str | None = typer.Option(
+        None,
+        "--format",
+        "-f",
+        help="table, csv, json, markdown, latex (booktabs) or parquet.",
+        autocompletion=completion.formats,
+    ),
+    output: Path | None = typer.Option(
+        None,
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write all rows to a file (.csv, .json, .md, .tex, .parquet, .txt), or to - for "
+        "standard output.",
+    ),
+    describe: bool = typer.Option(
+        False, "--describe", help="List the table's columns, as --columns '?' does."
+    ),
     as_json: Json = False,
 ) -> None:
     """Query the result tables.
@@ -155,7 +148,7 @@ def query(
 
         manyseed query quickstart --sql "SELECT address, accuracy FROM runs LIMIT 5"
     """
-    from manyseed.orchestrator.results.query import Question, ask
+    from manyseed.orchestrator.asking.query import Query, ask
     from manyseed.orchestrator.sweep import Sweep
 
     form = _form(form, output, as_json)
@@ -165,14 +158,14 @@ def query(
         require_outside(output, sweep)
     results = {name: sweep.results for name, sweep in sweeps.items()}
     if sql is not None:
-        from manyseed.orchestrator.results.sql import ask_sql
+        from manyseed.orchestrator.asking.sql import ask_sql
 
         others = {"table": table, "where": where, "columns": columns, "by": by, "agg": agg}
-        _refuse_beside_sql({**others, "sort": sort})
+        alone("--sql", remedy="write it in the statement", **others, sort=sort)
         _show(ask_sql(results, sql), form, output, limit, {"sql": sql}, [], "No rows.")
         return
     if describe or columns.strip() == "?":
-        from manyseed.orchestrator.results.described import described
+        from manyseed.orchestrator.asking.query import described
 
         frame = described(results, table or "cells", grouped=bool(by or agg))
         if form == formats.TABLE and output is None:  # a narrow terminal leaves out the unit
@@ -180,7 +173,7 @@ def query(
         all_rows = limit or len(frame)
         _show(frame, form, output, all_rows, {"table": table or "cells"}, [], "No columns.")
         return
-    question = Question(
+    question = Query(
         table or "cells",
         where,
         names(columns),
@@ -196,9 +189,12 @@ def query(
     _show(frame, form, output, limit, of, notes, _nothing(question), asked=asked)
 
 
+vars(query)["cls"] = QueryCommand
+
+
 def _require_no_table(directories: list[Path]) -> None:
     """Refuse the name of a table given as a directory."""
-    from manyseed.orchestrator.results.query import ALL_TABLES
+    from manyseed.orchestrator.computing.tables import ALL_TABLES
 
     for directory in directories[1:]:
         if str(directory) in ALL_TABLES and not directory.exists():
@@ -207,14 +203,6 @@ def _require_no_table(directories: list[Path]) -> None:
                 file=directory,
                 remedy=f"name a table with its option: --table {directory}",
             )
-
-
-def _refuse_beside_sql(options: dict[str, str | None]) -> None:
-    for name, value in options.items():
-        if value:
-            remedy = "write it in the statement"
-            message = "cannot be combined with --sql"
-            raise UserError(message, key=f"--{name}", value=value, remedy=remedy)
 
 
 def _form(form: str | None, output: Path | None, as_json: bool) -> str:
@@ -264,17 +252,17 @@ def _show(
         say(note, style="yellow", to=errors)
 
 
-def _nothing(question: Question) -> str:
+def _nothing(question: Query) -> str:
     if question.where is None:
         return f"The table {question.table} has no rows."
     return f"No row of the table {question.table} meets: {question.where}"
 
 
-def _notes(sweeps: list[Sweep], question: Question, frame: pl.DataFrame) -> list[str]:
+def _notes(sweeps: list[Sweep], question: Query, frame: pl.DataFrame) -> list[str]:
     """Return notes on the rows."""
+    from manyseed.orchestrator.asking.grouping import notes
+    from manyseed.orchestrator.computing.tables import Analysis
     from manyseed.orchestrator.results.caveats import of_columns, of_ranking, of_sources
-    from manyseed.orchestrator.results.grouping import notes
-    from manyseed.orchestrator.results.record import Analysis
 
     by = frame.columns if isinstance(question.by, bool) else question.by
     remarks = [*notes(frame, list(by) if question.is_grouped else ()), *of_columns(frame.columns)]
@@ -286,10 +274,10 @@ def _notes(sweeps: list[Sweep], question: Question, frame: pl.DataFrame) -> list
     return [*dict.fromkeys(remarks)]
 
 
-def _few_test_sets(sweeps: list[Sweep], question: Question, frame: pl.DataFrame) -> list[str]:
+def _few_test_sets(sweeps: list[Sweep], question: Query, frame: pl.DataFrame) -> list[str]:
     """Say once that intervals rest on too few test sets; for formats that readers see."""
-    from manyseed.orchestrator.results.grouping import few_test_sets
-    from manyseed.orchestrator.results.tables import read_results
+    from manyseed.orchestrator.asking.grouping import few_test_sets
+    from manyseed.orchestrator.computing.tables import read_results
 
     by = frame.columns if isinstance(question.by, bool) else question.by
     found = [few_test_sets(read_results(sweep.paths), frame, by) for sweep in sweeps]
@@ -298,10 +286,8 @@ def _few_test_sets(sweeps: list[Sweep], question: Question, frame: pl.DataFrame)
 
 def _incomplete(sweep: Sweep, *, several: bool) -> list[str]:
     """Say which planned runs the results lack, and whether that is related to accuracy."""
-    from manyseed.orchestrator.results.caveats import amounts, incomplete
-    from manyseed.orchestrator.results.newer import newer
-    from manyseed.orchestrator.results.record import Analysis
-    from manyseed.orchestrator.results.tables import read_results
+    from manyseed.orchestrator.computing.tables import Analysis, read_results
+    from manyseed.orchestrator.results.caveats import amounts, incomplete, newer
 
     record = Analysis.read(sweep.paths)
     if not record.runs or record.runs["analysed"] >= record.runs["planned"]:
@@ -309,3 +295,85 @@ def _incomplete(sweep: Sweep, *, several: bool) -> list[str]:
     told = [] if newer(sweep.paths) else filter(None, [amounts(record)])
     remarks = [*told, *incomplete(read_results(sweep.paths))]
     return [f"{sweep.directory}: {text}" for text in remarks] if several else remarks
+
+
+def plot(
+    directory: Directory,
+    kind: str | None = typer.Argument(
+        None,
+        metavar="[KIND]",
+        help="The figure; without it, all kinds are listed.",
+        show_default=False,
+        autocompletion=completion.kinds,
+    ),
+    by: str = typer.Option(
+        "",
+        "--by",
+        metavar="COLUMN[,COLUMN]",
+        help="For a column of the tables: group by one or two axes; two give the rows and the "
+        "columns of a grid.",
+        show_default="a row per cell",
+    ),
+    where: str | None = typer.Option(
+        None, "--where", "-w", metavar="SQL", help="Only cells that meet a condition."
+    ),
+    output: Path | None = typer.Option(
+        None,
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="A .pdf, .svg or .png file; or a .csv file for the numbers that are drawn.",
+        show_default="KIND.pdf",
+    ),
+    width: str | None = typer.Option(
+        None,
+        metavar="MM",
+        help="single or double for columns of a journal (89 or 183 mm), or millimetres.",
+        show_default="as in the report",
+    ),
+    as_json: Json = False,
+) -> None:
+    """Draw one figure of the results, as a file for a paper.
+
+    KIND is a figure of the report, or a column of the tables runs, pairs or repeats: accuracy, ece,
+    ec_local, accuracy_range, fit_seconds and others. Each cell has its own row; with --by, cells
+    that agree in these columns share one. Several figures become pages of a PDF, or numbered files
+    of other formats. Fonts are embedded, and the same results give the same file. The command
+    prints the caption, which says what is shown, over what, and n.
+
+    Examples:
+
+        manyseed plot quickstart
+
+        manyseed plot quickstart accuracy --by perturb_continuous -o accuracy.pdf
+
+        manyseed plot quickstart accuracy -o accuracy.csv
+
+        manyseed plot quickstart ec_local --by perturb_continuous,train_fraction
+
+        manyseed plot quickstart alpha-hat-accuracy --where "classifier = 'mlp'" --width single
+    """
+    from manyseed.orchestrator.results.figures import save
+    from manyseed.orchestrator.sweep import Sweep
+
+    sweep = Sweep(directory)
+    if kind is None or kind == "?":
+        kinds = sweep.plot.kinds
+        if as_json:
+            print_json({"kinds": kinds.to_dicts()})
+        else:
+            print_rows(kinds.columns, kinds.rows(), kinds.height, "")
+        return
+    file = output or Path(f"{kind.replace('_', '-')}.pdf")
+    require_outside(file, sweep)
+    drawn = sweep.plot.all(kind, by=names(by), where=where, width=width)
+    files = save(drawn, file)
+    if as_json:
+        listed = [{"title": p.title, "caption": p.caption, "n": p.n} for p in drawn]
+        print_json({"kind": kind, "files": [str(one) for one in files], "figures": listed})
+        return
+    for figure in drawn:
+        say(figure.title, style="bold")
+        say(figure.caption, indent=2)
+    written = str(files[0]) if len(files) == 1 else f"{files[0]} to {files[-1].name}"
+    say(f"Wrote {written}.")

@@ -1,12 +1,17 @@
-"""``manyseed status``."""
+"""The verbs that look: the state of a sweep, what tasks printed, what defines a run."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
-from manyseed.orchestrator.cli.common import Directory, Json
+from manyseed.orchestrator.cli.arguments import Directory, Json, alone
 from manyseed.orchestrator.cli.output import (
     console,
     counted,
@@ -17,8 +22,9 @@ from manyseed.orchestrator.cli.output import (
     say,
     say_next,
     say_steps,
+    say_training,
 )
-from manyseed.orchestrator.errors import INTERRUPTED, NOT_FINISHED, UnavailableError
+from manyseed.orchestrator.errors import INTERRUPTED, NOT_FINISHED, UnavailableError, UserError
 from manyseed.orchestrator.tasks.attempts import UNREADABLE
 from manyseed.orchestrator.tasks.intent import LOCAL
 
@@ -27,19 +33,30 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.sweep import Sweep
 
 _COLUMNS = ("dataset", "classifier", "runs", "done", "copy", "failed", "missing")
-_HEADS = {"copy": "copies"}
+_STATUS_HEADS = {"copy": "copies"}
 _MOST_JOBS = 5
 """How many jobs in a state are named; ``--json`` names all."""
 
 
+def address(metavar: str) -> Any:
+    """Return the argument that names a run."""
+    return typer.Argument(
+        metavar=metavar,
+        help="Cell, repeat and run, counted from 0: 12:0:3. The cell is given by its number or the "
+        "first digits of its identity.",
+        show_default=False,
+    )
+
+
 def status(
     directory: Directory,
-    watch: Annotated[
-        bool, typer.Option("--watch", help="Show progress until nothing runs any more.")
-    ] = False,
+    run: Annotated[str | None, address("[RUN]")] = None,
+    watch: bool = typer.Option(False, "--watch", help="Show progress until nothing runs any more."),
     as_json: Json = False,
 ) -> None:
     """Report the state of every run and every task.
+
+    With RUN, show everything that defines this run, and how it was made.
 
     Exit code 0 if all runs are done, 1 if runs failed, 3 if runs are missing.
 
@@ -48,9 +65,15 @@ def status(
         manyseed status quickstart
 
         manyseed status quickstart --watch
+
+        manyseed status quickstart 12:0:3
     """
     from manyseed.orchestrator.sweep import Sweep
 
+    if run is not None:
+        alone("RUN", watch=watch)
+        show(directory, run, as_json)
+        return
     sweep = Sweep(directory)
     if watch:
         follow(sweep, as_json=as_json)
@@ -84,7 +107,7 @@ def _report(sweep: Sweep, *, as_json: bool) -> None:
     if as_json:
         print_json(state)
     else:
-        _print(sweep, state)
+        _print_status(sweep, state)
     raise typer.Exit(_exit_code(state))
 
 
@@ -93,11 +116,11 @@ def _exit_code(state: Status) -> int:
     return 1 if runs["failed"] else NOT_FINISHED if runs["missing"] else 0
 
 
-def _print(sweep: Sweep, state: Status) -> None:
+def _print_status(sweep: Sweep, state: Status) -> None:
     runs = state["runs"]
     print_table(
         sweep.name,
-        tuple(_HEADS.get(name, name) for name in _COLUMNS),
+        tuple(_STATUS_HEADS.get(name, name) for name in _COLUMNS),
         ([group[name] for name in _COLUMNS] for group in state["groups"]),
         total=("all", "", *(runs[name] for name in _COLUMNS[2:])),
         nested=True,
@@ -168,7 +191,111 @@ def say_unreadable(sweep: Sweep) -> None:
 def raise_if_broken(sweep: Sweep, reason: str, details: str) -> None:
     """Raise a fault of the machine as the command's error."""
     if reason:
-        from manyseed.orchestrator.submissions.hints import training
+        from manyseed.orchestrator.submissions.submission import training
 
         text = f"{reason}\n{details.strip()}" if details else reason
         raise UnavailableError(f"{text}\n  fix it, then: {training(sweep.paths, 'resume')}")
+
+
+def logs(
+    directory: Directory,
+    what: str | None = typer.Argument(
+        None,
+        metavar="RUN|TASK",
+        help="A run (cell, repeat, run) such as 12:0:3; or a task, such as 1/0 or its job id.",
+        show_default=False,
+    ),
+    failed: bool = typer.Option(
+        False, "--failed", help="Show why runs failed, one traceback of each error."
+    ),
+    as_json: Json = False,
+) -> None:
+    """Show what a task printed, or why runs failed.
+
+    Examples:
+
+        manyseed logs sweep 1/0
+
+        manyseed logs sweep --failed
+    """
+    from manyseed.orchestrator.paths import open_sweep
+
+    paths = open_sweep(directory)
+    if failed == (what is not None):
+        raise UserError("give a run or a task, or --failed", key="RUN|TASK")
+    from manyseed.orchestrator.progress import logs as texts
+    from manyseed.orchestrator.submissions.submission import lost_failures, submissions
+    from manyseed.orchestrator.tasks.attempts import shortened
+
+    if what is not None:
+        printed = list(texts.logs(paths, what))
+        for text in texts.lost(paths, what):
+            say(text, to=errors)
+        if as_json:
+            print_json({"logs": [{"file": str(file), "text": text} for file, text in printed]})
+        for file, text in () if as_json else printed:
+            console.print(str(file), soft_wrap=True, style="bold")
+            console.print(f"{text}\n", soft_wrap=True)
+        if not printed and not as_json:
+            say("Nothing was printed.")
+        return
+    groups = texts.failures(paths, fold=not as_json)
+    for text in lost_failures(submissions(paths)):
+        say(text, to=errors)
+    if as_json:
+        keys = ("error", "count", "runs", "traceback")
+        print_json({"failures": [{key: asdict(one)[key] for key in keys} for one in groups]})
+        return
+    for group in groups:
+        error, _, rest = group.error.partition("\n")
+        varies = " (and alike: digits or paths differ)" if group.varies else ""
+        say(Text.assemble((f"{group.count:,} × ", "bold"), f"{error}{' …' * bool(rest)}{varies}"))
+        more = ", …" if group.count > len(group.runs) else ""
+        say(f"runs {', '.join(group.runs)}{more}")
+        console.print(shortened(group.traceback), soft_wrap=True, style="dim")
+        say_next("All of it", "logs", directory, group.runs[0])
+        console.print()
+    if groups:
+        say_training("Retry them", paths, "resume", "--failed")
+    else:
+        say("No run failed.")
+
+
+def show(directory: Directory, run: Annotated[str, address("RUN")], as_json: Json = False) -> None:
+    """Show everything that defines one run, and how it was made.
+
+    Examples:
+
+        manyseed show sweep 12:0:3
+    """
+    from manyseed.orchestrator.sweep import Sweep
+
+    value = Sweep(directory).show(run)
+    if as_json:
+        print_json(value)
+    else:
+        print_values(value)
+
+
+def print_values(value: Mapping[str, object]) -> None:
+    """Print a dict of values and dicts, one line per value."""
+    for name, part in value.items():
+        if isinstance(part, dict) and part:
+            console.print(f"{name}:")
+            for key, inner in part.items():
+                _print_value(f"  {key:<20} ", inner)
+        else:
+            _print_value(f"{name:<22} ", part)
+
+
+def _print_value(key: str, value: Any) -> None:
+    """Print a key and its value: strings unwrapped, JSON wrapped beside the key on a terminal."""
+    if isinstance(value, str) or not console.is_terminal:
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        console.print(f"{key}{text}", soft_wrap=True)
+        return
+    table = Table.grid()
+    table.add_column(width=len(key))
+    table.add_column(overflow="fold")
+    table.add_row(Text(key), Text(json.dumps(value, ensure_ascii=False)))
+    console.print(table)

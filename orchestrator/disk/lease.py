@@ -65,13 +65,7 @@ def clock() -> float:
 
 
 def seconds_of(variable: str, default: float, bounds: tuple[float, float], what: str) -> float:
-    """Return the seconds that an environment variable sets; `what` names them in the message.
-
-    Raises
-    ------
-    UserError
-        If the variable is not a number within `bounds`, the minimum and maximum.
-    """
+    """Return the seconds that an environment variable sets; `what` names them in the message."""
     least, most = bounds
     text = os.environ.get(variable, str(default))
     with contextlib.suppress(ValueError):
@@ -87,13 +81,7 @@ def seconds_of(variable: str, default: float, bounds: tuple[float, float], what:
 
 
 def lease_seconds() -> float:
-    """Return the lease time in seconds, the same in all processes of a sweep; tests shorten it.
-
-    Raises
-    ------
-    UserError
-        If the environment sets an invalid one.
-    """
+    """Return the lease time in seconds, the same in all processes of a sweep; tests shorten it."""
     return seconds_of(_VARIABLE, _SECONDS, (_LEAST_SECONDS, _MOST_SECONDS), "lease time")
 
 
@@ -238,13 +226,7 @@ class Lease:
                 return True
 
     def take(self, wait: float = 0.0, poll: float = 0.1) -> None:
-        """Take the lease, waiting at most `wait` seconds for its holder to release it or die.
-
-        Raises
-        ------
-        LeaseHeld
-            If a live holder still has it then.
-        """
+        """Take the lease, waiting at most `wait` seconds for its holder to release it or die."""
         until = clock() + wait
         waiting = Wait(lambda: f"for {self.holder()} to release {self.watch.folder}/{self.name}.*")
         while not self.try_take():
@@ -268,13 +250,7 @@ class Lease:
         return f"process {record.owner.pid} on {record.owner.host}{doing}"
 
     def heartbeat(self) -> None:
-        """Increment the counter.
-
-        Raises
-        ------
-        LeaseLost
-            If the lease was taken over, or the last heartbeat is too old.
-        """
+        """Increment the counter."""
         self.check()
         self._counter += 1
         now = clock()  # before others can see it: the holder must not trust it longer than they do

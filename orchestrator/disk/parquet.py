@@ -43,8 +43,6 @@ def write_parquet(
 
     Parameters
     ----------
-    path : Path
-    frame : polars.DataFrame or polars.LazyFrame
     metadata : mapping, optional
         File metadata besides the checksum.
     compression_level : int, optional
@@ -54,13 +52,6 @@ def write_parquet(
     before_rename : callable, optional
         Called when the file is complete; an exception from it abandons the file. Ignored for a lazy
         table.
-
-    Raises
-    ------
-    FileExistsError
-        If `is_new` and the file exists.
-    orchestrator.errors.StoreUnavailable
-        If the file system refuses.
     """
     metadata = {**(metadata or {}), **_CHECKSUM}
     if isinstance(frame, pl.DataFrame):
@@ -102,12 +93,6 @@ def read_parquet(
         Columns to read. Default: all.
     remedy : str, optional
         What to do about a damaged file, other than restore it.
-
-    Raises
-    ------
-    FileNotFoundError
-    DamagedFile
-        For a special file, another format, a changed file, or another schema.
     """
     frame = scan_parquet(path, schema, remedy)
     with damage_named(path, remedy):
@@ -134,14 +119,7 @@ def scan_parquet(
 
 
 def read_metadata(path: Path, remedy: str | None = None) -> dict[str, str]:
-    """Return a table's file metadata, without verifying the checksum.
-
-    Raises
-    ------
-    FileNotFoundError
-    DamagedFile
-        If it is not a Parquet file.
-    """
+    """Return a table's file metadata, without verifying the checksum."""
     try:
         with open_plain(path) as file, damage_named(path, remedy):
             return pl.read_parquet_metadata(file)
@@ -161,13 +139,7 @@ def damage_named(path: Path, remedy: str | None = None) -> Iterator[None]:
 
 
 def require_intact(path: Path) -> None:
-    """Refuse special files, other formats, and files that do not match their checksum.
-
-    Raises
-    ------
-    FileNotFoundError
-    DamagedFile
-    """
+    """Refuse special files, other formats, and files that do not match their checksum."""
     try:
         with open_plain(path) as file:
             at, digits = _find_checksum(file)
@@ -178,14 +150,7 @@ def require_intact(path: Path) -> None:
 
 
 def checksum(path: Path) -> str:
-    """Return a table's stored checksum, unverified; empty if an earlier version wrote it.
-
-    Raises
-    ------
-    FileNotFoundError
-    DamagedFile
-        If it is not a Parquet file.
-    """
+    """Return a table's stored checksum, unverified; empty if an earlier version wrote it."""
     try:
         with open_plain(path) as file:
             return _find_checksum(file)[1].decode(errors="replace")
@@ -202,13 +167,7 @@ def _write_checksum(file: _File) -> None:
 
 
 def _find_checksum(file: _File) -> tuple[int, bytes]:
-    """Return the offset and digits of a file's checksum; no digits if an earlier version wrote it.
-
-    Raises
-    ------
-    ValueError
-        If it is not a Parquet file.
-    """
+    """Return the offset and digits of a checksum; no digits if of an earlier version."""
     size = file.seek(0, os.SEEK_END)
     file.seek(max(0, size - _TAIL_BYTES))
     tail = file.read()

@@ -1,4 +1,4 @@
-"""Store files: placed whole by `jobs.whole`, and checked to be plain files before they are read.
+"""Files and folders placed whole by `jobs.whole`, and checked to be plain before they are read.
 
 Errors: `StoreUnavailable` if the file system refuses, `LeaseLost` if the next holder of a lease has
 removed a temporary file.
@@ -10,13 +10,24 @@ import contextlib
 import errno
 import io
 import os
+import shutil
 import stat
 import time
+import uuid
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from manyseed.jobs import whole
-from manyseed.orchestrator.errors import DamagedFile, LeaseLost, StoreUnavailable, way_out
+from manyseed.orchestrator.errors import (
+    DamagedFile,
+    LeaseLost,
+    StoreUnavailable,
+    UserError,
+    way_out,
+)
+from manyseed.orchestrator.paths import MAKER, UNFINISHED, SweepPaths
+from manyseed.slurm.processes import fingerprint, state
 
 
 @contextlib.contextmanager
@@ -65,14 +76,7 @@ def read_plain(path: Path) -> bytes:
 
 @contextlib.contextmanager
 def open_plain(path: Path) -> Iterator[io.FileIO]:
-    """Open a plain file for reading; a pipe or device in its place neither blocks nor is read.
-
-    Raises
-    ------
-    FileNotFoundError
-    DamagedFile
-        If it is a folder, a pipe or a device, or cannot be read.
-    """
+    """Open a plain file for reading; a pipe or device in its place neither blocks nor is read."""
     try:
         with opened(path) as file:
             yield file
@@ -118,13 +122,6 @@ def place(path: Path, data: bytes, before_rename: Callable[[], None] | None = No
 
     Its folder is created if necessary. `before_rename` is called when the temporary file is
     complete; an exception from it abandons the file.
-
-    Raises
-    ------
-    StoreUnavailable
-        If the file system refuses; an old file is kept.
-    LeaseLost
-        If another process removed the temporary file.
     """
     with placing(path, before_rename) as partial:
         _write(partial, data)
@@ -135,13 +132,6 @@ def place_new(path: Path, data: bytes, before_link: Callable[[], None] | None = 
 
     Its folder is created if necessary. `before_link` is called just before the file appears; an
     exception from it abandons the file.
-
-    Raises
-    ------
-    FileExistsError
-        If another writer was first.
-    StoreUnavailable
-        If the file system refuses.
     """
     partial, taken = whole.partial_of(path), False
     with unavailable("write", path):
@@ -186,15 +176,7 @@ def placing(path: Path, before_rename: Callable[[], None] | None = None) -> Iter
 def replacing(
     paths: Sequence[Path], before_rename: Callable[[], None] | None = None
 ) -> Iterator[list[Path]]:
-    """Do the same as `jobs.whole.replacing`, with the store's errors.
-
-    Raises
-    ------
-    StoreUnavailable
-        If the file system refuses.
-    LeaseLost
-        If another process removed a temporary file.
-    """
+    """Do the same as `jobs.whole.replacing`, with the store's errors."""
     with unavailable("write", Path(os.path.commonpath(paths))):
         try:
             with whole.replacing(paths, before_rename) as partials:
@@ -219,3 +201,51 @@ def _write(path: Path, data: bytes) -> None:
         view = memoryview(data)
         while view:
             view = view[file.write(view) :]
+
+
+_OLD_SECONDS = 3600.0
+
+
+@contextmanager
+def appearing(directory: Path) -> Iterator[SweepPaths]:
+    """Yield the paths of a directory that gets its name when the block succeeds.
+
+    It is built beside `directory` under a unique name, so two processes do not collide; the second
+    finds the name taken and leaves nothing. The next call removes what a killed process left.
+    """
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise _exists(directory)
+    parent = directory.absolute().parent
+    _remove_leftovers(parent)
+    made = [folder for folder in (parent, *parent.parents) if not folder.exists()]
+    building = parent / f"{UNFINISHED}{uuid.uuid4().hex}"
+    try:
+        with whole.appearing(directory.absolute(), building):
+            # a dangling link appears together with its content, which a file does not
+            (building / MAKER).symlink_to(fingerprint(os.getpid()))
+            yield SweepPaths(building)
+    except BaseException as error:
+        for folder in made:
+            with suppress(OSError):
+                folder.rmdir()
+        if isinstance(error, whole.Taken):
+            raise _exists(directory) from None
+        raise
+    with suppress(OSError):
+        (directory / MAKER).unlink()  # last: until then, complete or not, it names its maker
+
+
+def _remove_leftovers(parent: Path) -> None:
+    """Remove incomplete directories whose processes are certainly dead."""
+    for leftover in parent.glob(f"{UNFINISHED}*/"):
+        maker = leftover / MAKER
+        with suppress(OSError):
+            if maker.is_symlink():
+                if state(str(maker.readlink())) == "dead":
+                    shutil.rmtree(leftover)
+            elif time.time() - leftover.stat().st_mtime > _OLD_SECONDS:
+                leftover.rmdir()  # killed before it named its maker: removed only if empty
+
+
+def _exists(directory: Path) -> UserError:
+    return UserError("exists already", file=directory, remedy="name another with --out DIR")

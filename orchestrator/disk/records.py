@@ -1,18 +1,33 @@
-"""Small files of a sweep directory: JSON written whole, and locks."""
+"""Small files of a sweep directory: JSON written whole and read as records, and locks.
+
+Values are read without pydantic where they plainly are of their type, as its import takes longer
+than reading most files; anything else is `Unlike`: then pydantic decides, and words the error.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+import operator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import NoneType, UnionType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    Literal,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import google_crc32c
 
-from manyseed.orchestrator.disk import plain
 from manyseed.orchestrator.disk.placing import place, place_soon_replaced, read_plain, unavailable
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.slurm.processes import Process
@@ -21,6 +36,103 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
     from manyseed.orchestrator.disk.lease import Lease
+
+_BOUNDS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "ge": operator.ge,
+    "gt": operator.gt,
+    "le": operator.le,
+    "lt": operator.lt,
+}
+
+
+class Unlike(Exception):
+    """The value is not plainly of this type."""
+
+
+def read(text: bytes, kind: Any) -> Any:
+    """Parse JSON as a value of a type, such as a dataclass; raises `Unlike`."""
+    if b"\\ud" in text.lower():  # may be half of a pair, which only Python's parser takes
+        raise Unlike
+    try:
+        return _of(kind, json.loads(text.decode()))
+    except (ValueError, TypeError, LookupError, NameError, OverflowError, RecursionError):
+        raise Unlike from None
+
+
+def _of(kind: Any, value: Any) -> Any:
+    origin = get_origin(kind)
+    if kind is Any or kind is object:
+        return value
+    if origin is Annotated:
+        return _bounded(value, *get_args(kind))
+    if origin in (Union, UnionType):
+        return _any_of(get_args(kind), value)
+    if origin is Literal:
+        if any(type(one) is type(value) and one == value for one in get_args(kind)):
+            return value
+    elif origin in (list, frozenset, tuple) and isinstance(value, list):
+        return _several(origin, get_args(kind), value)
+    elif origin in (dict, Mapping) and isinstance(value, dict):
+        key, inner = get_args(kind)
+        if key is str:
+            return {name: _of(inner, one) for name, one in value.items()}
+    elif kind is float and type(value) in (int, float):
+        return float(value)
+    elif kind in (str, int, bool, None, NoneType):
+        if type(value) is (NoneType if kind is None else kind):
+            return value
+    elif is_dataclass(kind) and isinstance(value, dict):
+        return _record_of(kind, value)
+    raise Unlike
+
+
+def _bounded(value: Any, kind: Any, *limits: Any) -> Any:
+    taken = _of(kind, value)
+    for limit in limits:
+        known = {name: getattr(limit, name) for name in _BOUNDS if hasattr(limit, name)}
+        if not known or type(limit).__module__ != "annotated_types":
+            raise Unlike
+        for name, bound in known.items():
+            if bound is not None and not _BOUNDS[name](taken, bound):
+                raise Unlike
+    return taken
+
+
+def _any_of(kinds: tuple[Any, ...], value: Any) -> Any:
+    """Take a value that is one of these types or None; between others, pydantic chooses."""
+    some = [kind for kind in kinds if kind is not NoneType]
+    if value is None and len(some) < len(kinds):
+        return None
+    if len(some) != 1:
+        raise Unlike
+    return _of(some[0], value)
+
+
+def _several(origin: Any, kinds: tuple[Any, ...], values: list[Any]) -> Any:
+    if origin is tuple and kinds[-1] is not Ellipsis:
+        return tuple(_of(kind, value) for kind, value in zip(kinds, values, strict=True))
+    return origin(_of(kinds[0], value) for value in values)
+
+
+def _record_of(kind: Any, value: dict[str, Any]) -> Any:
+    hints = _hints(kind)
+    given = {}
+    for field in fields(kind):
+        if not field.init or field.metadata:
+            raise Unlike
+        if field.name in value:
+            given[field.name] = _of(hints[field.name], value[field.name])
+        elif field.default is MISSING and field.default_factory is MISSING:
+            raise Unlike
+    return kind(**given)
+
+
+@cache
+def _hints(kind: Any) -> dict[str, Any]:
+    if any(hasattr(base, "__pydantic_config__") for base in kind.__mro__):
+        raise Unlike
+    return get_type_hints(kind, include_extras=True)
+
 
 T = TypeVar("T")
 
@@ -39,8 +151,6 @@ def write_json(
 
     Parameters
     ----------
-    path : Path
-    value : JSON value
     durable : bool
         False for a file that is soon replaced again: readers see the old or the new one, but a
         power cut may leave an empty file.
@@ -76,18 +186,11 @@ def read_record(path: Path, kind: type[T], remedy: str | None = None) -> T:
 
     Parameters
     ----------
-    path : Path
     kind : type
         A dataclass, or another type that pydantic knows. Unknown keys in the file are ignored and
         absent ones take their defaults, so that files of other versions can be read.
     remedy : str, optional
         What to do about a damaged file, other than restore it.
-
-    Raises
-    ------
-    FileNotFoundError
-    DamagedFile
-        For a special file, text that is not JSON, and missing or invalid values.
     """
     try:
         return _record(_read(path), kind, path)
@@ -119,10 +222,6 @@ def require_same_plan(path: Path, written: str, plan: str, remedy: str | None = 
 
     `written` and `plan` are the identities of the plan that it was written for and of the sweep's.
     Earlier versions wrote none; an empty one matches any.
-
-    Raises
-    ------
-    DamagedFile
     """
     if written and plan and written != plan:
         reason = "was written for another plan than plan/0001.parquet"
@@ -136,8 +235,8 @@ def write_records(path: Path, values: Iterable[Any]) -> None:
 
 def _record(text: bytes, kind: type[T], path: Path, line: str = "") -> T:
     """Parse a record; `DamagedFile` names the first error and its place."""
-    with suppress(plain.Unlike):
-        taken: T = plain.read(text, kind)
+    with suppress(Unlike):
+        taken: T = read(text, kind)
         return taken
     from pydantic import ValidationError  # only for what is not plainly such a record
 
@@ -185,13 +284,6 @@ def locked(path: Path, doing: str) -> Iterator[Lease]:
     machine is never taken over, even if it is suspended; that of a dead one at once; that of a
     process that cannot be seen from here once it is idle for the lease time. The block must call
     `Lease.check` right before it commits, so that nothing is committed after a takeover.
-
-    Raises
-    ------
-    UserError
-        If another process holds it, even one of an earlier version.
-    UnavailableError
-        If the folder cannot be written, or the lock was taken over meanwhile.
     """
     from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
     from manyseed.orchestrator.errors import LeaseLost
@@ -225,13 +317,7 @@ class _EarlierLock:
 
 
 def _remove_earlier(path: Path) -> None:
-    """Remove the lock of an earlier version if its process ended on this machine.
-
-    Raises
-    ------
-    UserError
-        If that process may be alive, here or elsewhere.
-    """
+    """Remove the lock of an earlier version if its process ended on this machine."""
     try:
         earlier = read_record(path, _EarlierLock)
     except FileNotFoundError:

@@ -20,13 +20,19 @@ from manyseed.jobs.cells import SOURCES_OF_RANDOMNESS
 from manyseed.jobs.classifiers import ClassifierInfo
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.ensembling.methods import METHODS, NONE
-from manyseed.jobs.identity import canonical_json, canonical_pieces, optional_piece, text_identity
-from manyseed.jobs.run import LATER, Cell
+from manyseed.jobs.run import (
+    LATER,
+    Cell,
+    canonical_json,
+    canonical_pieces,
+    optional_piece,
+    text_identity,
+)
 from manyseed.orchestrator.errors import UserError, toml_value
-from manyseed.orchestrator.grids.grid import GRID, Combinations, combine, present
+from manyseed.orchestrator.grids.grid import GRID, Codes, Combinations, combine, present
 from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.plannotes import Notes
-from manyseed.orchestrator.grids.resolving import Resolver
+from manyseed.orchestrator.grids.resolver import Fit, Resolver
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 
 _FITS = ("dataset", "classifier", "hparams")
@@ -77,17 +83,10 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
 
     Parameters
     ----------
-    sweep : SweepFile
     path : Path
         The file, for messages.
     own : OwnCode, optional
         Finds and probes the user's own code; by default the code beside the file.
-
-    Raises
-    ------
-    UserError
-        For an unknown or impossible dataset, classifier, scheme or combination, with file, key and
-        value.
     """
     own = OwnCode.beside(path) if own is None else own
     resolver, tables, notes = Resolver(sweep, path, own), _Named(), Notes()
@@ -97,7 +96,9 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
     for number, grid in enumerate(sweep.grid):
         where = f"grid[{number}]"
         combos = combine(grid, where, path, resolver.configurations)
-        repeats = _repeats(combos.values["dataset"], grid.repeats or sweep.repeats, resolver, where)
+        test_sets = resolver.test_sets(combos.values["dataset"], where)
+        wanted = grid.repeats or sweep.repeats
+        repeats = np.array([min(n or wanted, wanted) for n in test_sets])
         runs = grid.runs or sweep.runs
         for rule, (exclusion, gone) in enumerate(zip(grid.exclude, combos.removed_by, strict=True)):
             key = f"{where}.exclude[{rule}]"
@@ -108,7 +109,14 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
             used[kind] |= combos.present(kind)
         if GRID in grid.hparams:
             gridded |= combos.present("classifier")
-        frames.append(_resolve(combos, where, resolver, tables, notes, repeats, runs))
+        parts = _parts(combos, resolver.single(combos.values["ensembling"]))
+        fits = resolver.resolve([(part.names, part.values()) for part in parts], where)
+        frames.append(_coded(combos, parts, fits, tables, repeats, runs))
+        notes.resolved(fits)
+        for part, fit in zip(parts, fits, strict=True):
+            methods = {name: fit.cells["ensembling", name].cell.ensembling for name in part.moved()}
+            own_rates = [n for n, one in methods.items() if one and METHODS[one["name"]].own_rate]
+            notes.own_rates(part.names["classifier"], own_rates)
         asked += int(repeats[combos.codes["dataset"]].sum()) * runs
     distinct = _distinct(pl.concat(frames), tables, notes, path)
     notes.facts_of(resolver.datasets, used["dataset"])
@@ -120,7 +128,7 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
     tuned = cells.filter(pl.col("hparams") == "tuned")
     pairs = cells.select("dataset", "classifier").unique(maintain_order=True)
     models = {
-        (classifier, dataset): resolver.pair(dataset, classifier).classifier
+        (classifier, dataset): resolver.pairs[dataset, classifier].classifier
         for dataset, classifier in pairs.iter_rows()
     }
     notes.not_trainable(dict.fromkeys(str(each.canonical["name"]) for each in models.values()))
@@ -153,58 +161,100 @@ def _require_deep(cells: pl.DataFrame, path: Path) -> None:
     )
 
 
-def _repeats(
-    names: Sequence[str], repeats: int, resolver: Resolver, where: str
-) -> NDArray[np.int64]:
-    """Return the number of repeats of each dataset, at most one for each official test set."""
-    return np.array(
-        [min(resolver.dataset(name, where).n_test_sets or repeats, repeats) for name in names]
-    )
+@dataclass(frozen=True)
+class _GridPart:
+    """Combinations that share dataset, classifier and hparams.
+
+    Attributes
+    ----------
+    names : mapping of axis to str
+        Their dataset, classifier and hparams.
+    places : int64 array (n,)
+        Their positions in the grid.
+    columns : mapping of axis to (list, uint32 array (n,))
+        For each of `VALUES`, its values, and the combinations' codes into them.
+    """
+
+    names: Mapping[str, str]
+    places: NDArray[np.int64]
+    columns: Mapping[str, tuple[Sequence[Any], Codes]]
+
+    def values(self) -> list[tuple[str, Any]]:
+        """Return the axis values that occur, each with its axis."""
+        columns = self.columns.items()
+        return [(axis, values[code]) for axis, (values, raw) in columns for code in present(raw)]
+
+    def moved(self) -> list[str]:
+        """Return the ensemblings of combinations that perturb hparams."""
+        schemes, asked = self.columns["perturb_hparams"]
+        names, codes = self.columns["ensembling"]
+        perturbed = np.array([scheme != NONE for scheme in schemes])[asked]
+        return [names[code] for code in present(codes[perturbed])]
 
 
-def _resolve(
+def _parts(combos: Combinations, is_single: Sequence[bool]) -> list[_GridPart]:
+    """Divide a grid; `is_single` says of each ensembling whether it is a single network."""
+    shape = [len(combos.values[axis]) for axis in _FITS]
+    keys = np.ravel_multi_index([combos.codes[axis] for axis in _FITS], shape)
+    order = np.argsort(keys, kind="stable")
+    return [
+        _GridPart(
+            {axis: combos.value(axis, int(places[0])) for axis in _FITS},
+            places,
+            {axis: _asked(combos, axis, places, is_single) for axis in VALUES},
+        )
+        for places in np.split(order, np.flatnonzero(np.diff(keys[order])) + 1)
+    ]
+
+
+def _asked(
+    combos: Combinations, axis: str, places: NDArray[np.int64], is_single: Sequence[bool]
+) -> tuple[Sequence[Any], Codes]:
+    """Return an axis' values, and the codes of combinations into them.
+
+    A single network that sees unchanged test sets becomes `NONE`: its members would be equal.
+    """
+    values, codes = combos.values[axis], combos.codes[axis][places]
+    if axis == "ensembling" and any(is_single):
+        plain = np.array([value == NONE for value in combos.values["test_augment"]])
+        alone = np.array(is_single)[codes] & plain[combos.codes["test_augment"][places]]
+        if alone.any():
+            return [*values, NONE], np.where(alone, len(values), codes).astype(np.uint32)
+    return values, codes
+
+
+def _coded(
     combos: Combinations,
-    where: str,
-    resolver: Resolver,
+    parts: Sequence[_GridPart],
+    fits: Sequence[Fit],
     tables: _Named,
-    notes: Notes,
     repeats: NDArray[np.int64],
     runs: int,
 ) -> pl.DataFrame:
     """Return a grid's combinations as codes into `tables`."""
     columns = {name: np.zeros(len(combos), dtype=np.uint32) for name in (*AXES, "fit")}
     identical = np.zeros(len(combos), dtype=bool)
-    groups = [
-        (places, {axis: combos.value(axis, int(places[0])) for axis in _FITS})
-        for places in _groups(combos)
-    ]
-    resolver.resolve_pairs([(names["dataset"], names["classifier"]) for _, names in groups], where)
-    for places, names in groups:
-        fit = resolver.axis(names, where, "hparams", names["hparams"]).cell
-        columns["fit"][places] = tables.code("fit", canonical_json(fit.canonical()), fit)
-        pair = resolver.pair(names["dataset"], names["classifier"])
-        for axis in _FITS:
-            columns[axis][places] = tables.code(axis, pair.shown(axis, names[axis]), fit)
-        same_fit = np.full(len(places), names["hparams"] != "tuned")
-        for axis in VALUES:
-            values, raw = _asked(combos, axis, places, resolver)
+    descriptions = [fit.plain.cell.canonical() for fit in fits]
+    texts = [canonical_json(description) for description in descriptions]
+    for part, fit, text in zip(parts, fits, texts, strict=True):
+        plain, places = fit.plain.cell, part.places
+        columns["fit"][places] = tables.code("fit", text, plain)
+        for axis, name in part.names.items():
+            columns[axis][places] = tables.code(axis, fit.pair.shown(axis, name), plain)
+        same_fit = np.full(len(places), part.names["hparams"] != "tuned")
+        for axis, (values, raw) in part.columns.items():
             codes = np.zeros(len(values), dtype=np.uint32)
             is_same = np.zeros(len(codes), dtype=bool)
             for code in present(raw):
-                value = values[code]
-                resolved = resolver.axis(names, where, axis, value)
-                notes.add(axis, value, names, resolved)
-                if axis == "train_fraction":
-                    notes.steps(names, resolved, pair.dataset)
+                resolved = fit.cells[axis, values[code]]
                 shown = axis_value(resolved.cell, axis)
                 if axis == "ensembling":  # a description shows the method, not the file's name
-                    shown = NONE if shown is None else value
+                    shown = NONE if shown is None else values[code]
                 codes[code] = tables.code(axis, shown, resolved.cell)
                 is_same[code] = axis not in resolved.differing
             columns[axis][places] = codes[raw]
             same_fit &= is_same[raw]
         identical[places] = same_fit
-        notes.own_rates(names["classifier"], _own_rates(combos, places, resolver, where))
     return pl.DataFrame(
         {
             **columns,
@@ -213,43 +263,6 @@ def _resolve(
             "runs": np.full(len(combos), runs, dtype=np.uint32),
         }
     )
-
-
-def _asked(
-    combos: Combinations, axis: str, places: NDArray[np.int64], resolver: Resolver
-) -> tuple[Sequence[Any], NDArray[np.uint32]]:
-    """Return an axis' values, and the codes of combinations into them.
-
-    A single network that sees unchanged test sets becomes `NONE`: its members would be equal.
-    """
-    values, codes = combos.values[axis], combos.codes[axis][places]
-    if axis == "ensembling":
-        single = np.array([resolver.is_single(value) for value in values])[codes]
-        plain = np.array([value == NONE for value in combos.values["test_augment"]])
-        alone = single & plain[combos.codes["test_augment"][places]]
-        if alone.any():
-            return [*values, NONE], np.where(alone, len(values), codes).astype(np.uint32)
-    return values, codes
-
-
-def _own_rates(
-    combos: Combinations, places: NDArray[np.int64], resolver: Resolver, where: str
-) -> list[str]:
-    """Return the ensemblings of combinations that perturb hparams and have rates of their own."""
-    names = combos.values["ensembling"]
-    perturbed = np.array([value != NONE for value in combos.values["perturb_hparams"]])
-    moved = perturbed[combos.codes["perturb_hparams"][places]]
-    asked = [names[code] for code in present(combos.codes["ensembling"][places][moved])]
-    own = {name: resolver.method(name, f"{where}.ensembling") for name in asked}
-    return [name for name, method in own.items() if method and METHODS[method["name"]].own_rate]
-
-
-def _groups(combos: Combinations) -> list[NDArray[np.int64]]:
-    """Return the positions of combinations that share dataset, classifier and hparams."""
-    shape = [len(combos.values[axis]) for axis in _FITS]
-    keys = np.ravel_multi_index([combos.codes[axis] for axis in _FITS], shape)
-    order = np.argsort(keys, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(keys[order])) + 1)
 
 
 def axis_value(cell: Cell, axis: str) -> Any:

@@ -78,19 +78,12 @@ def combine(
 
     Parameters
     ----------
-    grid : Grid
     where : str
         The grid's key in the file, for messages.
     path : Path
         The file, for messages.
     configurations : mapping of classifier to sequence of str, optional
         The configurations of classifiers that have an hparam grid.
-
-    Raises
-    ------
-    UserError
-        For an unknown or duplicate value, lists that cannot be zipped, a rule that matches nothing,
-        and a grid that is empty or too large.
     """
     reader = _GridReader(grid, where, path)
     values = reader.values()
@@ -176,18 +169,12 @@ class _GridReader:
 
         Parameters
         ----------
-        rule : Exclusion
         number : int
             Its index among the grid's rules, for messages.
         values : mapping of str to list
             The values of each axis.
         codes : mapping of str to integer array (combination,)
             For each combination, the index of its value among `values`.
-
-        Raises
-        ------
-        UserError
-            For a rule that names no axis, or a pattern that matches no value.
         """
         key = f"exclude[{number}]"
         if not rule.patterns():
@@ -218,17 +205,10 @@ def normal_form(axis: str, value: Any, *, where: str, path: Path) -> str:
 
     Parameters
     ----------
-    axis : str
-    value : TOML value
     where : str
         The table that holds it, for errors.
     path : Path
         The sweep file, for errors.
-
-    Raises
-    ------
-    UserError
-        For a value that is invalid for every dataset and classifier.
     """
     try:
         match axis:

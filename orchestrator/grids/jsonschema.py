@@ -9,24 +9,19 @@ from __future__ import annotations
 import ast
 import inspect
 import itertools
-import math
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 from manyseed.jobs import classifiers, datasets
-from manyseed.jobs.checks import Option
-from manyseed.jobs.classifiers.optimizers import DECLARED as OPTIMIZERS
-from manyseed.jobs.classifiers.optimizers import OPTIONS as OF_OPTIMIZERS
-from manyseed.jobs.classifiers.record import EPOCHS_OPTION, Classifier, Defaults
+from manyseed.jobs.checks import Option, closed
+from manyseed.jobs.classifiers.record import Classifier
 from manyseed.jobs.datasets.function import KIND as FUNCTION
 from manyseed.jobs.datasets.sources import SOURCES
 from manyseed.jobs.ensembling import methods
 from manyseed.jobs.hparams.grid import RANGES
-from manyseed.jobs.hparams.kinds import Categorical, Continuous, Free, Hparam
+from manyseed.jobs.hparams.kinds import Hparam
 from manyseed.jobs.images.schemes import AUGMENTATIONS
-from manyseed.jobs.own.network import EPOCHS
-from manyseed.jobs.own.table import ENCODINGS, ROWS, SCORES
-from manyseed.jobs.own.table import SOURCES as SOURCES_OF_SEEDS
+from manyseed.jobs.own.table import SPACE, TABLE
 from manyseed.jobs.perturb import names as schemes
 from manyseed.orchestrator.grids import sweepfile
 from manyseed.orchestrator.grids.grid import HPARAMS
@@ -38,17 +33,6 @@ Schema = dict[str, Any]
 
 _OWN = "own"
 """The name that stands for users' own code among classifiers' tables."""
-
-_SNAPSHOTS: Schema = {
-    "description": "Epochs whose predictions are kept besides those of the last.",
-    "type": "array",
-    "items": {"type": "integer", "minimum": 1},
-}
-_GRID: Schema = {
-    "description": 'Values of hparams, every combination a cell: hparams = ["grid"].',
-    "minProperties": 1,
-}
-_DEVICE: Schema = {"description": "Where to train; not part of the identity (default: cpu)."}
 
 
 def schema() -> Schema:
@@ -124,110 +108,24 @@ def _reference(classifier: str) -> Schema:
 
 def _classifier(record: Classifier, table: Schema) -> Schema:
     """Return the table of a classifier with its options."""
-    values = {
-        hparam.name: {"description": f"Values of {hparam.name}.", **_values(_hparam(hparam))}
-        for hparam in record.space
-    }
-    options: Schema = {
-        "hparams": {
-            "description": "Anchors: used as they are, and the centre of every perturbation.",
-            **_closed_object({hparam.name: _hparam(hparam) for hparam in record.space}),
-        },
-        "grid": _GRID | _closed_object(values),
-        "device": _DEVICE | {"enum": [*record.devices]},
-    }
-    if record.epochs is not None:
-        options["epochs"] = _option(EPOCHS_OPTION, f"How long to train (default: {record.epochs}).")
-        options["snapshots"] = {**_SNAPSHOTS}
-    if record.library is not None:
-        options["defaults"] = {
-            "description": "Whose defaults the anchors are (default: study).",
-            "enum": [*get_args(Defaults)],
-        }
-    options |= {
-        key: _option(OPTIMIZERS[key], OPTIMIZERS[key].about)
-        if key in OPTIMIZERS
-        else {"description": f"Option of {record.name}."}
-        for key in record.options
-    }
-    kind = table["properties"]["kind"] | {"const": record.name}
-    return _closed_object({"kind": kind, **options}) | {"title": record.name}
-
-
-def _closed_object(properties: Schema) -> Schema:
-    return {"type": "object", "properties": properties, "additionalProperties": False}
+    properties = {name: option.schema() for name, option in record.table.items()}
+    properties["kind"] = table["properties"]["kind"] | {"const": record.name}
+    hparams = {hparam.name: _hparam(hparam) for hparam in record.space}
+    properties["hparams"] |= closed(hparams)
+    described = {name: {"description": f"Values of {name}."} for name in hparams}
+    values = {name: described[name] | _values(one) for name, one in hparams.items()}
+    properties["grid"] |= {**closed(values), "minProperties": 1}
+    return closed(properties) | {"title": record.name}
 
 
 def _own() -> Schema:
     """Return the table of a classifier in the user's own code."""
-    value: Schema = {"type": ["string", "number", "boolean"]}
-    keys: Schema = {
-        "low": {"type": "number"},
-        "high": {"type": "number"},
-        "log": {"type": "boolean"},
-        "levels": {"type": "array", "items": value, "minItems": 1, "uniqueItems": True},
-        "default": value,
-    }
-    hparam = _closed_object(keys) | {"required": ["default"]}
-    entry: Schema = {"type": "string", "pattern": r"^[\w.]+:[\w.]+$"}
-    properties: Schema = {
-        "estimator": entry
-        | {"description": 'A class or function that makes an estimator: "module:name".'},
-        "train": entry
-        | {"description": 'A function that trains and returns scores: "module:name".'},
-        "module": entry
-        | {"description": 'A class or function that makes a torch.nn.Module: "module:name".'},
-        "command": {
-            "description": "The command line to run, with placeholders in braces.",
-            "type": "string",
-        },
-        "rows": {
-            "description": "For a command: the format of its files of rows (default: npz).",
-            "enum": [*ROWS],
-        },
-        "files": {
-            "description": "For a command: files to copy besides those that it names.",
-            "type": "array",
-            "items": {"type": "string"},
-        },
-        "timeout": {
-            "description": "For a command: seconds after which it is killed (default: never).",
-            "type": "number",
-            "exclusiveMinimum": 0,
-        },
-        **{key: _option(OPTIMIZERS[key], OPTIMIZERS[key].about) for key in OF_OPTIMIZERS},
-        "epochs": _option(EPOCHS_OPTION, f"For a module: how long to train (default: {EPOCHS})."),
-        "snapshots": {**_SNAPSHOTS},
-        "version": {
-            "description": "Your version number of the code, part of the identity (default: 1).",
-            "type": "integer",
-            "minimum": 1,
-        },
-        "params": {"description": "The arguments that it is called with.", "type": "object"},
-        "space": {
-            "description": "Hparams that may be perturbed and tuned.",
-            "type": "object",
-            "additionalProperties": hparam,
-        },
-        "encode": {"description": "How rows are encoded (default: raw).", "enum": [*ENCODINGS]},
-        "scores": {
-            "description": "The method that gives scores; by default the first that the model has.",
-            "enum": sorted({each for methods in SCORES.values() for each in methods}),
-        },
-        "seeds": {
-            "description": "Parameters that take a seed, each with its stream.",
-            "type": "object",
-            "additionalProperties": {"enum": [*SOURCES_OF_SEEDS]},
-        },
-        "probe": {
-            "description": "Whether planning fits it to a few made-up rows (default: true).",
-            "type": "boolean",
-        },
-        "hparams": {"description": "Anchors.", "type": "object", "additionalProperties": value},
-        "grid": _GRID | {"type": "object", "additionalProperties": _values(value)},
-        "device": _DEVICE | {"enum": ["cpu", "gpu"]},
-    }
-    return _closed_object(properties) | {"title": "code of your own"}
+    properties = {name: option.schema() for name, option in TABLE.items()}
+    hparam = closed({name: option.schema() for name, option in SPACE.items()})
+    properties["space"]["additionalProperties"] = hparam | {"required": ["default"]}
+    values = _values(SPACE["default"].schema())
+    properties["grid"] |= {"additionalProperties": values, "minProperties": 1}
+    return closed(properties) | {"title": "code of your own"}
 
 
 def _values(item: Schema) -> Schema:
@@ -246,23 +144,27 @@ def _values(item: Schema) -> Schema:
 
 
 def _hparam(hparam: Hparam) -> Schema:
-    described: Schema = {"title": hparam.name, "description": f"Default: {hparam.default}."}
-    assert not isinstance(hparam, Free)  # only users' own code has these
-    if isinstance(hparam, Continuous):
-        return described | {"type": "number", "minimum": hparam.low, "maximum": hparam.high}
-    if isinstance(hparam, Categorical) or not isinstance(hparam.levels, range):
-        return described | {"enum": [*hparam.levels]}
-    ends = {"minimum": hparam.levels[0], "maximum": hparam.levels[-1]}
-    return described | {"type": "integer", **ends}
+    return {"title": hparam.name, **hparam.option.schema(f"Default: {hparam.default}.")}
 
 
 def _of_sources() -> Mapping[str, Schema]:
     """Return the keys that only some sources take, each with these sources."""
     sources_of: dict[str, list[str]] = {}
+    options: dict[str, Option] = {}
     for kind, source in SOURCES.items():
-        for key in source.parameters:
+        for key, option in source.parameters.items():
+            options.setdefault(key, option)
             sources_of.setdefault(key, []).append("data" if kind == FUNCTION else f"{kind}:…")
-    return {key: {"description": f"For {', '.join(kinds)}."} for key, kinds in sources_of.items()}
+    described = {
+        key: f"{option.described} For {', '.join(sources_of[key])}."
+        for key, option in options.items()
+    }
+    return {
+        key: {"description": described[key]}
+        if option.kind is object
+        else option.schema(described[key])
+        for key, option in options.items()
+    }
 
 
 def _of_methods() -> Mapping[str, Schema]:
@@ -272,29 +174,10 @@ def _of_methods() -> Mapping[str, Schema]:
         for option, default in method.defaults.items():
             methods_of.setdefault(option, []).append(f"{name} (default: {default})")
     options = {
-        option: _option(methods.OPTIONS[option], f"For {', '.join(names)}.")
+        option: methods.OPTIONS[option].schema(f"For {', '.join(names)}.")
         for option, names in methods_of.items()
     }
-    members = methods.OPTIONS["members"]
-    return {"members": _option(members, members.about), **options}
-
-
-def _option(option: Option, about: str) -> Schema:
-    """Return the schema of an option."""
-    described: Schema = {"description": about}
-    if option.numbers == "none":
-        return described | {"enum": [*option.words]}
-    bounds = {
-        "minimum": option.least,
-        "exclusiveMinimum": option.above,
-        "maximum": option.most,
-        "exclusiveMaximum": option.below,
-    }
-    number: Schema = {"type": "integer" if option.numbers == "whole" else "number"}
-    number |= {word: bound for word, bound in bounds.items() if math.isfinite(bound)}
-    if not option.words:
-        return described | number
-    return described | {"anyOf": [number, *({"const": word} for word in option.words)]}
+    return {"members": methods.OPTIONS["members"].schema(), **options}
 
 
 def _known() -> Mapping[str, list[str]]:

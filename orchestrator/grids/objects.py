@@ -19,7 +19,7 @@ from manyseed.jobs.datasets.frame import missing, to_numpy, to_polars
 from manyseed.jobs.own.estimator import SEEDS
 from manyseed.jobs.whole import place
 from manyseed.orchestrator.errors import UnavailableError, UserError, toml_value
-from manyseed.orchestrator.grids.registered import grids_of, with_registered
+from manyseed.orchestrator.grids.own import grids_of, with_registered
 
 TARGET, GROUP = "y", "group"
 _MAPPING = "the mapping"
@@ -147,9 +147,13 @@ def keep_data(X: Any, y: Any, groups: Any = None) -> Path:
     buffer = io.BytesIO()
     if hasattr(X, "columns"):
         suffix = ".parquet"
-        frame = _frame(X, y)
+        frame = to_polars(X)
+        _classes(y, len(frame))
+        labels = [str(label) for label in np.asarray(y).tolist()]
+        frame = _with(frame, TARGET, labels, "classes")
         if groups is not None:
-            frame = _with_groups(frame, _groups(groups, len(frame)))
+            values = _groups(groups, len(frame)).astype(str)
+            frame = _with(frame, GROUP, values, "groups")
         frame.write_parquet(buffer)
     else:
         suffix = ".npz"
@@ -170,16 +174,15 @@ def keep_data(X: Any, y: Any, groups: Any = None) -> Path:
     return file
 
 
-def _frame(X: Any, y: Any) -> Any:
+def _with(frame: Any, name: str, values: Any, meaning: str) -> Any:
+    """Return a frame with a column of text, whose name must not be taken."""
     import polars as pl
 
-    frame = to_polars(X)
-    if TARGET in frame.columns:
+    if name in frame.columns:
         raise UserError(
-            f"X has a column {TARGET!r}", remedy="rename it: that is the name of the classes"
+            f"X has a column {name!r}", remedy=f"rename it: that is the name of the {meaning}"
         )
-    _classes(y, len(frame))
-    return frame.with_columns(pl.Series(TARGET, [str(label) for label in np.asarray(y).tolist()]))
+    return frame.with_columns(pl.Series(name, values))
 
 
 def _classes(given: Any, rows: int) -> Any:
@@ -216,16 +219,6 @@ def _groups(given: Any, rows: int) -> Any:
             remedy="give one value for each row of X",
         )
     return groups
-
-
-def _with_groups(frame: Any, groups: Any) -> Any:
-    import polars as pl
-
-    if GROUP in frame.columns:
-        raise UserError(
-            f"X has a column {GROUP!r}", remedy="rename it: that is the name of the groups"
-        )
-    return frame.with_columns(pl.Series(GROUP, groups.astype(str)))
 
 
 def sweep_text(
@@ -288,14 +281,6 @@ def written(sweep: Mapping[str, Any]) -> Iterator[Path]:
     """Write a mapping to a temporary sweep file, and yield its path.
 
     It lies in the working folder, so that paths in it are relative to that folder.
-
-    Raises
-    ------
-    UserError
-        For a value that no sweep file can hold. Errors about the file itself that are raised while
-        it exists name "the mapping" instead.
-    UnavailableError
-        If the working folder is not writable.
     """
     try:
         text = "".join(f"{line}\n" for line in lines(with_registered(sweep, _entry, _value)))
@@ -367,12 +352,7 @@ def _toml(value: Any, key: str) -> str:
 
 
 def require_guard() -> None:
-    """Refuse to begin a sweep if a training process is importing the program that begins it.
-
-    Raises
-    ------
-    UserError
-    """
+    """Refuse to begin a sweep if a training process is importing the program that begins it."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     if spec is not None and spec.name.startswith("manyseed."):
         raise UserError(

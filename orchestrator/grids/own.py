@@ -1,4 +1,4 @@
-"""Find and probe users' own code while a sweep file is resolved, once for each table."""
+"""Users' own code: found and probed once for each table, or registered by a program."""
 
 from __future__ import annotations
 
@@ -8,14 +8,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.identity import Json, canonical_json, text_identity
+from manyseed.jobs.run import Json, canonical_json, text_identity
 
 if TYPE_CHECKING:
     from manyseed.jobs.classifiers import ClassifierInfo
     from manyseed.jobs.datasets import DatasetInfo
     from manyseed.jobs.own.findings import Findings
     from manyseed.jobs.own.table import Own
+import inspect
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
+from manyseed.orchestrator.calls import checked
+from manyseed.orchestrator.errors import UserError, nearest
 
 _PROBED: dict[tuple[str, str], Findings] = {}
 """Findings of this process by table and digest of the code, as `run` plans twice."""
@@ -36,10 +41,10 @@ class Pin:
     root : str
         The folder of its local modules; empty for an installed library.
     digest : str
-        Digest of the code that was probed (`jobs.own.modules.Code.digest`).
+        Digest of the code that was probed (`jobs.own.copies.Code.digest`).
     findings : mapping
         The fields of `jobs.own.findings.Findings`; for a function that returns data, those of
-        `jobs.own.loading.Returned`.
+        `jobs.own.findings.Returned`.
     """
 
     entry: str
@@ -92,18 +97,14 @@ class OwnCode:
         return OwnCode(self._roots, self._pins, is_calling=False)
 
     def data(self, entry: object, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the data that a function returned: the fields of `jobs.own.loading.Returned`.
+        """Return the data that a function returned: the fields of `jobs.own.findings.Returned`.
 
         The function is called if its code or arguments are new, or if the data is no longer kept.
-
-        Raises
-        ------
-        jobs.checks.Refused
         """
-        from manyseed.jobs.own import loading, modules
+        from manyseed.jobs.own import copies, findings
 
         params, version = options.get("params", {}), options.get("version", 1)
-        loading.require_named(entry, params, version)
+        findings.require_named(entry, params, version)
         name = str(entry)
         key = text_identity(canonical_json({"data": name, "version": version, "params": params}))
         if key in self.used:
@@ -113,11 +114,11 @@ class OwnCode:
             known = None
         if not self._is_calling:
             if known is None:
-                reason = "its data is not on this machine: manyseed datasets fetch calls it"
+                reason = "its data is not on this machine: manyseed plan --fetch calls it"
                 raise Refused("data", name, reason)
             return known.findings
         try:
-            code = modules.find("data", [name], self._roots)
+            code = copies.find_modules("data", [name], self._roots)
         except Refused:
             if known is None:
                 raise
@@ -128,7 +129,7 @@ class OwnCode:
             return known.findings
         root = str(code.root or "")
         if (key, code.digest, root) not in _RETURNED:
-            _RETURNED[key, code.digest, root] = asdict(loading.loaded(name, params, code))
+            _RETURNED[key, code.digest, root] = asdict(findings.loaded(name, params, code))
         returned = _RETURNED[key, code.digest, root]
         self.used[key] = Pin(name, root, code.digest, returned)
         return returned
@@ -136,13 +137,7 @@ class OwnCode:
     def resolve(
         self, name: str, options: Mapping[str, Any], dataset: DatasetInfo
     ) -> ClassifierInfo:
-        """Resolve a table for a dataset.
-
-        Raises
-        ------
-        jobs.checks.Refused
-        jobs.classifiers.Unsuitable
-        """
+        """Resolve a table for a dataset."""
         from manyseed.jobs.own import record, table
 
         own = table.read(options, of_images=dataset.image is not None)
@@ -204,3 +199,97 @@ def _key(own: Own, dataset: DatasetInfo) -> str:
         "image": dataset.image,
     }
     return text_identity(canonical_json(parts))
+
+
+Made = TypeVar("Made", bound=Callable[..., Any])
+
+FORMS = ("estimator", "train", "module")
+
+
+@dataclass(frozen=True, slots=True)
+class _Registered:
+    made: Callable[..., Any]
+    form: str
+    options: Mapping[str, Any]
+
+
+_BY_NAME: dict[str, _Registered] = {}
+
+
+def _classifier(name: str, *, form: str | None = None, **options: Any) -> Callable[[Made], Made]:
+    """Register a class or a function as a classifier; see `manyseed.classifier`."""
+    if form not in (None, *FORMS):
+        raise UserError("unknown form", key="form", value=form, remedy=nearest(str(form), FORMS))
+
+    def register(made: Made) -> Made:
+        before = _BY_NAME.get(name)
+        if before is not None and _entry(before.made) != _entry(made):
+            raise UserError(
+                f"{_entry(before.made)} is already registered under this name",
+                key="classifier",
+                value=name,
+                remedy=f"give {_entry(made)} another name",
+            )
+        default = "estimator" if inspect.isclass(made) else "train"
+        _BY_NAME[name] = _Registered(made, form or default, options)
+        return made
+
+    return register
+
+
+classifier = checked(_classifier, "manyseed.classifier")
+
+
+def _entry(made: Any) -> str:
+    return f"{made.__module__}:{made.__qualname__}"
+
+
+def with_registered(
+    sweep: Mapping[str, Any], describe: Callable[[Any], str], plain: Callable[[Any, str], Any]
+) -> dict[str, object]:
+    """Return a sweep with tables for the registered classifiers that its grids name.
+
+    Keys that the sweep gives in a table of that name take precedence.
+
+    Parameters
+    ----------
+    sweep : mapping
+        The content of a sweep file.
+    describe : callable
+        Takes a class or function, returns the ``"module:name"`` to import it by.
+    plain : callable
+        Takes a value and its key, returns its form in a sweep file.
+    """
+    tables = sweep.get("classifier", {})
+    if not isinstance(tables, Mapping):
+        return {**sweep}
+    tables = dict(tables)
+    for name in _named(sweep):
+        if (registered := _BY_NAME.get(name)) is None:
+            continue
+        options = {
+            key: {inner: plain(each, f"{name}.{inner}") for inner, each in value.items()}
+            if key == "params" and isinstance(value, Mapping)
+            else value
+            for key, value in registered.options.items()
+        }
+        made = {registered.form: describe(registered.made)}
+        tables[name] = {**made, **options, **tables.get(name, {})}
+    return {**sweep, "classifier": tables} if tables else {**sweep}
+
+
+def _named(sweep: Mapping[str, Any]) -> Iterator[str]:
+    for grid in grids_of(sweep):
+        names = grid.get("classifier", ())
+        if isinstance(names, Iterable):
+            yield from (name for name in names if isinstance(name, str))
+
+
+def grids_of(sweep: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the grids in the content of a sweep file, which may give a single one by itself."""
+    grids = sweep.get("grid", ())
+    listed = [grids] if isinstance(grids, Mapping) else grids
+    if not isinstance(listed, list | tuple) or not all(isinstance(g, Mapping) for g in listed):
+        remedy = 'such as: "grid": [{"dataset": ["sklearn:digits"], "classifier": ["mlp"]}]'
+        raise UserError("must be a list of mappings", key="grid", remedy=remedy)
+    return [*listed]

@@ -18,8 +18,9 @@ from manyseed.jobs.datasets.columns import (
 )
 from manyseed.jobs.datasets.split import n_points
 from manyseed.jobs.images.schemes import CROP_FLIP
+from manyseed.jobs.run import Cell
 from manyseed.orchestrator.errors import toml_value
-from manyseed.orchestrator.grids.remedies import not_trainable
+from manyseed.orchestrator.grids.resolver import Fit, not_trainable
 
 _SHOWN = 5
 _FEW_STEPS = 5
@@ -131,44 +132,33 @@ class Notes:
         self._others: list[str] = []
         self._expected: set[str] = set()  # of others, those that tell what is always so
 
-    def add(self, axis: str, value: Any, names: Mapping[str, str], resolved: ResolvedCell) -> None:
-        """Note what resolving an axis value for a dataset and a classifier showed.
+    def resolved(self, fits: Iterable[Fit]) -> None:
+        """Note what resolving axis values for datasets and classifiers showed."""
+        for fit in fits:
+            for (axis, value), found in fit.cells.items():
+                self._add(axis, value, fit.names, found)
+                if axis == "train_fraction":
+                    self._few_steps(fit, found.cell)
 
-        Parameters
-        ----------
-        axis : str
-        value : TOML value
-        names : mapping of str to str
-            The dataset, the classifier and the hparams.
-        resolved : ResolvedCell
-        """
-        cell = resolved.cell
+    def _add(self, axis: str, value: Any, names: Mapping[str, str], found: ResolvedCell) -> None:
+        cell = found.cell
         scheme = {"augment": cell.augment, "test_augment": cell.test_augment}.get(axis, "")
         if scheme.startswith(CROP_FLIP):
-            self._mirrored[names["dataset"]] = str(resolved.cell.dataset["source"])
-        if axis in resolved.idle:
+            self._mirrored[names["dataset"]] = str(cell.dataset["source"])
+        if axis in found.idle:
             where = names["classifier"] if axis == "perturb_hparams" else names["dataset"]
             self._idle.setdefault((axis, value), {})[where] = None
         elif axis == "perturb_hparams" and value != "none" and names["hparams"] != "tuned":
-            self._unmoved.setdefault((names["classifier"], value), []).append(resolved.unmoved)
+            self._unmoved.setdefault((names["classifier"], value), []).append(found.unmoved)
 
-    def steps(self, names: Mapping[str, str], resolved: ResolvedCell, info: DatasetInfo) -> None:
-        """Note if a batch size that the user can choose leaves few steps per epoch.
-
-        Parameters
-        ----------
-        names : mapping of str to str
-            The dataset and the classifier.
-        resolved : ResolvedCell
-        info : DatasetInfo
-        """
-        cell = resolved.cell
+    def _few_steps(self, fit: Fit, cell: Cell) -> None:
+        """Note if a batch size that the user can choose leaves few steps per epoch."""
         if not isinstance(batch := cell.hparams.get("batch"), int):
             return
-        rows = n_points(cell.train_fraction, info.n_train)
+        rows = n_points(cell.train_fraction, fit.pair.dataset.n_train)
         steps = (-(-rows // batch), rows, batch)
         if steps[0] < _FEW_STEPS:
-            key = (names["classifier"], names["dataset"])
+            key = (fit.names["classifier"], fit.names["dataset"])
             self._steps[key] = min(steps, self._steps.get(key, steps))
 
     def same(self, other: tuple[str, str], kept: tuple[str, str]) -> None:

@@ -6,7 +6,6 @@ Types are checked here; for the values of datasets, classifiers and schemes, `ex
 
 from __future__ import annotations
 
-import math
 import unicodedata
 from collections.abc import Mapping
 from functools import partial
@@ -25,10 +24,11 @@ from pydantic import (
     WithJsonSchema,
     create_model,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CONVENTIONS, OWN_PATTERN, Convention, check
+from manyseed.jobs.checks import Option
 
 LARGEST = 2**63 - 1
 """The largest integer in TOML, which has 64 bits."""
@@ -53,21 +53,26 @@ def _typed(expected: str, *types: type) -> BeforeValidator:
     return BeforeValidator(check)
 
 
-def _finite(value: float) -> float:
-    if not math.isfinite(value):
-        raise _wrong("must be a finite number")
-    return value
+class _By:
+    """Has a key's value checked by an `Option`; the value stays as it was given."""
+
+    def __init__(self, option: Option) -> None:
+        self.option = option
+
+    def __get_pydantic_core_schema__(self, _: object, __: object) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._checked)
+
+    def __get_pydantic_json_schema__(self, _: object, __: object) -> dict[str, Any]:
+        return self.option.schema()
+
+    def _checked(self, value: Any) -> Any:
+        self.option.check("", value)
+        return value
 
 
 def _plain_name(value: str) -> str:
     if not value or any(unicodedata.category(letter) in ("Cc", "Cs") for letter in value):
         raise _wrong("a name must not be empty or have control characters")
-    return value
-
-
-def _flag(value: Any) -> Any:
-    if not isinstance(value, bool):
-        raise _wrong("must be true or false")
     return value
 
 
@@ -95,16 +100,17 @@ def _patterns(value: Any) -> Any:
     return patterns
 
 
-_TEXT, _WHOLE = _typed("text in quotes", str), _typed("a whole number", int)
-Text = Annotated[StrictStr, _TEXT]
-Flag = Annotated[StrictBool, BeforeValidator(_flag)]
+_TEXT = _typed("text in quotes", str)
+Text = Annotated[str, _By(Option())]
+Flag = Annotated[bool, _By(Option(kind=bool))]
+Whole = Annotated[int, _By(Option(kind=int))]
 Models = Annotated[
     StrictBool | Annotated[StrictStr, Field(min_length=1)], BeforeValidator(_flag_or_condition)
 ]
-Number = Annotated[StrictInt | StrictFloat, _typed("a number", int, float), AfterValidator(_finite)]
+Number = Annotated[int | float, _By(Option(kind=float))]
 Name = Annotated[StrictStr | StrictInt, _typed("a name", str, int)]
-Repeats = Annotated[StrictInt, Field(ge=1, le=10_000), _WHOLE]
-Runs = Annotated[StrictInt, Field(ge=1, le=60_000), _WHOLE]
+Repeats = Annotated[int, _By(Option(kind=int, least=1, most=10_000))]
+Runs = Annotated[int, _By(Option(kind=int, least=1, most=60_000))]
 PlainName = Annotated[str, AfterValidator(_plain_name)]
 Texts = Annotated[list[Text], Field(min_length=1), BeforeValidator(_list)]
 Numbers = Annotated[list[Number], Field(min_length=1), BeforeValidator(_list)]
@@ -221,17 +227,17 @@ class Response(_Table):
 
     transforms: Texts
     """"intra", "inter", and for images such as "rotate:90", "shift-x:0.25", "colour:0.25"."""
-    layers: Annotated[list[StrictInt], BeforeValidator(_list)] | None = None
+    layers: Annotated[list[Whole], BeforeValidator(_list)] | None = None
     """Layers on whose output intra and inter act: 0 the input, 1 a network's first block."""
-    rows: Annotated[StrictInt | StrictFloat, _typed("a number", int, float)] | None = None
+    rows: Number | None = None
     """Training rows in a sample: a number or a share."""
-    batch: Annotated[StrictInt, _WHOLE] | None = None
+    batch: Whole | None = None
     """Rows within which pairs are formed."""
-    draws: Annotated[StrictInt, _WHOLE] | None = None
+    draws: Whole | None = None
     """Number of samples."""
-    magnitudes: Annotated[StrictInt, _WHOLE] | None = None
+    magnitudes: Whole | None = None
     """Points on the curve of a transform with both signs."""
-    pair_magnitudes: Annotated[StrictInt, _WHOLE] | None = None
+    pair_magnitudes: Whole | None = None
     """Points on a curve of intra; inter has one less."""
     dbi: Flag | None = None
     """Whether to compute the Davies–Bouldin index of the first block's outputs, too."""
@@ -239,13 +245,7 @@ class Response(_Table):
     given: Texts | None = None
     """Hparams of the grids that conditional mutual information conditions on; by default all."""
     least_train_accuracy: (
-        Annotated[
-            StrictInt | StrictFloat,
-            Field(ge=0, le=1),
-            _typed("a number", int, float),
-            AfterValidator(_finite),
-        ]
-        | None
+        Annotated[int | float, _By(Option(kind=float, least=0, most=1))] | None
     ) = None
     """Models below it are left out of the results for transforms of images (default: 0.8)."""
 
@@ -257,7 +257,7 @@ class Response(_Table):
 class Tune(_Table):
     """The random search that ``hparams = ["tuned"]`` asks for."""
 
-    draws: Annotated[StrictInt, Field(ge=1, le=10_000), _WHOLE] = 100
+    draws: Repeats = 100
     """Fits of a search; there is one search for each dataset and classifier."""
 
 
@@ -362,7 +362,7 @@ class SweepFile(_Table):
         StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100), _TEXT
     ]
     """Name of the sweep, and of its directory if none is given."""
-    seed: Annotated[StrictInt, Field(ge=0, le=LARGEST), _WHOLE]
+    seed: Annotated[int, _By(Option(kind=int, least=0, most=LARGEST))]
     """Seed of all random streams; another seed makes another sweep."""
     repeats: Repeats = 10
     """Number of test sets."""

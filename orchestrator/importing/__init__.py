@@ -14,22 +14,33 @@ from numpy.typing import NDArray
 from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import ManyseedError, UserError, first_line, nearest, toml_value
 from manyseed.orchestrator.importing.adding import add_runs
-from manyseed.orchestrator.importing.alike import pair_of
 from manyseed.orchestrator.importing.archive import unpack
-from manyseed.orchestrator.importing.arrays import OnDisk, read_arrays
-from manyseed.orchestrator.importing.directory import write_sweep
-from manyseed.orchestrator.importing.frames import (
-    is_exported,
-    read_exported,
-    read_frame,
-    read_openml,
+from manyseed.orchestrator.importing.arrays import (
+    READERS,
+    InMemory,
+    OnDisk,
+    entries_of,
+    in_memory,
+    opened_as_held,
 )
-from manyseed.orchestrator.importing.joined import joined
-from manyseed.orchestrator.importing.source import ATTRIBUTES, Names, PredictionFile, check
-from manyseed.orchestrator.importing.tensors import FORMATS as TENSORS
+from manyseed.orchestrator.importing.directory import write_sweep
+from manyseed.orchestrator.importing.matching import joined, pair_of
+from manyseed.orchestrator.importing.predictions import (
+    ATTRIBUTES,
+    Names,
+    prediction_file,
+)
+from manyseed.orchestrator.importing.tables import exported, is_exported, openml, read_frame
 
-FORMATS = (".npz", ".npy", *TENSORS, ".csv", ".parquet", ".zip")
+FORMATS = (*READERS, ".csv", ".parquet", ".zip")
 PROBABILITIES: tuple[Probability, ...] = ("softmax", "ovr", "none")
+
+_INSTEAD = {
+    " or with --truth": "",
+    ", or leave out --dataset to name each after its file": "",
+    "a directory of their own with --out": "a directory of their own with Sweep.from_predictions",
+}
+"""Remedies for files, and what to say for arrays."""
 
 
 def import_predictions(
@@ -74,14 +85,15 @@ def import_predictions(
     -------
     int
         Number of predictions of a test point with a probability below
-        `importing.probabilities.FLOOR`, which is raised to it.
+        `importing.classes.FLOOR`, which is raised to it.
 
     Raises
     ------
     UserError
         For files that can't be read or don't match.
     """
-    if probability not in PROBABILITIES:
+    asked = next((each for each in PROBABILITIES if each == probability), None)
+    if asked is None:
         remedy = nearest(probability, PROBABILITIES)
         raise UserError("unknown", key="--probability", value=probability, remedy=remedy)
     for key, name in (("--dataset", dataset), ("--classifier", classifier)):
@@ -93,17 +105,19 @@ def import_predictions(
         )
     elif classifiers:
         dataset = dataset or "imported"
+    named: list[tuple[Path | InMemory, Names]]
     named = [(file, Names(dataset, classifier)) for file in files]
     for name, listed in (classifiers or {}).items():
         if isinstance(listed, str | Path):
             raise UserError("must be a list of files", key=f"classifiers[{toml_value(name)}]")
-        named += [(Path(file), Names(dataset, name)) for file in listed]
+        paths = [Path(file) if isinstance(file, str) else file for file in listed]
+        named += [(file, Names(dataset, name)) for file in paths]
     if not named:
         raise UserError("there is no file to import", remedy="name one, or --classifier NAME=FILE")
-    files = [file for file, _ in named]
+    files = [given.file if isinstance(given, InMemory) else given for given, _ in named]
     with _one_message(files):
-        kinds = {_kind(file) for file in files}
-        _require_once(named)
+        kinds = {"arrays" if isinstance(each, InMemory) else _kind(each) for each, _ in named}
+        _require_once([(file, names) for file, (_, names) in zip(files, named, strict=True)])
     if (
         len(kinds) > 1
         or (kinds <= {".zip", "exported"} and len(files) > 1)
@@ -126,25 +140,74 @@ def import_predictions(
         return 0
     # values that overflow become infinite, which is refused later
     with ExitStack() as stack, _one_message(files), np.errstate(all="ignore"):
-        sources: list[PredictionFile]
         if kind == "exported":
-            sources = read_exported(files[0])
+            entries, asked = exported(files[0]), "none"
         elif kind == "table":
-            sources = [read_openml(files, named[0][1], probability)]
+            entries = [openml(files, named[0][1])]
         else:
             _allow_open(4 * len(named))
             more = _further_entries(
                 None if truth is None else Path(truth), None if runs is None else Path(runs)
             )
             scratch = next(folder for folder in directory.absolute().parents if folder.is_dir())
-            sources = [
-                read_arrays(file, names, more, probability, probabilities, scratch, stack)
+            entries = [
+                entries_of(opened_as_held(file, scratch, stack), more, names, asked, probabilities)
                 for file, names in named
             ]
-        for source in sources:
-            check(source)
+        sources = [prediction_file(each, asked) for each in entries]
         write = add_runs if adding else write_sweep
         return write(joined(sources) if kind == "arrays" else sources, directory)
+
+
+def import_arrays(
+    predictions: Mapping[str, Any],
+    directory: Path,
+    *,
+    dataset: str | None = None,
+    classifier: str | None = None,
+    probability: str = "softmax",
+    probabilities: bool = False,
+    adding: bool = False,
+) -> int:
+    """Make a sweep directory from arrays; the parameters are those of `Sweep.from_predictions`.
+
+    Raises
+    ------
+    UserError
+        For arrays that are missing, unknown, or don't match.
+    """
+    tables = [isinstance(value, Mapping) for value in predictions.values()]
+    several = any(tables)
+    if not predictions or (all(tables) and not all(predictions.values())):
+        raise UserError("there are no predictions", remedy="give scores or labels, and y_true")
+    if several and not all(tables):
+        raise UserError(
+            "has arrays beside mappings",
+            key="predictions",
+            remedy="give arrays by name, or such a mapping for each classifier, by its name",
+        )
+    if several and classifier is not None:
+        reason = "the predictions name their classifiers themselves"
+        raise UserError(reason, key="classifier", value=classifier, remedy="leave it out")
+    held: dict[str, Any] = {
+        name: [in_memory(f"predictions[{toml_value(name)}]" if several else "predictions", arrays)]
+        for name, arrays in (predictions if several else {"": predictions}).items()
+    }
+    try:
+        return import_predictions(
+            [] if several else held[""],
+            directory,
+            dataset=dataset if adding else dataset or "imported",
+            classifier=classifier,
+            classifiers=held if several else None,
+            probability=probability,
+            probabilities=probabilities,
+            adding=adding,
+        )
+    except UserError as error:
+        for option, instead in _INSTEAD.items():
+            error.remedy = error.remedy and error.remedy.replace(option, instead)
+        raise
 
 
 def _require_once(named: Sequence[tuple[Path, Names]]) -> None:
@@ -186,7 +249,7 @@ def _kind(file: Path) -> str:
         raise UserError("there is no such file", file=file)
     if file.suffix not in FORMATS:
         raise UserError("unknown format", file=file, remedy=nearest(file.suffix, FORMATS))
-    if file.suffix in (".npz", ".npy", *TENSORS):
+    if file.suffix in READERS:
         return "arrays"
     if file.suffix == ".zip":
         return ".zip"
@@ -200,7 +263,7 @@ def _further_entries(truth: Path | None, runs: Path | None) -> dict[str, NDArray
         try:
             with truth.open("rb") as file:
                 array = OnDisk.at(file, 0, truth, "y_true")
-                values = array.rows(np.arange(array.shape[0])) if array.shape else np.empty(0)
+                values = array[np.arange(array.shape[0])] if array.shape else np.empty(0)
         except OSError as error:
             raise UserError(f"cannot be read: {error.strerror}", file=truth) from None
         entries["y_true"] = values

@@ -22,35 +22,33 @@ from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.placing import place, unavailable
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.importing.alike import (
-    ELSEWHERE,
-    imported_plan,
-    require_alike,
-    same_tests,
-    truth,
-)
 from manyseed.orchestrator.importing.directory import (
+    ImportedRuns,
     cells_of,
     grid_lines,
     group_of,
     made_from,
     placed,
 )
-from manyseed.orchestrator.importing.joined import numbered
-from manyseed.orchestrator.importing.rows import ImportedRuns
-from manyseed.orchestrator.importing.source import PredictionFile
+from manyseed.orchestrator.importing.matching import (
+    ELSEWHERE,
+    imported_plan,
+    numbered,
+    require_alike,
+    same_tests,
+    truth,
+)
+from manyseed.orchestrator.importing.predictions import PredictionFile
 from manyseed.orchestrator.paths import IMPORTED, JOURNAL, SweepPaths
-from manyseed.orchestrator.plans.groups import PAIR, Groups
-from manyseed.orchestrator.plans.layout import lay_out
+from manyseed.orchestrator.plans.layout import PAIR, Groups, lay_out
 from manyseed.orchestrator.plans.plan import ROWS, Plan, write_plan
 from manyseed.orchestrator.provenance import register
-from manyseed.orchestrator.store.care.compact import compact
-from manyseed.orchestrator.store.journals.journal import JournalWriter
-from manyseed.orchestrator.store.journals.rowbytes import encode_row
-from manyseed.orchestrator.store.layout.groups import find_group, list_groups
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.publishing.splits import Integers, write_splits
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.compact import compact
+from manyseed.orchestrator.store.groups import find_group, list_groups
+from manyseed.orchestrator.store.journal import JournalWriter, encode_row
+from manyseed.orchestrator.store.reader import read_array
+from manyseed.orchestrator.store.schema import GroupSpec
+from manyseed.orchestrator.store.testsets import Integers, write_splits
 
 _LAST_RUN = 2**16 - 1
 
@@ -62,17 +60,11 @@ def add_runs(sources: Sequence[PredictionFile], directory: Path) -> int:
     ----------
     sources : sequence of PredictionFile
         One for each dataset and classifier, checked.
-    directory : Path
 
     Returns
     -------
     int
         Number of predictions of a test point with a probability that was raised.
-
-    Raises
-    ------
-    UserError
-        If they don't match the sweep, which then is unchanged.
     """
     paths = SweepPaths(directory)
     with locked(paths.lock, "importing") as lease:
@@ -93,13 +85,7 @@ def add_runs(sources: Sequence[PredictionFile], directory: Path) -> int:
 
 
 def settle(paths: SweepPaths) -> None:
-    """Complete an interrupted import or remove its remains, if there is one.
-
-    Raises
-    ------
-    UserError
-        If another process imports, plans or submits.
-    """
+    """Complete an interrupted import or remove its remains, if there is one."""
     if any(paths.journals.glob(f"{IMPORTED}*{JOURNAL}")):
         with locked(paths.lock, "importing"):
             _settle(paths)
@@ -216,13 +202,7 @@ class _Extension:
         return cells_of(source, spec, 0, dataset)
 
     def journal(self, file: Path) -> int:
-        """Write all runs to a journal; return the number of raised probabilities.
-
-        Raises
-        ------
-        UserError
-            If scores are not finite, or the sweep already has all runs of a file.
-        """
+        """Write all runs to a journal; return the number of raised probabilities."""
         floored = 0
         with JournalWriter(file, self._identity) as journal:
             for source, spec, y_true, rows in self._parts:

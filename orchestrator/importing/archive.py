@@ -21,8 +21,8 @@ from pathlib import Path
 
 import polars as pl
 
-from manyseed.orchestrator.disk.folders import appearing
 from manyseed.orchestrator.disk.parquet import scan_parquet
+from manyseed.orchestrator.disk.placing import appearing
 from manyseed.orchestrator.errors import (
     DamagedFile,
     DamagedShard,
@@ -32,11 +32,10 @@ from manyseed.orchestrator.errors import (
     UserError,
 )
 from manyseed.orchestrator.paths import BESIDE, CHUNK, METADATA, PACKED, SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.marks import mark
-from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.store.layout.arrays import itemsize
-from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.plans.layout import Groups
+from manyseed.orchestrator.plans.plan import Plan, mark
+from manyseed.orchestrator.store.arrays import itemsize
+from manyseed.orchestrator.store.schema import GroupSpec
 
 _WHOLE = "import what manyseed export --output FILE.zip wrote"
 _NAME = r"[A-Za-z0-9~%_-][A-Za-z0-9~%_.-]{0,254}"
@@ -76,13 +75,7 @@ def reading_zip(file: Path, key: str | None = None) -> Iterator[None]:
 
 @contextmanager
 def opened(file: Path, what: str, remedy: str) -> Iterator[zipfile.ZipFile]:
-    """Open a zip whose members can all be read in blocks and have different names.
-
-    Raises
-    ------
-    UserError
-        For anything but such a file, which `what` names; `remedy` says how to get one.
-    """
+    """Open a zip whose members can all be read in blocks and have different names."""
     try:
         archive = zipfile.ZipFile(file)
     except OSError as error:
@@ -106,13 +99,7 @@ def opened(file: Path, what: str, remedy: str) -> Iterator[zipfile.ZipFile]:
 
 
 def unpack(file: Path, directory: Path) -> None:
-    """Make a sweep directory from a zip that ``export`` wrote, with identical files.
-
-    Raises
-    ------
-    UserError
-        For anything but such a file; then nothing is left of the directory.
-    """
+    """Make a sweep directory from a zip that ``export`` wrote, with identical files."""
     with opened(file, "a zip file", _WHOLE) as archive:
         members = [info for info in archive.infolist() if not info.is_dir()]
         for info in members:

@@ -1,45 +1,105 @@
-"""NPY, NPZ and PyTorch files: scores (run, sample, class) or labels (run, sample)."""
+"""Readers of arrays: NPZ, NPY and PyTorch files, memory; scores (run, sample, class) or labels."""
 
 from __future__ import annotations
 
 import math
 import os
+import pickle
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from tokenize import TokenError
 from typing import IO, Any, NoReturn
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 from scipy.special import log_expit
 
-from manyseed.jobs.run import Probability
-from manyseed.jobs.training.prediction import are_probabilities
+from manyseed.jobs.datasets.frame import is_masked, missing, to_numpy
+from manyseed.jobs.packages import install
+from manyseed.jobs.run import Probability, are_probabilities
 from manyseed.orchestrator.errors import UserError, first_line, nearest
-from manyseed.orchestrator.grids.sweepfile import Keep
 from manyseed.orchestrator.importing.archive import opened, reading_zip
-from manyseed.orchestrator.importing.naming import in_order, require_apart, require_one_order
-from manyseed.orchestrator.importing.probabilities import predicted
-from manyseed.orchestrator.importing.source import (
-    ATTRIBUTES,
-    MAX_CLASSES,
-    Names,
-    Positions,
+from manyseed.orchestrator.importing.classes import (
     Predicted,
-    PredictionFile,
-    attributes,
     codes,
+    in_order,
+    predicted,
+    require_apart,
+    require_one_order,
     texts,
 )
-from manyseed.orchestrator.importing.tensors import FORMATS as TENSORS
-from manyseed.orchestrator.importing.tensors import read_tensors
+from manyseed.orchestrator.importing.predictions import (
+    ATTRIBUTES,
+    MAX_CLASSES,
+    Entries,
+    Names,
+    Positions,
+)
+from manyseed.orchestrator.store.schema import ScoreType
+
+TENSORS = (".pt", ".pth")
+
+_PLAIN_TENSORS = "save only tensors: torch.save({'scores': scores, 'y_true': y_true}, FILE)"
+
+
+def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of a file by name; a single tensor is ``scores``, or ``labels`` if integer.
+
+    Arrays stay in the file until they are read, if it can be mapped. bfloat16 becomes float32.
+    """
+    try:
+        import torch
+    except ImportError:
+        raise UserError(
+            "reading it needs PyTorch, which is not installed",
+            file=path,
+            remedy=f"{install(['torch'])}; or save NumPy arrays: numpy.savez",
+        ) from None
+    try:
+        try:
+            content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        except RuntimeError:  # a format that cannot be mapped
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        reason = f"does not hold plain tensors, and nothing else is loaded: {first_line(error)}"
+        raise UserError(reason, file=path, remedy=_PLAIN_TENSORS) from None
+    except Exception as error:  # a damaged file may cause any error
+        raise UserError(f"is not a PyTorch file: {first_line(error)}", file=path) from None
+    if isinstance(content, torch.Tensor):
+        content = {"scores" if content.is_floating_point() else "labels": content}
+    if not isinstance(content, Mapping) or not all(isinstance(name, str) for name in content):
+        reason = f"holds a {type(content).__name__}, not a dict of tensors by name"
+        raise UserError(reason, file=path, remedy=_PLAIN_TENSORS)
+    return {name: _array(path, name, value) for name, value in content.items()}
+
+
+def _array(path: Path, name: str, value: Any) -> NDArray[Any]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        if value.is_sparse or value.is_quantized or value.is_complex():
+            raise UserError(
+                "is not a plain tensor of numbers", file=path, key=name, remedy=_PLAIN_TENSORS
+            )
+        value = value.detach()
+        value = value.float() if value.dtype == torch.bfloat16 else value
+        return np.asarray(value.numpy())
+    array = np.asarray(value)
+    if array.dtype.kind not in "biufU":
+        raise UserError(
+            f"is a {type(value).__name__}, not a tensor or a list of numbers or names",
+            file=path,
+            key=name,
+            remedy=_PLAIN_TENSORS,
+        )
+    return array
+
 
 LARGE = ("scores", "labels")
 ALSO = {"logits": "scores"}
@@ -73,8 +133,6 @@ class OnDisk:
 
         Parameters
         ----------
-        file : binary file
-        start : int
         path, key
             For errors.
         size : int, optional
@@ -94,7 +152,7 @@ class OnDisk:
             raise UserError(problem, file=path, key=key, remedy="copy it again")
         return cls(file, start, shape, dtype)
 
-    def rows(self, positions: Positions) -> NDArray[Any]:
+    def __getitem__(self, positions: Positions) -> NDArray[Any]:
         """Read the rows at these positions, in their order."""
         rows = np.empty((len(positions), *self.shape[1:]), dtype=self.dtype)
         size = int(np.prod(self.shape[1:]))
@@ -108,8 +166,24 @@ class OnDisk:
         return rows
 
 
-_Entries = tuple[dict[str, OnDisk], dict[str, NDArray[Any]]]
-"""Entries of a file by name: those that are read in parts, and those held in memory."""
+@dataclass(frozen=True, slots=True)
+class InMemory:
+    """Arrays by the name of their entry: those that are read in parts, and those in memory."""
+
+    file: Path
+    large: dict[str, OnDisk | NDArray[Any]] = field(default_factory=dict)
+    small: dict[str, Any] = field(default_factory=dict)
+    origin: str | None = None
+
+    def entry(self, name: str) -> str:
+        """Return the standard name of an entry."""
+        name = ALSO.get(name, name)
+        if name in self.large:
+            raise UserError("holds both scores and logits; give only one of them", file=self.file)
+        if name not in ENTRIES:
+            remedy = nearest(name, ENTRIES)
+            raise UserError("unknown entry", file=self.file, key=name, remedy=remedy)
+        return name
 
 
 def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -134,47 +208,86 @@ def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], boo
     return shape, fortran, dtype
 
 
-def read_arrays(
-    path: Path,
-    names: Names,
+def npz(path: Path, scratch: Path, stack: ExitStack) -> InMemory:
+    """Open an NPZ file; compressed scores and labels are unpacked into temporary files."""
+    held = InMemory(path)
+    archive = stack.enter_context(opened(path, "an NPZ file", _NPZ))
+    for info in archive.infolist():
+        name = held.entry(info.filename.removesuffix(".npy"))
+        with reading_zip(path, name):
+            if name in LARGE:
+                held.large[name] = _member(path, archive, info, scratch, stack)
+            else:
+                held.small[name] = _small(path, archive, info, name)
+    return held
+
+
+def npy(path: Path, _: Path, stack: ExitStack) -> InMemory:
+    """Open an NPY file: floats are scores, anything else labels."""
+    array = OnDisk.at(stack.enter_context(path.open("rb")), 0, path, path.stem)
+    return InMemory(path, {"scores" if array.dtype.kind == "f" else "labels": array})
+
+
+def tensors(path: Path, scratch: Path, stack: ExitStack) -> InMemory:
+    """Open a file of tensors; scores and labels are copied into temporary files."""
+    held = InMemory(path)
+    for key, array in read_tensors(path).items():
+        name = held.entry(key)
+        if name in LARGE:
+            file = stack.enter_context(tempfile.TemporaryFile(dir=scratch))  # noqa: SIM115
+            np.save(file, np.ascontiguousarray(array), allow_pickle=False)
+            file.flush()
+            held.large[name] = OnDisk.at(file, 0, path, key)
+        else:
+            held.small[name] = array
+    return held
+
+
+def in_memory(name: str, arrays: Mapping[str, Any]) -> InMemory:
+    """Return entries in memory, by the name of their mapping for messages."""
+    held = InMemory(Path(name), origin="imported.npz")
+    for key, given in arrays.items():
+        entry = held.entry(str(key))
+        (held.large if entry in LARGE else held.small)[entry] = _plain(name, key, given)
+    return held
+
+
+READERS: Mapping[str, Callable[[Path, Path, ExitStack], InMemory]] = {
+    ".npz": npz,
+    ".npy": npy,
+    **dict.fromkeys(TENSORS, tensors),
+}
+"""By suffix: each takes a file, a folder for temporary files, and what keeps files open."""
+
+
+def opened_as_held(given: Path | InMemory, scratch: Path, stack: ExitStack) -> InMemory:
+    """Return the arrays of a file, as `READERS` do, or those given."""
+    return given if isinstance(given, InMemory) else READERS[given.suffix](given, scratch, stack)
+
+
+def entries_of(
+    held: InMemory,
     more: Mapping[str, Any],
+    names: Names,
     probability: Probability,
     probabilities: bool,
-    scratch: Path,
-    stack: ExitStack,
-) -> PredictionFile:
-    """Open a file of arrays.
+) -> Entries:
+    """Return the entries of a file of arrays, or of arrays in memory.
 
     Parameters
     ----------
-    path : Path
-        Ends in .npy, .npz, .pt or .pth.
-    names : Names
     more : mapping
         Entries from other files: y_true and attributes of runs.
     probability, probabilities
         How scores become probabilities; whether they already are.
-    scratch : Path
-        Folder for temporary files with unpacked entries.
-    stack : ExitStack
-        Keeps files open.
-
-    Raises
-    ------
-    UserError
-        For entries that are missing, unknown, or don't match.
     """
-    if path.suffix in TENSORS:
-        large, small = _pt(path, scratch, stack)
-    else:
-        large, small = _npz(path, scratch, stack) if path.suffix == ".npz" else _npy(path, stack)
-    given = {**small, **more}
+    path, large, given = held.file, held.large, {**held.small, **more}
     if len(large) != 1:
         remedy = "give scores (run, sample, class), or labels (run, sample), the predicted classes"
         if large and "y_true" not in given:
             remedy = "labels are predicted classes; true classes are y_true"
-        held = "both scores and labels; give only one of them" if large else "no predictions"
-        raise UserError(f"holds {held}", file=path, remedy=remedy)
+        found = "both scores and labels; give only one of them" if large else "no predictions"
+        raise UserError(f"holds {found}", file=path, remedy=remedy)
     ((key, array),) = large.items()
     if "y_true" not in given:
         remedy = "give the true classes, (sample) or (repeat, sample), as y_true or with --truth"
@@ -203,18 +316,12 @@ def read_arrays(
             key=key,
             remedy="for one run, (sample, class), give scores[None]",
         )
-    runs = attributes({k: v for k, v in given.items() if k in ATTRIBUTES}, n_runs, path)
     class_names = _class_names(given, array, key, path)
-    y_true = codes(np.asarray(given["y_true"]), class_names, "y_true", path)
-    y_true = _test_sets(y_true, "y_true", runs, n_samples, path)
-    index = np.asarray(given.get("test_index", np.arange(n_samples)))
     if key == "scores" and not probabilities and probability != "none":
         _require_no_probabilities(array, path)
-    keep, _ = Keep().resolve(len(class_names))
-    half = array.dtype == np.float16
 
     def read(positions: Positions) -> Predicted:
-        values = array.rows(positions)
+        values = array[positions]
         if key == "labels":
             return Predicted(codes(values, class_names, key, path)[:, None], None)
         if probabilities:
@@ -223,29 +330,27 @@ def read_arrays(
             return _gaps_of_sigmoids(values)
         return Predicted(None, values)
 
-    return PredictionFile(
+    half = array.dtype == np.float16
+    score_type: ScoreType = "float16" if half else "float32"
+    return Entries(
         file=path,
-        dataset=names.dataset or path.stem,
-        classifier=names.classifier or "imported",
+        names=names,
         class_names=class_names,
-        epochs=(0,),
-        keep=keep if key == "scores" else "none",
-        dtype="float16" if half else "float32",
-        # softmax recovers probabilities from their logarithms
-        probability="softmax" if probabilities and probability == "ovr" else probability,
-        y_true=y_true,
-        test_index=_test_sets(index, "test_index", runs, n_samples, path),
-        runs=runs,
+        n_runs=n_runs,
+        n_samples=n_samples,
+        y_true=given["y_true"],
         read=read,
-        numbered="run" in given,
+        attributes={name: given[name] for name in ATTRIBUTES if name in given},
+        test_index=np.asarray(given["test_index"]) if "test_index" in given else None,
+        score_type=score_type if key == "scores" else None,
+        are_probabilities=probabilities,
+        origin=held.origin,
     )
 
 
-def _require_no_probabilities(scores: OnDisk, path: Path) -> None:
+def _require_no_probabilities(scores: OnDisk | NDArray[Any], path: Path) -> None:
     """Refuse scores that look like probabilities in every run; most logits do not in the first."""
-    if not all(
-        are_probabilities(scores.rows(np.array([run]))[0]) for run in range(scores.shape[0])
-    ):
+    if not all(are_probabilities(scores[np.array([run])][0]) for run in range(scores.shape[0])):
         return
     remedy = "--probabilities"
     if len(scores.shape) == 3:
@@ -276,50 +381,6 @@ def _gaps_of_sigmoids(scores: NDArray[Any]) -> Predicted:
     return Predicted(
         label[:, None].astype(np.int64), (logs[..., 1] - logs[..., 0]).astype(np.float32)
     )
-
-
-def _npy(path: Path, stack: ExitStack) -> _Entries:
-    array = OnDisk.at(stack.enter_context(path.open("rb")), 0, path, path.stem)
-    return {"scores" if array.dtype.kind == "f" else "labels": array}, {}
-
-
-def _pt(path: Path, scratch: Path, stack: ExitStack) -> _Entries:
-    large: dict[str, OnDisk] = {}
-    small: dict[str, NDArray[Any]] = {}
-    for key, array in read_tensors(path).items():
-        name = _entry(key, large, path)
-        if name in LARGE:
-            file = stack.enter_context(tempfile.TemporaryFile(dir=scratch))  # noqa: SIM115
-            np.save(file, np.ascontiguousarray(array), allow_pickle=False)
-            file.flush()
-            large[name] = OnDisk.at(file, 0, path, key)
-        else:
-            small[name] = array
-    return large, small
-
-
-def _entry(name: str, large: Mapping[str, OnDisk], path: Path) -> str:
-    """Return the standard name of an entry."""
-    name = ALSO.get(name, name)
-    if name in large:
-        raise UserError("holds both scores and logits; give only one of them", file=path)
-    if name not in ENTRIES:
-        raise UserError("unknown entry", file=path, key=name, remedy=nearest(name, ENTRIES))
-    return name
-
-
-def _npz(path: Path, scratch: Path, stack: ExitStack) -> _Entries:
-    large: dict[str, OnDisk] = {}
-    small: dict[str, NDArray[Any]] = {}
-    archive = stack.enter_context(opened(path, "an NPZ file", _NPZ))
-    for info in archive.infolist():
-        name = _entry(info.filename.removesuffix(".npy"), large, path)
-        with reading_zip(path, name):
-            if name in LARGE:
-                large[name] = _member(path, archive, info, scratch, stack)
-            else:
-                small[name] = _small(path, archive, info, name)
-    return large, small
 
 
 def _small(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str) -> NDArray[Any]:
@@ -356,7 +417,9 @@ def _member(
     return OnDisk.at(file, start, path, info.filename.removesuffix(".npy"), info.file_size)
 
 
-def _class_names(given: Mapping[str, Any], array: OnDisk, key: str, path: Path) -> tuple[str, ...]:
+def _class_names(
+    given: Mapping[str, Any], array: OnDisk | NDArray[Any], key: str, path: Path
+) -> tuple[str, ...]:
     y_true = texts(np.asarray(given["y_true"]), "y_true", path)
     n_scores = (array.shape[2] if len(array.shape) == 3 else 2) if key == "scores" else None
     if "class_names" in given:
@@ -386,19 +449,17 @@ def _class_names(given: Mapping[str, Any], array: OnDisk, key: str, path: Path) 
     return names
 
 
-def _test_sets(
-    values: NDArray[Any], key: str, runs: pl.DataFrame, n_samples: int, path: Path
-) -> NDArray[Any]:
-    """Return values of test points as (repeat, sample)."""
-    repeats = int(runs["repeat"].to_numpy().max()) + 1
-    if values.shape == (n_samples,):
-        return np.broadcast_to(values, (repeats, n_samples))
-    if values.shape != (repeats, n_samples):
-        noun = "repeat" if repeats == 1 else "repeats"
+def _plain(of: str, key: str, given: Any) -> Any:
+    """Return a NumPy array, whatever library `given` comes from."""
+    array = np.atleast_1d(to_numpy(given))
+    of_numbers = array.dtype.kind != "O" and (key == "fit_seconds" or not is_masked(given))
+    if not of_numbers and (count := missing(array)):
         raise UserError(
-            f"has shape {values.shape}; predictions of {n_samples:,} points in {repeats} {noun} "
-            f"need ({n_samples},) or ({repeats}, {n_samples})",
-            file=path,
+            f"{count:,} of {array.size:,} values are missing",
+            file=Path(of),
             key=key,
+            remedy="leave these out",
         )
-    return values
+    if array.dtype.kind == "O":
+        raise UserError("is not an array of numbers or text", file=Path(of), key=key)
+    return array

@@ -1,31 +1,104 @@
-"""What planning a sweep file does to a sweep, in tables and numbers."""
+"""What planning a sweep file does to a sweep: tables, numbers, remarks, estimate and outcome."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import polars as pl
 
+from manyseed.analysis.counts import counted
 from manyseed.jobs.ensembling.methods import NONE
+from manyseed.orchestrator.calls import warn
+from manyseed.orchestrator.disk.records import read_record, write_json
+from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.grids.expansion import Expansion
 from manyseed.orchestrator.grids.own import Pin
 from manyseed.orchestrator.grids.sweepfile import SweepFile
-from manyseed.orchestrator.plans.cost import estimate
-from manyseed.orchestrator.plans.estimate import Estimate
-from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.keptmodels import counted
-from manyseed.orchestrator.plans.measuring import (
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.cost import (
+    GroupRoom,
+    estimate,
     feature_hours,
     measuring_seconds,
     response_hours,
+    rooms,
+    store_bytes,
+    store_files,
 )
+from manyseed.orchestrator.plans.keptmodels import counted as models_kept
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
-from manyseed.orchestrator.plans.room import GroupRoom, rooms, store_bytes, store_files
+from manyseed.orchestrator.plans.searches import FoundScale, TunedHparams
 from manyseed.orchestrator.plans.twins import Twin, sentences
-from manyseed.orchestrator.store.layout.schema import GroupSpec, own_name
+from manyseed.orchestrator.store.arrays import DONE
+from manyseed.orchestrator.store.groups import find_group
+from manyseed.orchestrator.store.reader import read_array
+from manyseed.orchestrator.store.schema import GroupSpec, own_name
+
+FIGURES = ("fits", "hours", "store_bytes", "store_files")
+"""The figures that are estimated and counted; hours are core hours plus GPU hours."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The figures of a plan, or of its outcome; NaN if unknown.
+
+    Attributes
+    ----------
+    fits, store_bytes, store_files : float
+        Whole numbers.
+    hours : float
+        Hours of fits, without features that are computed once.
+    """
+
+    fits: float = math.nan
+    store_bytes: float = math.nan
+    store_files: float = math.nan
+    hours: float = math.nan
+
+    @classmethod
+    def read(cls, paths: SweepPaths) -> Estimate:
+        """Return a plan's estimate; all NaN if its file is missing or damaged."""
+        try:
+            return read_record(paths.estimate, cls)
+        except (FileNotFoundError, DamagedFile):
+            return cls()
+
+    def write(self, paths: SweepPaths, before_rename: Callable[[], None] | None = None) -> None:
+        """Write the estimate beside the plan."""
+        write_json(paths.estimate, asdict(self), before_rename=before_rename)
+
+
+def estimate_and_outcome(paths: SweepPaths) -> dict[str, tuple[float, float]]:
+    """Return for each of `FIGURES` the plan's estimate and the actual value."""
+    estimated, actual = asdict(Estimate.read(paths)), asdict(_outcome(paths))
+    return {name: (estimated[name], actual[name]) for name in FIGURES}
+
+
+def _outcome(paths: SweepPaths) -> Estimate:
+    searches = [TunedHparams.read(file) for file in paths.all_tuned()]
+    draws = [draw.seconds for search in searches for draw in search.draws]
+    scales = [FoundScale.read(file) for file in paths.all_scales()]
+    draws += [trial.seconds for search in scales for trial in search.trials]
+    fits, seconds = len(draws), float(sum(draws))
+    for spec in Groups.read(paths).specs:
+        if (group := find_group(paths.store, spec)) is None:
+            continue
+        trained = read_array(group, "status") == DONE
+        fits += int(trained.sum())
+        seconds += float(np.nansum(read_array(group, "fit_seconds")[trained], dtype=np.float64))
+    n_bytes, n_files = 0, 0
+    for folder, _, names in os.walk(paths.store):
+        n_files += 1 + len(names)
+        n_bytes += sum(os.stat(os.path.join(folder, name)).st_size for name in names)  # noqa: PTH116, PTH118
+    return Estimate(fits, n_bytes, n_files, seconds / 3600)
+
 
 _FURTHER = ("feature", "response")
 """Work that takes hours besides fits."""
@@ -120,7 +193,7 @@ class Change:
 
     def _rooms(self, plan: Plan) -> list[GroupRoom]:
         specs = self.groups.specs
-        return rooms(specs, plan.all_rows, counted(plan.cells, plan.rows, specs))
+        return rooms(specs, plan.all_rows, models_kept(plan.cells, plan.rows, specs))
 
     @cached_property
     def cost(self) -> pl.DataFrame:
@@ -201,3 +274,56 @@ class Change:
 def _priced_as(spec: GroupSpec) -> str:
     """Return `WITH_METHOD` of a group's cells: augmentation is not priced separately."""
     return spec.classifier if spec.method == NONE else own_name(spec.classifier, spec.method)
+
+
+def remarks(change: Change, *, all_notes: bool = True) -> Iterator[str]:
+    """Yield a sentence for each remark on a plan.
+
+    Parameters
+    ----------
+    all_notes : bool
+        Whether to include remarks that only tell how it is, such as the kinds of columns.
+    """
+    summary = change.summary()
+    for removed in summary["runs_excluded"]:
+        yield f"{removed['key']} = {removed['rule']} removes {counted(removed['runs'], 'run')}."
+    told = {*change.expansion.notes} - {*change.expansion.unexpected}
+    for note in summary["notes"]:
+        if all_notes or note not in told:
+            yield f"{note}."
+    if all_notes and summary["searches"]:
+        yield (
+            f"Tuned hparams need {counted(summary['searches'], 'search')} of "
+            f"{counted(change.sweep.tune.draws, 'draw')} each."
+        )
+    if summary["runs_identical"]:
+        yield (
+            "Identical to the first run of their repeat, as nothing that varies reaches the "
+            f"classifier: {counted(summary['runs_identical'], 'run')}, stored as copies, "
+            "not trained."
+        )
+    if summary["cells_dropped"]:
+        yield f"Left out, as dropped before: {counted(summary['cells_dropped'], 'cell')}."
+
+
+def warn_of(change: Change) -> None:
+    """Warn the caller from Python of what a user may want to change, if anything is new."""
+    if not change.is_empty:
+        for text in remarks(change, all_notes=False):
+            warn(text)
+
+
+def warn_of_estimator(change: Change) -> None:
+    """As `warn_of`, in the words of `Sweep.of`; of identical runs, whatever is new."""
+    if change.cells.filter(pl.col("identical") & (pl.col("runs") > 1)).is_empty():
+        warn_of(change)
+        return
+    runs = change.summary()["runs_identical"]
+    found = ". ".join(change.expansion.notes)
+    warn(
+        f"{runs:,} of {change.expansion.runs:,} runs are identical to the first run of their "
+        "repeat, as nothing that varies reaches the estimator: they are stored as copies, and the "
+        f"spread between them is 0{f' ({found})' if found else ''}. If it takes a seed, name the "
+        'parameter: options={"seeds": {"random_state": "batch"}}; or vary the data: '
+        'perturb_continuous=["relative:0.5"]'
+    )

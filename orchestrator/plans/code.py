@@ -1,4 +1,4 @@
-"""Users' own code at submission: copied for the workers, and compared with that of finished runs.
+"""Users' own code: what the plan records of it, its copies for workers, and whether it changed.
 
 A copy is a folder below ``tasks/code``, named by the code's digest, that never changes: editing a
 file while tasks wait or train does not affect their runs.
@@ -9,23 +9,56 @@ from __future__ import annotations
 import difflib
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers import is_own
-from manyseed.jobs.run import Cell
+from manyseed.jobs.run import Cell, MachineError
+from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import UnavailableError, UserError
-from manyseed.orchestrator.grids.own import Pin
+from manyseed.orchestrator.grids.own import OwnCode, Pin
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.own import read_pins
 from manyseed.orchestrator.provenance import code_key, read_recipes
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from manyseed.jobs.own.modules import Code
+    from manyseed.jobs.own.copies import Code
+
+
+@dataclass(frozen=True, slots=True)
+class _Pins:
+    pins: Mapping[str, Pin] = field(default_factory=dict)
+
+
+def read_pins(paths: SweepPaths) -> Mapping[str, Pin]:
+    """Return a plan's records, by what each depends on."""
+    try:
+        return read_record(paths.own, _Pins).pins
+    except FileNotFoundError:
+        return {}
+
+
+def own_code(sweep_file: Path, paths: SweepPaths) -> OwnCode:
+    """Return what is known about the code that a sweep file names; the sweep need not exist."""
+    return OwnCode.beside(sweep_file, read_pins(paths) if paths.is_sweep else {})
+
+
+def write_pins(
+    paths: SweepPaths, used: Mapping[str, Pin], check: Callable[[], None] | None = None
+) -> None:
+    """Record what was found out; a sweep without users' own code gets no such file."""
+    if not used:
+        return
+    before = read_pins(paths)
+    after = {**before, **used}
+    if after != before:
+        value = {"pins": {key: asdict(pin) for key, pin in after.items()}}
+        write_json(paths.own, value, before_rename=check)
+
 
 _SHOWN_LINES = 20
 
@@ -90,12 +123,7 @@ class CodeHere:
         return {key: self._digest(key)}
 
     def copy(self) -> None:
-        """Copy local modules to where tasks import them from.
-
-        Raises
-        ------
-        UnavailableError
-        """
+        """Copy local modules to where tasks import them from."""
         for code in self._code.values():
             if code.root is not None:
                 try:
@@ -111,11 +139,6 @@ class CodeHere:
         ----------
         finished : DataFrame
             All cells of the plan that have finished runs, with the column canonical.
-
-        Raises
-        ------
-        UserError
-            With the lines that differ.
         """
         for key, before in self._changed(finished):
             raise self._refusal(key, before)
@@ -207,8 +230,33 @@ def timeout_of(paths: SweepPaths, name: str, classifier: Mapping[str, Any]) -> f
         return 0.0
 
 
+def use_code(paths: SweepPaths, code: str, classifier: Mapping[str, Any]) -> None:
+    """Make this process import users' own code from its copy.
+
+    `code` is its digest, or the version of a library, for which nothing is done; `classifier` the
+    canonical description. Raises `jobs.run.MachineError` if the copy is gone, or the process has
+    imported other code under these names.
+    """
+    if not code.startswith("sha256:"):
+        return
+    from manyseed.jobs.own import copies
+
+    try:
+        copies.use(paths.code(code), classifier)
+    except ImportError as error:
+        raise MachineError(str(error)) from error
+
+
+def forget_code(paths: SweepPaths, code: str) -> None:
+    """Undo `use_code` in a process that goes on to other work."""
+    if code.startswith("sha256:"):
+        from manyseed.jobs.own import copies
+
+        copies.forget(paths.code(code))
+
+
 def _difference(before: Path, now: Code) -> Iterator[str]:
-    from manyseed.jobs.own.modules import differing
+    from manyseed.jobs.own.copies import differing
 
     if not before.is_dir():
         yield f"    {before}, the copy that they were trained with, is gone"

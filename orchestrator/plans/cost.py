@@ -1,4 +1,4 @@
-"""What a plan costs in hours, before anything is submitted.
+"""What a plan costs before anything is submitted: hours of fits and measurements, room on disk.
 
 The plan holds how long a fit of each cell is expected to take on one core. Durations of finished
 fits correct it: those of the same dataset and classifier or, if there are none, of the classifier.
@@ -6,16 +6,30 @@ fits correct it: those of the same dataset and classifier or, if there are none,
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+from pathlib import Path
+
 import numpy as np
 import polars as pl
 
+from manyseed.jobs.hparams.grid import is_written
+from manyseed.jobs.response.resolution import response_seconds
 from manyseed.jobs.scales import NETWORKS
+from manyseed.orchestrator.errors import UnavailableError, UserError
+from manyseed.orchestrator.grids.expansion import Expansion, expand
+from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.code import own_code
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
-from manyseed.orchestrator.store.layout.arrays import DONE
-from manyseed.orchestrator.store.layout.groups import find_group
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.arrays import DONE
+from manyseed.orchestrator.store.groups import find_group
+from manyseed.orchestrator.store.journal import HEADER_SIZE
+from manyseed.orchestrator.store.reader import read_array
+from manyseed.orchestrator.store.schema import GroupSpec, count_files, planned_group, stored_bytes
 
 GPU_SPEEDUP = 20.0
 """How many cores train as fast as one GPU with many seeds at once (a choice)."""
@@ -175,3 +189,281 @@ def observed_seconds(paths: SweepPaths, plan: Plan, groups: Groups) -> pl.DataFr
         frames.append(pl.DataFrame({"cell": cell, "observed": took[trained]}))
     known = pl.concat(frames).filter(pl.col("cell") < len(plan.all_cells))
     return known.group_by("cell").agg(pl.len().alias("n"), pl.col("observed").sum())
+
+
+def response_hours(
+    cells: pl.DataFrame, expansion: Expansion, specs: Sequence[GroupSpec]
+) -> pl.DataFrame:
+    """Return the hours that measuring response curves takes; durations of fits exclude them.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        A plan's cells with repeats and runs.
+    expansion : Expansion
+        Describes their datasets and classifiers.
+
+    Returns
+    -------
+    DataFrame
+        Columns dataset, classifier, response_hours (of the requested device); only pairs whose
+        curves are measured.
+    """
+    return (
+        _measured(cells, expansion, specs)
+        .group_by("dataset", "classifier", maintain_order=True)
+        .agg(response_hours=(FITS * pl.col("measuring")).sum() / 3600)
+    )
+
+
+def feature_hours(cells: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
+    """Return the hours that features of frozen backbones take; durations of fits exclude them.
+
+    Features of a dataset are computed once, those of perturbed rows for each run.
+
+    Parameters
+    ----------
+    cells, expansion
+        As in `response_hours`.
+
+    Returns
+    -------
+    DataFrame
+        Columns dataset, classifier, feature_hours (of the requested device); only pairs that use
+        such features.
+    """
+    rows = []
+    known = set()
+    pairs = cells.select("dataset", "classifier").unique(maintain_order=True)
+    for dataset, classifier in pairs.iter_rows():
+        data, model = expansion.datasets[dataset], expansion.classifiers[classifier, dataset]
+        if model.record.image_seconds is not None:
+            each = model.record.image_seconds(model.canonical)
+            kept = (data.id, model.canonical["weights"])
+            of_pair = cells.filter(dataset=dataset, classifier=classifier)
+            images = _perturbed_rows(of_pair, data.n_train)
+            images += 0 if kept in known else data.n_samples
+            known.add(kept)
+            speed = GPU_SPEEDUP if model.device == "gpu" else 1.0
+            rows.append((dataset, classifier, images * each / speed / 3600))
+    schema = {"dataset": pl.String, "classifier": pl.String, "feature_hours": pl.Float64}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _perturbed_rows(cells: pl.DataFrame, n_train: int) -> float:
+    """Return the total number of training rows of all fits on perturbed data."""
+    fraction = pl.col("train_fraction")
+    rows = pl.when(fraction > 1).then(fraction).otherwise(fraction * n_train)
+    perturbed = pl.any_horizontal(pl.col("perturb_continuous", "perturb_categorical") != "none")
+    return float(cells.filter(perturbed).select((rows * FITS).sum()).item())
+
+
+def planned_seconds(paths: SweepPaths, plan: Plan, specs: Sequence[GroupSpec]) -> pl.DataFrame:
+    """Return how long measuring a model takes, for `cost.seconds` and `cost.beyond`.
+
+    Empty if the sweep file can no longer be read as it was planned: this is only an estimate, and
+    training does not need it.
+
+    Returns
+    -------
+    DataFrame
+        Columns `cost.MEASURING`; only cells whose models are measured.
+    """
+    if any(spec.response for spec in specs):
+        try:
+            file = read_sweep_file(paths.sweep_file)
+            own = own_code(paths.sweep_file, paths).as_planned()
+            return measuring_seconds(plan.cells, expand(file, paths.sweep_file, own), specs)
+        except (UserError, UnavailableError, KeyError):
+            pass
+    return pl.DataFrame(schema=MEASURING)
+
+
+def measuring_seconds(
+    cells: pl.DataFrame, expansion: Expansion, specs: Sequence[GroupSpec]
+) -> pl.DataFrame:
+    """Return the same, given the expansion of the sweep file.
+
+    Parameters
+    ----------
+    cells, expansion, specs
+        As in `response_hours`; `cells` need not have repeats and runs.
+    """
+    return _measured(cells, expansion, specs).select(*MEASURING)
+
+
+def _measured(
+    cells: pl.DataFrame, expansion: Expansion, specs: Sequence[GroupSpec]
+) -> pl.DataFrame:
+    """Return the cells whose models are measured, and the column measuring: seconds per model."""
+    asked = {spec.number: spec.asked for spec in specs if spec.response}
+    by = ["group", "dataset", "classifier", "hparams", "train_fraction"]
+    measured = cells.filter(pl.col("group").is_in(list(asked)))
+    distinct = measured.select(by).unique(maintain_order=True)
+    seconds = []
+    for group, dataset, classifier, hparams, fraction in distinct.iter_rows():
+        data, model = expansion.datasets[dataset], expansion.classifiers[classifier, dataset]
+        model = model.at(hparams) if is_written(hparams) else model
+        rows = fraction if fraction > 1 else fraction * data.n_train
+        questions = asked[group]
+        assert questions is not None
+        speed = GPU_SPEEDUP if model.device == "gpu" else 1.0
+        seconds.append(response_seconds(data, model, questions, rows) / speed)
+    each = distinct.with_columns(measuring=pl.Series(seconds, dtype=pl.Float64))
+    return measured.join(each, on=by, how="inner", maintain_order="left")
+
+
+_MARGIN, _HALF = {"scores": "margin"}, {"dtype": "float16"}
+_CHEAPER = (
+    ('keep.scores = "margin"', _MARGIN),
+    ('keep.dtype = "float16"', _HALF),
+    ('both, keep = { scores = "margin", dtype = "float16" },', _MARGIN | _HALF),
+    ('keep.scores = "none"', {"scores": "none"}),
+)
+
+
+@dataclass(frozen=True)
+class GroupRoom:
+    """A group of the store with the runs and repeats that a plan gives it."""
+
+    spec: GroupSpec
+    runs: int
+    repeats: int
+    models: int | None = None
+    """How many runs keep their parameters; None for all."""
+    chunks: int | None = None
+    """How many chunks hold the runs; None if the runs follow each other."""
+    length: int = 0
+    """Rows with the padding between parts of the plan."""
+
+    @cached_property
+    def bytes(self) -> int:
+        """Bytes once everything is published."""
+        return stored_bytes(self.spec, self.runs, self.repeats, self.models, self.chunks)
+
+    @cached_property
+    def files(self) -> int:
+        """Files and folders once everything is published."""
+        return count_files(self.spec, self.length, self.repeats)
+
+    def kept(self, **keep: str) -> GroupRoom:
+        """Return the same runs, stored with other values of these fields of `GroupSpec`."""
+        named = {field.name: getattr(self.spec, field.name) for field in fields(GroupSpec)}
+        for name in ("shard_length", "chunk_length", "split_length"):
+            del named[name]
+        spec = planned_group(**named | keep, repeats=self.repeats, runs=self.runs)
+        return GroupRoom(spec, self.runs, self.repeats, self.models)
+
+
+def rooms(
+    specs: Sequence[GroupSpec], rows: pl.DataFrame, models: Mapping[int, int]
+) -> list[GroupRoom]:
+    """Return the groups that hold some rows.
+
+    Parameters
+    ----------
+    specs : sequence of GroupSpec
+        All groups, by number.
+    rows : DataFrame
+        Columns group, repeat and row.
+    models : mapping of int to int
+        How many of these rows keep their parameters, by group; in groups that are left out, all.
+    """
+    # a part of the plan begins with a new shard: the padding before it has rows, but no chunks
+    chunk_lengths = pl.Series([spec.chunk_length for spec in specs], dtype=pl.UInt32)
+    chunk = rows["row"] // chunk_lengths.gather(rows["group"])
+    counts = rows.group_by("group").agg(
+        runs=pl.len(),
+        repeats=pl.col("repeat").max().cast(pl.Int64) + 1,
+        length=pl.col("row").max().cast(pl.Int64) + 1,
+    )
+    chunks = rows.select("group", chunk=chunk).group_by("group").agg(pl.col("chunk").n_unique())
+    return [
+        GroupRoom(specs[n], runs, repeats, models.get(n), used, length)
+        for n, runs, repeats, length, used in counts.join(chunks, on="group").sort("group").rows()
+    ]
+
+
+def store_bytes(groups: Iterable[GroupRoom]) -> int:
+    """Return the bytes of a store."""
+    return sum(group.bytes for group in groups)
+
+
+def store_files(groups: Iterable[GroupRoom]) -> int:
+    """Count the files and folders of a store, including its own and those of datasets."""
+    listed = list(groups)
+    datasets = {group.spec.dataset for group in listed}
+    return sum(group.files for group in listed) + 2 * (len(datasets) + 1)
+
+
+def check_room(
+    directory: Path, before: list[GroupRoom], after: list[GroupRoom], file: Path
+) -> None:
+    """Refuse a plan whose predictions do not fit on the disk.
+
+    Parameters
+    ----------
+    directory : Path
+        The sweep; it need not exist yet.
+    before, after : list of GroupRoom
+        What is planned now, and what would be.
+    file : Path
+        The sweep file, named in the error.
+    """
+    place = directory
+    while not place.exists():
+        place = place.parent
+    disk = os.statvfs(place)
+    needed, free = store_bytes(after) - store_bytes(before), _free(disk)
+    if needed > free:
+        raise UserError(
+            f"its predictions need {_gb(needed)}; {place} has {_gb(free)} free",
+            file=file,
+            remedy=_remedy(after, needed) + "or plan onto another disk with --out",
+        )
+    more = store_files(after) - store_files(before)
+    if disk.f_files and more > disk.f_favail:
+        raise UserError(
+            f"its predictions need {more:,} files and folders; {place} can take {disk.f_favail:,}",
+            file=file,
+            remedy="plan onto another disk with --out",
+        )
+
+
+def require_room(directory: Path, missing: list[GroupRoom]) -> None:
+    """Refuse a submission of runs that do not fit on the disk.
+
+    Parameters
+    ----------
+    directory : Path
+        The sweep.
+    missing : list of GroupRoom
+        Each group with the runs to train.
+    """
+    predictions = store_bytes(missing)
+    journals = sum(group.runs * (group.spec.row_bytes + HEADER_SIZE) for group in missing)
+    replaced = max(group.spec.shard_length * group.spec.row_bytes for group in missing)
+    needed, free = predictions + journals + replaced, _free(os.statvfs(directory))
+    if needed > free:
+        raise UnavailableError(
+            f"{directory}: {sum(group.runs for group in missing):,} runs need {_gb(needed)} "
+            f"(predictions {_gb(predictions)}, journals until compact {_gb(journals)}); the disk "
+            f"has {_gb(free)} free\n  make room, or plan again with --out onto another disk"
+            + (f"; {remedy}".rstrip("; ") if (remedy := _remedy(missing, predictions)) else "")
+        )
+
+
+def _free(disk: os.statvfs_result) -> int:
+    return disk.f_bavail * disk.f_frsize
+
+
+def _remedy(groups: list[GroupRoom], needed: int) -> str:
+    cheaper: Mapping[str, int] = {
+        name: store_bytes(group.kept(**keep) for group in groups) for name, keep in _CHEAPER
+    }
+    listed = [f"{name} needs {_gb(n)}" for name, n in cheaper.items() if n < needed]
+    return f"{', '.join(listed)}; " if listed else ""
+
+
+def _gb(n_bytes: int) -> str:
+    return f"{n_bytes / 1e9:,.1f} GB" if n_bytes >= 1e8 else f"{n_bytes / 1e6:,.1f} MB"

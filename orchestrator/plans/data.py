@@ -9,7 +9,7 @@ from typing import Any
 from manyseed.jobs import datasets
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import DatasetInfo
-from manyseed.jobs.run import MachineError, NotFetched
+from manyseed.jobs.run import DamagedData, MachineError, NotFetched
 from manyseed.orchestrator.errors import UnavailableError, UserError, command, refused
 from manyseed.orchestrator.paths import SweepPaths
 
@@ -19,19 +19,15 @@ _REPLAN = "plan what it holds now into another directory with --out"
 def fetch_datasets(
     infos: Mapping[str, DatasetInfo], report: Callable[[str], None] = lambda name: None
 ) -> list[str]:
-    """Prepare the local copies that are missing; return the names of their datasets.
-
-    Raises
-    ------
-    UnavailableError
-        If data cannot be reached or differs from what was planned.
-    """
+    """Prepare the local copies that are missing; return the names of their datasets."""
     made = []
     for name, info in infos.items():
         report(name)
         try:
             if datasets.fetch(info):
                 made.append(name)
+        except DamagedData as error:
+            raise UserError(f"{name}: {error}", remedy="replace or remove it") from None
         except MachineError as error:
             raise UnavailableError(f"{name}: {error}") from None
     return made
@@ -54,10 +50,6 @@ def require_fetched(canonicals: Mapping[str, Mapping[str, Any]], sweep_file: Pat
         Canonical descriptions by dataset name in the sweep file.
     sweep_file : Path
         Named in the remedy.
-
-    Raises
-    ------
-    UserError
     """
     absent = [name for name, canonical in canonicals.items() if not datasets.is_fetched(canonical)]
     for name in absent:
@@ -66,14 +58,14 @@ def require_fetched(canonicals: Mapping[str, Mapping[str, Any]], sweep_file: Pat
         raise UserError(
             f"the data of {', '.join(absent)} is not on this machine",
             file=datasets.data_home(),
-            remedy=f"fetch it with: {command('datasets', 'fetch', sweep_file)}",
+            remedy=f"fetch it with: {command('plan', sweep_file, '--fetch')}",
         )
 
 
 def remedy(error: BaseException, paths: SweepPaths) -> str:
     """Return the last line of a message about a machine's fault: a command, or nothing."""
     if isinstance(error, NotFetched):
-        return f"\n  fetch the data with: {command('datasets', 'fetch', paths.sweep_file)}"
+        return f"\n  fetch the data with: {command('plan', paths.sweep_file, '--fetch')}"
     return ""
 
 

@@ -9,21 +9,19 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.filtering import chosen
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
-from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.marks import mark
-from manyseed.orchestrator.plans.plan import Dropped, Plan, identity_of
-from manyseed.orchestrator.store.care.repair import drop as drop_rows
-from manyseed.orchestrator.store.care.repair import require_rest
-from manyseed.orchestrator.store.journals.index import JournalIndex
-from manyseed.orchestrator.store.layout.arrays import COPY, DONE
-from manyseed.orchestrator.store.layout.groups import Group, find_group
-from manyseed.orchestrator.store.reading.reader import statuses
+from manyseed.orchestrator.plans.layout import Groups
+from manyseed.orchestrator.plans.plan import PREFIX, Dropped, Plan, identity_of, mark, with_anchors
+from manyseed.orchestrator.store.arrays import COPY, DONE
+from manyseed.orchestrator.store.groups import Group, find_group
+from manyseed.orchestrator.store.index import JournalIndex
+from manyseed.orchestrator.store.reader import statuses
+from manyseed.orchestrator.store.repair import drop as drop_rows
+from manyseed.orchestrator.store.repair import require_rest
 
 COLUMNS = ("cell", "cell_id", *AXES, "identical", "repeats", "runs")
 """The columns that a condition may use, besides the hparams that grids vary."""
@@ -39,13 +37,7 @@ class Drop:
 
 
 def to_drop(paths: SweepPaths, where: str) -> Drop:
-    """Return what `drop` would remove, without writing anything.
-
-    Raises
-    ------
-    UserError
-        For an invalid condition, and one that no cell or every cell meets.
-    """
+    """Return what `drop` would remove, without writing anything."""
     plan = Plan.read(paths)
     cells = chosen(_described(plan, plan.all_cells), where)
     if plan.cells.join(cells, on="cell", how="anti").is_empty():
@@ -60,13 +52,7 @@ def to_drop(paths: SweepPaths, where: str) -> Drop:
 
 
 def choose_cells(plan: Plan, where: str, option: str) -> pl.DataFrame:
-    """Return the cells of a plan that meet a condition in SQL.
-
-    Raises
-    ------
-    UserError
-        For an invalid condition, and one that no cell meets.
-    """
+    """Return the cells of a plan that meet a condition in SQL."""
     return chosen(_described(plan, plan.cells), where, option)
 
 
@@ -81,13 +67,6 @@ def drop(paths: SweepPaths, where: str) -> Drop:
 
     Planning the same file again does not bring them back. Repeating an interrupted drop
     completes it.
-
-    Raises
-    ------
-    UserError
-        As `to_drop`.
-    orchestrator.errors.LeaseHeld
-        While a process of the sweep runs.
     """
     with locked(paths.lock, "dropping") as lease:
         dropped = to_drop(paths, where)

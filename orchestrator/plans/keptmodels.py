@@ -12,11 +12,10 @@ from pathlib import Path
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.orchestrator.conditions import condition
+from manyseed.orchestrator.conditions import condition, wanted
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.filtering import wanted
 from manyseed.orchestrator.plans.plan import CELLS
-from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.schema import GroupSpec
 
 KEY = "keep.parameters"
 
@@ -28,12 +27,7 @@ _COLUMNS: Mapping[str, pl.DataType] = {
 
 
 def require_condition(where: str, file: Path) -> None:
-    """Refuse a text that is not a condition on what is known before a run is trained.
-
-    Raises
-    ------
-    UserError
-    """
+    """Refuse a text that is not a condition on what is known before a run is trained."""
     try:
         wanted(where, _COLUMNS, KEY)
     except UserError as error:

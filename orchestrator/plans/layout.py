@@ -1,23 +1,110 @@
-"""Assign every run its row in a group, in the order repeat index, cell, run."""
+"""The groups of a sweep, as ``plan/groups.json`` holds them, and the row of every run in its group.
+
+Rows are in the order repeat index, cell, run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+import google_crc32c
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.analysis.options import SNAPSHOTS, Options, snapshot_index
+from manyseed.analysis.refused import Refused
+from manyseed.orchestrator.disk.records import read_record, write_json
+from manyseed.orchestrator.errors import DamagedFile, DamagedGroup, LayoutTooNew, StoreError
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.plan import ROWS, Plan
-from manyseed.orchestrator.store.layout.arrays import FLAGS, LATER_FLAGS
-from manyseed.orchestrator.store.layout.groups import Group, find_group
+from manyseed.orchestrator.plans.plan import METHOD, ROWS, Plan
+from manyseed.orchestrator.store.arrays import FLAGS, LATER_FLAGS
+from manyseed.orchestrator.store.groups import Group, find_group, published_shards
+from manyseed.orchestrator.store.schema import GroupSpec
 
 if TYPE_CHECKING:
-    from manyseed.orchestrator.store.zarrfiles.creating import GroupRows
+    from manyseed.orchestrator.store.metadata import GroupRows
+
+PAIR = ("dataset", "classifier")
+_CHECKSUM = "crc32c"
+"""Key beside a group's attributes: the checksum of their JSON. Earlier versions wrote none."""
+
+
+@dataclass(frozen=True)
+class Groups:
+    """The layouts of all groups, in the order of their numbers."""
+
+    specs: tuple[GroupSpec, ...] = ()
+
+    @classmethod
+    def read(cls, paths: SweepPaths) -> Groups:
+        """Read a sweep's groups."""
+        specs = []
+        for number, value in enumerate(read_record(paths.groups, list[dict[str, object]])):
+            try:
+                spec = GroupSpec.from_attributes(value, paths.groups)
+            except LayoutTooNew:
+                raise
+            except (StoreError, TypeError, ValueError) as error:
+                raise DamagedFile(paths.groups, f"group {number}: {error}") from None
+            if spec.number != number or value.get(_CHECKSUM, _crc(spec)) != _crc(spec):
+                raise DamagedFile(paths.groups, f"group {number} is not as it was written")
+            specs.append(spec)
+        return cls(tuple(specs))
+
+    def require_of(self, plan: Plan, paths: SweepPaths) -> None:
+        """Refuse groups that do not match a plan's cells."""
+        named = plan.all_cells.select("group", *PAIR, METHOD, "path").unique()
+        for number, *names in named.sort("group").iter_rows():
+            spec = self.specs[number] if number < len(self.specs) else None
+            if spec is None or names != [*key_of(spec), spec.path]:
+                reason = f"group {number} is not the one that {paths.cells.name} describes"
+                raise DamagedFile(paths.groups, reason)
+
+    def require_planned(self, plan: Plan, paths: SweepPaths) -> None:
+        """Refuse a plan that lacks its newest part: the store goes beyond the plan."""
+        lengths = plan.lengths
+        for spec in self.specs:
+            folder, planned = paths.store / spec.path, spec.padded(lengths.get(spec.number, 0))
+            try:
+                group = find_group(paths.store, spec)
+            except DamagedGroup:  # a repair mends it; its shards show how far it goes
+                group = None
+            rows = 0 if group is None else group.rows
+            shards = 1 + max(published_shards(folder), default=-1)
+            if rows > planned or shards * spec.shard_length > planned:
+                reason = f"is absent, though {folder} has rows of it"
+                raise DamagedFile(paths.part(len(plan.parts) + 1), reason)
+
+    def write(self, paths: SweepPaths, before_rename: Callable[[], None] | None = None) -> None:
+        """Write a sweep's groups."""
+        values = [spec.to_attributes() | {_CHECKSUM: _crc(spec)} for spec in self.specs]
+        write_json(paths.groups, values, before_rename=before_rename)
+
+    @cached_property
+    def numbers(self) -> dict[tuple[str, str, str], int]:
+        """The number of each group, by `key_of` it."""
+        return {key_of(spec): spec.number for spec in self.specs}
+
+    def find(self, dataset: str, classifier: str, ensembling: str = "") -> GroupSpec | None:
+        """Return the group of a dataset, a classifier and `GroupSpec.ensembling`, or None."""
+        number = self.numbers.get((dataset, classifier, ensembling))
+        return None if number is None else self.specs[number]
+
+
+def key_of(spec: GroupSpec) -> tuple[str, str, str]:
+    """Return a group's dataset, classifier and `GroupSpec.ensembling`."""
+    return spec.dataset, spec.classifier, spec.ensembling
+
+
+def _crc(spec: GroupSpec) -> int:
+    return int(google_crc32c.value(json.dumps(spec.to_attributes(), sort_keys=True).encode()))
+
 
 _THREADS = 8
 
@@ -105,7 +192,7 @@ def lay_out(paths: SweepPaths, plan: Plan, groups: Groups) -> None:
     Existing rows stay. This also completes a store that an interrupted planning or submission left
     behind. Rows of dropped cells keep their place.
     """
-    from manyseed.orchestrator.store.zarrfiles.creating import create_group, extend_group
+    from manyseed.orchestrator.store.metadata import create_group, extend_group
 
     repeats = _repeats(plan)
     describe = _Describer(plan)
@@ -143,7 +230,7 @@ def wrong_descriptions(
     mend : bool
         Whether to rewrite these files.
     """
-    from manyseed.orchestrator.store.zarrfiles import descriptions
+    from manyseed.orchestrator.store import metadata
 
     repeats = _repeats(plan)
     describe = _Describer(plan)
@@ -151,10 +238,10 @@ def wrong_descriptions(
     for part in plan.parts:
         for (number,), rows in plan.with_group(part).partition_by("group", as_dict=True).items():
             parts[number].append(describe(rows))
-    wrong = {"": descriptions.wrong_folders(paths.store, groups.specs, mend=mend)}
+    wrong = {"": metadata.wrong_folders(paths.store, groups.specs, mend=mend)}
     for spec in groups.specs:
         if parts[spec.number]:
-            wrong[spec.path] = descriptions.wrong_descriptions(
+            wrong[spec.path] = metadata.wrong_descriptions(
                 paths.store, spec, parts[spec.number], repeats[spec.number], mend=mend
             )
     return {path: files for path, files in wrong.items() if files}
@@ -183,7 +270,7 @@ def wrong_coordinates(
 
     With `mend` they are rewritten.
     """
-    from manyseed.orchestrator.store.zarrfiles import creating
+    from manyseed.orchestrator.store import metadata
 
     describe = _Describer(plan)
     parts: dict[int, list[GroupRows]] = {group.spec.number: [] for group in groups}
@@ -194,7 +281,7 @@ def wrong_coordinates(
             if number in ends and int(rows["row"].to_numpy().min()) < ends[number]:
                 parts[number].append(describe(rows))
     wrong = {
-        g.spec.path: creating.wrong_coordinates(g, parts[g.spec.number], mend=mend) for g in groups
+        g.spec.path: metadata.wrong_coordinates(g, parts[g.spec.number], mend=mend) for g in groups
     }
     return {path: names for path, names in wrong.items() if names}
 
@@ -203,13 +290,13 @@ class _Describer:
     """Collects what the store writes about each run."""
 
     def __init__(self, plan: Plan) -> None:
-        from manyseed.orchestrator.store.zarrfiles.creating import Flags
+        from manyseed.orchestrator.store.metadata import Flags
 
         self._fractions = plan.all_cells["train_fraction"].to_numpy()
         self._flags = {name: Flags.of(plan.all_cells[name]) for name in (*FLAGS, *LATER_FLAGS)}
 
     def __call__(self, rows: pl.DataFrame) -> GroupRows:
-        from manyseed.orchestrator.store.zarrfiles.creating import Flags, GroupRows
+        from manyseed.orchestrator.store.metadata import Flags, GroupRows
 
         cell = rows["cell"].to_numpy().astype(np.int64)
         return GroupRows(
@@ -221,3 +308,24 @@ class _Describer:
                 name: Flags(flag.codes[cell], flag.meanings) for name, flag in self._flags.items()
             },
         )
+
+
+def require_snapshots(options: Options, specs: Sequence[GroupSpec]) -> None:
+    """Refuse snapshots that some group lacks, or that are meaningless for all groups."""
+    for name in SNAPSHOTS:
+        value = getattr(options, name)
+        for snapshot in value if isinstance(value, tuple) else (value,):
+            if snapshot is not None:
+                _require(name, snapshot, specs)
+
+
+def _require(option: str, snapshot: int, specs: Sequence[GroupSpec]) -> None:
+    if snapshot not in (0, -1) and specs and all(spec.epochs == (0,) for spec in specs):
+        raise Refused(option, snapshot, "nothing here is trained in epochs, so leave it out")
+    for spec in specs:
+        if snapshot_index(spec.epochs, snapshot) is None:
+            kept = ", ".join(map(str, spec.epochs))
+            reason = f"{spec.dataset} × {spec.named} has no such snapshot; there are: {kept}"
+            if len(spec.epochs) > 1:
+                reason += f", counted from the last as {-len(spec.epochs)} to -1"
+            raise Refused(option, snapshot, reason)

@@ -1,4 +1,4 @@
-"""The plan on disk: cells, append-only parts with one row per run, and dropped cells."""
+"""The plan on disk: cells, append-only parts with one row per run, dropped cells, and its marks."""
 
 from __future__ import annotations
 
@@ -15,16 +15,45 @@ from annotated_types import Interval
 from manyseed.analysis.axes import LATER
 from manyseed.jobs.ensembling.methods import NONE
 from manyseed.orchestrator.disk.parquet import read_metadata, read_parquet, write_parquet
-from manyseed.orchestrator.disk.placing import place_new
+from manyseed.orchestrator.disk.placing import place_new, unavailable
 from manyseed.orchestrator.disk.records import json_text, read_record, require_same_plan
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
-from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.marks import lost, mark
-from manyseed.orchestrator.store.journals.index import JournalFolder
-from manyseed.orchestrator.store.layout.arrays import SEEN
+from manyseed.orchestrator.paths import GIVEN, SweepPaths
+from manyseed.orchestrator.store.arrays import SEEN
+from manyseed.orchestrator.store.index import JournalFolder
 
 if TYPE_CHECKING:
     from manyseed.jobs.run import Cell
+import json
+from typing import Any
+
+from manyseed.jobs.hparams.grid import is_written, names
+
+
+def lost(file: Path) -> DamagedFile:
+    """Return the error about a part or list that is missing though its mark exists."""
+    mark, remedy = marker(file), "restore it from a copy of the sweep"
+    if file.suffix == ".json":
+        remedy += f"; or remove {mark.name} beside it: the cells that it dropped are planned again"
+    return DamagedFile(file, f"is absent, though {mark.name} shows that it was made", remedy)
+
+
+def marker(file: Path) -> Path:
+    """Return the empty file that marks a part or a list of dropped cells as made for good."""
+    return file.with_name(file.name + GIVEN)
+
+
+def mark(paths: SweepPaths) -> None:
+    """Mark the existing parts and lists of dropped cells, so that a loss is noticed.
+
+    Nothing else shows that the last of them are gone. Sweeps of earlier versions get their marks
+    with the next planning or drop.
+    """
+    for file in (*paths.parts(), *paths.all_dropped()):
+        if not (empty := marker(file)).exists():
+            with unavailable("write", empty):
+                empty.touch()
+
 
 ROWS: Mapping[str, pl.DataType] = {
     "cell": pl.UInt32(),
@@ -365,3 +394,46 @@ def write_plan(
             before_rename=before_rename,
         )
     mark(paths)
+
+
+PREFIX = "hparam_"
+
+
+def with_anchors(cells: pl.DataFrame) -> pl.DataFrame:
+    """Add a column ``hparam_NAME`` for each hparam that a grid among these cells varies.
+
+    It holds the anchor of every cell, also of those outside a grid: null if the classifier has no
+    such hparam, or if a search finds it. Cells without grids are returned unchanged.
+
+    Parameters
+    ----------
+    cells : DataFrame
+        With the columns hparams and canonical.
+    """
+    written = filter(is_written, cells["hparams"].unique())
+    varied = sorted({name for text in written for name in names(text)})
+    if not varied:
+        return cells
+    anchors = [json.loads(canonical)["hparams"] for canonical in cells["canonical"]]
+    values_of = {name: [each.get(name) for each in anchors] for name in varied}
+    return cells.with_columns(
+        _column(f"{PREFIX}{name}", values)
+        for name, values in values_of.items()
+        if any(value is not None for value in values)  # imported cells may have such names
+    )
+
+
+def _column(name: str, values: Sequence[Any]) -> pl.Series:
+    """Return a column of one type: booleans or numbers if all values are, else strings."""
+    kinds = {type(value) for value in values if value is not None}
+    for whole, dtype in (({bool}, pl.Boolean), ({int}, pl.Int64), ({int, float}, pl.Float64)):
+        if kinds <= whole:
+            return pl.Series(name, values, dtype=dtype)
+    texts = [value if value is None else str(value) for value in values]
+    return pl.Series(name, texts, dtype=pl.String)
+
+
+def meaning(name: str) -> tuple[str, str]:
+    """Return the unit and the meaning of such a column."""
+    hparam = name.removeprefix(PREFIX)
+    return "", f"The cell's anchor of the hparam {hparam}; null if it has none or searches for it."

@@ -1,9 +1,11 @@
-"""Plan a sweep file: into a new directory, or as an addition to an existing sweep."""
+"""Plan a sweep file, data in memory or more repeats: a new sweep is made, or one there grows."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,31 +20,35 @@ from manyseed.jobs.classifiers import core_seconds, prepare
 from manyseed.jobs.ensembling.methods import NONE
 from manyseed.jobs.hparams.grid import MAX_CONFIGURATIONS, is_written
 from manyseed.jobs.run import Cell
-from manyseed.orchestrator.disk.folders import appearing
-from manyseed.orchestrator.disk.placing import place
+from manyseed.orchestrator.disk.placing import appearing, place
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import (
     DamagedFile,
     UnavailableError,
     UserError,
+    command,
     refused,
     toml_key,
     toml_value,
 )
+from manyseed.orchestrator.grids import objects
 from manyseed.orchestrator.grids.expansion import Expansion, expand
 from manyseed.orchestrator.grids.loading import load_sweep_file
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.anchors import PREFIX, with_anchors
-from manyseed.orchestrator.plans.change import Change
-from manyseed.orchestrator.plans.cost import observed_seconds
-from manyseed.orchestrator.plans.extending import extended
-from manyseed.orchestrator.plans.groups import PAIR, Groups
-from manyseed.orchestrator.plans.layout import assign_rows, missing_blocks
-from manyseed.orchestrator.plans.own import own_code, write_pins
-from manyseed.orchestrator.plans.plan import CELLS, METHOD, Plan, write_plan
-from manyseed.orchestrator.plans.room import check_room
-from manyseed.orchestrator.plans.snapshots import require_snapshots
+from manyseed.orchestrator.plans.change import Change, warn_of_estimator
+from manyseed.orchestrator.plans.code import own_code, write_pins
+from manyseed.orchestrator.plans.cost import check_room, observed_seconds
+from manyseed.orchestrator.plans.data import fetch_datasets
+from manyseed.orchestrator.plans.extension import extended
+from manyseed.orchestrator.plans.layout import (
+    PAIR,
+    Groups,
+    assign_rows,
+    missing_blocks,
+    require_snapshots,
+)
+from manyseed.orchestrator.plans.plan import CELLS, METHOD, PREFIX, Plan, with_anchors, write_plan
 from manyseed.orchestrator.plans.twins import SETTING_APART, Torn, Twin, merge_twins
 
 Check = Callable[[SweepPaths, Change], None]
@@ -59,11 +65,6 @@ def plan_change(sweep_file: Path, directory: Path, settings: Sequence[str] = ())
     ----------
     settings : sequence of str
         Values that replace the file's (`grids.settings.with_settings`).
-
-    Raises
-    ------
-    UserError
-        For an error in the file, or a change that would alter existing runs.
     """
     sweep, text = load_sweep_file(sweep_file, settings)
     paths = SweepPaths(directory)
@@ -103,13 +104,6 @@ def plan_sweep(
         As `plan_change`.
     require : callable, optional
         A further check.
-
-    Raises
-    ------
-    UserError
-        As `plan_change`.
-    UnavailableError
-        If the directory cannot be written.
     """
     paths = SweepPaths(directory)
     try:
@@ -142,13 +136,7 @@ def _ready(file: Path, directory: Path, settings: Sequence[str], require: Check 
 
 
 def require_room(change: Change, file: Path, directory: Path) -> None:
-    """Refuse a change whose predictions do not fit on the directory's disk.
-
-    Raises
-    ------
-    UserError
-        With the figures, and how much keeping less would need.
-    """
+    """Refuse a change whose predictions do not fit on the directory's disk."""
     check_room(directory, change.stored_before, change.stored, file)
 
 
@@ -280,8 +268,8 @@ def _check_kept(before: Plan, asked: pl.DataFrame, file: Path) -> None:
         f"{row['repeats']} repeats × {row['runs']} runs of {names}; the file asks for "
         f"{wanted}{difference}",
         file=file,
-        remedy=f"a plan only grows: keep what it holds{seeds}, take cells out with manyseed drop, "
-        "or plan into another directory with --out",
+        remedy=f"a plan only grows: keep what it holds{seeds}, take cells out with manyseed plan "
+        "--drop, or plan into another directory with --out",
     )
 
 
@@ -378,12 +366,13 @@ def _with_devices(asked: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
     by = ["dataset", "classifier", "hparams", "train_fraction", *LATER]
     sizes = asked.group_by(by).agg(pl.col("canonical").first())
     devices, times = [], []
-    for dataset, classifier, hparams, fraction, *_, canonical in sizes.iter_rows():
+    cells = [Cell.from_text(text) for text in sizes["canonical"]]
+    named = sizes.select("dataset", "classifier", "hparams", "train_fraction").iter_rows()
+    for (dataset, classifier, hparams, fraction), cell in zip(named, cells, strict=True):
         data, model = expansion.datasets[dataset], expansion.classifiers[classifier, dataset]
         model = model.at(hparams) if is_written(hparams) else model
         rows = fraction if fraction > 1 else fraction * data.n_train
         devices.append(model.device)
-        cell = Cell.from_text(canonical)
         times.append(
             core_seconds(data, model, rows, cell.augment, cell.ensembling, cell.test_augment)
         )
@@ -392,3 +381,146 @@ def _with_devices(asked: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
         pl.Series("core_seconds", times, dtype=pl.Float64),
     )
     return asked.join(described, on=by, how="left", maintain_order="left")
+
+
+MARK = "\n# ---- added by manyseed howmany --until: cells that need more runs\n"
+"""A line of the sweep file: everything below it is rewritten whenever cells grow."""
+
+
+def grow(
+    paths: SweepPaths, runs: Mapping[int, int], require: Check, *, dry_run: bool = False
+) -> Change:
+    """Plan more runs of cells and change nothing else.
+
+    Parameters
+    ----------
+    runs : mapping of int to int
+        How many runs each of these cells shall have on each test set.
+    require : callable
+        A further check of the change.
+    dry_run : bool
+        Whether to return the change without writing it.
+    """
+    plan = Plan.read(paths)
+    planned = plan.cells.join(plan.extents, on="cell").sort("cell")
+    text = load_sweep_file(paths.sweep_file)[1].decode("utf-8-sig")
+    written = text.partition(MARK)[0].rstrip()
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / paths.sweep_file.name
+        file.write_text(written)
+        alone = expand(load_sweep_file(file)[0], paths.sweep_file, own_code(file, paths)).cells
+        grids = _grids(planned, alone.select("cell_id", "repeats", "runs"), runs)
+        file.write_text(f"{written}\n{MARK}\n" + "\n".join(grids))
+        change = plan_change(file, paths.directory)
+        if not change.added["cell"].is_in(list(runs)).all():
+            raise UserError(
+                "asks for runs that are not planned yet",
+                file=paths.sweep_file,
+                remedy="plan them first: "
+                + command("plan", paths.sweep_file, "--out", paths.directory),
+            )
+        if dry_run:
+            require(paths, change)
+            return change
+        return plan_sweep(file, paths.directory, require=require)
+
+
+def _grids(planned: pl.DataFrame, alone: pl.DataFrame, runs: Mapping[int, int]) -> Iterator[str]:
+    """Yield a grid for each cell that has, or shall have, more runs than the user asked for."""
+    both = planned.join(
+        alone, on="cell_id", how="left", suffix="_alone", maintain_order="left"
+    ).with_columns(pl.col("repeats_alone", "runs_alone").fill_null(0))
+    for row in both.iter_rows(named=True):
+        wanted = max(runs.get(row["cell"], 0), row["runs"])
+        if wanted > row["runs_alone"]:
+            values = {axis: row[axis] for axis in AXES}
+            if values["train_fraction"] > 1:  # a number of points
+                values["train_fraction"] = int(values["train_fraction"])
+            lines = [f"{axis} = [{toml_value(value)}]" for axis, value in values.items()]
+            repeats = max(row["repeats"], row["repeats_alone"])
+            more = [f"repeats = {repeats}", f"runs = {wanted}", ""]
+            yield "\n".join(["[[grid]]", *lines, *more])
+
+
+_ARGUMENTS = {
+    "dataset.data.source": "X",
+    "dataset.data.target": "y",
+    "dataset.data.group": "groups",
+    "dataset.data.test": "test",
+}
+"""The arguments of `Sweep.of` behind keys of the sweep file that it writes."""
+
+
+def plan_objects(
+    estimator: Any,
+    X: Any,
+    y: Any,
+    *,
+    groups: Any = None,
+    directory: str | Path | None,
+    options: Mapping[str, Any],
+    grid: Mapping[str, Any],
+    require: Check | None = None,
+    **numbers: Any,
+) -> Path:
+    """Plan an estimator, described as in a sweep file, and prepare its data.
+
+    Parameters
+    ----------
+    estimator, X, y, groups
+        As in `orchestrator.sweep.Sweep.of`.
+    directory : path, optional
+        By default ``sweep-NAME``, after the estimator's class.
+    options, grid : mapping
+        Further keys of the classifier's table and of the grid.
+    require : callable, optional
+        A further check of the change to the plan.
+    **numbers
+        seed, repeats, runs and test.
+
+    Returns
+    -------
+    Path
+        The sweep's directory.
+    """
+    objects.require_guard()
+    if isinstance(estimator, str) and ":" not in estimator:
+        remedy = 'give an estimator, or "module:name"; classifiers of manyseed: Sweep.plan'
+        raise UserError("names no module", key="estimator", value=estimator, remedy=remedy)
+    table = {**objects.table_of(estimator, "estimator"), **options}
+    name = table["estimator"].rpartition(":")[2].rpartition(".")[2]
+    target = Path(f"sweep-{name}" if directory is None else directory)
+    data = objects.keep_data(X, y, groups)
+    text = objects.sweep_text(
+        name, table, data, grid=grid, is_grouped=groups is not None, **numbers
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "sweep.toml"
+        file.write_text(text)
+        try:
+            change = plan_sweep(file, target, require=require)
+        except UserError as error:
+            raise _of_arguments(error, file) from None
+        fetch_datasets(change.expansion.datasets)
+    warn_of_estimator(change)
+    return target
+
+
+def _of_arguments(error: UserError, file: Path) -> UserError:
+    """Return an error about the temporary sweep file as one about the arguments of `Sweep.of`."""
+    if error.file is None or Path(error.file) != file:
+        return error
+    key = error.key or ""
+    argument = _ARGUMENTS.get(key)
+    if argument is None:
+        argument = re.sub(r"^grid\[0\]\.", "", key)
+        argument = re.sub(r"^classifier\.(\"[^\"]*\"|[^.]*)\.", "options.", argument)
+        argument = "estimator" if argument == "options.estimator" else argument
+    changed = error.in_file(None)
+    changed.key = argument or None
+    changed.message = error.message.replace(f"{file.parent}, ", "").replace(
+        "this file", "this call"
+    )
+    if key in _ARGUMENTS and key != "dataset.data.test":  # the value is a name of the file's own
+        changed = UserError(changed.message, key=argument, remedy=changed.remedy)
+    return changed

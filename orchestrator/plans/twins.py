@@ -19,8 +19,7 @@ import polars as pl
 from manyseed.analysis.axes import AXES, UNKNOWN, VARY
 from manyseed.jobs.cells import SOURCES_OF_RANDOMNESS, consumed
 from manyseed.jobs.datasets.split import n_points
-from manyseed.jobs.identity import canonical_json
-from manyseed.jobs.run import Cell
+from manyseed.jobs.run import Cell, canonical_json
 from manyseed.orchestrator.errors import toml_value
 from manyseed.orchestrator.plans.plan import IS_IMPORTED
 
@@ -174,10 +173,6 @@ def merge_twins(
         Columns of `asked`.
     tuple of Twin
         The cells that are the same as others, in the order in which they were asked for.
-
-    Raises
-    ------
-    Torn
     """
     others = planned.join(asked, on="cell_id", how="anti").select(asked.columns)
     others = others.join(asked, on=_ALIKE, how="semi", maintain_order="left")

@@ -1,4 +1,4 @@
-"""What tasks and failed runs printed."""
+"""What tasks and failed runs printed, and why a run is not finished."""
 
 from __future__ import annotations
 
@@ -7,18 +7,29 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from manyseed.orchestrator.analyses.jobstate import last_job
 from manyseed.orchestrator.disk.placing import opened
 from manyseed.orchestrator.disk.records import read_record
-from manyseed.orchestrator.errors import DamagedFile, UserError
+from manyseed.orchestrator.errors import DamagedFile, UserError, command
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results.jobstate import last_job
-from manyseed.orchestrator.runs.address import find_run
-from manyseed.orchestrator.submissions.lost import lost_failures, lost_files
-from manyseed.orchestrator.submissions.submission import Submission, submissions
-from manyseed.orchestrator.survey import survey
-from manyseed.orchestrator.tasks.alike import kind
-from manyseed.orchestrator.tasks.attempts import COPY_OF_FAILED, Failure, read_failures
-from manyseed.orchestrator.tasks.submissionpaths import FAILURES, LOG, SubmissionPaths
+from manyseed.orchestrator.runs.description import find_run
+from manyseed.orchestrator.submissions.submission import (
+    Submission,
+    lost_failures,
+    lost_files,
+    submissions,
+    training,
+)
+from manyseed.orchestrator.survey import STATES, survey
+from manyseed.orchestrator.tasks.attempts import (
+    COPY_OF_FAILED,
+    Attempt,
+    Failure,
+    kind,
+    read_failures,
+    valid_failures,
+)
+from manyseed.orchestrator.tasks.intent import FAILURES, LOG, SubmissionPaths
 from manyseed.slurm.local import LocalJob
 
 _TAIL_BYTES = 20_000
@@ -48,7 +59,6 @@ def failures(paths: SweepPaths, shown: int = 5, *, fold: bool = False) -> list[F
 
     Parameters
     ----------
-    paths : SweepPaths
     shown : int
         The most addresses of each error.
     fold : bool
@@ -117,11 +127,6 @@ def logs(paths: SweepPaths, what: str) -> Iterator[tuple[Path, str]]:
     what : str
         A task, as ``SUBMISSION/TASK``, counted from 1 and from 0, or its job id; or a run, as
         ``CELL:REPEAT:RUN``, whose tracebacks are yielded.
-
-    Raises
-    ------
-    UserError
-        For any other form, and for a task that does not exist.
     """
     if ":" in what:
         return _of_run(paths, what)
@@ -174,3 +179,35 @@ def _tail(file: Path) -> str:
     with opened(file) as stream:
         stream.seek(max(0, file.stat().st_size - _TAIL_BYTES))
         return stream.readall().decode(errors="replace").strip()
+
+
+def unfinished(paths: SweepPaths, address: str) -> tuple[dict[str, object], dict[str, object]]:
+    """Return the state of a run that the store does not hold.
+
+    Returns
+    -------
+    stored : dict
+        Its status, and whether only a journal holds it.
+    failed : dict
+        Why it failed, where, how often, and what to do; empty if it did not.
+    """
+    planned, state = find_run(paths, address), survey(paths)
+    place = (planned.spec.number, planned.row)
+    code = int(state.states[planned.spec.number][planned.row])
+    status = {code: name for name, code in STATES.items()}[code]
+    if place not in state.failures:
+        is_there = status in ("done", "copy")
+        return {"status": status, **({"journal": "not published yet"} if is_there else {})}, {}
+    identity = state.plan.identity
+    every = [one for one in valid_failures(paths, identity) if (one.group, one.row) == place]
+    last, folder = every[-1], every[-1].file.parent
+    attempt = Attempt.read(folder, identity)
+    return {"status": status}, {
+        "error": last.error,
+        "attempts": len(every),
+        "node": attempt.node or None,
+        "task": f"{int(folder.parent.parent.name)}/{attempt.task}",
+        "log": str(folder / LOG),
+        "traceback": command("logs", paths.directory, address),
+        "retry": training(paths, "resume", "--failed"),
+    }

@@ -1,32 +1,167 @@
-"""The state of a sweep as JSON values: runs, tasks, throughput, time left, and problems."""
+"""The state of a sweep as JSON values: runs, tasks, throughput, time left, problems, next steps."""
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from manyseed.orchestrator.disk.records import read_json
+from manyseed.orchestrator.errors import ManyseedError, command
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.submissions.submission import on_cluster
+
+if TYPE_CHECKING:
+    import polars as pl
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypedDict
 
-from manyseed.orchestrator.errors import ManyseedError, StoreError, UnavailableError
-from manyseed.orchestrator.paths import RECIPE, SweepPaths
+import polars as pl
+
+from manyseed.orchestrator.analyses.jobstate import look
+from manyseed.orchestrator.errors import StoreError, UnavailableError
+from manyseed.orchestrator.paths import RECIPE
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.progress.nextsteps import in_words, next_steps, unanalysed, unreported
 from manyseed.orchestrator.progress.watch import summed
-from manyseed.orchestrator.results.jobstate import look
-from manyseed.orchestrator.store.care import retraining
+from manyseed.orchestrator.store.arrays import MISSING
+from manyseed.orchestrator.store.compact import ledger_damage
 from manyseed.orchestrator.stored import lost_groups, ways_back
-from manyseed.orchestrator.submissions.hints import training
-from manyseed.orchestrator.submissions.lost import lost_failures, lost_files
-from manyseed.orchestrator.submissions.submission import Submission, submissions, tasks_of
-from manyseed.orchestrator.submissions.taskstate import ALIVE, TaskState
+from manyseed.orchestrator.submissions.submission import (
+    ALIVE,
+    Submission,
+    TaskState,
+    lost_failures,
+    lost_files,
+    submissions,
+    tasks_of,
+    training,
+)
 from manyseed.orchestrator.survey import Survey, survey
-from manyseed.orchestrator.tasks.alike import kind
-from manyseed.orchestrator.tasks.attempts import UNREADABLE, Attempt
+from manyseed.orchestrator.tasks.attempts import UNREADABLE, Attempt, kind
 from manyseed.orchestrator.tasks.intent import LOCAL
 from manyseed.orchestrator.working.node import broken_nodes, is_environment
-from manyseed.slurm.control import compact
+from manyseed.slurm.commands import compact_ids
+
+Step = tuple[str, tuple[object, ...]]
+"""The purpose of a command, and its arguments."""
+
+
+def next_steps(
+    paths: SweepPaths,
+    runs: Mapping[str, int],
+    tasks: Collection[str],
+    cells: pl.DataFrame,
+    *,
+    analysing: bool = False,
+) -> Iterator[Step]:
+    """Yield the next commands for a sweep.
+
+    Parameters
+    ----------
+    runs : mapping
+        The number of its runs by state.
+    tasks : collection of str
+        The states of its tasks.
+    cells : DataFrame
+        The cells of its plan.
+    analysing : bool
+        Whether an analysis job waits or runs.
+    """
+    from manyseed.orchestrator.plans.plan import IS_IMPORTED  # imports polars
+
+    directory = paths.directory
+    if runs["failed"]:
+        yield "Tracebacks", ("logs", directory, "--failed")
+    if set(tasks) & {"waiting", "running"}:
+        yield "Watch", ("status", directory, "--watch")
+        return
+    if runs["missing"] and cells.select(IS_IMPORTED.any()).item():
+        yield "Check", ("verify", directory)
+        return
+    if runs["missing"]:
+        yield _training(paths, bool(tasks or runs["done"]), cells)
+        return
+    if runs["failed"]:
+        yield "Retry", ("resume", directory, "--failed", *on_cluster(paths))
+    if not runs["done"]:
+        return
+    if analysing:
+        yield "Look again", ("status", directory)
+    elif unanalysed(paths, runs):
+        yield "Without them" if runs["failed"] else "Next", ("analyze", directory)
+    elif unreported(paths):
+        yield "Next", ("report", directory)
+    else:
+        yield "Next", ("query", directory, "--by", "classifier")
+
+
+def in_words(step: Step) -> dict[str, str]:
+    """Return a step as JSON values: its purpose ``what``, and its ``command``."""
+    what, arguments = step
+    return {"what": what, "command": command(*arguments)}
+
+
+def _training(paths: SweepPaths, submitted: bool, cells: pl.DataFrame) -> Step:
+    """Return the step that missing runs need: fetching data, tuning, or submitting."""
+    from manyseed.orchestrator.plans.searches import searches, to_tune
+
+    directory = paths.directory
+    try:
+        if not submitted and not _has_data(cells):
+            return "Next", ("plan", paths.sweep_file, "--fetch")
+        if searches(paths, cells):
+            return "Next", to_tune(paths)
+    except ManyseedError:
+        pass  # submitting reports what is wrong
+    what, verb = ("Continue with", "resume") if submitted else ("Next", "submit")
+    return what, (verb, directory, *on_cluster(paths))
+
+
+def _has_data(cells: pl.DataFrame) -> bool:
+    """Return whether the data of all cells is on this machine."""
+    from manyseed.jobs import datasets
+    from manyseed.jobs.run import Cell
+
+    canonicals = cells.unique("dataset", maintain_order=True)["canonical"]
+    return all(datasets.is_fetched(Cell.from_text(text).dataset) for text in canonicals)
+
+
+def unanalysed(paths: SweepPaths, runs: Mapping[str, int]) -> str:
+    """Return why the result tables do not cover all finished runs; empty if they do."""
+    finished = runs["done"] + runs["copy"]
+    try:
+        analysed = read_json(paths.analysis)["runs"]["analysed"]
+    except FileNotFoundError:
+        return f"there is no {paths.analysis}"
+    except ManyseedError as error:
+        return str(error)
+    except (LookupError, TypeError):
+        return f"{paths.analysis} does not say what was analysed"
+    if analysed < finished:
+        return f"the results cover {analysed:,} of {finished:,} finished runs"
+    if analysed > finished:
+        return f"{paths.analysis} covers {analysed} runs, but {finished} are finished"
+    return ""
+
+
+def unreported(paths: SweepPaths) -> str:
+    """Return why the report does not show all results; empty if it is newer than all of them."""
+    from manyseed.orchestrator.computing.tables import DRAWS, ENSEMBLES
+
+    try:
+        written = paths.report.stat().st_mtime_ns
+        for file in (paths.analysis, *sorted(paths.results.glob("*.parquet"))):
+            if file.stem in (ENSEMBLES, DRAWS):
+                continue  # howmany draws them from results that did not change
+            if file.stat().st_mtime_ns > written:
+                return f"{file} is newer than {paths.report}"
+    except FileNotFoundError as error:
+        return f"there is no {error.filename}"
+    return ""
+
 
 FAILURES_SHOWN = 3
 _GROUPS_SHOWN = 8
@@ -100,7 +235,7 @@ class Status(TypedDict):
     failures: list[FailureStatus]
     """The most frequent errors."""
     analysis: dict[str, Any] | None
-    """The last analysis job, an `orchestrator.results.jobstate.AnalysisJob`."""
+    """The last analysis job, an `orchestrator.analyses.jobstate.AnalysisJob`."""
     cluster_silent: str | None
     """Why the scheduler did not answer."""
     report: str | None
@@ -172,7 +307,6 @@ def status(paths: SweepPaths) -> Status:
 
 
 def _seconds_left(paths: SweepPaths, state: Survey, running: Sequence[Attempt]) -> float:
-    from manyseed.orchestrator.progress.timeleft import seconds_left  # reads costs
 
     return seconds_left(paths, state, running)
 
@@ -210,7 +344,7 @@ def _jobs(tasks: Sequence[TaskState]) -> dict[str, list[str]]:
     for task in tasks:
         if task.job_id:
             by_state.setdefault(task.state, []).append(task.job_id)
-    return {state: compact(ids) for state, ids in by_state.items()}
+    return {state: compact_ids(ids) for state, ids in by_state.items()}
 
 
 def _task(submission: Submission, task: TaskState) -> TaskStatus:
@@ -262,7 +396,7 @@ def _problems(
 
     Unreadable files are named for all submissions.
     """
-    if damage := retraining.damage(paths.journals):
+    if damage := ledger_damage(paths.journals):
         yield damage
     yield from _unreadable(tasks)
     if not listed:
@@ -329,3 +463,62 @@ def _broken(tasks: Sequence[TaskState]) -> Iterator[str]:
 
 def _tasks(n: int) -> str:
     return f"{n:,} task was" if n == 1 else f"{n:,} tasks were"
+
+
+_FITS = 3.0
+"""This many fits of each process, at the expected speed, are blended with the observed ones."""
+_LEAST_SECONDS = 30.0
+
+
+def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) -> float:
+    """Return how many seconds the current training processes need for all missing runs.
+
+    A fit's cost is the mean duration of published fits of its dataset and classifier, else of its
+    classifier, else its expected duration, plus the expected time to measure its response curves.
+    The speed of the processes is the cost of what they finished since they started, blended with
+    the expected speed.
+
+    Parameters
+    ----------
+    attempts : sequence of Attempt
+        The running attempts, with at least one training process in total.
+    """
+    runs = _priced(paths, state)
+    left = float(runs.filter(state=MISSING)["seconds"].sum())
+    by_group = runs.group_by("group").agg(pl.col("seconds").mean())
+    means = {str(group): mean for group, mean in by_group.iter_rows()}
+    workers = sum(attempt.workers for attempt in attempts)
+    spent = sum(attempt.workers * max(0.0, time.time() - attempt.started) for attempt in attempts)
+    finished = sum(
+        n * means.get(group, 0.0)
+        for attempt in attempts
+        for ends in (attempt.done, attempt.failed)
+        for group, n in ends.items()
+    )
+    (longest,) = runs.select(pl.col("seconds").max().fill_null(0.0)).row(0)
+    blended = float(workers * max(_LEAST_SECONDS, _FITS * longest))
+    speed = float(workers * (finished + blended) / (spent + blended))
+    return round(left / speed, 1)
+
+
+def _priced(paths: SweepPaths, state: Survey) -> pl.DataFrame:
+    """Add the column seconds to all runs; copies of identical runs cost nothing."""
+    from manyseed.orchestrator.plans import cost
+    from manyseed.orchestrator.plans.layout import Groups
+
+    observed = measuring = None
+    try:
+        groups = Groups.read(paths)
+        if any(spec.response for spec in groups.specs):
+            from manyseed.orchestrator.plans.cost import planned_seconds
+
+            measuring = planned_seconds(paths, state.plan, groups.specs)
+        observed = cost.observed_seconds(paths, state.plan, groups)
+    except StoreError:  # the store is damaged, which other commands report
+        pass
+    costs = cost.seconds(state.plan, observed, measuring).select("cell", "seconds")
+    identical = state.plan.cells.filter("identical")["cell"]
+    is_copy = pl.col("cell").is_in(identical.implode()) & (pl.col("run") > 0)
+    return state.runs.join(costs, on="cell").with_columns(
+        seconds=pl.when(is_copy).then(0.0).otherwise("seconds")
+    )

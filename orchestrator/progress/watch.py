@@ -8,8 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from manyseed.orchestrator.errors import UnavailableError
-from manyseed.orchestrator.submissions.submission import Submission, tasks_of
-from manyseed.orchestrator.submissions.taskstate import TaskState
+from manyseed.orchestrator.submissions.submission import Submission, TaskState, tasks_of
 from manyseed.orchestrator.tasks.intent import LOCAL
 
 _LEAST_BYTES = 2**16
@@ -23,32 +22,22 @@ _PATIENCE = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A submission at one moment.
-
-    Attributes
-    ----------
-    runs : int
-        Runs of the submission.
-    done, failed : int
-        Finished runs, including copies, and failed runs.
-    set_aside : int
-        Runs that killed their process repeatedly; they stay missing.
-    workers : int
-        Training processes.
-    state : str
-        starting, running, finished, stopped, broken (the machine was at fault) or gone (killed).
-    reason, details : str
-        Why it is broken, or if known why it is gone: one line, and the full text.
-    """
+    """A submission at one moment."""
 
     runs: int
+    """Runs of the submission."""
     done: int = 0
     failed: int = 0
+    """Finished runs, including copies, and failed runs."""
     set_aside: int = 0
+    """Runs that killed their process repeatedly; they stay missing."""
     workers: int = 0
+    """Training processes."""
     state: str = "starting"
+    """Starting, running, finished, stopped, broken (the machine was at fault) or gone (killed)."""
     reason: str = ""
     details: str = ""
+    """Why it is broken, or if known why it is gone: one line, and the full text."""
 
     @property
     def is_over(self) -> bool:
@@ -109,11 +98,6 @@ def watch(submission: Submission) -> Iterator[Progress]:
     """Yield a submission's progress several times a second, until all its tasks have ended.
 
     While its cluster does not answer, progress relies on the reports of tasks.
-
-    Raises
-    ------
-    UnavailableError
-        If the cluster has been silent for a quarter of an hour.
     """
     heard = time.monotonic()
     while True:

@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 from manyseed.jobs import parameters
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.parameters import ModelArrays
-from manyseed.jobs.response.asked import Asked
-from manyseed.jobs.response.questions import canonical, resolve
+from manyseed.jobs.response.questions import Asked
+from manyseed.jobs.response.resolution import canonical, resolve
 from manyseed.jobs.run import Cell, MachineError, Run
 from manyseed.jobs.tuning import trainer_of_process
 from manyseed.orchestrator.disk.records import locked
@@ -37,21 +37,21 @@ from manyseed.orchestrator.grids.expansion import expand
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.keeping import publish_finished
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.code import own_code
 from manyseed.orchestrator.plans.data import remedy, require_fetched
 from manyseed.orchestrator.plans.drop import choose_cells
 from manyseed.orchestrator.plans.keptmodels import conditions, counted, with_models
-from manyseed.orchestrator.plans.own import own_code
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.plans.tuned import NotSearched, fitted
+from manyseed.orchestrator.plans.searches import NotSearched, fitted
 from manyseed.orchestrator.responding.table import AnswerTable, Counts, Key, ModelAnswers
-from manyseed.orchestrator.store.layout.arrays import DONE
-from manyseed.orchestrator.store.layout.groups import Group, open_group
-from manyseed.orchestrator.store.layout.optional import PARAMETERS
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.reading.reader import read_array, read_rows, statuses
+from manyseed.orchestrator.store.arrays import DONE
+from manyseed.orchestrator.store.coordinates import PARAMETERS
+from manyseed.orchestrator.store.groups import Group, open_group
+from manyseed.orchestrator.store.reader import read_array, read_rows, statuses
+from manyseed.orchestrator.store.schema import GroupSpec
 from manyseed.orchestrator.stored import ComparedShards, stored_groups
-from manyseed.orchestrator.submissions.hints import nothing_finished
-from manyseed.orchestrator.working.spawned import spawned
+from manyseed.orchestrator.submissions.submission import nothing_finished
+from manyseed.orchestrator.working.pool import spawned
 
 Report = Callable[[int, int], None]
 
@@ -117,7 +117,6 @@ def respond(
 
     Parameters
     ----------
-    paths : SweepPaths
     options : mapping
         Keys as in the table ``[response]`` of a sweep file, whose values are the defaults.
     name : str, optional
@@ -128,14 +127,6 @@ def respond(
         Number of processes, one thread each.
     report : callable
         Called after each model with (models that have answered, all models).
-
-    Raises
-    ------
-    UserError
-        If no models are kept, for options that do not suit them, and if the table has answers to
-        other questions.
-    UnavailableError
-        If data, packages or a process fail.
     """
     with locked(paths.responding_lock, "responding") as lease:
         plan = Plan.read(paths)

@@ -11,14 +11,14 @@ from typing import Any
 
 import polars as pl
 
-from manyseed.jobs.response.asked import DBI, Asked
+from manyseed.jobs.response.questions import DBI, Asked
 from manyseed.orchestrator.disk.parquet import read_metadata, read_parquet, write_parquet
 from manyseed.orchestrator.disk.placing import unavailable
 from manyseed.orchestrator.disk.records import read_records, write_records
 from manyseed.orchestrator.errors import DamagedFile, UserError, command, toml_value
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.store.layout.optional import RESPONSE_ARRAYS
-from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.coordinates import RESPONSE_ARRAYS
+from manyseed.orchestrator.store.schema import GroupSpec
 
 Counts = dict[str, list[Any]]
 """A model's answers: each array as nested lists, None for NaN."""

@@ -1,24 +1,28 @@
-"""What readers of the results must know: what could not be computed, and what to distrust."""
+"""What readers must know: what is missing, could not be computed, or is to be distrusted."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import polars as pl
 
 from manyseed.analysis.counts import counted, some
-from manyseed.analysis.options import CALIBRATION, Options
-from manyseed.analysis.tables.snapshots import last, several
-from manyseed.orchestrator.results.coverage import planned
-from manyseed.orchestrator.results.record import Analysis
-from manyseed.orchestrator.results.tables import DEE, Results
+from manyseed.analysis.options import Options
+from manyseed.analysis.tables.rows import last, several
+from manyseed.orchestrator.asking.grouping import planned
+from manyseed.orchestrator.calls import warn
+from manyseed.orchestrator.computing.tables import Analysis, Results
+from manyseed.orchestrator.computing.tables import not_computed as not_computed
+from manyseed.orchestrator.computing.tables import of_probabilities as of_probabilities
+from manyseed.orchestrator.disk.records import read_json
+from manyseed.orchestrator.errors import ManyseedError, command
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.survey import survey
 
 LEVEL = 0.05
 """Probability of telling a difference between recipes, where there is none."""
 
 _LISTED = 3
-_TOLD = {CALIBRATION: "calibration (cll and the like, with them deep ensembles and dee)"}
 FEW_POINTS = 10
 """With fewer test points than this in a class, each moves the class's accuracy by over a tenth."""
 
@@ -37,7 +41,7 @@ def amounts(record: Analysis) -> str | None:
 
 def incomplete(tables: Results) -> list[str]:
     """Say what is not finished, and whether that depends on accuracy, one sentence each."""
-    from manyseed.analysis.questions.missing import notes
+    from manyseed.analysis.questions.caveats import missing_notes
 
     sentences = []
     repeats = last(tables["repeats"])
@@ -53,25 +57,7 @@ def incomplete(tables: Results) -> list[str]:
     columns = runs.collect_schema()
     with tables.damage_named("runs"):
         read = runs.select(name for name in names if name in columns).collect()
-    return [*sentences, *notes(read, repeats)]
-
-
-def not_computed(record: Analysis) -> list[str]:
-    """Say which metrics failed, or need what was not kept, one sentence each."""
-    where: dict[tuple[str, str], list[str]] = {}
-    for item in record.unavailable:
-        group = f"{item.dataset} × {item.classifier}"
-        where.setdefault((item.metric, item.reason), []).append(group)
-    return [
-        f"{_TOLD.get(metric, metric)} is not computed for {some(groups, _LISTED)}: it {reason}."
-        for (metric, reason), groups in where.items()
-    ]
-
-
-def of_probabilities(record: Analysis) -> list[str]:
-    """Say what has no calibrated metrics, deep ensembles or equivalents, as `not_computed`."""
-    items = [item for item in record.unavailable if item.metric in (CALIBRATION, DEE)]
-    return not_computed(replace(record, unavailable=items))
+    return [*sentences, *missing_notes(read, repeats)]
 
 
 def outdated(record: Analysis, ensembles: pl.DataFrame | None) -> list[str]:
@@ -114,7 +100,7 @@ def mixed(runs: pl.DataFrame) -> list[str]:
     """
     if "recipe" not in runs.columns:  # of an earlier version
         return []
-    from manyseed.analysis.questions.recipes import recipes_compared
+    from manyseed.analysis.questions.caveats import recipes_compared
 
     sentences = []
     for row in recipes_compared(runs).iter_rows(named=True):
@@ -139,7 +125,7 @@ def mixed(runs: pl.DataFrame) -> list[str]:
                 f"no difference between these is established (by {row['moved']:.4f} in accuracy, "
                 f"p = {row['p_holm']:.2g}), and results pool them"
             )
-        sentences.append(f"{made}; {told}. manyseed show says how a run was made.")
+        sentences.append(f"{made}; {told}. manyseed status DIR RUN says how a run was made.")
     return sentences
 
 
@@ -237,3 +223,25 @@ def _epoch(repeats: pl.DataFrame) -> list[str]:
 
 def _at(epoch: list[int]) -> str:
     return "".join(f" at epoch {number}" for number in epoch if number > 0)
+
+
+def newer(paths: SweepPaths) -> str:
+    """Say how many finished runs the results are of; empty if of all, or if it is not known."""
+    try:
+        analysed = read_json(paths.analysis)["runs"]["analysed"]
+        counts = survey(paths).counts
+    except (ManyseedError, OSError, LookupError, TypeError):
+        return ""  # whoever needs what is damaged reports it
+    finished = counts["done"] + counts["copy"]
+    if not isinstance(analysed, int) or analysed >= finished:
+        return ""
+    return (
+        f"These results are of {analysed:,} of {finished:,} finished runs; "
+        f"`{command('analyze', paths.directory)}` for the rest."
+    )
+
+
+def tell_newer(paths: SweepPaths) -> None:
+    """Warn if runs have finished since the last analysis."""
+    if text := newer(paths):
+        warn(text)

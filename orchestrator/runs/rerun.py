@@ -1,8 +1,8 @@
-"""Train one run again and compare it with the stored predictions."""
+"""Train runs again, compare them with the stored predictions, write their models."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from manyseed.jobs import whole
 from manyseed.jobs.classifiers.registry import is_own
-from manyseed.jobs.installing import install
 from manyseed.jobs.own.calling import CommandError
+from manyseed.jobs.packages import install
+from manyseed.jobs.parameters import READ, endings, lacking, saving
 from manyseed.jobs.run import MachineError, Run
-from manyseed.jobs.saving import READ, endings, lacking, saving
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import AfterTraining, Alive, Handling
 from manyseed.orchestrator.disk.placing import unavailable
@@ -28,16 +28,15 @@ from manyseed.orchestrator.errors import (
     first_line,
 )
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.code import timeout_of
+from manyseed.orchestrator.plans.code import forget_code, timeout_of, use_code
 from manyseed.orchestrator.plans.data import remedy
-from manyseed.orchestrator.plans.tuned import fitted, forget_code, use_code
+from manyseed.orchestrator.plans.searches import fitted
 from manyseed.orchestrator.provenance import Recipe
-from manyseed.orchestrator.runs.address import PlannedRun, find_run
-from manyseed.orchestrator.runs.show import StoredRun, stored
-from manyseed.orchestrator.store.journals.rowbytes import encode_row
-from manyseed.orchestrator.store.layout.groups import open_group
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.reading.reader import read_rows
+from manyseed.orchestrator.runs.description import PlannedRun, StoredRun, find_run, stored
+from manyseed.orchestrator.store.groups import open_group
+from manyseed.orchestrator.store.journal import encode_row
+from manyseed.orchestrator.store.reader import read_rows
+from manyseed.orchestrator.store.schema import GroupSpec
 
 
 class Differences(TypedDict):
@@ -72,7 +71,7 @@ def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> Differen
     ----------
     save : Path, optional
         A new file for the model, outside the sweep; the ending of its name selects the form
-        (`jobs.saving`).
+        (`jobs.parameters`).
 
     Raises
     ------
@@ -111,7 +110,7 @@ def published(paths: SweepPaths, planned: PlannedRun, address: str) -> StoredRun
             key="RUN",
             value=address,
             remedy=f"train it with: {command('resume', paths.directory)}; or, if it is finished, "
-            f"publish it with: {command('compact', paths.directory)}",
+            f"publish it with: {command('verify', paths.directory, '--compact')}",
         )
     if was_made.recipe is not None and was_made.recipe.form == "imported":
         raise UserError("these predictions were made elsewhere", key="RUN", value=address)
@@ -233,3 +232,140 @@ def _keeping(trainer: Trainer, run: Run, spec: GroupSpec, models: list[Alive]) -
         return {} if spec.asked is None else trainer.answering(run, spec.asked)(alive)
 
     return after
+
+
+@dataclass(frozen=True, slots=True)
+class Rerun:
+    """The outcome of training a run again.
+
+    Attributes
+    ----------
+    address : str
+        CELL:REPEAT:RUN.
+    comparison : Differences or None
+        None if it was not trained.
+    file : Path or None
+        The file of its model.
+    was_there : bool
+        Whether the file existed before, so that nothing was trained.
+    problem : str
+        Why there is no comparison or no file; empty if all is well.
+    """
+
+    address: str
+    comparison: Differences | None = None
+    file: Path | None = None
+    was_there: bool = False
+    problem: str = ""
+
+    def to_json(self) -> dict[str, object]:
+        """Return the outcome as JSON values."""
+        return {
+            "address": self.address,
+            **(self.comparison or {}),
+            "file": None if self.file is None else str(self.file),
+            "was_there": self.was_there,
+            "load": None if self.file is None else READ[self.file.suffix],
+            "problem": self.problem or None,
+        }
+
+
+def rerun_each(
+    paths: SweepPaths,
+    addresses: Sequence[str],
+    folder: Path | None = None,
+    *,
+    overwrite: bool = False,
+    other_recipe: bool = False,
+    tell: Callable[[Rerun, int], None] = lambda one, of: None,
+) -> list[Rerun]:
+    """Train runs again on this machine's CPU, one after the other.
+
+    A run that fails, differs or cannot be saved does not affect the others.
+
+    Parameters
+    ----------
+    addresses : sequence of str
+        CELL:REPEAT:RUN.
+    folder : Path, optional
+        The folder for their models, each in a file ``CELL-REPEAT-RUN`` with the ending of its form
+        (`jobs.saving`). A model is written only if its predictions match the stored ones: bit for
+        bit with the same recipe, else in their labels.
+    overwrite : bool
+        Whether to train runs whose file exists again; otherwise they are skipped.
+    other_recipe : bool
+        Whether to write models that have another recipe than the stored predictions even if labels
+        differ.
+    tell : callable
+        Called with each outcome as soon as a run is done, and the total number of runs.
+
+    Raises
+    ------
+    UserError
+        If `folder` is a file, or is named like one.
+    """
+    if folder is not None:
+        _require_folder(folder)
+    done = []
+    for outcome in _each(paths, addresses, folder, overwrite, other_recipe):
+        tell(outcome, len(addresses))
+        done.append(outcome)
+    return done
+
+
+def _each(
+    paths: SweepPaths,
+    addresses: Sequence[str],
+    folder: Path | None,
+    overwrite: bool,
+    other_recipe: bool,
+) -> Iterator[Rerun]:
+    trainer = Trainer()
+    for address in addresses:
+        try:
+            planned = find_run(paths, address)
+            was_made, file = published(paths, planned, address), None
+            if folder is not None:
+                ending = next(iter(endings(planned.run.cell.classifier)), "")
+                file = folder / f"{address.replace(':', '-')}{ending}"
+                require_saved(planned.run, file)
+                if file.exists() and not overwrite:
+                    yield Rerun(address, file=file, was_there=True)
+                    continue
+            again = train_again(paths, planned, was_made, trainer, keep=file is not None)
+        except ManyseedError as error:
+            yield Rerun(address, problem=getattr(error, "what", str(error)))
+            continue
+        problem = "" if file is None else _differs(again.comparison, other_recipe)
+        if file is not None and again.model is not None and not problem:
+            write_model(again.model, file)  # a disk that refuses stops all runs
+            yield Rerun(address, again.comparison, file)
+        else:
+            yield Rerun(address, again.comparison, problem=problem)
+
+
+def _differs(comparison: Differences, other_recipe: bool) -> str:
+    """Return why a model does not match the stored predictions; empty if it does."""
+    n_differ = comparison["labels_differ"]
+    labels = f"{n_differ:,} of {comparison['labels']:,} labels"
+    if comparison["same_recipe"]:
+        what = f"{labels}, or scores, differ from those stored, with the same recipe"
+        return "" if comparison["equal"] else what
+    if not n_differ or other_recipe:
+        return ""
+    changed = ", ".join(comparison["recipe_changes"])
+    return (
+        f"{labels} differ from those stored with another recipe ({changed}); --other-recipe "
+        "writes the model anyway"
+    )
+
+
+def _require_folder(folder: Path) -> None:
+    """Refuse a file, or a name that looks like one."""
+    key, value = "--save", str(folder)
+    if folder.suffix in READ:
+        remedy = f"name a folder, such as {folder.with_suffix('')}"
+        message = "several runs need a folder, with a file for each model"
+        raise UserError(message, key=key, value=value, remedy=remedy)
+    if folder.exists() and not folder.is_dir():
+        raise UserError("is a file", key=key, value=value, remedy="name a folder")

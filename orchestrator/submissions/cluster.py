@@ -1,21 +1,115 @@
-"""A sweep's tasks as jobs of a SLURM cluster: their size, and the nodes to avoid."""
+"""A sweep's tasks as jobs of a SLURM cluster: missing runs cut into tasks, and nodes to avoid."""
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
+import shutil
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
 
 from manyseed.orchestrator.errors import UnavailableError, UserError, command, refused
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.submissions.sizing import TaskSize
+from manyseed.orchestrator.submissions.profiles import remember
+from manyseed.orchestrator.submissions.submission import Submission
+from manyseed.orchestrator.tasks.intent import Intent, TaskArray
+from manyseed.orchestrator.tasks.task import turns
 from manyseed.orchestrator.working.node import EACH_CORE, EACH_GPU
 from manyseed.slurm import ClusterError, ClusterUnavailable
 from manyseed.slurm.discover import Cluster
 from manyseed.slurm.profile import Profile, Resources
 from manyseed.slurm.refused import Refused
+
+_LEAST_SECONDS = 300.0
+"""Shortest training time worth the startup cost of a task."""
+_LEAST_FIT = 1e-4
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSize:
+    """Limits for a cluster's tasks of one resource class."""
+
+    processes: int
+    """Training processes of a task."""
+    seconds: float
+    """Longest training time of a task; one that takes longer is requeued until it is done."""
+    parallelism: int
+    """Number of tasks that may run at once; the work is spread over that many if it is enough."""
+    most: int
+    """Number of tasks that may be submitted."""
+
+
+def cut(
+    rows: pl.DataFrame, costs: pl.DataFrame, identical: pl.Series, shapes: Mapping[str, TaskSize]
+) -> pl.DataFrame:
+    """Assign each run its resource class and its task.
+
+    Parameters
+    ----------
+    rows : DataFrame
+        Runs: columns group, cell, repeat, run, row.
+    costs : DataFrame
+        A row per cell: columns cell, seconds (of a fit), device (cpu or gpu).
+    identical : Series
+        Cells in which only the first run of a repeat is trained; its copies stay in its task.
+    shapes : mapping
+        By resource class.
+
+    Returns
+    -------
+    DataFrame
+        The runs with the columns resource (String) and task (UInt32, counted from 0 over all
+        classes), in the order in which they are cut: by repeat, `turns`, group, row.
+    """
+    priced = (
+        rows.join(costs.rename({"device": "resource"}), on="cell", how="left")
+        .with_columns(
+            copy=pl.col("cell").is_in(identical.implode()),
+            seconds=pl.col("seconds").fill_null(_LEAST_FIT).clip(_LEAST_FIT),
+        )
+        .with_columns(
+            seconds=pl.when(pl.col("copy") & (pl.col("run") > 0)).then(0.0).otherwise("seconds"),
+            turn=turns("resource", together=pl.col("copy")),
+        )
+        .sort("repeat", "turn", "group", "row")
+    )
+    parts, first = [priced.clear().with_columns(task=pl.lit(None, dtype=pl.UInt32))], 0
+    for resource, shape in shapes.items():
+        part = priced.filter(pl.col("resource") == resource)
+        if part.is_empty():
+            continue
+        part = _cut(part, _number(part, shape)).with_columns(pl.col("task") + first)
+        first += part["task"].n_unique()
+        parts.append(part)
+    return pl.concat(parts).drop("copy", "seconds", "turn")
+
+
+def _number(rows: pl.DataFrame, shape: TaskSize) -> int:
+    """Return the number of tasks into which to cut these runs."""
+    total = float(rows["seconds"].sum()) / shape.processes
+    needed = math.ceil(total / shape.seconds)
+    spread = min(shape.parallelism, math.ceil(total / _LEAST_SECONDS))
+    return max(1, min(max(needed, spread), shape.most, len(rows)))
+
+
+def _cut(rows: pl.DataFrame, number: int) -> pl.DataFrame:
+    share = max(float(rows["seconds"].sum()), _LEAST_FIT) / number
+    before = pl.col("seconds").cum_sum() - pl.col("seconds")
+    part = (before / share).floor().clip(0, number - 1).cast(pl.UInt32)
+    cut = rows.with_columns(part=part).with_columns(
+        part=pl.when("copy")
+        .then(pl.col("part").min().over("group", "cell", "repeat"))
+        .otherwise("part")
+    )
+    # copies that moved to their source's task may leave a number without runs
+    return cut.with_columns(task=(pl.col("part").rank("dense") - 1).cast(pl.UInt32)).drop("part")
+
 
 SIGNAL_SECONDS = 120
 """How long before the end of its walltime a task is asked to end."""
@@ -34,7 +128,6 @@ def shapes(
 
     Parameters
     ----------
-    profile : Profile
     wanted : iterable of str
         Resource classes.
     cluster : Cluster
@@ -116,6 +209,80 @@ def refusal(error: ClusterError | Refused, profile: Profile) -> UserError | Unav
         remedy = f"nothing was submitted; fix the profile ({check})"
         return UserError(f"SLURM refuses: {error}", file=profile.path, remedy=remedy)
     return refused(error, file=profile.path)
+
+
+def intent_for(
+    profile: Profile, plan: str, scheduler: str, arrays: tuple[TaskArray, ...], **more: Any
+) -> Intent:
+    """Return the intent to submit arrays to a profile's cluster, which SLURM calls `scheduler`."""
+    return dataclasses.replace(
+        Intent.now(profile.name, plan),
+        scheduler=scheduler,
+        profile=str(profile.path.absolute()),
+        arrays=arrays,
+        walltime={
+            each.resource: profile.resources(each.resource).minutes * 60.0 for each in arrays
+        },
+        **more,
+    )
+
+
+def submit_arrays(
+    submission: Submission,
+    profile: Profile,
+    function: str,
+    arguments: Callable[[TaskArray], list[list[str]]],
+    check: Callable[[], None],
+    again: str = "",
+) -> None:
+    """Submit the arrays of a submission whose intent is on disk, and note the ids of their jobs.
+
+    Parameters
+    ----------
+    function : str
+        What each job calls, as ``module:name``.
+    arguments : callable
+        Returns the arguments of each task of an array.
+    check : callable
+        Called before each array is submitted; raises if this process may not submit any more.
+    again : str
+        The command that submits the rest, for messages.
+    """
+    from manyseed.slurm.arrays import Tasks, submit_array
+
+    remember(profile)
+    jobs: dict[int, str] = {}
+    try:
+        for array in submission.intent.arrays:
+
+            def note(ids: list[str], first: int = array.first) -> None:
+                start = max((n + 1 for n in jobs if n >= first), default=first)
+                jobs.update(enumerate(ids, start))
+                submission.note_jobs(jobs)
+
+            check()
+            tasks = Tasks(
+                function,
+                arguments(array),
+                array.name,
+                comment=str(submission.folder.absolute()),
+                signal_seconds=SIGNAL_SECONDS,
+            )
+            submit_array(profile, array.resource, submission.files.submitit, tasks, note)
+    except ClusterUnavailable as error:
+        # it may have received the job all the same: the next look finds it by name
+        retry = f"\n  when it answers again: {again}" if again else ""
+        raise UnavailableError(f"{error}{retry}") from None
+    except (ClusterError, Refused) as error:
+        if not jobs:
+            shutil.rmtree(submission.folder)
+            raise refusal(error, profile) from None
+        submission.files.submitted.touch()
+        raise UnavailableError(
+            f"SLURM took {len(jobs):,} of {submission.intent.tasks:,} tasks, then refused: "
+            f"{error}\n  submit the rest when these are done: {again}"
+        ) from None
+    submission.files.submitted.touch()
 
 
 def unique_name(paths: SweepPaths, kind: str = "") -> str:

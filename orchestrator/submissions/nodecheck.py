@@ -15,15 +15,7 @@ from tempfile import TemporaryDirectory
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.working.node import Node
-from manyseed.slurm import (
-    ClusterError,
-    ClusterUnavailable,
-    arrays,
-    commands,
-    control,
-    discover,
-    states,
-)
+from manyseed.slurm import ClusterError, ClusterUnavailable, arrays, commands, discover, states
 from manyseed.slurm.profile import Profile, Resources
 
 _MODULES = (
@@ -67,18 +59,12 @@ def check(
 
     Parameters
     ----------
-    profile : Profile
     folder : Path
         A folder that the nodes share; the jobs' files lie in a temporary folder in it.
     seconds : float
         Longest time to wait for each job.
     waiting : callable
         Called with a text that says what is being waited for.
-
-    Raises
-    ------
-    UnavailableError
-        If the cluster does not answer.
     """
     with scheduler_of(profile.slurm_conf).active():
         cluster = discover.discover()
@@ -153,7 +139,7 @@ def _wait_for_job(
             state = states.ask([job], started, file.parent)[job]
     finally:
         if state.is_alive:
-            control.cancel([job])
+            commands.cancel([job])
     return state
 
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from manyseed.orchestrator.errors import UserError, refused, unknown_key
 from manyseed.orchestrator.tasks.intent import LOCAL, Intent
 from manyseed.slurm import available
-from manyseed.slurm.profile import Profile, find_profile, read_profile, user_folder
-from manyseed.slurm.refused import Refused, UnknownOption
+from manyseed.slurm.profile import Profile, UnknownOption, find_profile, read_profile, user_folder
+from manyseed.slurm.refused import Refused
 
 AUTO = "auto"
 TESTCLUSTER = "testcluster"
@@ -34,15 +34,8 @@ def choose(name: str, memory: str | None = None, last: Intent | None = None) -> 
         A profile's name or file, `LOCAL`, or `AUTO`: the cluster of `last`; else, if ``sbatch`` is
         available and this is not a job, the user's only profile; else this machine. A running test
         cluster is only chosen by name.
-    memory : str, optional
     last : Intent, optional
         The latest submission.
-
-    Raises
-    ------
-    UserError
-        For an unknown or invalid profile, if ``auto`` is ambiguous, or if it would train on a login
-        node.
     """
     profile = None if name == LOCAL else _automatic(last) if name == AUTO else read(name)
     if memory is None:
@@ -58,19 +51,13 @@ def choose(name: str, memory: str | None = None, last: Intent | None = None) -> 
 
 
 def read(name: str, key: str = "--cluster") -> Profile:
-    """Return the profile with a name or file that the user gave as `key`.
-
-    Raises
-    ------
-    UserError
-        If it does not exist or is invalid.
-    """
+    """Return the profile with a name or file that the user gave as `key`."""
     try:
         file = find_profile(name)
     except Refused as error:
         remedy = None if error.allowed else "create one: manyseed cluster init"
         if name == TESTCLUSTER:
-            remedy = "the test cluster is not running: manyseed testcluster start"
+            remedy = "the test cluster is not running: manyseed cluster test start"
         raise refused(error, key=key, remedy=remedy) from None
     try:
         return read_profile(file)
@@ -85,10 +72,6 @@ def require_search_here(cluster: str, last: Intent | None, again: str) -> None:
     """Refuse to search for hparams on a possible login node, unless this machine is named.
 
     `again` is the command that searches.
-
-    Raises
-    ------
-    UserError
     """
     if cluster == LOCAL or (cluster == AUTO and _may_train_here(last)):
         return
@@ -137,13 +120,7 @@ def _may_train_here(last: Intent | None) -> bool:
 
 
 def the_one() -> Profile | None:
-    """Return the user's only profile, if any.
-
-    Raises
-    ------
-    UserError
-        If there are several, or it is invalid.
-    """
+    """Return the user's only profile, if any."""
     names = own_names()
     if len(names) > 1:
         raise UserError(

@@ -2,28 +2,92 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import polars as pl
 
-from manyseed.jobs.installing import install
+from manyseed.jobs.packages import install
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.devices import gpus
 from manyseed.orchestrator.errors import UnavailableError, UserError
-from manyseed.orchestrator.grids.remedies import lacking_packages, not_trainable
+from manyseed.orchestrator.grids.resolver import lacking_packages, not_trainable
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.change import Change
 from manyseed.orchestrator.plans.code import CodeHere
+from manyseed.orchestrator.plans.cost import require_room, rooms
 from manyseed.orchestrator.plans.data import require_fetched
-from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.keptmodels import counted
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
-from manyseed.orchestrator.plans.room import require_room, rooms
+from manyseed.orchestrator.provenance import Recipe, read_recipes
 from manyseed.orchestrator.submissions import cluster
-from manyseed.orchestrator.submissions.recipes import require_same
 from manyseed.orchestrator.survey import Survey, survey
 from manyseed.slurm.profile import Profile
+
+ANOTHER_MACHINE = frozenset(("device_class", "threads"))
+"""Differences that a mixed cluster makes: training goes on, and runs say how they were made."""
+
+
+def require_same(
+    paths: SweepPaths, has_finished: Mapping[str, bool], *, gpu: str | None, is_here: bool
+) -> list[str]:
+    """Refuse to continue with a recipe that differs from the recorded ones in more than the device.
+
+    Parameters
+    ----------
+    has_finished : mapping
+        For each device that the runs request: whether runs that request it are finished.
+    gpu : str, optional
+        The GPU model for runs that request one.
+    is_here : bool
+        Whether this machine trains them; if not, its processor is not compared.
+
+    Returns
+    -------
+    list of str
+        A sentence for each device of another class than that of the recorded runs.
+    """
+    sentences = []
+    recorded = list(read_recipes(paths.recipes).values())
+    for device, is_known in has_finished.items():
+        now = Recipe.here(gpu if device == "gpu" else None)
+        before = recorded
+        if is_here:
+            made_on = _made_on(device, recorded) if is_known else now.device
+            before = [recipe for recipe in recorded if (recipe.device or "cpu") == made_on]
+        else:
+            now = replace(now, device=None, device_class=None)
+        changes = [recipe.changes(now) for recipe in before]
+        if not all(changes):
+            continue
+        mild = [change for change in changes if change.keys() <= ANOTHER_MACHINE]
+        if changes and not mild:
+            raise _refusal(paths, changes[-1])
+        sentences += [
+            f"Runs so far were made with another device ({_listed(change)}): these get a recipe of "
+            "their own, and answers says whether they differ."
+            for change in mild[-1:]
+        ]
+    return sentences
+
+
+def _made_on(requested: str, recorded: Sequence[Recipe]) -> str:
+    """Return where finished runs were trained: requests for a GPU are always or never met."""
+    return requested if any(recipe.device == requested for recipe in recorded) else "cpu"
+
+
+def _refusal(paths: SweepPaths, changes: Mapping[str, tuple[object, object]]) -> UserError:
+    return UserError(
+        f"runs of this sweep were made with another recipe ({_listed(changes)})",
+        file=paths.recipes,
+        remedy="restore it, or mix recipes knowingly with --other-recipe: results mark the repeats",
+    )
+
+
+def _listed(changes: Mapping[str, tuple[object, object]]) -> str:
+    return ", ".join(f"{key}: {before} → {now}" for key, (before, now) in changes.items())
 
 
 def require_packages(plan: Plan, cells: pl.DataFrame) -> None:
@@ -47,13 +111,8 @@ def require_code(paths: SweepPaths, change: Change) -> None:
 
     Parameters
     ----------
-    paths : SweepPaths
     change : Change
         To a plan, before it is written.
-
-    Raises
-    ------
-    UserError
     """
     if change.before.cells.is_empty():
         return
@@ -92,16 +151,10 @@ def require_space(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.Dat
 
     Parameters
     ----------
-    paths : SweepPaths
-    state : Survey
     groups : Groups
         With their layouts.
     rows : DataFrame
         The runs to train: columns group, cell, repeat, run and row.
-
-    Raises
-    ------
-    UnavailableError
     """
     specs = groups.specs
     missing = rooms(specs, rows, counted(state.plan.cells, rows, specs))
@@ -123,8 +176,6 @@ def require_recipe(
 
     Parameters
     ----------
-    paths : SweepPaths
-    state : Survey
     devices : Series
         The devices that the submitted runs request.
     gpu : str, optional
@@ -154,7 +205,6 @@ def require_walltime(
 
     Parameters
     ----------
-    plan : Plan
     rows : DataFrame
         The runs to submit: column cell.
     observed, measuring : DataFrame

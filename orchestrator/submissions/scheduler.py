@@ -11,7 +11,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from manyseed.orchestrator.errors import UnavailableError
-from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
+from manyseed.orchestrator.tasks.intent import SubmissionPaths
 from manyseed.slurm import ClusterError, available, commands, states
 from manyseed.slurm.states import JobState
 
@@ -69,17 +69,11 @@ class Scheduler:
 
         Parameters
         ----------
-        jobs : iterable of Job
         lost : collection of Array
             Arrays whose jobs were never recorded; any that are found are returned, too.
         fresh : bool
             Query the scheduler however recently it was queried, and look up each job that it does
             not list.
-
-        Raises
-        ------
-        UnavailableError
-            If the cluster does not answer.
         """
         wanted = {job.id: job for job in jobs}
         if not wanted and not lost:
@@ -137,12 +131,7 @@ class Scheduler:
 
     @contextmanager
     def active(self) -> Iterator[None]:
-        """Let SLURM's commands talk to this cluster; turn its errors into `UnavailableError`.
-
-        Raises
-        ------
-        UnavailableError
-        """
+        """Let SLURM's commands talk to this cluster; turn its errors into `UnavailableError`."""
         try:
             with commands.speaking_to(self._conf):
                 yield

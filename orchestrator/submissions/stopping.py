@@ -1,4 +1,4 @@
-"""Stop, pause and throttle submissions.
+"""Stop, pause and throttle submissions, and wait for those asked to stop.
 
 Running tasks read two files of their submission: while ``stop`` exists they finish their fits in
 flight and end; they do not train cells in ``skip.json``. Waiting tasks are left to the scheduler,
@@ -7,17 +7,16 @@ which cancels them or, for a pause, holds them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from manyseed.orchestrator.disk.placing import place
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.submissions.scheduler import Scheduler
-from manyseed.orchestrator.submissions.submission import Submission, tasks_of
-from manyseed.orchestrator.submissions.taskstate import TaskState
-from manyseed.orchestrator.tasks.intent import LOCAL
-from manyseed.orchestrator.tasks.requests import NOW, PAUSED, STOPPED, skip_cells, stop_request
+from manyseed.orchestrator.submissions.submission import Submission, TaskState, tasks_of
+from manyseed.orchestrator.tasks.intent import LOCAL, NOW, PAUSED, STOPPED, skip_cells, stop_request
 from manyseed.orchestrator.tasks.task import Task
-from manyseed.slurm import control
+from manyseed.slurm import commands
 
 _Act = Callable[[Iterable[str]], None]
 
@@ -28,12 +27,12 @@ def cancel(submissions: Sequence[Submission], *, now: bool = False) -> tuple[int
     Fits in flight are finished, however long they take; with `now` they are killed and remain
     missing.
     """
-    return _stop(submissions, NOW if now else STOPPED, control.cancel)
+    return _stop(submissions, NOW if now else STOPPED, commands.cancel)
 
 
 def pause(submissions: Sequence[Submission]) -> tuple[int, int]:
     """Stop running tasks and hold waiting ones; return the number of each."""
-    return _stop(submissions, PAUSED, control.hold)
+    return _stop(submissions, PAUSED, commands.hold)
 
 
 def unpause(submissions: Sequence[Submission], dispensable: Callable[[Scheduler], bool]) -> None:
@@ -51,7 +50,7 @@ def unpause(submissions: Sequence[Submission], dispensable: Callable[[Scheduler]
         held = [task.job_id for task in tasks if task.state == "held"]
         if held:
             with submission.scheduler.changing():
-                control.release(held)
+                commands.release(held)
 
 
 def cancel_cells(submissions: Sequence[Submission], cells: Collection[int]) -> int:
@@ -66,19 +65,13 @@ def cancel_cells(submissions: Sequence[Submission], cells: Collection[int]) -> i
         ]
         if idle:
             with submission.scheduler.changing():
-                control.cancel(idle)
+                commands.cancel(idle)
         cancelled += len(idle)
     return cancelled
 
 
 def throttle(submissions: Sequence[Submission], parallelism: int) -> int:
-    """Limit how many tasks run at once, shared among arrays; return the number of arrays.
-
-    Raises
-    ------
-    UserError
-        If nothing waits or runs on a cluster.
-    """
+    """Limit how many tasks run at once, shared among arrays; return the number of arrays."""
     alive = [
         (submission, [task.job_id for task in tasks if task.is_alive and task.job_id])
         for submission, tasks in _alive(submissions)
@@ -93,7 +86,7 @@ def throttle(submissions: Sequence[Submission], parallelism: int) -> int:
     each = max(1, parallelism // len(arrays)) if parallelism else 0
     for submission, jobs in alive:
         with submission.scheduler.changing():
-            control.set_parallelism(jobs, each)
+            commands.set_parallelism(jobs, each)
     return len(arrays)
 
 
@@ -122,3 +115,51 @@ def _waiting(tasks: Iterable[TaskState]) -> list[TaskState]:
 def _alive(submissions: Sequence[Submission]) -> list[tuple[Submission, list[TaskState]]]:
     states = zip(submissions, tasks_of(submissions), strict=True)
     return [(s, tasks) for s, tasks in states if any(task.is_alive for task in tasks)]
+
+
+_POLL_SECONDS = 0.25
+_PATIENCE = 10.0
+"""The pause between two checks, in multiples of the time that a check takes."""
+
+
+def wait_for_ending(
+    submissions: Sequence[Submission],
+    seconds: float,
+    dispensable: Callable[[Scheduler], bool],
+    report: Callable[[str], None],
+) -> int:
+    """Wait until tasks that were asked to stop have ended; return how many have not.
+
+    They finish their fits in flight first. Tasks that a pause holds in a queue never end by
+    themselves, so they are not waited for; nor are tasks that are not visible from here.
+
+    Parameters
+    ----------
+    seconds : float
+        Longest time to wait.
+    dispensable : callable
+        As in `tasks_of`.
+    report : callable
+        Called once with a message if there is something to wait for.
+    """
+    stopped = [submission for submission in submissions if submission.files.stop.exists()]
+    until, is_reported = time.monotonic() + seconds, False
+    while stopped:
+        began = time.monotonic()
+        states = tasks_of(stopped, dispensable=dispensable)
+        left = [sum(_is_ending(s, t) for t in ts) for s, ts in zip(stopped, states, strict=True)]
+        if not sum(left) or began > until:
+            return sum(left)
+        if not is_reported:
+            report("Waiting for tasks that were asked to stop to finish their fits in flight.")
+            is_reported = True
+        stopped = [submission for submission, n in zip(stopped, left, strict=True) if n]
+        time.sleep(max(_POLL_SECONDS, _PATIENCE * (time.monotonic() - began)))
+    return 0
+
+
+def _is_ending(submission: Submission, task: TaskState) -> bool:
+    if task.is_out_of_sight or not task.is_alive:
+        return False
+    is_queued = submission.cluster != LOCAL and task.state != "running"
+    return not (submission.is_paused and is_queued)

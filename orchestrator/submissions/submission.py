@@ -1,10 +1,11 @@
-"""Submissions, and the states of their tasks."""
+"""Submissions: the states of their tasks, their lost files, and the commands that train."""
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,22 +13,98 @@ from pathlib import Path
 
 from manyseed.orchestrator.disk.placing import file_clock
 from manyseed.orchestrator.disk.records import read_record
-from manyseed.orchestrator.errors import DamagedFile, UnavailableError
+from manyseed.orchestrator.errors import (
+    DamagedFile,
+    ManyseedError,
+    RunsError,
+    UnavailableError,
+    UserError,
+    command,
+)
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import identity_of
-from manyseed.orchestrator.submissions.profiles import own_profile
+from manyseed.orchestrator.submissions.profiles import needed, own_profile
 from manyseed.orchestrator.submissions.scheduler import Array, Job, Scheduler, scheduler_of
-from manyseed.orchestrator.submissions.taskstate import ELSEWHERE, OVER, UNSEEN, TaskState
-from manyseed.orchestrator.tasks.attempts import UNREADABLE, Attempt, attempt_lease, read_attempts
-from manyseed.orchestrator.tasks.intent import LOCAL, Intent
-from manyseed.orchestrator.tasks.requests import PAUSED, skipped_cells, stop_request
-from manyseed.orchestrator.tasks.submissionpaths import PROGRESS, SubmissionPaths
+from manyseed.orchestrator.tasks.attempts import (
+    COPY_OF_FAILED,
+    UNREADABLE,
+    Attempt,
+    attempt_lease,
+    kind,
+    read_attempts,
+    read_failures,
+)
+from manyseed.orchestrator.tasks.intent import (
+    FAILURES,
+    LOCAL,
+    PAUSED,
+    PROGRESS,
+    Intent,
+    SubmissionPaths,
+    skipped_cells,
+    stop_request,
+)
 from manyseed.orchestrator.tasks.task import Task
 from manyseed.orchestrator.working.node import read_jobs, write_jobs
 from manyseed.slurm import available, processes
 from manyseed.slurm.local import LocalJob
 from manyseed.slurm.processes import user_name
 from manyseed.slurm.states import JobState
+
+OVER = ("finished", "stopped", "broken")
+"""States of an attempt that mean its task is over, wherever it ran."""
+
+ALIVE = ("waiting", "held", "running")
+"""States of a task that trains or will train."""
+
+_NONE = Attempt("", "", started=0.0)
+
+ELSEWHERE = "on a cluster that is not reached from here"
+UNSEEN = "SLURM shows nothing of it here"
+
+
+@dataclass(frozen=True, slots=True)
+class TaskState:
+    """A task at one moment."""
+
+    number: int
+    state: str
+    """Waiting, held, running; finished, stopped, broken (the machine was at fault); killed (no
+    process of it is alive and it reported no end), gone (no attempt of it is known anywhere),
+    cancelled, or, if SLURM knows more: failed, timeout, out_of_memory, node_fail, preempted."""
+    attempts: tuple[Attempt, ...] = ()
+    """The last report of each attempt, oldest first."""
+    job_id: str = ""
+    """SLURM's job id; empty on this machine and if there is none."""
+    node: str = ""
+    note: str = ""
+    """The node where it runs or last ran, and the scheduler's remark on it."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it trains or will train."""
+        return self.state in ALIVE
+
+    @property
+    def is_out_of_sight(self) -> bool:
+        """Whether only its files show its state, as no scheduler that knows it is in reach."""
+        return self.note in (ELSEWHERE, UNSEEN)
+
+    @property
+    def done(self) -> int:
+        """The number of runs that its attempts finished."""
+        return sum(attempt.n_done for attempt in self.attempts)
+
+    @property
+    def failed(self) -> int:
+        """The number of runs that failed in its attempts."""
+        return sum(attempt.n_failed for attempt in self.attempts)
+
+    @property
+    def last(self) -> Attempt:
+        """The report of its last attempt; an empty one before the first."""
+        return self.attempts[-1] if self.attempts else _NONE
+
 
 _SILENT_SECONDS = 120.0
 
@@ -187,18 +264,12 @@ def tasks_of(
 
     Parameters
     ----------
-    submissions : sequence of Submission
     ask : bool
         Whether to query schedulers; if not, only the tasks' reports are used.
     fresh : bool
         Query the scheduler however recently it was queried.
     dispensable : callable
         Whether a scheduler that does not answer may be treated as out of reach.
-
-    Raises
-    ------
-    UnavailableError
-        If a cluster does not answer.
     """
     views = [_View(submission) for submission in submissions]
     remote = [view for view in views if view.submission.cluster != LOCAL] if ask else []
@@ -363,3 +434,82 @@ def submissions(paths: SweepPaths) -> list[Submission]:
         for folder in paths.submissions()
         if SubmissionPaths(folder).intent.exists()
     ]
+
+
+_SHOWN = 5
+
+
+def lost_files(paths: SweepPaths) -> list[Path]:
+    """Return the files that a sweep's submissions lost: they were written, but are missing."""
+    plan = identity_of(paths)
+    return [file for folder in paths.submissions() for file in _lost(SubmissionPaths(folder), plan)]
+
+
+def _lost(files: SubmissionPaths, plan: str) -> Iterator[Path]:
+    tasks = set(files.tasks())
+    if files.intent.exists():
+        intent = Intent.read(files.folder, plan)
+        yield from (file for file in map(files.task, range(intent.tasks)) if file not in tasks)
+    elif tasks:
+        yield files.intent
+    if files.submitted.exists() and not files.jobs.exists():
+        yield files.jobs
+    yield from files.lost_reports()
+
+
+def lost_failures(listed: Sequence[Submission]) -> list[str]:
+    """Return a message for each file that holds fewer failures than its attempt reported."""
+    messages = []
+    for attempt in (attempt for submission in listed for attempt in submission.attempts()):
+        if not attempt.n_failed:
+            continue
+        n = attempt.n_failed - len(read_failures(attempt.folder, attempt.plan))
+        if n > 0:
+            messages.append(
+                f"{attempt.folder / FAILURES} lacks {n:,} of the {attempt.n_failed:,} failures "
+                "that its attempt reported: these runs count as missing until trained again"
+            )
+    return messages[:_SHOWN]
+
+
+def on_cluster(paths: SweepPaths | None = None) -> list[str]:
+    """Return the words by which a command trains on this machine or its cluster; mostly none.
+
+    Where ``sbatch`` is found and ``auto`` could not choose, these name the user's first profile,
+    if there is one. `paths` is None for a sweep that is not planned yet.
+    """
+    try:
+        name = needed(None if paths is None else last_intent(paths))
+    except ManyseedError:  # what is damaged is reported by whoever reads it
+        return []
+    return [] if name is None else ["--cluster", name]
+
+
+def training(paths: SweepPaths, verb: str, *words: object) -> str:
+    """Return the command that trains a sweep: ``submit`` or ``resume``, with further words."""
+    return command(verb, paths.directory, *words, *on_cluster(paths))
+
+
+def nothing_finished(paths: SweepPaths) -> UserError | RunsError:
+    """Return the error for a request that needs a finished run; it says why runs failed, if any."""
+    from manyseed.orchestrator.survey import survey  # imports polars
+
+    state = survey(paths)
+    if failed := state.counts["failed"]:
+        every = [*state.failures.values()]
+        # a copy of a failed run failed for the same reason
+        causes = [failure for failure in every if not failure.error.endswith(COPY_OF_FAILED)]
+        kinds = Counter(kind(failure) for failure in causes or every)
+        its, count = kinds.most_common(1)[0]
+        error = next(failure.error for failure in causes or every if kind(failure) == its)
+        total = state.counts["runs"]
+        what = f"all {total:,} runs failed" if failed == total else f"{failed:,} of {total:,} runs"
+        what = what if failed == total else f"no run is finished, and {what} failed"
+        most = f", {count:,} of them" if len(kinds) > 1 else ""
+        return RunsError(
+            f"{paths.directory}: {what}{most}: {error.splitlines()[0]}\n"
+            f"  see the tracebacks: {command('logs', paths.directory, '--failed')}\n"
+            f"  then train them again: {training(paths, 'resume', '--failed')}"
+        )
+    remedy = training(paths, "submit")
+    return UserError("no run is finished yet", file=paths.directory, remedy=remedy)

@@ -18,17 +18,14 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.code import CodeHere
 from manyseed.orchestrator.plans.drop import choose_cells
-from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.keptmodels import conditions
-from manyseed.orchestrator.plans.layout import lay_out
+from manyseed.orchestrator.plans.layout import Groups, lay_out
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.plans.tuned import require_searched
+from manyseed.orchestrator.plans.searches import require_searched
 from manyseed.orchestrator.provenance import keep_numbers
-from manyseed.orchestrator.store.reading.recipes import highest_recipe
-from manyseed.orchestrator.submissions import cluster, profiles
-from manyseed.orchestrator.submissions.ending import wait_for_ending
-from manyseed.orchestrator.submissions.hints import training
-from manyseed.orchestrator.submissions.lost import lost_failures
+from manyseed.orchestrator.store.shards import highest_recipe
+from manyseed.orchestrator.submissions import cluster
+from manyseed.orchestrator.submissions.cluster import TaskSize, cut
 from manyseed.orchestrator.submissions.requirements import (
     gpu_here,
     require_data,
@@ -38,53 +35,46 @@ from manyseed.orchestrator.submissions.requirements import (
     require_walltime,
 )
 from manyseed.orchestrator.submissions.scheduler import Scheduler, scheduler_of
-from manyseed.orchestrator.submissions.sizing import TaskSize, cut
-from manyseed.orchestrator.submissions.stopping import unpause
-from manyseed.orchestrator.submissions.submission import Submission, submissions, tasks_of
+from manyseed.orchestrator.submissions.stopping import unpause, wait_for_ending
+from manyseed.orchestrator.submissions.submission import (
+    Submission,
+    lost_failures,
+    submissions,
+    tasks_of,
+    training,
+)
 from manyseed.orchestrator.survey import Survey, survey
-from manyseed.orchestrator.tasks.intent import LOCAL, Intent, TaskArray
-from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
+from manyseed.orchestrator.tasks.intent import LOCAL, Intent, SubmissionPaths, TaskArray
 from manyseed.orchestrator.tasks.task import held_rows, make_tasks
 from manyseed.orchestrator.working.checkpoints import checkpoint_seconds
-from manyseed.orchestrator.working.neighbours import shards_of, write_shards
 from manyseed.orchestrator.working.node import broken_nodes, is_environment
-from manyseed.slurm import ClusterError, ClusterUnavailable, local
+from manyseed.orchestrator.working.queue import shards_of, write_shards
+from manyseed.slurm import local
+from manyseed.slurm.processes import deferred
 from manyseed.slurm.profile import Profile
 from manyseed.slurm.refused import Refused
-from manyseed.slurm.signals import deferred
 
 FUNCTION = "manyseed.orchestrator.working.worker:run_task"
 
 
 @dataclass(frozen=True)
 class Request:
-    """What to submit, and where.
-
-    Attributes
-    ----------
-    profile : Profile, optional
-        A SLURM cluster; None for this machine.
-    workers : int
-        Largest number of training processes on this machine.
-    failed : bool
-        Submit exactly the failed runs instead of the missing ones.
-    other_recipe : bool
-        Allow a recipe that differs from the recorded ones.
-    only : str, optional
-        An SQL condition on cells.
-    limit : int, optional
-        Largest number of runs, spread over all cells.
-    patience : float
-        Seconds to wait for tasks that were asked to stop and still finish their fits in flight.
-    """
+    """What to submit, and where."""
 
     profile: Profile | None = None
+    """A SLURM cluster; None for this machine."""
     workers: int = 1
+    """Largest number of training processes on this machine."""
     failed: bool = False
+    """Submit exactly the failed runs instead of the missing ones."""
     other_recipe: bool = False
+    """Allow a recipe that differs from the recorded ones."""
     only: str | None = None
+    """An SQL condition on cells."""
     limit: int | None = None
+    """Largest number of runs, spread over all cells."""
     patience: float = 300.0
+    """Seconds to wait for tasks that were asked to stop and still finish their fits in flight."""
 
 
 def submit(
@@ -95,12 +85,6 @@ def submit(
     Runs of tasks that train or wait are never submitted again, and failed ones only on request.
     Waiting tasks that a pause holds are released. Tasks that were asked to stop are waited for,
     with a message to `report`.
-
-    Raises
-    ------
-    UserError, UnavailableError
-    StillRunning
-        If tasks that were asked to stop still hold all runs that could be submitted.
     """
     scheduler = scheduler_of(request.profile.slurm_conf) if request.profile else None
 
@@ -208,16 +192,8 @@ class _Submitter:
             Their attempts show which nodes are broken.
         n_waiting : int
             Number of tasks that already wait or run, which count towards the user's limits.
-
-        Raises
-        ------
-        UnavailableError
-            If the cluster does not answer or take the jobs.
-        UserError
-            If the profile lacks something that the runs need.
         """
-        from manyseed.orchestrator.plans.measuring import planned_seconds
-        from manyseed.slurm.arrays import Tasks, submit_array
+        from manyseed.orchestrator.plans.cost import planned_seconds
         from manyseed.slurm.discover import discover
 
         groups = Groups.read(self.paths)
@@ -239,65 +215,31 @@ class _Submitter:
         require_walltime(self.plan, rows, observed, measuring, profile)
         identical = self.plan.cells.filter("identical")["cell"]
         work = cut(rows, costs, identical, shapes)
-        self.intent = replace(
-            self.intent,
-            arrays=self._arrays(work, shapes),
-            scheduler=discovered.name,
-            profile=str(profile.path.absolute()),
+        self.intent = cluster.intent_for(
+            profile,
+            self.plan.identity,
+            discovered.name,
+            self._arrays(work, shapes),
             excluded=nodes,
             exclude={name: profile.resources(name).options.get("exclude", "") for name in classes},
-            walltime={name: profile.resources(name).minutes * 60.0 for name in classes},
         )
-        profiles.remember(profile)
         self._write(work)
         submission = Submission(self.folder, self.intent)
-        jobs: dict[int, str] = {}
-        try:
-            for array in self.intent.arrays:
-                numbers = range(array.first, array.first + array.count)
 
-                def note(ids: list[str], first: int = array.first) -> None:
-                    start = max((n + 1 for n in jobs if n >= first), default=first)
-                    jobs.update(enumerate(ids, start))
-                    submission.note_jobs(jobs)
+        def arguments(array: TaskArray) -> list[list[str]]:
+            each = cluster.workers(profile.resources(array.resource), shapes[array.resource])
+            numbers = range(array.first, array.first + array.count)
+            return [self._arguments(number, each) for number in numbers]
 
-                self.lease.check()
-                resources = profile.resources(array.resource)
-                each = cluster.workers(resources, shapes[resources.name])
-                tasks = Tasks(
-                    FUNCTION,
-                    [self._arguments(number, each) for number in numbers],
-                    array.name,
-                    comment=str(self.folder.absolute()),
-                    signal_seconds=cluster.SIGNAL_SECONDS,
-                )
-                submit_array(profile, array.resource, submission.files.submitit, tasks, note)
-        except ClusterUnavailable as error:
-            # it may have received the job all the same: the next submission looks for it
-            raise UnavailableError(
-                f"{error}\n  when it answers again: {training(self.paths, 'resume')}"
-            ) from None
-        except (ClusterError, Refused) as error:
-            self._give_up(submission, jobs, profile, error)
-        submission.files.submitted.touch()
-        return submission
-
-    def _give_up(
-        self,
-        submission: Submission,
-        jobs: dict[int, str],
-        profile: Profile,
-        error: ClusterError | Refused,
-    ) -> None:
-        if not jobs:
-            shutil.rmtree(self.folder)
-            raise cluster.refusal(error, profile)
-        submission.files.submitted.touch()
-        raise UnavailableError(
-            f"SLURM took {len(jobs):,} of {submission.intent.tasks:,} tasks, then refused: "
-            f"{error}\n  submit the rest when these are done: "
-            f"{training(self.paths, 'resume')}"
+        cluster.submit_arrays(
+            submission,
+            profile,
+            FUNCTION,
+            arguments,
+            self.lease.check,
+            training(self.paths, "resume"),
         )
+        return submission
 
     def _arguments(self, task: int, workers: int | str) -> list[str]:
         return [str(self.paths.directory.resolve()), str(self.number), str(task), str(workers)]

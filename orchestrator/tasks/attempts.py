@@ -1,4 +1,4 @@
-"""The files that task attempts leave in their folders: their progress and the runs that failed.
+"""The files of task attempts: their progress, the runs that failed, and failures made void.
 
 Tasks import this module at startup, so it imports no table library.
 """
@@ -6,7 +6,9 @@ Tasks import this module at startup, so it imports no table library.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import os
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +22,8 @@ from manyseed.orchestrator.disk.records import (
     write_json,
 )
 from manyseed.orchestrator.errors import DamagedFile
-from manyseed.orchestrator.tasks.submissionpaths import FAILURES, PROGRESS, SubmissionPaths
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.tasks.intent import FAILURES, PROGRESS, SubmissionPaths
 
 UNREADABLE = "unreadable"
 """The state of an attempt whose file cannot be read; other sources show what became of it."""
@@ -37,62 +40,44 @@ _Seconds = Annotated[float, Interval(ge=0, le=2.0**40)]
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """The last report of an attempt.
-
-    Attributes
-    ----------
-    state : str
-        running; finished, stopped, broken (`reason` says why) or interrupted by the scheduler;
-        `UNREADABLE`.
-    process : str
-        The fingerprint of its process.
-    node, job_id : str
-        As in `orchestrator.working.node.Node`.
-    started, updated : float
-        Times of its start and of this report, in seconds since the epoch.
-    runs, pending : int
-        Number of runs of the task, and how many of them are neither finished nor failed.
-    set_aside, killed : int
-        Number of runs given up after repeated process deaths; number of killed processes.
-    done, failed : mapping
-        Number of runs that this attempt finished, and that raised, by group; for an analysis, of
-        its ``blocks``.
-    workers : int
-        Number of training processes.
-    reason, details : str
-        Why it broke: one line, and the full output.
-    node_at_fault : bool
-        Whether it broke before it finished a run, and not because of its task.
-    blocks : int
-        For an analysis: the number of units of work; 0 before it is known.
-    exit_code : int, optional
-        For an analysis that has ended: the exit code of `analyze`.
-    plan : str
-        Identity of the task's plan; empty if an earlier version wrote the report.
-    folder : Path
-        The attempt's folder.
-    """
+    """The last report of an attempt."""
 
     state: str
+    """Running; finished, stopped, broken (`reason` says why) or interrupted by the scheduler;
+    `UNREADABLE`."""
     process: str
+    """The fingerprint of its process."""
     node: str = ""
     job_id: str = ""
+    """As in `orchestrator.working.node.Node`."""
     started: _Seconds = field(kw_only=True)
     updated: _Seconds = 0.0
+    """Times of its start and of this report, in seconds since the epoch."""
     runs: _Count = 0
     pending: _Count = 0
+    """Number of runs of the task, and how many of them are neither finished nor failed."""
     set_aside: _Count = 0
     killed: _Count = 0
+    """Number of runs given up after repeated process deaths; number of killed processes."""
     done: Mapping[str, _Count] = field(default_factory=dict)
     failed: Mapping[str, _Count] = field(default_factory=dict)
+    """Number of runs that this attempt finished, and that raised, by group; for an analysis, of its
+    ``blocks``."""
     workers: _Count = 0
+    """Number of training processes."""
     reason: str = ""
     details: str = ""
+    """Why it broke: one line, and the full output."""
     node_at_fault: bool = False
+    """Whether it broke before it finished a run, and not because of its task."""
     blocks: _Count = 0
+    """For an analysis: the number of units of work; 0 before it is known."""
     exit_code: int | None = None
+    """For an analysis that has ended: the exit code of `analyze`."""
     plan: str = ""
+    """Identity of the task's plan; empty if an earlier version wrote the report."""
     folder: Path = field(default=Path(), compare=False)
+    """The attempt's folder."""
 
     @classmethod
     def read(cls, folder: Path, plan: str = "") -> Attempt:
@@ -138,31 +123,22 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A run whose training raised.
-
-    Attributes
-    ----------
-    group, row : int
-        Its place in the store.
-    cell, repeat, run : int
-        Its address.
-    error, traceback : str
-        The exception in one line, and its full traceback.
-    plan : str
-        Identity of the plan that the address refers to; empty if an earlier version wrote it.
-    file : Path
-        The file that reports it.
-    """
+    """A run whose training raised."""
 
     group: _Number
     row: _Number
+    """Its place in the store."""
     cell: _Number
     repeat: _Number
     run: _Number
+    """Its address."""
     error: str
     traceback: str
+    """The exception in one line, and its full traceback."""
     plan: str = ""
+    """Identity of the plan that the address refers to; empty if an earlier version wrote it."""
     file: Path = field(default=Path())
+    """The file that reports it."""
 
 
 def attempt_lease(attempt: str) -> str:
@@ -194,15 +170,112 @@ def add_failures(attempt: Path, failures: Iterable[Failure], plan: str) -> None:
 
 
 def read_failures(attempt: Path, plan: str) -> list[Failure]:
-    """Return the runs that failed in an attempt, oldest first.
-
-    Raises
-    ------
-    DamagedFile
-        Also if a failure belongs to another plan.
-    """
+    """Return the runs that failed in an attempt, oldest first."""
     file = attempt / FAILURES
     failures = read_records(file, Failure, _REMEDY)
     for failure in failures:
         require_same_plan(file, failure.plan, plan, _REMEDY)
     return [replace(failure, file=file) for failure in failures]
+
+
+MOST_LINES = 22
+"""The most lines of a traceback that are shown of many failures."""
+
+_FRAME = re.compile(r'^  File "(.+)", line (\d+), in ')
+_OURS = re.compile(r"[/\\](?:manyseed)[/\\](?:orchestrator|jobs|slurm|analysis)[/\\]")
+_INSTALLED = re.compile(r"[/\\](?:site-packages|dist-packages|lib[/\\]python3[^/\\]*)[/\\]|^<")
+_PATH = re.compile(r"(?<![\w.])(?:~|[A-Za-z]:)?[/\\][^\s'\"<>:,;()]+")
+_DIGITS = re.compile(r"0x[0-9a-fA-F]+|\d(?:[\d_,.]*\d)?(?:e[-+]?\d+)?")
+_WIDEST = 500
+
+
+def kind(failure: Failure) -> tuple[str, str]:
+    """Return what failures of one cause share.
+
+    Returns
+    -------
+    error : str
+        Exception and message without paths and digits, which differ from run to run.
+    line : str
+        The innermost line of the user's own code that raised it; empty if none did.
+    """
+    files = [_FRAME.match(line) for line in failure.traceback.splitlines()]
+    own = [found for found in files if found and not _foreign(found[1])]
+    line = f"{own[-1][1].rpartition('/')[2]}:{own[-1][2]}" if own else ""
+    return _DIGITS.sub("#", _PATH.sub("…", failure.error)), line
+
+
+def shortened(traceback: str) -> str:
+    """Return a traceback without manyseed's own frames and cut in its middle, if it is long."""
+    lines = [line[:_WIDEST] for line in _without_ours(traceback)]
+    if len(lines) > MOST_LINES:
+        first = MOST_LINES // 4
+        left = len(lines) - MOST_LINES + 1
+        lines[first : first + left] = [f"  … {left:,} lines"]
+    return "\n".join(lines)
+
+
+def _without_ours(traceback: str) -> Iterator[str]:
+    is_ours = False
+    for line in traceback.strip().splitlines():
+        if found := _FRAME.match(line):
+            is_ours = _OURS.search(found[1]) is not None
+        elif not line.startswith("   "):  # no line of a frame's code
+            is_ours = False
+        if not is_ours:
+            yield line
+
+
+def _foreign(file: str) -> bool:
+    return bool(_OURS.search(file) or _INSTALLED.search(file))
+
+
+@dataclass(frozen=True, slots=True)
+class _SetBack:
+    """Rows by group number, and the attempts (below ``tasks``) whose failures in them are void."""
+
+    rows: dict[int, list[int]]
+    lives: list[str]
+
+
+def set_back(paths: SweepPaths, plan: str, rows: Mapping[int, Collection[int]]) -> None:
+    """Void all failures so far in these rows of a plan, given by group number."""
+    attempts = {
+        attempt
+        for attempt, failure in _failures(paths, plan)
+        if failure.row in rows.get(failure.group, ())
+    }
+    if attempts:
+        record = _SetBack({group: sorted(n) for group, n in rows.items()}, sorted(attempts))
+        write_json(paths.set_back(os.urandom(16).hex()), asdict(record))
+
+
+def valid_failures(
+    paths: SweepPaths, plan: str, attempts: Iterable[Path] | None = None
+) -> Iterator[Failure]:
+    """Yield the failures of a plan that count, of all or some attempts, oldest submission first."""
+    records = [read_record(file, _SetBack) for file in paths.all_set_back()]
+    void = [
+        (set(record.lives), {group: set(rows) for group, rows in record.rows.items()})
+        for record in records
+    ]
+    for attempt, failure in _failures(paths, plan, attempts):
+        if not any(
+            attempt in void_attempts and failure.row in void_rows.get(failure.group, ())
+            for void_attempts, void_rows in void
+        ):
+            yield failure
+
+
+def _failures(
+    paths: SweepPaths, plan: str, attempts: Iterable[Path] | None = None
+) -> Iterator[tuple[str, Failure]]:
+    if attempts is None:
+        attempts = (
+            file.parent
+            for submission in paths.submissions()
+            for file in SubmissionPaths(submission).of_attempts(FAILURES)
+        )
+    for attempt in attempts:
+        for failure in read_failures(attempt, plan):
+            yield attempt.relative_to(paths.tasks).as_posix(), failure

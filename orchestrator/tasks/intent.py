@@ -1,6 +1,7 @@
-"""The intent of a submission: written before anything starts, read by everything that follows it.
+"""The files of a submission: their names, its intent, and what users ask of its tasks.
 
-Tasks import this module at startup, so it imports no table library and no validation library.
+The intent is written before anything starts, and read by everything that follows it. Tasks import
+this module at startup, so it imports no table library and no validation library.
 """
 
 from __future__ import annotations
@@ -8,16 +9,117 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from manyseed.orchestrator.disk.placing import read_plain
 from manyseed.orchestrator.disk.records import read_json, require_same_plan, write_json
 from manyseed.orchestrator.errors import DamagedFile
-from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
 from manyseed.slurm import processes
 from manyseed.slurm.processes import user_name
+
+PROGRESS, FAILURES, LOG = "progress.json", "failures.jsonl", "log.txt"
+"""The files in an attempt's folder: its progress, its failed runs, and printed output."""
+
+RESERVE = "reserve"
+"""A file that an attempt removes at its end, so that its last report fits on a full disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class SubmissionPaths:
+    """The files of one submission: a training, or an analysis that runs as a job."""
+
+    folder: Path
+
+    @property
+    def intent(self) -> Path:
+        """What it was asked to do."""
+        return self.folder / "intent.json"
+
+    @property
+    def shards(self) -> Path:
+        """Which shards each task was given."""
+        return self.folder / "shards.json"
+
+    def task(self, number: int) -> Path:
+        """Return the file of a task."""
+        return self.folder / f"task-{number:04d}.json"
+
+    def tasks(self) -> list[Path]:
+        """Return the files of all tasks, by number."""
+        return sorted(self.folder.glob("task-*.json"))
+
+    @property
+    def local_job(self) -> Path:
+        """Its only job, if it was submitted to this machine."""
+        return self.folder / "job.json"
+
+    @property
+    def jobs(self) -> Path:
+        """The job ids of its tasks, by number."""
+        return self.folder / "jobs.json"
+
+    @property
+    def submitted(self) -> Path:
+        """Exists once all its jobs are recorded."""
+        return self.folder / "submitted"
+
+    @property
+    def stop(self) -> Path:
+        """While it exists, tasks finish their fits in flight and end."""
+        return self.folder / "stop"
+
+    @property
+    def skip(self) -> Path:
+        """Cells that its tasks no longer train."""
+        return self.folder / "skip.json"
+
+    @property
+    def submitit(self) -> Path:
+        """The scripts and the output of its jobs."""
+        return self.folder / "submitit"
+
+    def printed(self, job_id: str = "*") -> list[Path]:
+        """Return the files with the output of one job, or of all."""
+        return sorted(self.submitit.glob(f"{job_id}_0_log.*"))
+
+    def printed_output(self, job_id: str) -> Path:
+        """Return the file with a job's standard output."""
+        return self.submitit / f"{job_id}_0_log.out"
+
+    def printed_errors(self, job_id: str) -> Path:
+        """Return the file with a job's standard error."""
+        return self.submitit / f"{job_id}_0_log.err"
+
+    @property
+    def leases(self) -> Path:
+        """The leases of attempts, shared with the sweep's other submissions."""
+        return self.folder.parent / "leases"
+
+    @property
+    def attempts(self) -> Path:
+        """The attempts of its tasks, one folder each."""
+        return self.folder / "lives"
+
+    def attempt(self, task: int, name: str) -> Path:
+        """Return the folder of one attempt of a task."""
+        return self.attempts / f"{task:04d}-{name}"
+
+    def of_attempts(self, name: str, task: int | None = None) -> list[Path]:
+        """Return the files with this name, such as `PROGRESS`, of one task's attempts or all."""
+        which = "*" if task is None else f"{task:04d}-*"
+        return sorted(self.attempts.glob(f"{which}/{name}"))
+
+    def lost_reports(self, task: int | None = None) -> list[Path]:
+        """Return the missing progress reports of attempts, of one task or all.
+
+        An attempt with a log must have one: it reports before its first process can print.
+        """
+        logs = self.of_attempts(LOG, task)
+        return [log.parent / PROGRESS for log in logs if not (log.parent / PROGRESS).exists()]
+
 
 LOCAL = "local"
 """The cluster name that stands for this machine."""
@@ -43,80 +145,53 @@ class TaskArray:
 
 @dataclass(frozen=True, slots=True)
 class AnalysisRequest:
-    """The request for an analysis that runs as a job.
-
-    Attributes
-    ----------
-    options : mapping
-        As returned by `orchestrator.results.record.to_json`.
-    dask : str
-        The Dask scheduler.
-    workers : int, optional
-        Number of threads or processes.
-    """
+    """The request for an analysis that runs as a job."""
 
     options: Mapping[str, object]
+    """As returned by `orchestrator.computing.tables.to_json`."""
     dask: str
+    """The Dask scheduler."""
     workers: int | None
+    """Number of threads or processes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What one submission was asked to do.
-
-    Attributes
-    ----------
-    cluster : str
-        The name of a cluster profile, or `LOCAL`.
-    submitter : str
-        The fingerprint of the process that submitted it.
-    submitted : float
-        The time of submission, in seconds since the epoch.
-    user : str
-        The user who submitted it.
-    runs, tasks : int
-        Number of runs and of tasks.
-    workers : int
-        Number of training processes on this machine; 0 on a cluster.
-    gpu : str
-        On this machine, if a classifier requests a GPU: its model, or ``none``.
-    scheduler : str
-        SLURM's name for the cluster.
-    profile : str
-        The absolute path of the profile's file. It only identifies one of the user's own profiles
-        and is never opened for any other reason: see `orchestrator.submissions.profiles`.
-    arrays : tuple of TaskArray
-    excluded : mapping
-        Nodes that tasks were kept away from, and why.
-    exclude : mapping
-        By resource class, the nodes excluded in sbatch, separated by commas.
-    walltime : mapping
-        By resource class, in seconds.
-    request : AnalysisRequest, optional
-        For an analysis only.
-    modules : str
-        For an analysis: the folder from which users' metrics are imported; empty if none.
-    plan : str
-        Identity of the sweep's plan; empty if an earlier version wrote the intent.
-    """
+    """What one submission was asked to do."""
 
     cluster: str
+    """The name of a cluster profile, or `LOCAL`."""
     submitter: str
+    """The fingerprint of the process that submitted it."""
     submitted: float = 0.0
+    """The time of submission, in seconds since the epoch."""
     user: str = ""
+    """The user who submitted it."""
     runs: int = 0
     tasks: int = 1
+    """Number of runs and of tasks."""
     workers: int = 0
+    """Number of training processes on this machine; 0 on a cluster."""
     gpu: str = ""
+    """On this machine, if a classifier requests a GPU: its model, or ``none``."""
     scheduler: str = ""
+    """SLURM's name for the cluster."""
     profile: str = ""
+    """The absolute path of the profile's file. It only identifies one of the user's own profiles
+    and is never opened for any other reason: see `orchestrator.submissions.profiles`."""
     arrays: tuple[TaskArray, ...] = ()
     excluded: Mapping[str, str] = field(default_factory=dict)
+    """Nodes that tasks were kept away from, and why."""
     exclude: Mapping[str, str] = field(default_factory=dict)
+    """By resource class, the nodes excluded in sbatch, separated by commas."""
     walltime: Mapping[str, float] = field(default_factory=dict)
+    """By resource class, in seconds."""
     request: AnalysisRequest | None = None
+    """For an analysis only."""
     modules: str = ""
+    """For an analysis: the folder from which users' metrics are imported; empty if none."""
     plan: str = ""
+    """Identity of the sweep's plan; empty if an earlier version wrote the intent."""
 
     @classmethod
     def now(cls, cluster: str, plan: str) -> Intent:
@@ -135,15 +210,8 @@ class Intent:
 
         Parameters
         ----------
-        folder : Path
         plan : str
             Identity that its plan must have; empty if unknown.
-
-        Raises
-        ------
-        FileNotFoundError
-        DamagedFile
-            If it is not an intent, or belongs to another sweep.
         """
         file = SubmissionPaths(folder).intent
         value = read_json(file)
@@ -245,3 +313,51 @@ def _mapping(key: str, value: Any) -> Mapping[str, Any]:
 
 def _texts(key: str, value: Any) -> dict[str, str]:
     return {name: _text(key, text) for name, text in _mapping(key, value).items()}
+
+
+STOPPED = ""
+"""Content of the stop file: finish the fits in flight, however long they take, then end."""
+
+PAUSED = "pause\n"
+"""Like `STOPPED`, until `resume` revokes it."""
+
+NOW = "now\n"
+"""End at once; fits in flight are trained again."""
+
+
+def stop_request(submission: Path) -> str | None:
+    """Return how the tasks of a submission must stop; None if they continue.
+
+    A stop file with unknown content means `STOPPED`.
+    """
+    try:
+        text = read_plain(SubmissionPaths(submission).stop).decode(errors="replace")
+    except FileNotFoundError:
+        return None
+    return text if text in (PAUSED, NOW) else STOPPED
+
+
+def skipped_cells(submission: Path) -> list[int]:
+    """Return the cells that the tasks of a submission must no longer train.
+
+    Earlier versions wrote only the list, without a checksum.
+    """
+    file = SubmissionPaths(submission).skip
+    remedy = "remove it, then cancel these cells once more"
+    try:
+        value = read_json(file)
+    except FileNotFoundError:
+        return []
+    except DamagedFile as error:
+        raise DamagedFile(file, error.reason, remedy) from None
+    cells = value.get("cells") if isinstance(value, dict) else value
+    if not isinstance(cells, list) or not all(type(cell) is int and cell >= 0 for cell in cells):
+        raise DamagedFile(file, "is not a list of cells", remedy)
+    return cells
+
+
+def skip_cells(submission: Path, cells: Collection[int]) -> set[int]:
+    """Request that a submission's tasks stop training these cells; return all skipped cells."""
+    skipped = {*skipped_cells(submission), *cells}
+    write_json(SubmissionPaths(submission).skip, {"cells": sorted(skipped)})
+    return skipped

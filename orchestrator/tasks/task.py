@@ -70,32 +70,22 @@ class TaskCell:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The work of one job on one node.
-
-    Attributes
-    ----------
-    groups : dict
-        Store path of each group.
-    cells : dict
-        By cell number.
-    spans : tuple of Span
-        Breadth first: one test set for all cells before the next test set; with few test sets,
-        some runs of all cells before further runs (see `turns`).
-    resource : str
-        The resource class, ``cpu`` or ``gpu``.
-    plan : str
-        Identity of the plan; empty if an earlier version wrote the task.
-    own_code : str
-        `provenance.code_digest` of the process that wrote the task; empty for a release, or if an
-        earlier version wrote the task.
-    """
+    """The work of one job on one node."""
 
     groups: dict[int, str]
+    """Store path of each group."""
     cells: dict[int, TaskCell]
+    """By cell number."""
     spans: tuple[Span, ...]
+    """Breadth first: one test set for all cells before the next test set; with few test sets, some
+    runs of all cells before further runs (see `turns`)."""
     resource: str = "cpu"
+    """The resource class, ``cpu`` or ``gpu``."""
     plan: str = ""
+    """Identity of the plan; empty if an earlier version wrote the task."""
     own_code: str = ""
+    """`provenance.code_digest` of the process that wrote the task; empty for a release, or if an
+    earlier version wrote the task."""
 
     @property
     def n_runs(self) -> int:
@@ -131,13 +121,7 @@ class Task:
 
     @classmethod
     def read(cls, path: Path) -> Task:
-        """Read a task's file.
-
-        Raises
-        ------
-        DamagedFile
-            If it is not a task of this version.
-        """
+        """Read a task's file."""
         with _damage_of(path):
             value = read_json(path)
             spans = _read_spans(value)
@@ -245,7 +229,6 @@ def make_tasks(
 
     Parameters
     ----------
-    plan : Plan
     rows : DataFrame
         Columns group, cell, repeat, run, row, resource and task.
     shard_lengths : dict

@@ -21,13 +21,7 @@ _SECONDS, _MOST_SECONDS = 60.0, 86_400.0
 
 
 def checkpoint_seconds() -> float:
-    """Return the time between two saves, in seconds: a kill loses this much plus one epoch at most.
-
-    Raises
-    ------
-    UserError
-        If the environment variable is not a sensible time.
-    """
+    """Return the seconds between two saves: a kill loses this much plus one epoch at most."""
     return seconds_of(_VARIABLE, _SECONDS, (0.0, _MOST_SECONDS), "time between checkpoints")
 
 
@@ -38,10 +32,8 @@ def checkpoint(
 
     Parameters
     ----------
-    paths : SweepPaths
     group, row : int
         Its place in the store.
-    run : Run
     recipe : int
         Number of the recipe; a checkpoint of another one is ignored.
     every : float

@@ -16,9 +16,8 @@ from manyseed.orchestrator.devices import gpus
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.tasks.attempts import Attempt, read_attempts
-from manyseed.orchestrator.tasks.intent import Intent
-from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
-from manyseed.slurm import ClusterError, control, local
+from manyseed.orchestrator.tasks.intent import Intent, SubmissionPaths
+from manyseed.slurm import ClusterError, commands, local
 
 _FORGIVEN_SECONDS = 24 * 3600.0
 _SUSPECTS = 3
@@ -31,24 +30,16 @@ that many per GPU that the node gives to the task."""
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """The node of an attempt.
-
-    Attributes
-    ----------
-    name : str
-        SLURM's name for the node.
-    job_id : str
-        Such as ``123_4``; empty on this machine.
-    cores : int
-        Number of cores that the task may use.
-    n_gpus : int
-        Number of GPUs that the scheduler gave to the task; on this machine, all.
-    """
+    """The node of an attempt."""
 
     name: str
+    """SLURM's name for the node."""
     job_id: str
+    """Such as ``123_4``; empty on this machine."""
     cores: int
+    """Number of cores that the task may use."""
     n_gpus: int
+    """Number of GPUs that the scheduler gave to the task; on this machine, all."""
 
     @classmethod
     def here(cls) -> Node:
@@ -99,12 +90,7 @@ def is_environment(attempts: Collection[Attempt]) -> bool:
 
 
 def read_jobs(submission: Path) -> dict[int, str]:
-    """Return the recorded job ids of a submission's tasks, by task number.
-
-    Raises
-    ------
-    DamagedFile
-    """
+    """Return the recorded job ids of a submission's tasks, by task number."""
     file = SubmissionPaths(submission).jobs
     try:
         jobs = read_json(file)
@@ -140,6 +126,6 @@ def keep_away(submission: Path, intent: Intent) -> None:
         excluded = [text for text in (intent.exclude.get(array.resource, ""),) if text]
         with suppress(ClusterError):  # if jobs may not modify jobs, `resume` does it
             if must_stop:
-                control.cancel(waiting)
+                commands.cancel(waiting)
             elif nodes:
-                control.exclude_nodes(waiting, [*excluded, *sorted(nodes)])
+                commands.exclude_nodes(waiting, [*excluded, *sorted(nodes)])

@@ -22,28 +22,23 @@ from manyseed.jobs.classifiers import imports
 from manyseed.jobs.run import Cell, MachineError, Run
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.checkpoint import Checkpoint
-from manyseed.jobs.training.device import gpu_model
-from manyseed.jobs.training.handling import Device, Handling
+from manyseed.jobs.training.handling import Device, Handling, gpu_model
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.errors import StoreError, command
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.data import remedy
-from manyseed.orchestrator.plans.tuned import fitted, searched, use_code
 from manyseed.orchestrator.provenance import Recipe, code_digest, code_key, register
-from manyseed.orchestrator.store.journals.index import JournalFolder
-from manyseed.orchestrator.store.journals.journal import SYNC_SECONDS, JournalWriter
-from manyseed.orchestrator.store.journals.rowbytes import encode_row
-from manyseed.orchestrator.store.layout.groups import Group, open_group
-from manyseed.orchestrator.store.publishing.splits import write_splits
-from manyseed.orchestrator.store.reading.recipes import highest_recipe
+from manyseed.orchestrator.store.groups import Group, open_group
+from manyseed.orchestrator.store.index import JournalFolder
+from manyseed.orchestrator.store.journal import SYNC_SECONDS, JournalWriter, encode_row
+from manyseed.orchestrator.store.shards import highest_recipe
+from manyseed.orchestrator.store.testsets import write_splits
 from manyseed.orchestrator.tasks.attempts import COPY_OF_FAILED, Failure
 from manyseed.orchestrator.tasks.task import Task
 from manyseed.orchestrator.working.checkpoints import checkpoint, checkpoint_seconds
-from manyseed.orchestrator.working.faults import fault
-from manyseed.orchestrator.working.messages import Batch, Fault, Outcome, Ready
-from manyseed.orchestrator.working.neighbours import journal_name
-from manyseed.orchestrator.working.nursery import NURSERY, leave, serve
-from manyseed.slurm.signals import belong_to_parent
+from manyseed.orchestrator.working.pool import NURSERY, leave, serve
+from manyseed.orchestrator.working.queue import Batch, Fault, Outcome, Ready, fault, journal_name
+from manyseed.slurm.processes import belong_to_parent
 
 MACHINE_ERRORS = (MachineError, StoreError, ImportError, MemoryError, OSError)
 """Errors that are the machine's fault, not a run's."""
@@ -146,7 +141,11 @@ class Training:
 
     def _recipe_of(self, cell: int) -> int:
         """Return the number of a cell's recipe, which includes tuned hparams."""
-        tuned = searched(self._asked(cell), self._cell(cell))
+        asked, tuned = self._asked(cell), None
+        if asked.has_search:
+            from manyseed.orchestrator.plans.searches import searched
+
+            tuned = searched(asked, self._cell(cell))
         device = self._device(cell)
         code = self._task.cells[cell].code
         key = json.dumps([device, tuned, code])
@@ -169,6 +168,8 @@ class Training:
         """Make a cell's own code importable, from the copy made of it."""
         code = self._task.cells[cell].code
         if code and cell not in self._used:
+            from manyseed.orchestrator.plans.code import use_code
+
             use_code(self._paths, code, self._asked(cell).classifier)
             self._used.add(cell)
 
@@ -179,7 +180,12 @@ class Training:
 
     def _cell(self, number: int) -> Cell:
         if number not in self._cells:
-            self._cells[number] = fitted(self._paths, self._asked(number))
+            asked = self._asked(number)
+            if asked.has_search:
+                from manyseed.orchestrator.plans.searches import fitted
+
+                asked = fitted(self._paths, asked)
+            self._cells[number] = asked
         return self._cells[number]
 
     def _asked(self, number: int) -> Cell:

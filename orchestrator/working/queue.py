@@ -1,13 +1,70 @@
-"""The runs of a task still to be trained, handed out in batches that suit the speed of the fits."""
+"""The runs of a task: handed out in batches, reported by messages, shared with other tasks' shards.
+
+A journal's name contains the submission and the task, and a submission's ``shards.json`` lists the
+shards of each task. So a task on a cluster with thousands of tasks reads only a few journals.
+"""
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 from collections import Counter, deque
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
 
+from manyseed.jobs.run import GpuFull
+from manyseed.orchestrator.disk.records import read_json, write_json
+from manyseed.orchestrator.errors import DamagedFile, StoreUnavailable
+from manyseed.orchestrator.paths import JOURNAL, SweepPaths
+from manyseed.orchestrator.tasks.attempts import Failure
+from manyseed.orchestrator.tasks.intent import SubmissionPaths
 from manyseed.orchestrator.tasks.task import Span, Task
-from manyseed.orchestrator.working.messages import Batch
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Runs of one repeat of one cell that a process trains in one go."""
+
+    group: int
+    shard: int
+    cell: int
+    repeat: int
+    runs: tuple[tuple[int, int], ...]
+    """(row, run) of each."""
+    source: int = -1
+    """Row of the run that these are copies of; -1 if each is trained."""
+    models: bool = True
+    """Whether their parameters are kept, if the group keeps those of some runs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The process has imported what it needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """The outcome of a batch: finished rows, failures, and seconds per run."""
+
+    done: tuple[int, ...]
+    failures: tuple[Failure, ...]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The process cannot continue, for a reason that is not a run's failure."""
+
+    reason: str
+    details: str
+    is_of_task: bool = False
+    """Whether the task is at fault: it would end the same way on any node."""
+    is_crowded: bool = False
+    """Whether the memory of the GPU, which other processes may share, was full."""
+
 
 _BATCH_SECONDS = 0.25
 _BATCH_RUNS = 64
@@ -21,7 +78,6 @@ class Queue:
 
     Parameters
     ----------
-    task : Task
     settled : dict
         By group, the rows that are already finished or failed.
     """
@@ -101,3 +157,120 @@ class Queue:
         if seconds is None:
             return 1
         return max(1, min(_BATCH_RUNS, int(_BATCH_SECONDS / max(seconds, 1e-6))))
+
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_LEAST_BYTES = 2**20
+
+
+def fault(error: BaseException, reason: str, details: str, paths: SweepPaths) -> Fault:
+    """Return the fault for an error; that of a full disk is the same on every node."""
+    if not _is_sweeps_disk_full(error, paths.directory):
+        return Fault(reason, details, is_crowded=isinstance(error, GpuFull))
+    told = f"the disk of {paths.directory} is full ({reason.splitlines()[0]})"
+    return Fault(told, details, is_of_task=True)
+
+
+def _is_sweeps_disk_full(error: BaseException | None, directory: Path) -> bool:
+    """Return whether an error, or one that it came from, is of the disk that nodes share."""
+    is_of_store = False
+    while error is not None:
+        is_of_store |= isinstance(error, StoreUnavailable)
+        if isinstance(error, OSError) and error.errno in _FULL:
+            if isinstance(error.filename, str | os.PathLike):
+                return Path(error.filename).resolve().is_relative_to(directory.resolve())
+            return is_of_store or _free_bytes(directory) < _LEAST_BYTES
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _free_bytes(directory: Path) -> float:
+    with suppress(OSError):
+        disk = os.statvfs(directory)
+        return disk.f_bavail * disk.f_frsize
+    return float("inf")
+
+
+_NAME = re.compile(rf"(\d+)-(\d+)-[0-9a-f]{{8}}-\d+{re.escape(JOURNAL)}")
+
+
+def journal_name(attempt: str, process: int) -> str:
+    """Return the name of a process's journal; `attempt` is ``<submission>-<task>-<random>``."""
+    return f"{attempt}-{process:03d}{JOURNAL}"
+
+
+def write_shards(submission: Path, tasks: Iterable[Collection[Shard]]) -> None:
+    """Record the shards of each task of a submission, in the order of task numbers."""
+    write_json(SubmissionPaths(submission).shards, {"tasks": [sorted(shards) for shards in tasks]})
+
+
+def read_shards(submission: Path) -> list[set[Shard]]:
+    """Return the shards of each task of a submission, in the order of task numbers.
+
+    The list is empty if they were not recorded or the record is invalid; then more journals are
+    read, with no other effect.
+    """
+    try:
+        given = read_json(SubmissionPaths(submission).shards)
+        tasks = given["tasks"] if isinstance(given, dict) else given  # a list in earlier versions
+        return [{_shard(*shard) for shard in shards} for shards in tasks]
+    except (FileNotFoundError, DamagedFile, LookupError, TypeError, ValueError):
+        return []
+
+
+def _shard(group: object, shard: object) -> Shard:
+    if type(group) is not int or type(shard) is not int:
+        raise ValueError
+    return group, shard
+
+
+def shards_of(task: Task) -> set[Shard]:
+    """Return the shards that hold a task's runs."""
+    return {(span.group, span.shard) for span in task.spans}
+
+
+def given_since(paths: SweepPaths, submission: Path, task: Task) -> dict[int, set[int]]:
+    """Return, by group, the rows in a task's shards that later submissions were given.
+
+    Their submitter considered the task dead, so they are no longer the task's to train, even if
+    its job was requeued or resumed in the meantime.
+    """
+    shards, given = shards_of(task), dict[int, set[int]]()
+    for later in paths.submissions():
+        if int(later.name) <= int(submission.name):
+            continue
+        later_shards = read_shards(later)
+        for number, file in enumerate(SubmissionPaths(later).tasks()):
+            if number < len(later_shards) and shards.isdisjoint(later_shards[number]):
+                continue
+            with suppress(DamagedFile, FileNotFoundError):  # such a task trains nothing
+                for span in Task.read(file).spans:
+                    rows = range(span.row, span.row + span.count)
+                    given.setdefault(span.group, set()).update(rows)
+    return given
+
+
+class SharedJournals:
+    """Separates journals that may hold rows of some shards from those that cannot.
+
+    In doubt a journal may: if it has an unknown name, or its submission's ``shards.json`` is
+    missing or damaged.
+    """
+
+    def __init__(self, paths: SweepPaths, shards: Collection[Shard]) -> None:
+        self._paths = paths
+        self._shards = frozenset(shards)
+        self._unrelated: dict[int, frozenset[int]] = {}
+
+    def may_hold(self, journal: str) -> bool:
+        """Return whether a journal may hold rows of the shards."""
+        name = _NAME.fullmatch(journal)
+        if name is None:
+            return True
+        submission, task = map(int, name.groups())
+        if submission not in self._unrelated:
+            tasks = enumerate(read_shards(self._paths.submission(submission)))
+            self._unrelated[submission] = frozenset(
+                n for n, shards in tasks if self._shards.isdisjoint(shards)
+            )
+        return task not in self._unrelated[submission]

@@ -5,6 +5,7 @@ This process imports neither polars nor torch: a node may start hundreds of task
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import time
@@ -14,25 +15,176 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from manyseed.orchestrator.disk.lease import Lease
+import numpy as np
+
+from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.placing import place
-from manyseed.orchestrator.errors import DamagedFile, UnavailableError
+from manyseed.orchestrator.errors import DamagedFile, LeaseHeld, UnavailableError
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.tasks.attempts import Attempt, add_failures, attempt_lease, read_attempts
-from manyseed.orchestrator.tasks.intent import Intent
-from manyseed.orchestrator.tasks.requests import skipped_cells, stop_request
-from manyseed.orchestrator.tasks.setback import failures
-from manyseed.orchestrator.tasks.submissionpaths import LOG, RESERVE, SubmissionPaths
+from manyseed.orchestrator.store.arrays import COPY, DONE
+from manyseed.orchestrator.store.groups import Group, open_group
+from manyseed.orchestrator.store.index import JournalFolder, JournalIndex
+from manyseed.orchestrator.store.reader import read_rows
+from manyseed.orchestrator.store.shards import publish
+from manyseed.orchestrator.tasks.attempts import (
+    Attempt,
+    add_failures,
+    attempt_lease,
+    read_attempts,
+    valid_failures,
+)
+from manyseed.orchestrator.tasks.intent import (
+    LOG,
+    NOW,
+    RESERVE,
+    Intent,
+    SubmissionPaths,
+    skipped_cells,
+    stop_request,
+)
 from manyseed.orchestrator.tasks.task import Task
-from manyseed.orchestrator.working import faults
-from manyseed.orchestrator.working.messages import Batch, Fault, Outcome, Ready
-from manyseed.orchestrator.working.neighbours import given_since
+from manyseed.orchestrator.working import queue
 from manyseed.orchestrator.working.node import Node, keep_away
 from manyseed.orchestrator.working.pool import Message, Pool, Worker
-from manyseed.orchestrator.working.publisher import Publisher
-from manyseed.orchestrator.working.queue import Queue
-from manyseed.orchestrator.working.stop import Stop
-from manyseed.slurm import processes, signals
+from manyseed.orchestrator.working.queue import (
+    Batch,
+    Fault,
+    Outcome,
+    Queue,
+    Ready,
+    Shard,
+    SharedJournals,
+    given_since,
+    shards_of,
+)
+from manyseed.slurm import processes
+
+_STOP_SECONDS = 60.0
+"""Less than the time that schedulers leave between their signal and the kill."""
+
+
+class Stop:
+    """The signals and requests to stop that a task has received.
+
+    Parameters
+    ----------
+    is_job : bool
+        Whether its signals come from a scheduler.
+    """
+
+    def __init__(self, *, is_job: bool) -> None:
+        self._is_job = is_job
+        self._signals = 0
+        self._until = math.inf
+        self._request: str | None = None
+
+    def on_signal(self) -> None:
+        """Record a signal."""
+        self._signals += 1
+        if self._is_job:
+            self._until = min(self._until, time.monotonic() + _STOP_SECONDS)
+
+    def hear(self, request: str | None) -> None:
+        """Record the content of the stop file; None if there is none, as a stop can be revoked."""
+        self._request = request
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether no new work may be started."""
+        return self._signals > 0 or self._request is not None
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether fits in flight are no longer waited for."""
+        is_twice = self._signals > 1 and not self._is_job
+        return self._request == NOW or is_twice or time.monotonic() >= self._until
+
+    @property
+    def is_schedulers(self) -> bool:
+        """Whether the scheduler ends the job and may start it again."""
+        return self._is_job and self._signals > 0
+
+
+_EVERY_SECONDS = 15.0
+_COST_SHARE = 0.05
+"""Incomplete shards are published repeatedly so that readers see them grow: at most every 15 s, and
+for at most this share of the time."""
+_OFTEN_TASKS = 8
+_MOST_SECONDS = 600.0
+"""If a submission has more tasks than `_OFTEN_TASKS`, each publishes proportionally less often, but
+at least every 10 min, so that together they do not load the disk more."""
+_LEASE_WAIT = 30.0
+
+
+class Publisher:
+    """Publishes the shards of a task, one of `tasks` tasks that do so at the same time."""
+
+    def __init__(self, paths: SweepPaths, task: Task, tasks: int = 1) -> None:
+        self._every = min(_MOST_SECONDS, _EVERY_SECONDS * max(1.0, tasks / _OFTEN_TASKS))
+        self.watch = LeaseWatch(paths.leases)
+        self._groups: dict[int, Group] = {
+            number: open_group(paths.store, path) for number, path in task.groups.items()
+        }
+        self._shards = shards_of(task)
+        neighbours = SharedJournals(paths, self._shards | self._sources(task))
+        self._index = JournalIndex(JournalFolder(paths.journals, task.plan), neighbours.may_hold)
+        self._dirty: dict[tuple[int, int], None] = {}
+        self._next = time.monotonic() + self._every
+
+    def _sources(self, task: Task) -> set[Shard]:
+        """Return the shards of the runs that a task's copies are copied from."""
+        lengths = {number: group.spec.shard_length for number, group in self._groups.items()}
+        copies = (span for span in task.spans if span.source >= 0)
+        return {(span.group, span.source // lengths[span.group]) for span in copies}
+
+    def finished(self) -> dict[int, set[int]]:
+        """Return, by group, the rows of the task's shards that are published or journaled."""
+        self._index.refresh()
+        finished = {}
+        for number, group in self._groups.items():
+            spans = sorted(group.span(shard) for owner, shard in self._shards if owner == number)
+            rows = np.concatenate([np.arange(*span) for span in spans])
+            stored = rows[np.isin(read_rows(group, ("status",), rows)["status"], (DONE, COPY))]
+            finished[number] = {*stored.tolist(), *self._index.rows(number).tolist()}
+        return finished
+
+    def journaled(self, group: int) -> set[int]:
+        """Return the rows of a group that the journals of these shards now hold."""
+        self._index.refresh()
+        return set(self._index.rows(group).tolist())
+
+    def touch(self, group: int, shard: int) -> None:
+        """Mark a shard as having runs that are not published yet."""
+        self._dirty[group, shard] = None
+
+    def publish(self, group: int, shard: int, wait: float = 0.0) -> None:
+        """Publish a shard now, or leave it for later if another process is publishing it."""
+        try:
+            publish(self._groups[group], shard, self._index, self.watch, wait=wait)
+        except LeaseHeld:
+            return
+        self._dirty.pop((group, shard), None)
+
+    def publish_due(self) -> None:
+        """Publish the shard that has waited longest, if a publication is due."""
+        started = time.monotonic()
+        if not self._dirty or started < self._next:
+            return
+        shard = next(iter(self._dirty))
+        del self._dirty[shard]
+        self._dirty[shard] = None  # last in line, in case another process holds its lease
+        self.publish(*shard)
+        ended = time.monotonic()
+        pause = (ended - started) / _COST_SHARE
+        self._next = ended + max(pause, self._every / (len(self._dirty) + 1))
+
+    def publish_all(self, seconds: float | None = None) -> None:
+        """Publish all finished runs; with a limit in seconds, skip shards whose lease is held."""
+        until = time.monotonic() + (math.inf if seconds is None else seconds)
+        for shard in list(self._dirty):
+            if time.monotonic() < until:
+                self.publish(*shard, wait=_LEASE_WAIT if seconds is None else 0.0)
+
 
 _TICK = 0.2
 _REPORT_SECONDS = 1.0
@@ -63,11 +215,6 @@ def run_task(directory: str, submission: str, number: str, workers: str) -> str:
         The sweep's directory, and the numbers of the submission and the task.
     workers : str
         As in `Node.processes`.
-
-    Raises
-    ------
-    RuntimeError
-        If the machine is at fault and this is a scheduler's job, which must then fail.
     """
     paths = SweepPaths(Path(directory))
     node = Node.here()
@@ -86,7 +233,6 @@ class TaskAttempt:
 
     Parameters
     ----------
-    paths : SweepPaths
     submission : Path
         The submission's folder.
     number : int
@@ -135,7 +281,7 @@ class TaskAttempt:
 
     def run(self) -> str:
         """Train until nothing is left, a stop is requested, or the machine is at fault."""
-        signals.on_stop(self.stop.on_signal)
+        processes.on_stop(self.stop.on_signal)
         # the lease shows other processes that this attempt may still write its journals
         lease = Lease(self.publisher.watch, attempt_lease(self.folder.name), vanishes=True)
         state = _SUSPENDED
@@ -146,7 +292,7 @@ class TaskAttempt:
                     with lease.kept(), self._dismissing():
                         state = self._run(lease)
         except (UnavailableError, OSError) as error:
-            found = faults.fault(error, str(error), "", self.paths)
+            found = queue.fault(error, str(error), "", self.paths)
             self.is_task_at_fault |= found.is_of_task
             self.fault = self.fault or found
         except SystemExit:  # the scheduler will not wait any longer
@@ -325,7 +471,7 @@ class TaskAttempt:
         """Return the rows, by group, that are finished, or failed here and were not set back."""
         settled = self.publisher.finished()
         attempts = [attempt.folder for attempt in self.earlier]
-        for failure in failures(self.paths, self.task.plan, [*attempts, self.folder]):
+        for failure in valid_failures(self.paths, self.task.plan, [*attempts, self.folder]):
             settled.setdefault(failure.group, set()).add(failure.row)
         return settled
 

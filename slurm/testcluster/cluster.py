@@ -1,4 +1,4 @@
-"""Starting, stopping and controlling a test cluster."""
+"""A test cluster, started, stopped and controlled, and its daemons, which outlive the command."""
 
 from __future__ import annotations
 
@@ -7,15 +7,107 @@ import secrets
 import shutil
 import signal
 import subprocess
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from manyseed.slurm.processes import user_name
+from manyseed.slurm.processes import fingerprint, is_alive, user_name
 from manyseed.slurm.profile import home, user_folder
 from manyseed.slurm.refused import Refused
-from manyseed.slurm.testcluster.daemons import PATH, Daemons, wait_until
 from manyseed.slurm.testcluster.settings import NAME, Ports, Settings, write
+
+PATH = f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin"
+
+
+class Daemons:
+    """The daemons of a folder; each has a file ``run/<name>.process`` with its fingerprint."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._conf = f"{folder}/etc/slurm.conf"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of the daemons, and of SLURM commands that must reach them."""
+        kept = {
+            k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "SRUN", "SBATCH"))
+        }
+        return {**kept, "PATH": PATH, "SLURM_CONF": self._conf}
+
+    def start(self, name: str, command: Sequence[str]) -> None:
+        """Start a daemon in its own session."""
+        (self._folder / "run").mkdir(exist_ok=True)
+        with (self._folder / "log" / f"{name}.out").open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                cwd="/",
+            )
+        self._file(name).write_text(fingerprint(process.pid))
+
+    def names(self) -> list[str]:
+        """Return the names of daemons that were started and not stopped."""
+        return sorted(file.stem for file in (self._folder / "run").glob("*.process"))
+
+    def is_alive(self, name: str) -> bool:
+        """Whether a daemon runs."""
+        file = self._file(name)
+        return file.exists() and is_alive(file.read_text())
+
+    def pid(self, name: str) -> int:
+        """Return a daemon's process id."""
+        return int(self._file(name).read_text().split()[2])
+
+    def stop(self, name: str, seconds: float, number: int = signal.SIGTERM) -> None:
+        """Stop a daemon, by force after `seconds`."""
+        if self.is_alive(name):
+            os.kill(self.pid(name), number)
+            if not wait_until(lambda: not self.is_alive(name), seconds):
+                os.kill(self.pid(name), signal.SIGKILL)
+        self._file(name).unlink(missing_ok=True)
+
+    def jobs(self, node: str | None = None) -> Iterator[int]:
+        """Yield the processes (steps and tasks) of this cluster's jobs, on one node or all."""
+        daemons = {self.pid(name) for name in self.names()}
+        ours = f"SLURM_CONF={self._conf}".encode()
+        for folder in Path("/proc").iterdir():
+            if not folder.name.isdigit() or int(folder.name) in daemons:
+                continue
+            with suppress(OSError):
+                values = (folder / "environ").read_bytes().split(b"\0")
+                job_node = self._node(folder, values) if ours in values else None
+                if job_node is not None and node in (None, job_node):
+                    yield int(folder.name)
+
+    def _node(self, process: Path, environment: list[bytes]) -> str | None:
+        """Return the node of a job's process; None for other processes."""
+        if (process / "comm").read_text().strip() != "slurmstepd":
+            names = (v for v in environment if v.startswith(b"SLURMD_NODENAME="))
+            return next((v.partition(b"=")[2].decode() for v in names), None)
+        # a step's environment does not name its node, but its open log file does
+        log = f"{self._folder}/log/slurmd-"
+        files = (str(link.readlink()) for link in (process / "fd").iterdir())
+        logs = (file for file in files if file.startswith(log))
+        return next((file.removeprefix(log).removesuffix(".log") for file in logs), "")
+
+    def _file(self, name: str) -> Path:
+        return self._folder / "run" / f"{name}.process"
+
+
+def wait_until(condition: Callable[[], bool], seconds: float) -> bool:
+    """Wait for a condition; return whether it became true."""
+    end = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.03)
+    return True
+
 
 _PACKAGES = {
     "munged": "munge",
@@ -70,17 +162,7 @@ class TestCluster:
         return self.daemons.is_alive("slurmctld")
 
     def start(self, settings: Settings | None = None, seconds: float = 60) -> None:
-        """Start the cluster, and wait at most `seconds` for each part until its nodes are idle.
-
-        Raises
-        ------
-        Refused
-            If the folder's path is too long for SLURM or contains spaces.
-        MissingPackages
-            If SLURM's programs are not installed.
-        RuntimeError
-            If it is already running, or does not start; with the last lines of the logs.
-        """
+        """Start the cluster, and wait at most `seconds` for each part until its nodes are idle."""
         settings = settings or Settings()
         if len(str(self.folder)) > _MAX_LENGTH or " " in str(self.folder):
             allowed = f"a path without spaces, at most {_MAX_LENGTH} characters long, for sockets"
@@ -136,13 +218,7 @@ class TestCluster:
                 kill(self.daemons.jobs())
 
     def command(self, arguments: Sequence[str]) -> str:
-        """Run a SLURM command on this cluster; return its output.
-
-        Raises
-        ------
-        RuntimeError
-            If the command fails, with its message.
-        """
+        """Run a SLURM command on this cluster; return its output."""
         done = subprocess.run(
             arguments,
             env=self.daemons.environment,

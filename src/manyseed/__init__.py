@@ -21,8 +21,8 @@ if TYPE_CHECKING:
         UnavailableError,
         UserError,
     )
-    from manyseed.orchestrator.results.alike import alpha_hat, error_consistency
-    from manyseed.orchestrator.results.compared import Compared
+    from manyseed.orchestrator.results.answers.comparison import Compared
+    from manyseed.orchestrator.results.answers.likeness import alpha_hat, error_consistency
     from manyseed.orchestrator.sweep import Sweep
 
     __version__: str
@@ -59,9 +59,9 @@ def __getattr__(name: str) -> Any:
         return getattr(errors, name)
     if name in ("alpha_hat", "error_consistency"):
         from manyseed.orchestrator.calls import checked
-        from manyseed.orchestrator.results import alike
+        from manyseed.orchestrator.results.answers import likeness
 
-        return checked(getattr(alike, name), name)
+        return checked(getattr(likeness, name), name)
     if name == "__version__":
         from importlib.metadata import version
 
@@ -90,7 +90,7 @@ def classifier(name: str, *, form: str | None = None, **options: Any) -> Callabl
     ... def fit(X, y, X_test, n_classes, hparams):
     ...     ...
     """
-    from manyseed.orchestrator.grids.registered import classifier as registering
+    from manyseed.orchestrator.grids.own import classifier as registering
 
     return registering(name, form=form, **options)
 

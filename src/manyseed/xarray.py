@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from manyseed.orchestrator.results.accessor import Runs
+from manyseed.orchestrator.asking.accessor import Runs
 
 __all__ = ["Runs"]

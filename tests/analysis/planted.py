@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from manyseed.analysis.tables.schema import OVER_REPEATS, Tables, cells
+from manyseed.analysis.tables.rows import Tables
+from manyseed.analysis.tables.schema import OVER_REPEATS, cells
 
 Number = Callable[[str, str, str, float], float] | float
 """The same for all cells, or of dataset, classifier, scheme and training fraction."""

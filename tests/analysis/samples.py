@@ -13,7 +13,7 @@ from manyseed.analysis.graph.group import analyze_group, compute
 from manyseed.analysis.graph.predictions import LazyArray, Predictions
 from manyseed.analysis.metrics.metric import Part
 from manyseed.analysis.options import Options
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 
 DATASET = "vehicle & others"
 

@@ -12,13 +12,12 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.figures import cells as of_cells
-from manyseed.analysis.figures import curves as of_curves
-from manyseed.analysis.figures import deep, scatters, sizes
-from manyseed.analysis.figures.colours import colour, marker
-from manyseed.analysis.figures.compact import compact
-from manyseed.analysis.figures.curves import learning_curves, over_repeats
-from manyseed.analysis.figures.described import first_of_each
-from manyseed.analysis.figures.kinds import Given, all_figures
+from manyseed.analysis.figures import ensembles, equivalents, scatters, style
+from manyseed.analysis.figures import epochs as of_curves
+from manyseed.analysis.figures import uncertainty as of_uncertainty
+from manyseed.analysis.figures.drawing import Given, all_figures
+from manyseed.analysis.figures.epochs import learning_curves, over_repeats
+from manyseed.analysis.figures.labels import colour, first_of_each, marker
 from manyseed.analysis.figures.overview import overview
 from manyseed.analysis.figures.style import (
     MAX_POINTS,
@@ -29,6 +28,7 @@ from manyseed.analysis.figures.style import (
     values,
     wrapped,
 )
+from manyseed.analysis.figures.svg import compact
 from tests.analysis.planted import planted
 from tests.analysis.samples import ENSEMBLES, curves_of, sweep
 
@@ -67,7 +67,7 @@ def test_learning_curves_are_over_all_runs_of_all_repeats():
 
 
 def test_ensembles_are_drawn_by_size_with_their_resolution():
-    shares = sizes.ensembles_close(ENSEMBLES, 0.05)
+    shares = ensembles.ensembles_close(ENSEMBLES, 0.05)
     axis = {axis.get_title(loc="left"): axis for axis in shares.figure.axes}["vehicle"]
     accepted, close = axis.get_lines()
     assert accepted.get_ydata().tolist() == [0.1, 0.2]
@@ -80,23 +80,26 @@ def test_ensembles_are_drawn_by_size_with_their_resolution():
     assert (
         "40 of each size, out of 8 to 12 runs, those of one repeat of cells 0, 4." in shares.caption
     )
-    assert sizes.ensembles_close(ENSEMBLES.clear(), 0.05) is None
+    assert ensembles.ensembles_close(ENSEMBLES.clear(), 0.05) is None
     assert "No solid line" not in shares.caption
     weak = ENSEMBLES.with_columns(close=pl.lit(None, dtype=pl.Float64))
-    assert "No solid line where δ is above 0.05" in sizes.ensembles_close(weak, 0.05).caption
-    few = sizes.ensembles_close(ENSEMBLES.with_columns(distinct=pl.Series([40, 38, 4])), 0.05)
+    assert "No solid line where δ is above 0.05" in ensembles.ensembles_close(weak, 0.05).caption
+    few = ensembles.ensembles_close(ENSEMBLES.with_columns(distinct=pl.Series([40, 38, 4])), 0.05)
     assert "40 of each size, of which 4 to 40 differ in their members, out of" in few.caption
 
 
 def test_datasets_without_room_are_told(monkeypatch):
-    monkeypatch.setattr(sizes, "MAX_PANELS", 1)
-    for plot in (sizes.ensembles_close(ENSEMBLES, 0.05), sizes.ensembles_accuracy(ENSEMBLES)):
+    monkeypatch.setattr(ensembles, "MAX_PANELS", 1)
+    for plot in (
+        ensembles.ensembles_close(ENSEMBLES, 0.05),
+        ensembles.ensembles_accuracy(ENSEMBLES),
+    ):
         assert len(plot.figure.axes) == 1
         assert "1 more dataset is not drawn" in plot.caption
 
 
 def test_ticks_that_would_overlap_have_one_label():
-    labels = sizes.labels([3, 5, 10, 20, 30, 70, 100, 150, 200])
+    labels = style.labels([3, 5, 10, 20, 30, 70, 100, 150, 200])
     assert labels == ["", "5", "10", "", "30", "", "100", "", "200"]
 
 
@@ -365,11 +368,11 @@ def uncertainty_of(cells):
 def test_cells_have_panels_of_their_own_in_ensembles(monkeypatch):
     cells = planted(schemes=("none", "noise"), classifiers=("mlp",)).cells
     uncertainty = uncertainty_of(cells)
-    figure = deep.likelihood_by_size(uncertainty).figure
+    figure = of_uncertainty.likelihood_by_size(uncertainty).figure
     for axis, cell in zip(figure.axes, (0, 1), strict=True):
         assert axis.get_lines()[0].get_ydata().tolist() == pytest.approx([-cell - 1, -cell - 0.9])
-    monkeypatch.setattr(deep, "MAX_PANELS", 1)
-    assert "1 more cell is not drawn" in deep.likelihood_by_size(uncertainty).caption
+    monkeypatch.setattr(of_uncertainty, "MAX_PANELS", 1)
+    assert "1 more cell is not drawn" in of_uncertainty.likelihood_by_size(uncertainty).caption
 
 
 def test_equivalents_are_drawn_for_each_cell_that_counts():
@@ -401,7 +404,7 @@ def test_equivalents_are_drawn_for_each_cell_that_counts():
             "dee_upper": of_noise["worth"],
         }
     )
-    plot = deep.equivalents(dee)
+    plot = equivalents.equivalents(dee)
     figure = plot.figure
     told = plot.data.select("cell", "classifier", "perturb_continuous", "averaged", "dee").rows()
     assert told == [(0, "mlp", "none", "xgb", 2.0), (1, "mlp", "noise", "xgb", 4.0)]
@@ -431,7 +434,7 @@ def test_likelihoods_are_correlated_within_a_cell():
         described.select(axes), on="cell"
     )
     runs = runs.with_columns(identical=pl.lit(value=False), log_likelihood=pl.col("cll"))
-    plot = deep.likelihood_against(runs, "error")
+    plot = of_uncertainty.likelihood_against(runs, "error")
     titles = [axis.get_title(loc="left").replace("\n", " ") for axis in plot.figure.axes]
     assert titles == [f"data-00 × mlp · {of}: ρ\xa0=\xa01.00,\xa01.00" for of in ("none", "noise")]
     pooled = f"{np.corrcoef(runs['error'], runs['cll'])[0, 1]:.2f}"

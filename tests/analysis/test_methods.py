@@ -11,12 +11,15 @@ from matplotlib.colors import to_hex
 from matplotlib.container import Container
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.figures.colours import colour
-from manyseed.analysis.figures.deep import equivalents
-from manyseed.analysis.figures.members import members_by_size
-from manyseed.analysis.figures.worth import averaged_equivalents, equivalents_by_metric
+from manyseed.analysis.figures.equivalents import (
+    averaged_equivalents,
+    equivalents,
+    equivalents_by_metric,
+)
+from manyseed.analysis.figures.labels import colour
+from manyseed.analysis.figures.uncertainty import members_by_size
 from manyseed.analysis.questions.dee import compared
-from manyseed.analysis.report.methods import COLUMNS, of_methods
+from manyseed.analysis.report.tables import COLUMNS, of_methods
 
 POOL, MEMBERS, SECONDS = 10, (1, 5, 10), 2.0
 SEEN = ("none", "crop-flip:4")

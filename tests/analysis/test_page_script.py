@@ -14,8 +14,7 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.options import Options
-from manyseed.analysis.report.context import RunCounts, context
-from manyseed.analysis.report.page import render
+from manyseed.analysis.report.page import RunCounts, context, render
 from tests.analysis.planted import planted
 
 DRIVER = """
@@ -359,7 +358,7 @@ def test_dots_name_their_runs_to_pointers_and_keys(found):
     assert found["silent"]
     said, run = found["pointed"]
     assert re.fullmatch(r"\d+:0:\d", run)
-    assert said == f"run {run} (manyseed show DIR {run})"
+    assert said == f"run {run} (manyseed status DIR {run})"
     assert found["inside"]
     assert found["left"]
     first, second, again = found["stepped"]

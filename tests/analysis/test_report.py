@@ -9,19 +9,21 @@ import numpy as np
 import polars as pl
 import pytest
 
-from manyseed.analysis.figures.colours import colour
-from manyseed.analysis.figures.kinds import Given, all_figures
+from manyseed.analysis.figures.drawing import Given, all_figures
+from manyseed.analysis.figures.labels import colour
 from manyseed.analysis.options import Options
-from manyseed.analysis.report.citations import citations
-from manyseed.analysis.report.context import (
+from manyseed.analysis.report.page import (
     RunCounts,
+    citations,
     context,
+    difference,
+    number,
+    render,
     summary,
 )
-from manyseed.analysis.report.listed import Listed, filled
-from manyseed.analysis.report.page import difference, number, render
-from manyseed.analysis.report.worded import conventions, repeats_in_words
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.report.tables import Listed, filled
+from manyseed.analysis.report.wording import conventions, repeats_in_words
+from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import planted
 from tests.analysis.samples import ENSEMBLES, curves_of, sweep
 

@@ -7,8 +7,7 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.figures.gaps import gaps
-from manyseed.analysis.figures.responses import equal_ends, response_curves, response_pairs
+from manyseed.analysis.figures.responses import equal_ends, gaps, response_curves, response_pairs
 from manyseed.analysis.report.responses import of_responses
 from manyseed.analysis.response import cumulative, gi
 from manyseed.analysis.response.corpora import distinct, excluded, information
@@ -61,7 +60,7 @@ def by_level(plot):
 
 
 def test_curves_are_means_over_models_in_their_range():
-    (plot,) = response_curves(curves(), integral=False)
+    (plot,) = response_curves(curves(), "curves")
     (axis,) = plot.figure.axes
     none, half = axis.lines
     u = GRID / 0.5
@@ -73,7 +72,7 @@ def test_curves_are_means_over_models_in_their_range():
         assert (own["low"] <= own["mean"]).all()
     assert plot.n == 12
     assert "n = 12 models" in plot.caption
-    (plot,) = response_curves(curves(), integral=True)
+    (plot,) = response_curves(curves(), "cumulative")
     *lines, ideal = plot.figure.axes[0].lines
     for line, (_, own) in zip(lines, by_level(plot), strict=True):
         told = own.select("share_of_magnitudes", "cumulative").to_numpy()
@@ -132,7 +131,7 @@ def models(**options):
 
 def test_gaps_are_drawn_against_each_score_with_what_it_tells():
     table, found = models()
-    first, second = gaps(table, found)
+    first, second = gaps(found, table)
     assert [first.name, second.name] == ["response-gap-1", "response-gap-2"]
     titles = {
         axis.get_xlabel(): axis.get_title("left").replace("\n", " ") for axis in first.figure.axes
@@ -151,7 +150,7 @@ def test_models_left_out_are_not_drawn():
     table, found = models()
     table = table.with_columns(excluded=pl.col("run_index") == 0)
     found = found.with_columns(n_excluded=pl.lit(32, pl.UInt32))
-    plot = gaps(table, found)[0]
+    plot = gaps(found, table)[0]
     assert plot.n == 64
     assert "32 left out" in plot.caption
 
@@ -177,7 +176,7 @@ def test_too_few_models_are_said_to_be():
     table, _ = models()
     few = table.head(6)
     found = information(few, HPARAMS)
-    (plot,) = gaps(few, found)
+    (plot,) = gaps(found, few)
     titles = {axis.get_title("left").split(",")[0] for axis in plot.figure.axes}
     assert titles == {"too few models"}
     measures = next(one for one in of_responses(few, found) if one.name == "response-measures")

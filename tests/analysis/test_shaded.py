@@ -10,14 +10,13 @@ import pytest
 from matplotlib.collections import PathCollection
 from matplotlib.patches import StepPatch
 
-from manyseed.analysis.figures import kinds, shaded
-from manyseed.analysis.figures.candidates import candidates
-from manyseed.analysis.figures.kinds import Given
-from manyseed.analysis.figures.margins import margins
-from manyseed.analysis.figures.shaded import OF_DRAWS, runs_by_epoch, single_ensembles
+from manyseed.analysis.figures import drawing, scatters
+from manyseed.analysis.figures.drawing import Given
+from manyseed.analysis.figures.margins import candidates, margins
+from manyseed.analysis.figures.scatters import OF_DRAWS, runs_by_epoch, single_ensembles
 from manyseed.analysis.figures.style import shades
 from manyseed.analysis.questions.margins import EDGES
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import planted
 from tests.analysis.questions.test_margins import counted
 from tests.analysis.samples import noisy, predictions, regular
@@ -192,7 +191,7 @@ def test_shades_are_seen_on_light_and_on_dark_paper(count):
 
 
 def test_only_so_many_ensembles_of_a_size_are_drawn(monkeypatch):
-    monkeypatch.setattr(shaded, "EACH", 3)
+    monkeypatch.setattr(scatters, "EACH", 3)
     plot = single_ensembles(draws(), "churn")
     assert plot.n == 18
     assert "6 more are in the tables" in plot.caption
@@ -219,9 +218,9 @@ def test_runs_are_shaded_by_epoch_and_named():
 
 def test_kinds_draw_them_where_the_tables_are_there():
     tables = planted(datasets=1, repeats=1, runs=4)
-    named = {kind.name for kind in kinds.KINDS}
+    named = {kind.name for kind in drawing.KINDS}
     assert {"margins", "draws-alpha-hat", "draws-ks-distance", "epochs-ece"} <= named
     for name in ("margins", "draws-churn", "epochs-alpha-hat"):
-        assert kinds.plots(Given(tables), name) == []
-    (plot,) = kinds.plots(Given(tables, ensemble_draws=draws()), "draws-churn")
+        assert drawing.plots(Given(tables), name) == []
+    (plot,) = drawing.plots(Given(tables, ensemble_draws=draws()), "draws-churn")
     assert plot.name == "draws-churn"

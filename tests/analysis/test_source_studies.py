@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from manyseed.analysis.figures.correlations import correlations, within_repeats
-from manyseed.analysis.figures.kinds import Given, all_figures, plots
+from manyseed.analysis.figures.drawing import Given, all_figures, plots
+from manyseed.analysis.figures.epochs import sources
+from manyseed.analysis.figures.overview import correlations, within_repeats
 from manyseed.analysis.figures.scatters import alpha_hat_of_pairs, of_pairs
-from manyseed.analysis.figures.sources import sources
-from manyseed.analysis.questions.randomness import sources as compared
-from manyseed.analysis.report.listed import listed, similar, times
+from manyseed.analysis.questions.ranking import sources as compared
+from manyseed.analysis.report.tables import listed, similar, times
 from tests.analysis.planted import planted
 from tests.analysis.samples import ENSEMBLES
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from manyseed.orchestrator.store.layout.optional import TRAIN_ACCURACY
-from manyseed.orchestrator.store.publishing.shards import publish
-from manyseed.orchestrator.store.reading.reader import read_array, read_rows
+from manyseed.orchestrator.store.coordinates import TRAIN_ACCURACY
+from manyseed.orchestrator.store.reader import read_array, read_rows
+from manyseed.orchestrator.store.shards import publish
 from tests.orchestrator.store.world import NUMBER, World, spec, values
 
 STORES = {

@@ -12,7 +12,7 @@ from scipy.stats import binomtest, kstest
 from manyseed.jobs import hparams
 from manyseed.jobs.classifiers import CLASSIFIERS as RECORDS
 from manyseed.jobs.hparams import Categorical, Continuous, Ordinal, perturb
-from manyseed.jobs.streams import stream
+from manyseed.jobs.run import stream
 
 SPACES = {name: record.space for name, record in RECORDS.items()}
 CLASSIFIERS = sorted(SPACES)

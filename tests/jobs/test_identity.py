@@ -14,10 +14,8 @@ from hypothesis import strategies as st
 
 from manyseed.jobs.datasets import load, resolve
 from manyseed.jobs.datasets.split import split, subsample
-from manyseed.jobs.hparams.search import SPACE_VERSION
-from manyseed.jobs.identity import canonical_json, identity
-from manyseed.jobs.run import LATER, Cell
-from manyseed.jobs.streams import raw, stream
+from manyseed.jobs.hparams.perturb import SPACE_VERSION
+from manyseed.jobs.run import LATER, Cell, canonical_json, identity, raw, stream
 
 PAGE = Path(__file__).parents[2] / "docs" / "identity.md"
 

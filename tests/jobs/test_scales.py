@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from manyseed.jobs import classifiers, datasets, scales
+from manyseed.jobs import classifiers, datasets, scales, tuning
 from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.ensembling import methods
-from manyseed.jobs.run import Run
+from manyseed.jobs.run import Cell, Run
 from manyseed.jobs.scales import SCALES, Trial
 from manyseed.jobs.trainer import Trainer
 
@@ -46,7 +46,17 @@ def test_a_cell_is_searched_for_until_its_scale_is_known():
     assert not scales.is_searched(ready)
     assert ready.ensembling["scale"] == 0.5
     assert not scales.is_searched(replace(asked, ensembling=None))
-    assert scales.scale_search_id(asked) != scales.scale_search_id(cell(train_fraction=0.5))
+    assert (asked.has_search, ready.has_search) == (True, False)
+    assert scales.search_id(asked) != scales.search_id(cell(train_fraction=0.5))
+
+
+def test_identities_of_searches_are_those_of_stored_files():
+    data, model = {"source": "sklearn:wine"}, {"name": "mlp", "version": 1}
+    tuned = Cell(5, data, model, {"epochs": 2, "tuned": {"draws": 3, "space": 1}})
+    method = {"name": "kfac-laplace", "members": 4, "scale": "tuned"}
+    scaled = Cell(5, data, model, {"lr": 0.1}, ensembling=method, test_augment="noise:0.1")
+    assert tuning.search_id(tuned) == "4724762f1cb6da87fd290430cb81384b"
+    assert scales.search_id(scaled) == "4b60c9be9d8e53efebda86bfcc0cefce"
 
 
 @pytest.mark.parametrize("options", [{}, {"train_fraction": 0.5}, {"vary": "init+batch+train"}])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from manyseed.jobs.similar import quoted, same_spelling, shown, similar, spelling
+from manyseed.jobs.checks import quoted, same_spelling, shown, similar, spelling
 from manyseed.orchestrator.errors import nearest
 
 CLASSIFIERS = "lr-sgd svm-sgd xgb mlp cnn convnet vgg resnet preresnet wide-resnet vit vit-transfer"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyseed.jobs.streams import Stream, raw, seed31, stream
+from manyseed.jobs.run import Stream, raw, seed31, stream
 
 DATASET = "a1845fce1b957e0668709525ad28b731"
 

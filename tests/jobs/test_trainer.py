@@ -9,11 +9,10 @@ import pytest
 
 from manyseed.jobs import classifiers, trainer
 from manyseed.jobs.cells import resolve_cell
-from manyseed.jobs.datasets import load, prepare, resolve
+from manyseed.jobs.datasets import load, resolve, sources
 from manyseed.jobs.datasets.split import split
 from manyseed.jobs.ensembling import methods as ensembling
-from manyseed.jobs.run import MachineError, Run
-from manyseed.jobs.streams import raw, stream
+from manyseed.jobs.run import MachineError, Run, raw, stream
 from manyseed.jobs.trainer import Trainer, generators, run_hparams, stream_keys
 from manyseed.jobs.training.handling import Fitted
 
@@ -126,8 +125,8 @@ def test_neighbours_are_sought_before_downsampling(monkeypatch):
 
 def test_data_is_read_once(monkeypatch):
     reads = []
-    read = prepare.of
-    monkeypatch.setattr(prepare, "of", lambda c: reads.append(c) or read(c))
+    read = sources.of
+    monkeypatch.setattr(sources, "of", lambda c: reads.append(c) or read(c))
     warm = Trainer()
     for repeat, run in itertools.product(range(3), range(3)):
         warm.training_set(Run(make_cell(), repeat, run))

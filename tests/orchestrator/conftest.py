@@ -15,8 +15,8 @@ import pytest
 from numpy.typing import NDArray
 
 from manyseed.analysis.options import Options
-from manyseed.orchestrator.store.layout.groups import list_groups
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.reader import read_array
 from manyseed.orchestrator.sweep import Sweep
 from tests.here import call as command
 from tests.here import once

@@ -18,12 +18,13 @@ import numpy as np
 import polars as pl
 
 from manyseed.jobs.ensembling.ensemble import Ensembling
-from manyseed.jobs.ensembling.members import Members
+from manyseed.jobs.ensembling.methods import Members
 from manyseed.jobs.run import Cell, Prediction
-from manyseed.jobs.training import beside
+from manyseed.jobs.training import checkpoint
 from manyseed.jobs.training.checkpoint import Checkpoint, TrainingParts, restore, save
 from manyseed.jobs.tuning import Draw, drawn
 from manyseed.orchestrator import keeping, tuning
+from manyseed.orchestrator.analyses import execution
 from manyseed.orchestrator.disk import leasefiles
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.errors import UserError
@@ -31,23 +32,21 @@ from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_sweep
-from manyseed.orchestrator.plans.tuned import searches
+from manyseed.orchestrator.plans.searches import searches
 from manyseed.orchestrator.progress.status import status
 from manyseed.orchestrator.provenance import Recipe, register
 from manyseed.orchestrator.responding import asking
-from manyseed.orchestrator.results import here
-from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
-from manyseed.orchestrator.store.journals.journal import JournalWriter
-from manyseed.orchestrator.store.journals.rowbytes import encode_row
-from manyseed.orchestrator.store.layout.groups import list_groups, open_group
-from manyseed.orchestrator.store.layout.optional import RESPONSE_ARRAYS
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.publishing.shards import publish
-from manyseed.orchestrator.store.publishing.splits import write_splits
+from manyseed.orchestrator.store.coordinates import RESPONSE_ARRAYS
+from manyseed.orchestrator.store.groups import list_groups, open_group
+from manyseed.orchestrator.store.index import JournalFolder, JournalIndex
+from manyseed.orchestrator.store.journal import JournalWriter, encode_row
+from manyseed.orchestrator.store.schema import GroupSpec
+from manyseed.orchestrator.store.shards import publish
+from manyseed.orchestrator.store.testsets import write_splits
 from manyseed.orchestrator.survey import survey
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.task import Task
-from manyseed.orchestrator.working.neighbours import journal_name
+from manyseed.orchestrator.working.queue import journal_name
 from manyseed.slurm import local
 from tests.crashpoints import Disk
 from tests.orchestrator.slurmstub import Queue
@@ -240,7 +239,7 @@ def _submit_jobs(folder: Path) -> None:
 
 
 def _analyze(folder: Path) -> None:
-    here.analyze(SweepPaths(folder / "sweep"), workers=1)
+    execution.analyze(SweepPaths(folder / "sweep"), workers=1)
 
 
 def _publish(folder: Path) -> None:
@@ -315,7 +314,7 @@ def _save(folder: Path) -> None:
     """Train a method's run as far as its last epoch: it saves itself after each, members beside."""
     import torch
 
-    beside.LEAST = 1
+    checkpoint.LEAST = 1
     expected = [np.random.default_rng(number).normal(size=(10, 2)) for number in range(2)]
     paths = SweepPaths(folder / "sweep")
     saved = Checkpoint(paths.checkpoint(0, 3), "a run and its recipe", every=0)

@@ -168,8 +168,8 @@ def make(folder: Path, *, tuned: bool, compacted: bool = False) -> World:
 
     Journals are left as they are while a sweep runs, unless it is to be compacted.
     """
-    from manyseed.orchestrator.store.care.retraining import Ledger
-    from manyseed.orchestrator.store.journals.tombstones import write_tombstone
+    from manyseed.orchestrator.store.compact import Ledger
+    from manyseed.orchestrator.store.index import write_tombstone
     from manyseed.orchestrator.sweep import Sweep
 
     for name, seed in (("whole", 7), ("other", 8)):
@@ -487,9 +487,9 @@ def _tables(copy: Path, out: Path) -> dict[str, str]:
 
 def _rows(copy: Path, out: Path) -> dict[str, str]:
     """Return a digest of every finished run's predictions, published or in a journal."""
-    from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
-    from manyseed.orchestrator.store.layout.groups import list_groups
-    from manyseed.orchestrator.store.reading.reader import read_rows, statuses
+    from manyseed.orchestrator.store.groups import list_groups
+    from manyseed.orchestrator.store.index import JournalFolder, JournalIndex
+    from manyseed.orchestrator.store.reader import read_rows, statuses
 
     seen = {}
     index = JournalIndex(JournalFolder(copy / "tasks" / "journals"))

@@ -15,7 +15,7 @@ from typing import Any
 
 from submitit.core.utils import DelayedSubmission
 
-from manyseed.orchestrator.submissions import sizing
+from manyseed.orchestrator.submissions import cluster
 from manyseed.slurm import ClusterError, commands
 from tests.crashpoints import Disk
 
@@ -43,7 +43,7 @@ class Queue:
         """Let this process's SLURM commands be these; only in one that `Forks` starts."""
         commands.run = self._command  # type: ignore[assignment]
         shutil.which = lambda name, *_, **__: f"/stub/{name}"  # type: ignore[assignment]
-        sizing._LEAST_SECONDS = 1e-9  # a task for each run
+        cluster._LEAST_SECONDS = 1e-9  # a task for each run
 
     def run(self, train: Callable[[list[str]], None]) -> None:
         """Let all jobs run that wait: `train` is called with the arguments of each."""

@@ -9,13 +9,13 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.options import Options
+from manyseed.orchestrator.asking.query import query
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
-from manyseed.orchestrator.results.query import query
-from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.schema import GroupSpec
 from tests.orchestrator.conftest import command, inside, stored, train, write
 
 PLAIN = """

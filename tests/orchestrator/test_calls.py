@@ -17,7 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 import manyseed
 from manyseed import Sweep, UserError
 from manyseed.orchestrator.cli import main
-from manyseed.orchestrator.wording import in_python
+from manyseed.orchestrator.errors import in_python
 from tests.here import once
 
 GRID = {"dataset": ["sklearn:wine"], "classifier": ["lr-sgd"]}
@@ -84,7 +84,7 @@ def test_a_wrong_mapping_is_answered_with_its_key(change: dict[str, Any], messag
         ({"perturb_continuous": ["foo"]}, 'perturb_continuous = "foo": unknown scheme'),
         ({"run": 3}, 'run: Sweep.of\\(\\) has no such argument\n  did you mean "runs"'),
         ({"runs": "x"}, 'runs: must be a whole number, not "x"'),
-        ({"runs": 0}, "runs = 0: must be at least 1"),
+        ({"runs": 0}, "runs = 0: must be a whole number from 1"),
         ({"test": 2.5}, "test = 2.5: must be a share"),
         ({"test": "x"}, 'test: must be a number, not "x"'),
         ({"options": {"parms": {}}}, r"options.parms = .*: unknown key"),

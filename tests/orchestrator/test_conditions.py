@@ -9,9 +9,14 @@ import time
 import polars as pl
 import pytest
 
-from manyseed.orchestrator.conditions import MAX_LENGTH, NoCondition, UnknownColumn, condition
+from manyseed.orchestrator.conditions import (
+    MAX_LENGTH,
+    NoCondition,
+    UnknownColumn,
+    condition,
+    matching,
+)
 from manyseed.orchestrator.errors import UserError, nearest
-from manyseed.orchestrator.filtering import matching
 
 TABLE = pl.DataFrame(
     {

@@ -14,16 +14,15 @@ from scipy.special import expit
 from manyseed import Sweep
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import Options
-from manyseed.jobs.identity import canonical_json, text_identity
-from manyseed.jobs.run import Cell, Run
-from manyseed.jobs.scales import SCALES, scale_search_id
+from manyseed.jobs.run import Cell, Run, canonical_json, text_identity
+from manyseed.jobs.scales import SCALES, search_id
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import Handling
+from manyseed.orchestrator.computing.conventions import conventions
 from manyseed.orchestrator.errors import DamagedFile, UserError
-from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import CELLS, Plan
-from manyseed.orchestrator.plans.tuned import require_searched
-from manyseed.orchestrator.results.conventions import conventions
+from manyseed.orchestrator.plans.searches import require_searched
 from tests.orchestrator.conftest import command, shared, write
 
 GRID = """
@@ -280,7 +279,7 @@ def test_a_scale_is_searched_for_before_its_cells_are_trained(tmp_path: Path) ->
     default = own.filter(hparams="default")
     with pytest.raises(UserError, match="the scale of kfac-laplace is still to be") as found:
         require_searched(sweep.paths, default)
-    assert f"run manyseed tune {sweep.directory}, or set scale" in str(found.value)
+    assert f"run manyseed plan {sweep.directory} --tune, or set scale" in str(found.value)
     assert "ensembling.kfac-laplace.scale" in str(found.value)
     require_searched(sweep.paths, cells.filter(ensembling="none", hparams="default"))
     address = f"{default['cell'][0]}:0:1"
@@ -303,7 +302,7 @@ def test_a_scale_is_searched_for_before_its_cells_are_trained(tmp_path: Path) ->
     sweep.wait()
     sweep.compact()
     for number, canonical in own.select("cell", "canonical").iter_rows():
-        search = scale_search_id(Cell.from_text(canonical))
+        search = search_id(Cell.from_text(canonical))
         (scale,) = (
             one["scale"] for one, file in zip(kept, files, strict=True) if search in file.name
         )

@@ -21,8 +21,8 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.orchestrator.disk.records import read_json
-from manyseed.orchestrator.store.journals.records import HEADER_SIZE, PREAMBLE_SIZE
-from manyseed.orchestrator.store.layout.groups import list_groups
+from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.journal import HEADER_SIZE, PREAMBLE_SIZE
 from tests.orchestrator.conftest import (
     MANYSEED,
     assert_equal,

@@ -8,14 +8,13 @@ import numpy as np
 import polars as pl
 import pytest
 
+from manyseed.orchestrator.asking.query import query
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.drop import choose_cells
-from manyseed.orchestrator.plans.growing import grow
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.plans.planning import plan_sweep
-from manyseed.orchestrator.results.query import query
-from manyseed.orchestrator.store.layout.groups import list_groups
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.plans.planning import grow, plan_sweep
+from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.reader import read_array
 from manyseed.orchestrator.submissions.requirements import require_code
 from tests.orchestrator.conftest import stored, train, write
 

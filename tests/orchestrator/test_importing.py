@@ -17,11 +17,11 @@ from polars.testing import assert_frame_equal
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
+from manyseed.orchestrator.computing.tables import Analysis
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.importing import rows as importing
-from manyseed.orchestrator.results.record import Analysis
-from manyseed.orchestrator.store.layout.groups import list_groups
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.importing import directory as importing
+from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.reader import read_array
 from tests.orchestrator.conftest import assert_equal, command, inside, stored
 
 RUNS, SAMPLES = 6, 40
@@ -425,7 +425,7 @@ _GROWTH = """
 import sys
 from pathlib import Path
 
-import manyseed.orchestrator.importing.rows  # what is imported counts as there already
+import manyseed.orchestrator.importing.directory  # what is imported counts as there already
 from manyseed import Sweep
 
 def peak():

@@ -14,7 +14,7 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.orchestrator.disk.records import read_json
-from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
+from manyseed.orchestrator.store.index import JournalFolder, JournalIndex
 from tests.orchestrator.conftest import assert_equal, shared, stored, wait_until, write
 from tests.orchestrator.test_run import training_processes
 

@@ -234,7 +234,7 @@ def test_commands_load_what_they_use_and_nothing_else(finished: Sweep, tmp_path:
 
 def test_a_query_imports_what_reads_tables_alone() -> None:
     found = seen(
-        "from manyseed.orchestrator.results import query, tables;import manyseed.orchestrator.sweep"
+        "from manyseed.orchestrator.asking import query;import manyseed.orchestrator.sweep"
     )
     heavy = {"numba", "scipy", *SLOW} - {"polars"}
     assert not {name.partition(".")[0] for name in found["modules"]} & heavy

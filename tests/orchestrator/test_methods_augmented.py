@@ -12,12 +12,11 @@ import xarray as xr
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
-from manyseed.jobs.identity import canonical_json, text_identity
-from manyseed.jobs.run import Run
+from manyseed.jobs.run import Run, canonical_json, text_identity
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import Handling
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_sweep
 from tests.orchestrator.conftest import shared, stored, write

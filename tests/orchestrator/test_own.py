@@ -19,13 +19,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 from manyseed import Sweep
-from manyseed.jobs.streams import seed31
+from manyseed.jobs.run import seed31
 from manyseed.jobs.trainer import Trainer, generators
 from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change
 from manyseed.orchestrator.progress.logs import failures
-from manyseed.orchestrator.runs.address import find_run
+from manyseed.orchestrator.runs.description import find_run
 from manyseed.orchestrator.submissions import submitting
 from manyseed.slurm.local import LocalJob
 from tests.encoded import dense

@@ -12,15 +12,14 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.jobs.own.calling import OwnError
-from manyseed.jobs.run import MachineError
-from manyseed.jobs.streams import seed31
+from manyseed.jobs.run import MachineError, seed31
 from manyseed.jobs.trainer import Trainer, generators
 from manyseed.orchestrator.errors import RunsError, UserError
 from manyseed.orchestrator.plans.planning import plan_change
 from manyseed.orchestrator.progress.logs import failures
-from manyseed.orchestrator.runs.address import find_run
-from manyseed.orchestrator.working.messages import Batch
+from manyseed.orchestrator.runs.description import find_run
 from manyseed.orchestrator.working.process import _failure
+from manyseed.orchestrator.working.queue import Batch
 from tests.encoded import dense
 from tests.orchestrator.conftest import inside, train, wait_until, write
 from tests.orchestrator.test_own import resumed

@@ -15,7 +15,7 @@ from manyseed import Sweep
 from manyseed.jobs import datasets
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.datasets.function import digest
-from manyseed.jobs.datasets.source import Samples
+from manyseed.jobs.datasets.info import Samples
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.plans.data import fetch_datasets
 from manyseed.orchestrator.plans.plan import Plan

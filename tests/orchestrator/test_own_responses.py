@@ -9,8 +9,8 @@ import pytest
 
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.measuring import planned_seconds
+from manyseed.orchestrator.plans.cost import planned_seconds
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_sweep
 from tests.orchestrator.conftest import train, write

@@ -15,16 +15,16 @@ from manyseed.jobs import parameters
 from manyseed.jobs.parameters import ModelArrays
 from manyseed.jobs.run import Run
 from manyseed.jobs.trainer import Trainer, run_hparams
-from manyseed.jobs.training.state import unpacked
+from manyseed.jobs.training.handling import unpacked
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids.sweepfile import Keep
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_sweep
-from manyseed.orchestrator.store.layout.groups import list_groups
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.reader import read_array
+from manyseed.orchestrator.store.schema import GroupSpec
 from tests.orchestrator.conftest import command, inside, shared, stored, train, write
 
 TEXT = """

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from manyseed import Sweep
+from manyseed.jobs.checks import Option
 from manyseed.jobs.classifiers import CLASSIFIERS, Classifier
 from manyseed.jobs.hparams import Categorical, Continuous
-from manyseed.jobs.run import Cell, Run
-from manyseed.jobs.streams import seed31
+from manyseed.jobs.run import Cell, Run, seed31
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import Fitted
-from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.store.journals.rowbytes import encode_row
+from manyseed.orchestrator.store.journal import encode_row
 from tests.encoded import dense
 
 SWEEP = """
@@ -58,7 +58,7 @@ CENTROIDS = Classifier(
     streams=frozenset({"init"}),
     draws=lambda hparams: hparams["noise"] > 0,
     settings=lambda _, options: {"power": options.get("power", 1)},
-    options=("power",),
+    options={"power": Option("Power of the distances.", int, 1, least=1)},
     devices=("cpu",),
     core_seconds=lambda dataset, info, rows: 1e-6 * rows * dataset.n_features,
     fit=fit,

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from manyseed.jobs.tuning import Draw
-from manyseed.orchestrator.disk.leasefiles import LeaseRecord
+from manyseed.orchestrator.disk.lease import LeaseRecord
 from manyseed.orchestrator.paths import LEDGER, SweepPaths
-from manyseed.orchestrator.plans.estimate import Estimate
+from manyseed.orchestrator.plans.change import Estimate
 from manyseed.orchestrator.plans.plan import Dropped
-from manyseed.orchestrator.plans.tuned import TunedHparams
+from manyseed.orchestrator.plans.searches import TunedHparams
 from manyseed.orchestrator.provenance import Recipe, read_recipes, register
-from manyseed.orchestrator.store.care.retraining import Ledger
+from manyseed.orchestrator.store.compact import Ledger
 from manyseed.orchestrator.tasks.attempts import (
     Attempt,
     Failure,
@@ -24,9 +24,7 @@ from manyseed.orchestrator.tasks.attempts import (
     read_attempts,
     read_failures,
 )
-from manyseed.orchestrator.tasks.intent import Intent
-from manyseed.orchestrator.tasks.requests import skip_cells, skipped_cells
-from manyseed.orchestrator.tasks.submissionpaths import SubmissionPaths
+from manyseed.orchestrator.tasks.intent import Intent, SubmissionPaths, skip_cells, skipped_cells
 from manyseed.orchestrator.working.node import read_jobs, write_jobs
 from manyseed.slurm.processes import Process
 from tests.orchestrator.tasks.test_intent import WHOLE

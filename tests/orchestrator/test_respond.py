@@ -14,18 +14,18 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.jobs import parameters
-from manyseed.jobs.response.asked import DBI
 from manyseed.jobs.response.measure import ARRAYS
+from manyseed.jobs.response.questions import DBI
+from manyseed.orchestrator.computing.published import published
+from manyseed.orchestrator.computing.responses import responses
+from manyseed.orchestrator.computing.tables import RESPONSE_CURVES, RESPONSES
 from manyseed.orchestrator.disk.parquet import read_metadata, write_parquet
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.responding import asking
-from manyseed.orchestrator.results.published import published
-from manyseed.orchestrator.results.responses import responses
-from manyseed.orchestrator.results.tables import RESPONSE_CURVES, RESPONSES
-from manyseed.orchestrator.store.layout import lengths
-from manyseed.orchestrator.store.layout.groups import list_groups
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store import schema
+from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.reader import read_array
 from tests.orchestrator.conftest import command, inside, shared, stored, train, write
 
 TEXT = """
@@ -190,7 +190,7 @@ def test_each_run_counts_by_the_first_table_that_has_it(measured: Sweep, tmp_pat
     one = pl.read_parquet(later).filter(run=0).with_columns(right="total")
     write_parquet(sweep.paths.response("a"), one, {"asked": read_metadata(later)["asked"]})
     plan = Plan.read(sweep.paths)
-    tables = responses(sweep.paths, [*published(sweep.paths, plan)], plan)
+    tables, _ = responses(sweep.paths, [*published(sweep.paths, plan)], plan)
     own = tables[RESPONSES].filter(transform="shift-x:0.1")
     assert own.select("repeat_index", "run_index").rows() == [(0, 0), (0, 1), (1, 0), (1, 1)]
     assert (own["mean_accuracy"] == 1).to_list() == [True, False, True, False]
@@ -281,7 +281,7 @@ def test_models_that_fill_a_shard_each_answer_one_by_one(tmp_path: Path, monkeyp
         "CHUNK_BYTES": 100,
         "LARGE_CHUNK_BYTES": 1_000,
     }.items():
-        monkeypatch.setattr(lengths, name, most)
+        monkeypatch.setattr(schema, name, most)
     text = (
         (TEXT + RESPONSE)
         .replace('["net", "dense"]', '["net"]')

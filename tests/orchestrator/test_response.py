@@ -14,18 +14,18 @@ import pytest
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import Options
 from manyseed.analysis.response import gi
-from manyseed.jobs.response.asked import Asked
+from manyseed.jobs.response.questions import Asked
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
-from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.measuring import planned_seconds
+from manyseed.orchestrator.plans.cost import planned_seconds
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
-from manyseed.orchestrator.progress.timeleft import seconds_left
-from manyseed.orchestrator.store.layout.groups import list_groups
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.progress.status import seconds_left
+from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.reader import read_array
+from manyseed.orchestrator.store.schema import GroupSpec
 from manyseed.orchestrator.survey import survey
 from manyseed.orchestrator.tasks.attempts import Attempt
 from tests.analysis.documented import documented

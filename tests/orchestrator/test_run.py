@@ -17,7 +17,7 @@ import pytest
 import xarray as xr
 
 from manyseed import Sweep
-from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.schema import GroupSpec
 from tests.orchestrator.conftest import (
     MANYSEED,
     QUICK,

@@ -11,13 +11,13 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.plans.groups import Groups
 from manyseed.orchestrator.plans.keptmodels import with_models
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change
-from manyseed.orchestrator.store.layout.groups import list_groups
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.reader import read_array
+from manyseed.orchestrator.store.schema import GroupSpec
 from tests.orchestrator.conftest import command, inside, shared, stored, train, write
 
 WHERE = "run_index < 2 AND perturb_continuous = 'none'"

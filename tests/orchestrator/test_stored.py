@@ -16,20 +16,17 @@ import zarr
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
+from manyseed.orchestrator.computing.tables import read_analysis
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.errors import DamagedFile, DamagedShard, ManyseedError
 from manyseed.orchestrator.results.caveats import amounts
-from manyseed.orchestrator.results.record import read_analysis
-from manyseed.orchestrator.store.care import intact
-from manyseed.orchestrator.store.journals.journal import JournalWriter
-from manyseed.orchestrator.store.journals.records import RowBytes
-from manyseed.orchestrator.store.layout.groups import Group, list_groups, open_group
-from manyseed.orchestrator.store.publishing.shards import lease_name
-from manyseed.orchestrator.store.publishing.splits import read_splits, write_splits
-from manyseed.orchestrator.store.reading.reader import read_array, read_rows
-from manyseed.orchestrator.store.zarrfiles import encoding
-from manyseed.orchestrator.store.zarrfiles.encoding import Bools
-from manyseed.orchestrator.store.zarrfiles.setsums import checksums_file
+from manyseed.orchestrator.store import encoding, verify
+from manyseed.orchestrator.store.encoding import Bools
+from manyseed.orchestrator.store.groups import Group, list_groups, open_group
+from manyseed.orchestrator.store.journal import JournalWriter, RowBytes
+from manyseed.orchestrator.store.reader import read_array, read_rows
+from manyseed.orchestrator.store.shards import lease_name
+from manyseed.orchestrator.store.testsets import checksums_file, read_splits, write_splits
 from tests.orchestrator.conftest import assert_equal, command, shared, stored
 
 OPTIONS = Options(resamples=2)
@@ -39,7 +36,7 @@ PATH = "cancer/lr-sgd"
 @pytest.fixture
 def copy(quick: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sweep:
     """A trained sweep that a test may harm."""
-    monkeypatch.setattr("manyseed.orchestrator.store.zarrfiles.encoding.ATTEMPTS", 1)
+    monkeypatch.setattr("manyseed.orchestrator.store.encoding.ATTEMPTS", 1)
     shutil.copytree(quick.directory, tmp_path / "sweep")
     return Sweep(tmp_path / "sweep")
 
@@ -156,22 +153,22 @@ def test_a_copy_that_counts_as_trained_is_seen(copy: Sweep) -> None:
     identical[3] = True
     fit_seconds = zarr.open_array(group.folder / "fit_seconds", mode="r+")
     fit_seconds[3] = np.nan
-    intact.compare(group, 0, np.zeros_like(identical))
+    verify.compare(group, 0, np.zeros_like(identical))
     with pytest.raises(DamagedShard, match="1 rows with an impossible status"):
-        intact.compare(group, 0, identical)
+        verify.compare(group, 0, identical)
 
 
 def test_rows_are_compared_once_for_each_version_of_their_files(
     copy: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compared: list[str] = []
-    real = intact.compare
+    real = verify.compare
 
     def counting(group: Group, shard: int, copies: Bools) -> None:
         compared.append(group.spec.path)
         real(group, shard, copies)
 
-    monkeypatch.setattr(intact, "compare", counting)
+    monkeypatch.setattr(verify, "compare", counting)
     copy.analyze(OPTIONS)
     assert len(compared) == 2
     copy.analyze(OPTIONS)

@@ -14,11 +14,11 @@ from benchmarks.storm.comparison import differences
 from benchmarks.storm.damage import Damage
 from benchmarks.storm.ledger import SIZE, Ledger, read_journal
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
-from manyseed.orchestrator.store.journals.journal import JournalWriter
+from manyseed.orchestrator.store.index import JournalFolder, JournalIndex
+from manyseed.orchestrator.store.journal import JournalWriter
 from manyseed.orchestrator.sweep import Sweep
 from tests.orchestrator.conftest import QUICK, write
-from tests.orchestrator.store.journals.test_journal import fill
+from tests.orchestrator.store.test_journal import fill
 
 WINE = """
 name    = "wine"

@@ -11,14 +11,14 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
-from manyseed.jobs.identity import canonical_json, text_identity
+from manyseed.jobs.run import canonical_json, text_identity
+from manyseed.orchestrator.computing.conventions import conventions
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
-from manyseed.orchestrator.results.conventions import conventions
-from manyseed.orchestrator.store.layout.schema import GroupSpec
+from manyseed.orchestrator.store.schema import GroupSpec
 from tests.orchestrator.conftest import inside, shared, stored, write
 
 PLAIN = """

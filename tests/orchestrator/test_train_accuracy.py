@@ -18,10 +18,10 @@ from manyseed.jobs.run import Run
 from manyseed.jobs.trainer import Trainer, generators, run_hparams
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids.sweepfile import Keep
-from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.store.layout.groups import list_groups
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.reader import read_array
 from tests.orchestrator.conftest import command, inside, shared, train, write
 
 GRID = """

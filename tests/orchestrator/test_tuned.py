@@ -18,11 +18,11 @@ from manyseed.jobs.tuning import Draw
 from manyseed.orchestrator import tuning
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import DamagedFile, RunsError, StoreUnavailable, UserError
-from manyseed.orchestrator.plans.estimate import estimate_and_outcome
-from manyseed.orchestrator.plans.tuned import require_searched, searches
+from manyseed.orchestrator.plans.change import estimate_and_outcome
+from manyseed.orchestrator.plans.searches import require_searched, searches
 from manyseed.orchestrator.provenance import Recipe, read_recipes
-from manyseed.orchestrator.runs import show
-from manyseed.orchestrator.working import spawned
+from manyseed.orchestrator.runs import description
+from manyseed.orchestrator.working import pool
 from tests.orchestrator.conftest import command, write
 
 TEXT = """
@@ -60,8 +60,10 @@ def test_what_a_trained_run_was_fitted_with_is_never_said_to_be_open(
     cells = sweep.survey().plan.cells
     (number, *_) = cells.filter(hparams="tuned")["cell"]
     assert sweep.show(f"{number}:0:0")["fitted_with"] is None
-    monkeypatch.setattr(show, "stored", lambda *_: show.StoredRun("done"))
-    with pytest.raises(DamagedFile, match=r"plan/tuned/\w+.json: is not there(.|\n)*manyseed tune"):
+    monkeypatch.setattr(description, "stored", lambda *_: description.StoredRun("done"))
+    with pytest.raises(
+        DamagedFile, match=r"plan/tuned/\w+.json: is not there(.|\n)*manyseed plan .* --tune"
+    ):
         sweep.show(f"{number}:0:0")
 
 
@@ -190,7 +192,7 @@ def test_processes_of_a_search_use_one_thread_and_leave_the_environment() -> Non
     other.start()
     try:
         for _ in range(300):
-            with spawned._one_thread():
+            with pool._one_thread():
                 assert os.environ["OMP_NUM_THREADS"] == "1"
     finally:
         ended.set()

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from manyseed.slurm import signals
+from manyseed.slurm import processes
 from manyseed.slurm.arrays import STOPPED
 
 _NAMES = ("SLURM_", "SLURMD_", "CUDA_", "PYTHONSAFEPATH", "TEST_")
@@ -25,9 +25,9 @@ def environment(path: str) -> str:
 def work(path: str, steps: str) -> str:
     """Work step by step, in a log that all attempts share; end when asked to."""
     stops: list[int] = []
-    signals.on_stop(lambda: stops.append(1))
+    processes.on_stop(lambda: stops.append(1))
     log = Path(path)
-    with signals.shielded():
+    with processes.shielded():
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     _note(log, f"life on {os.environ['SLURMD_NODENAME']}")
     while log.read_text().count("step") < int(steps):

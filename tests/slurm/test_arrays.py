@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from manyseed.slurm import arrays, commands, signals
+from manyseed.slurm import arrays, commands, processes
 from manyseed.slurm.profile import read_profile
 
 SBATCH = """#!/bin/sh
@@ -82,7 +82,7 @@ def test_a_task_at_its_walltime_asks_nobody(
         asked.append(arguments)
         return "COMPLETING\n"
 
-    monkeypatch.setattr(signals, "received", lambda: frozenset(received))
+    monkeypatch.setattr(processes, "received", lambda: frozenset(received))
     monkeypatch.setattr(commands, "run", run)
     monkeypatch.setenv("_TEST_CLUSTER_", "slurm")  # of submitit
     monkeypatch.setenv("SLURM_JOB_ID", "7")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from manyseed.slurm import ClusterError, ClusterUnavailable, control, states
+from manyseed.slurm import ClusterError, ClusterUnavailable, commands, states
 from manyseed.slurm.discover import discover
 from manyseed.slurm.profile import Profile, read_profile
 from tests.cluster import MAX_ARRAY_SIZE, Slurm, wait_until
@@ -93,7 +93,7 @@ def test_a_task_that_is_asked_to_end_does_so_in_order_and_goes_on(
     wait_until(lambda: all(log.exists() and "step" in log.read_text() for log in logs), slurm.logs)
     send("USR2", jobs[:1])  # what SLURM sends before the walltime
     send("TERM", jobs[1:2])  # what it sends at preemption, where a site enables nothing more
-    control.requeue(jobs[2:])
+    commands.requeue(jobs[2:])
     slurm.wait_for(jobs, "ended")
     for log in logs:
         lives = [line.split()[0] for line in log.read_text().splitlines() if line != "step"]
@@ -105,15 +105,15 @@ def test_a_cancelled_task_ends_in_order_and_never_comes_back(slurm: Slurm, tmp_p
     jobs = slurm.submit("work", *([str(log), "5000"] for log in logs), parallelism=2)
     slurm.wait_for(jobs[:2], "running")
     assert slurm.ask(jobs)[jobs[2]].state == "pending"
-    control.set_parallelism(jobs, 3)
+    commands.set_parallelism(jobs, 3)
     wait_until(lambda: all(log.exists() for log in logs), slurm.logs)
-    control.cancel(jobs)
+    commands.cancel(jobs)
     slurm.wait_for(jobs, "cancelled")
     for log in logs:
         wait_until(lambda log=log: "stopped" in log.read_text(), slurm.logs)
         assert log.read_text().count("life") == 1
-    control.cancel(jobs)  # no error when it is over
-    control.cancel(["999999_0"])
+    commands.cancel(jobs)  # no error when it is over
+    commands.cancel(["999999_0"])
 
 
 def test_an_array_cancelled_in_pieces_is_known_whatever_the_list_looks_like(
@@ -122,8 +122,8 @@ def test_an_array_cancelled_in_pieces_is_known_whatever_the_list_looks_like(
     later = with_options(slurm.profile, begin="now+1hour")
     jobs = slurm.submit("fail", *([""] for _ in range(MAX_ARRAY_SIZE)), profile=later)
     for job in jobs[1::2]:
-        control.cancel([job])
-    control.cancel(jobs)
+        commands.cancel([job])
+    commands.cancel(jobs)
     slurm.wait_for(jobs[::2], "cancelled")
     assert {state.state for state in slurm.ask(jobs).values()} <= {"cancelled", "gone"}
 
@@ -191,7 +191,7 @@ def test_a_job_that_starts_without_an_environment_gives_its_task_what_setup_expo
 def test_what_is_cancelled_before_it_starts_is_told_as_that(slurm: Slurm) -> None:
     later = with_options(slurm.profile, begin="now+1hour")
     jobs = slurm.submit("fail", [""], [""], profile=later)
-    control.cancel(jobs)
+    commands.cancel(jobs)
     assert {state.state for state in slurm.ask(jobs).values()} == {"cancelled"}
     assert find(slurm, slurm.name) == {}, "their line names none of them"
 
@@ -199,11 +199,11 @@ def test_what_is_cancelled_before_it_starts_is_told_as_that(slurm: Slurm) -> Non
 def test_held_tasks_wait_until_they_are_released(slurm: Slurm, tmp_path: Path) -> None:
     log = [str(tmp_path / "log.txt"), "1"]
     jobs = slurm.submit("work", log, log, log, parallelism=1)
-    control.hold(jobs[1:])
-    control.exclude_nodes(jobs[1:], ["c1", "c2"])
+    commands.hold(jobs[1:])
+    commands.exclude_nodes(jobs[1:], ["c1", "c2"])
     slurm.wait_for(jobs[:1], "ended")
     assert {slurm.ask(jobs)[job].state for job in jobs[1:]} == {"pending"}
-    control.release(jobs[1:])
+    commands.release(jobs[1:])
     slurm.wait_for(jobs, "ended")
     lives = [line for line in Path(log[0]).read_text().splitlines() if line.startswith("life")]
     assert lives[1:] == ["life on c3", "life on c3"]
@@ -314,7 +314,7 @@ def test_states_are_known_without_accounting(
     eater = slurm.submit("eat", ["1000"], profile=slurm.profile.with_memory("300M"), name="eater")
     cancelled = slurm.submit("work", [str(tmp_path / "b.txt"), "5000"], name="cancelled")
     slurm.wait_for(cancelled, "running")
-    control.cancel(cancelled)
+    commands.cancel(cancelled)
     slurm.wait_for(cancelled, "cancelled")
     slurm.wait_for(ended, "ended")
     slurm.wait_for(failed, "failed")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from manyseed.slurm import ClusterError, commands, limits
-from manyseed.slurm.limits import Limits
+from manyseed.slurm import ClusterError, commands, discover
+from manyseed.slurm.discover import Limits
 
 ANSWERS = {
     "user": """The site's database speaks
@@ -50,7 +50,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 def test_the_smallest_of_all_limits_holds(
     asked: list[list[str]], job: dict[str, str], most: int
 ) -> None:
-    assert limits.ask("lab").most(**job) == most
+    assert discover.ask_limits("lab").most(**job) == most
     assert len(asked) == 3
 
 
@@ -58,9 +58,9 @@ def test_partitions_are_asked_for_only_where_a_qos_limits_anything(
     asked: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(ANSWERS, "qos", "normal|||\n")
-    assert limits.ask("lab").most("gpu") == 400
+    assert discover.ask_limits("lab").most("gpu") == 400
     assert len(asked) == 2
-    assert limits.ask("elsewhere").most("gpu") is None
+    assert discover.ask_limits("elsewhere").most("gpu") is None
 
 
 def test_where_accounting_is_silent_no_limit_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,4 +68,4 @@ def test_where_accounting_is_silent_no_limit_is_known(monkeypatch: pytest.Monkey
         raise ClusterError("sacctmgr: error: Access denied")
 
     monkeypatch.setattr(commands, "run", run)
-    assert limits.ask("lab") == Limits()
+    assert discover.ask_limits("lab") == Limits()

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyseed.slurm import ClusterError, ClusterUnavailable, commands, discover, states, texts
+from manyseed.slurm import ClusterError, ClusterUnavailable, commands, discover, states
 from manyseed.slurm.arrays import cut, job_id
-from manyseed.slurm.control import compact
-from manyseed.slurm.signals import shielded
+from manyseed.slurm.commands import compact_ids
+from manyseed.slurm.processes import shielded
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_states_are_read_however_they_are_cut(
 )
 @pytest.mark.filterwarnings("ignore:SLURM says")
 def test_numbers_are_read_as_slurm_shortens_them(shown: str, n: int | None) -> None:
-    assert texts.number(shown, "a test") == n
+    assert states.number(shown, "a test") == n
 
 
 @pytest.mark.parametrize(
@@ -100,15 +100,15 @@ def test_numbers_are_read_as_slurm_shortens_them(shown: str, n: int | None) -> N
     ],
 )
 def test_gpus_are_counted_with_and_without_a_number(gres: str, n: int) -> None:
-    assert texts.n_gpus(gres) == n
+    assert states.n_gpus(gres) == n
 
 
 def test_what_is_not_understood_is_named_once() -> None:
     with pytest.warns(UserWarning, match="'3 dozen' for the number of nodes"):
-        assert texts.number("3 dozen", "the number of nodes") is None
+        assert states.number("3 dozen", "the number of nodes") is None
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert texts.number("3 dozen", "the number of nodes") is None
+        assert states.number("3 dozen", "the number of nodes") is None
 
 
 @given(st.text(max_size=30))
@@ -116,8 +116,8 @@ def test_what_is_not_understood_is_named_once() -> None:
 def test_no_text_ends_a_command(text: str) -> None:
     states.expand(f"7_[{text}]")
     states._word(text)
-    texts.number(text, "a test")
-    texts.n_gpus(text)
+    states.number(text, "a test")
+    states.n_gpus(text)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_a_users_defaults_do_not_reach_our_commands(
 @given(st.lists(st.tuples(st.integers(1, 3), st.integers(0, 30)), unique=True))
 def test_job_ids_are_said_shortly(pairs: list[tuple[int, int]]) -> None:
     ids = [f"{array}_{index}" for array, index in pairs]
-    said = compact(ids)
+    said = compact_ids(ids)
     assert len(said) == len({array for array, _ in pairs})
     assert sorted(job for text in said for job in states.expand(text)) == sorted(ids)
 

@@ -7,8 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from manyseed.analysis.alphahat.intervals import SPLITS, composed, interval
-from manyseed.analysis.alphahat.resampling import Resamples, bootstraps, disjoint_halves, generator
+from manyseed.analysis.alphahat.resampling import (
+    SPLITS,
+    Resamples,
+    bootstraps,
+    composed,
+    disjoint_halves,
+    generator,
+    interval,
+)
 from manyseed.analysis.alphahat.trimming import dkw_threshold, smallest_trimming_level
 from manyseed.analysis.graph.group import analyze_group, compute
 from manyseed.analysis.options import Options

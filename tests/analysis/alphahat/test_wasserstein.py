@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import wasserstein_distance
 
-from manyseed.analysis.alphahat.references import Reference
-from manyseed.analysis.alphahat.wasserstein import distances
+from manyseed.analysis.alphahat.references import Reference, distances
 
 VALUES = st.floats(-1e6, 1e6, width=32) | st.sampled_from([-1.0, 0.0, 2.5])
 

@@ -19,13 +19,12 @@ from polars.testing import assert_frame_equal
 from manyseed.analysis.alphahat.resampling import generator
 from manyseed.analysis.graph import chunks
 from manyseed.analysis.graph.group import analyze_group, compute
-from manyseed.analysis.graph.predictions import unavailable
-from manyseed.analysis.graph.reading import Reader, Source
+from manyseed.analysis.graph.predictions import Reader, Source, unavailable
+from manyseed.analysis.metrics.formulas import labels, probe
 from manyseed.analysis.metrics.registry import METRICS
-from manyseed.analysis.metrics.scores import labels, probe
 from manyseed.analysis.options import DEFAULT_METRICS, Options
 from manyseed.analysis.refused import NotKept
-from manyseed.jobs.training.prediction import labels as labels_of_run
+from manyseed.jobs.run import labels as labels_of_run
 from tests.analysis.samples import Lazy, frame, margins, noisy, predictions, regular
 
 FEW = Options(resamples=3)

@@ -16,8 +16,7 @@ from sklearn.metrics import cohen_kappa_score
 
 from manyseed.analysis.graph.group import analyze_group, compute
 from manyseed.analysis.metrics.gram import both_wrong, count, pack
-from manyseed.analysis.metrics.spread import Spread
-from manyseed.analysis.metrics.summaries import QUANTILES, summarise
+from manyseed.analysis.metrics.metric import QUANTILES, Spread, summarise
 from manyseed.analysis.options import Options
 from tests.analysis.samples import predictions, regular
 

@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from manyseed.analysis.alphahat.kernel import STRETCH
 from manyseed.analysis.alphahat.references import Reference, alpha_stars
 from manyseed.analysis.alphahat.resampling import Resamples, disjoint_halves, generator
-from manyseed.analysis.alphahat.trimming import dkw_threshold
+from manyseed.analysis.alphahat.trimming import STRETCH, dkw_threshold
 from manyseed.analysis.graph.group import analyze_group, compute
 from manyseed.analysis.graph.predictions import unavailable
 from manyseed.analysis.options import Options

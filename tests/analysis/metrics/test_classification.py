@@ -19,7 +19,7 @@ from sklearn.metrics import (
 from manyseed.analysis.graph.group import analyze_group, compute
 from manyseed.analysis.graph.predictions import unavailable
 from manyseed.analysis.metrics import probabilities
-from manyseed.analysis.metrics.discrimination import areas
+from manyseed.analysis.metrics.classification import areas
 from manyseed.analysis.metrics.probabilities import log_odds
 from manyseed.analysis.options import Options
 from tests.analysis.samples import noisy, predictions, regular

@@ -9,7 +9,7 @@ import pytest
 
 from manyseed.analysis.graph.group import analyze_group, compute
 from manyseed.analysis.metrics import probabilities
-from manyseed.analysis.metrics.exactsum import UNIT, added, digits, labels, without
+from manyseed.analysis.metrics.ensemble import UNIT, added, digits, labels_of_sum, without
 from manyseed.analysis.options import Options
 from tests.analysis.samples import predictions, regular
 
@@ -38,22 +38,22 @@ def test_labels_are_those_of_exact_sums(shape, dtype):
         values[0] = -values[-1]  # what is left is small beside what cancels
         for cut in (1, 3):
             parts = [added(digits(run) for run in part) for part in (values[:cut], values[cut:])]
-            assert labels(added(parts)).tolist() == slow(values)
-            assert labels(added(parts[::-1])).tolist() == slow(values)
+            assert labels_of_sum(added(parts)).tolist() == slow(values)
+            assert labels_of_sum(added(parts[::-1])).tolist() == slow(values)
         own = digits(values)
-        others = labels(without(added(parts), own), gaps=values.ndim == 2)
+        others = labels_of_sum(without(added(parts), own), gaps=values.ndim == 2)
         for k, found in enumerate(others):
             assert found.tolist() == slow(np.delete(values, k, axis=0))
 
 
 def test_infinite_scores_go_before_all_finite_ones():
     runs = np.array([[np.inf, -np.inf, np.inf, 1.0], [-1e30, 1e30, -np.inf, -2.0]])
-    assert labels(added(digits(run) for run in runs)).tolist() == [1, 0, 1, 0]
+    assert labels_of_sum(added(digits(run) for run in runs)).tolist() == [1, 0, 1, 0]
     runs[1, 2] = -np.inf  # cancels: what is left is 0
     third = np.array([0.0, 0.0, -3.0, 0.0])
-    assert labels(added(digits(run) for run in (*runs, third)))[2] == 0
+    assert labels_of_sum(added(digits(run) for run in (*runs, third)))[2] == 0
     of_three = np.array([[[1e300, np.inf, 0.0], [-np.inf, -np.inf, -1e300]]])
-    assert labels(added(digits(run) for run in of_three)).tolist() == [1, 2]
+    assert labels_of_sum(added(digits(run) for run in of_three)).tolist() == [1, 2]
 
 
 def tables(score):

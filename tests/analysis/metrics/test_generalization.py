@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.graph.group import analyze_group, compute
-from manyseed.analysis.metrics.generalization import GENERALIZATION
+from manyseed.analysis.metrics.classification import GENERALIZATION
 from manyseed.analysis.options import Options
-from manyseed.analysis.tables.columns import describe
+from manyseed.analysis.tables.schema import describe
 from tests.analysis.samples import noisy, predictions, regular
 
 ONLY = Options(metrics=("accuracy", "generalization"), resamples=3)

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions.accuracies import accuracies, sentences
+from manyseed.analysis.questions.accuracy import accuracies, sentences
 from manyseed.analysis.questions.answers import answers
 from manyseed.analysis.questions.effects import effects
 from tests.analysis.planted import planted
@@ -152,7 +152,7 @@ def test_many_datasets_and_classifiers_stay_short():
     assert sum("half of the 95 % interval" in text for text in texts) == 1
     found = answers(tables, effects(tables, by=("classifier",)), None, Options())
     assert [one.about for one in found[:3]] == ["accuracy"] * 3
-    assert [one.text for one in found[:3]] == texts
+    assert [one.headline for one in found[:3]] == texts
 
 
 def test_equal_accuracies_are_called_equal():

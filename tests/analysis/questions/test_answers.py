@@ -9,19 +9,20 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions.answers import Sentence, answers
-from manyseed.analysis.questions.blocks import block
-from manyseed.analysis.questions.effects import effects
-from manyseed.analysis.questions.howmany import for_mean
-from manyseed.analysis.questions.spreads import spreads
-from manyseed.analysis.questions.standings import (
+from manyseed.analysis.questions.answers import answers
+from manyseed.analysis.questions.classifiers import (
     Standing,
     Standings,
+    block,
     critical_difference,
     in_words,
+    spreads,
     standings,
 )
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.questions.effects import effects
+from manyseed.analysis.questions.howmany import for_mean
+from manyseed.analysis.questions.question import Answer
+from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import equal_runs, one_apart, planted
 
 OPTIONS = Options()
@@ -30,7 +31,7 @@ OPTIONS = Options()
 def said(tables, variance=None, **counts):
     """The sentences by what they are about."""
     found = answers(tables, effects(tables, by=("classifier",)), variance, OPTIONS, **counts)
-    return {one.about: one.text for one in found}
+    return {one.about: one.headline for one in found}
 
 
 def of_classifier(**values):
@@ -188,7 +189,7 @@ def test_differences_without_an_interval_are_named():
     equal = (pl.col("level") == "equal") & (pl.col("classifier") == "mlp")
     blank = [pl.when(~equal).then(pl.col(name)).alias(name) for name in ("low", "high", "p_holm")]
     found = answers(tables, by_classifier.with_columns(blank), None, OPTIONS)
-    (text,) = [one.text for one in found if one.about == "effects"]
+    (text,) = [one.headline for one in found if one.about == "effects"]
     assert text.endswith(" Without an interval, so not judged: perturb continuous equal in mlp.")
 
 
@@ -356,7 +357,7 @@ def test_what_is_missing_comes_first():
         failed=3,
     )
     assert found[0].about == "missing"
-    text = found[0].text
+    text = found[0].headline
     assert "lack 12 of 60 planned runs, of which 3 failed; 3 of 6 repeats" in text
     whole = said(planted(), planned=60, finished=60)
     assert "missing" not in whole
@@ -416,11 +417,11 @@ def test_a_brief_answer_leaves_out_what_stands_in_brackets():
     text = (
         "Between seeds, a (of n (2) runs) varies most, by 0.02 (0.01 to 0.03, 95 %): twice b (c)."
     )
-    short = Sentence("spread", text, ()).brief
+    short = Answer(text).brief
     assert short == "Between seeds, a varies most, by 0.02: twice b."
     tables = planted(datasets=2, classifiers=("a", "b"), sd=of_classifier(a=0.02, b=0.01))
     for one in answers(tables, effects(tables, by=("classifier",)), None, OPTIONS):
-        assert one.brief.startswith(one.text.partition(" (")[0])
+        assert one.brief.startswith(one.headline.partition(" (")[0])
         assert "95 %" not in one.brief
         assert "  " not in one.brief
         assert one.brief.endswith(".")

@@ -22,13 +22,17 @@ SAID_BY = (
     *sorted(ROOT.glob("analysis/questions/*.py")),
     *(
         ROOT / "orchestrator" / "results" / f"{name}.py"
-        for name in ("compared", "variance", "until", "caveats")
+        for name in ("answers/comparison", "answers/variance", "answers/until", "caveats")
     ),
 )
 """Modules all of whose words are said of results."""
 ALSO = [
     *(file for folder in ("figures", "report") for file in ROOT.glob(f"analysis/{folder}/*.py")),
-    *(file for folder in ("results", "cli") for file in ROOT.glob(f"orchestrator/{folder}/*.py")),
+    *(
+        file
+        for folder in ("results", "asking", "computing", "cli")
+        for file in ROOT.glob(f"orchestrator/{folder}/**/*.py")
+    ),
 ]
 """Modules of which only words on chance and intervals need a row."""
 CHANCE = re.compile(r"by chance|beyond chance|95 %|significan|p below|differ by chance")
@@ -37,7 +41,7 @@ WORDS = 4  # of a text that is a sentence or a part of one
 
 @cache
 def texts(file: Path) -> Sequence[str]:
-    """Return the texts of a module, values as {}, but for docstrings and what is raised."""
+    """Return the texts of a module, values as {}, but for docstrings, errors and questions."""
     found = []
     tree = ast.parse(file.read_text())
     skipped: set[int] = set()
@@ -64,7 +68,8 @@ def texts(file: Path) -> Sequence[str]:
             )
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             text = node.value
-        found.append(text)
+        if not re.search(r"\?$|^[\w.]+:\w+$", text):  # a question, or the name of a function
+            found.append(text)
     return found
 
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from manyseed.analysis.questions.comparing import Side, compare, compare_apart
+from manyseed.analysis.questions.comparison import Side, compare, compare_apart
 
 
 def sides(*values, fixed=False):

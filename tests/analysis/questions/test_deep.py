@@ -10,13 +10,12 @@ from scipy.special import softmax
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.graph.group import analyze_group, compute, compute_all
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions import deep
-from manyseed.analysis.questions.dee import check, compared, curves
-from manyseed.analysis.questions.worth import gains, worths
+from manyseed.analysis.questions import members
+from manyseed.analysis.questions.dee import check, compared, curves, gains, worths
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.schema import together
-from manyseed.analysis.uncertainty.prefixes import orders
-from manyseed.analysis.uncertainty.splits import calibration_splits
+from manyseed.analysis.uncertainty.dee import orders
+from manyseed.analysis.uncertainty.temperature import calibration_splits
 from tests.analysis.samples import noisy, predictions, regular
 from tests.analysis.uncertainty.test_temperature import cll_slow
 
@@ -24,8 +23,8 @@ OPTIONS = Options(calibration=True, deep_draws=3, resamples=2)
 
 
 def measured(given, options=OPTIONS):
-    found = compute_all(deep.build(given, options), scheduler="synchronous")
-    return together(found, deep.SCHEMA, deep.ORDER)
+    found = compute_all(members.build(given, options), scheduler="synchronous")
+    return together(found, members.SCHEMA, members.ORDER)
 
 
 def sample(n_classes=3, n_runs=4, cells=1, repeats=1, copies=False, noise=1.5):
@@ -65,10 +64,10 @@ def test_single_runs_are_as_in_the_table_of_runs():
 def test_the_same_bits_however_the_work_is_cut(monkeypatch):
     score, y_true, runs = sample(cells=2, repeats=2)
     whole = measured(predictions(score, y_true, runs, keep="all"))
-    monkeypatch.setattr(deep, "POOL_BYTES", 0)
-    monkeypatch.setattr(deep, "TASK_VALUES", 1)
+    monkeypatch.setattr(members, "POOL_BYTES", 0)
+    monkeypatch.setattr(members, "TASK_VALUES", 1)
     given = predictions(score, y_true, runs, chunks=3, keep="all")
-    assert len(deep.build(given, OPTIONS)) == 2 * 2 * 3
+    assert len(members.build(given, OPTIONS)) == 2 * 2 * 3
     assert measured(given).equals(whole)
 
 
@@ -82,7 +81,7 @@ def test_copies_and_runs_without_numbers_are_no_members():
     limited = Options(calibration=True, deep_draws=2, deep_runs=2)
     score, y_true, runs = sample()
     assert measured(predictions(score, y_true, runs, keep="all"), limited).height == 4
-    assert deep.build(predictions(score, y_true, runs, keep="all"), Options()) == []
+    assert members.build(predictions(score, y_true, runs, keep="all"), Options()) == []
 
 
 def test_equal_members_gain_nothing():
@@ -107,7 +106,7 @@ def table(by_cell):
         for size, mean in enumerate(means, start=1)
         for draw in (0, 1)
     ]
-    types = {name: deep.SCHEMA[name] for name in rows[0]}
+    types = {name: members.SCHEMA[name] for name in rows[0]}
     return pl.DataFrame(rows, schema=types)
 
 

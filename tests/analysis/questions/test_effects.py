@@ -14,7 +14,7 @@ from scipy import stats
 from manyseed.analysis.axes import AXES, LATER
 from manyseed.analysis.questions.effects import EFFECTS, OF_PAIRS, effects
 from manyseed.analysis.questions.intervals import SEEDS, TEST_SETS, clustered, holm, t_interval
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 from tests.analysis.samples import sweep
 
 KEY = {

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from manyseed.analysis.questions.hoeffding import FEWEST, Parts, matrix, parts
 from manyseed.analysis.questions.howmany import for_pairs
+from manyseed.analysis.questions.intervals import FEWEST, Parts, matrix, parts
 
 TRUE_RUNS = 30
 

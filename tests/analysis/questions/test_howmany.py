@@ -12,9 +12,9 @@ from scipy.stats import t
 from manyseed.analysis.alphahat.trimming import dkw_threshold, points_needed
 from manyseed.analysis.graph.group import analyze_group, compute
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions.ensemble_size import for_alpha
+from manyseed.analysis.questions.ensembles import for_alpha
 from manyseed.analysis.questions.howmany import fewest_runs, for_mean, for_pairs, howmany
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables.rows import Tables
 from tests.analysis.samples import predictions, regular, sweep
 
 

@@ -16,7 +16,7 @@ from manyseed.analysis.graph.group import compute_all
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import margins
 from manyseed.analysis.questions.margins import EDGES, ORDER, over_repeats
-from manyseed.analysis.tables.columns import TABLES
+from manyseed.analysis.tables.records import records
 from manyseed.analysis.tables.schema import together
 from tests.analysis.documented import documented
 from tests.analysis.samples import margins as true_margins
@@ -221,6 +221,6 @@ def test_edges_are_fixed():
 @pytest.mark.parametrize("table", ["margins", "ensemble_draws"])
 def test_columns_are_documented(table):
     units = documented(table)
-    for name, (unit, meaning) in TABLES[table].items():
+    for name, (unit, meaning) in records()[table].columns.items():
         assert units[name] == unit, name
         assert meaning.endswith(".")

@@ -4,7 +4,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from manyseed.analysis.questions import missing
+from manyseed.analysis.questions import caveats
 
 GROUPS, CELLS, REPEATS, RUNS = 6, 4, 6, 8
 SIZE = GROUPS * CELLS * REPEATS * RUNS
@@ -39,7 +39,7 @@ def said(whole: pl.DataFrame, finished: np.ndarray) -> list[str]:
     repeats = runs.group_by(key, maintain_order=True).agg(
         coverage=pl.len() / RUNS, accuracy_mean=pl.col("accuracy").mean()
     )
-    return missing.notes(runs, repeats)
+    return caveats.missing_notes(runs, repeats)
 
 
 def warned(sentences: list[str]) -> bool:
@@ -117,7 +117,7 @@ def test_nothing_missing_says_nothing_and_too_few_no_more_than_that():
             "accuracy_mean": [0.1, 0.9],
         }
     )
-    assert len(missing.notes(few.drop("fit_seconds"), repeats)) == 1
+    assert len(caveats.missing_notes(few.drop("fit_seconds"), repeats)) == 1
 
 
 def test_what_a_test_set_does_to_all_cells_is_no_sign():

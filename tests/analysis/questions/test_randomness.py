@@ -11,9 +11,8 @@ import pytest
 from manyseed.analysis.graph.chunks import blocks
 from manyseed.analysis.graph.group import analyze_group, compute
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions.randomness import sources
-from manyseed.analysis.questions.ranking import ranked
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.questions.ranking import ranked, sources
+from manyseed.analysis.tables.rows import Tables
 from tests.analysis.samples import predictions, regular, sweep
 
 

@@ -6,8 +6,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from manyseed.analysis.questions import recipes
-from manyseed.analysis.questions.recipes import recipes_compared
+from manyseed.analysis.questions import caveats
+from manyseed.analysis.questions.caveats import recipes_compared
 
 
 def planted(seed: int, moved: float, *, sets: int = 4, runs: int = 12) -> pl.DataFrame:
@@ -32,13 +32,13 @@ def planted(seed: int, moved: float, *, sets: int = 4, runs: int = 12) -> pl.Dat
 def test_equal_recipes_are_told_apart_as_rarely_as_promised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(recipes, "DRAWS", 199)
+    monkeypatch.setattr(caveats, "DRAWS", 199)
     told = [recipes_compared(planted(seed, 0.0))["p"][0] <= 0.05 for seed in range(300)]
     assert np.mean(told) <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / 300)
 
 
 def test_recipes_that_differ_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recipes, "DRAWS", 199)
+    monkeypatch.setattr(caveats, "DRAWS", 199)
     found = [recipes_compared(planted(seed, 0.05)).row(0, named=True) for seed in range(50)]
     assert np.mean([row["p"] <= 0.05 for row in found]) > 0.9
     assert np.mean([row["moved"] for row in found]) == pytest.approx(0.05, abs=0.005)

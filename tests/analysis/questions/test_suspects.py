@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions import suspects
+from manyseed.analysis.questions import caveats
 
 KEY = {"dataset": "cancer", "classifier": "mlp"}
 
@@ -27,7 +27,7 @@ def said(infeasible, suspected, **options):
     runs = pl.DataFrame(rows, schema=["cell", "repeat_index", "run_index"], orient="row")
     found = [run in suspected[repeat] if suspected else None for _, repeat, run in rows]
     runs = runs.with_columns(alpha_hat_suspect=pl.Series(found, dtype=pl.Boolean))
-    return suspects.notes(repeats.lazy(), runs.lazy(), Options(**options))
+    return caveats.suspect_notes(repeats.lazy(), runs.lazy(), Options(**options))
 
 
 def test_the_likely_cause_is_named_with_its_place():
@@ -77,4 +77,4 @@ def test_nothing_is_said_where_there_is_nothing(of):
         repeats = repeats.with_columns(n_distinct=1)
     if of != "earlier":  # results of an earlier version have no such column
         runs = runs.with_columns(alpha_hat_suspect=pl.lit(False))
-    assert suspects.notes(repeats.lazy(), runs.lazy(), Options()) == []
+    assert caveats.suspect_notes(repeats.lazy(), runs.lazy(), Options()) == []

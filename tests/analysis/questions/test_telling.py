@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from manyseed.analysis.questions.telling import is_single, judged, numbered, sentences, telling
+from manyseed.analysis.questions.scores import is_single, judged, numbered, sentences, telling
 from manyseed.analysis.response.corpora import information
 from tests.analysis.planted import curves_of_depth
 

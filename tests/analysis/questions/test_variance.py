@@ -23,8 +23,8 @@ from manyseed.analysis.questions.variance import (
     TOGETHER,
     variance,
 )
-from manyseed.analysis.tables.schema import Tables
-from manyseed.orchestrator.results.variance import sentence
+from manyseed.analysis.tables.rows import Tables
+from manyseed.orchestrator.results.answers.variance import sentence
 
 KEY = {
     "dataset": "one",

@@ -10,7 +10,7 @@ import pytest
 
 from manyseed.analysis.response import cmi, gi, oriented
 from manyseed.analysis.response.corpora import FEWEST_MODELS, excluded, information
-from manyseed.analysis.response.counts import Answers, repeat_curves, run_curves, scores
+from manyseed.analysis.response.curves import Answers, repeat_curves, run_curves, scores
 
 PAIR, SIGNED = np.linspace(0, 0.5, 3), np.linspace(-90, 90, 5)
 

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from manyseed.analysis.tables.means import compares_runs, mean_of, pooled, same_of, std_of
+from manyseed.analysis.tables.rows import compares_runs, mean_of, pooled, same_of, std_of
 from manyseed.analysis.tables.schema import OVER_REPEATS, cells
 
 

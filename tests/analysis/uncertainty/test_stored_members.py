@@ -8,12 +8,10 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax as of_scipy
 
-from manyseed.analysis.metrics.tempered import calibrated, plain
+from manyseed.analysis.metrics.calibration import calibrated, plain
 from manyseed.analysis.options import Options
-from manyseed.analysis.uncertainty.dee import equivalent
-from manyseed.analysis.uncertainty.prefixes import prefixes
-from manyseed.analysis.uncertainty.splits import calibration_splits
-from manyseed.analysis.uncertainty.temperature import calibrate
+from manyseed.analysis.uncertainty.dee import equivalent, prefixes
+from manyseed.analysis.uncertainty.temperature import calibrate, calibration_splits
 
 
 def log_softmax(scores):

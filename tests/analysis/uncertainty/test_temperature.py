@@ -13,8 +13,14 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, logsumexp
 
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.uncertainty.splits import calibration_splits
-from manyseed.analysis.uncertainty.temperature import LEAST, MOST, calibrate, fit, slope
+from manyseed.analysis.uncertainty.temperature import (
+    LEAST,
+    MOST,
+    calibrate,
+    calibration_splits,
+    fit,
+    slope,
+)
 
 
 def drawn(n, classes, scale=1.0, seed=0):

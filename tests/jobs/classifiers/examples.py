@@ -6,8 +6,7 @@ import numpy as np
 
 from manyseed.jobs import classifiers
 from manyseed.jobs.datasets.info import DatasetInfo
-from manyseed.jobs.run import Generators, TrainingSet
-from manyseed.jobs.streams import stream
+from manyseed.jobs.run import Generators, TrainingSet, stream
 from manyseed.jobs.training.handling import Handling
 
 N_TRAIN, N_TEST = 160, 60

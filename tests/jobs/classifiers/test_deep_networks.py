@@ -11,23 +11,28 @@ import torch
 from torch import nn
 
 from manyseed.jobs import classifiers
-from manyseed.jobs.classifiers import preresnet, resnet, vgg, wide_resnet
+from manyseed.jobs.classifiers import convnet, resnet
 from manyseed.jobs.classifiers.images import he_normal
 from manyseed.jobs.classifiers.record import Unsuitable
 from manyseed.jobs.datasets import resolve
 from manyseed.jobs.ensembling import methods
-from manyseed.jobs.ensembling.suited import Unsuited, require_suited
-from manyseed.jobs.streams import stream
-from manyseed.jobs.torchvision_import import torchvision
+from manyseed.jobs.ensembling.suitability import Unsuited, require_suited
+from manyseed.jobs.packages import torchvision
+from manyseed.jobs.run import stream
 from tests.jobs.classifiers import examples
 
-MODULES = {"vgg": vgg, "resnet": resnet, "preresnet": preresnet, "wide-resnet": wide_resnet}
+LAYERS = {
+    "vgg": convnet._layers,
+    "resnet": resnet._layers,
+    "preresnet": resnet._preactivated_layers,
+    "wide-resnet": resnet._wide_layers,
+}
 CIFAR = resolve("torchvision:CIFAR10")
 
 
 def built(name, shape=(32, 32, 3), n_classes=10, **hparams):
     values = {**classifiers.CLASSIFIERS[name].anchors(), **hparams}
-    return MODULES[name].network(shape, n_classes, {}, values, torch.Generator())
+    return classifiers.CLASSIFIERS[name].fit.build(shape, n_classes, {}, values, torch.Generator())
 
 
 def parameters(model):
@@ -126,7 +131,7 @@ def test_resnet_is_torchvision_s(depth, shape):
 
 
 @pytest.mark.parametrize("norm", [False, True])
-@pytest.mark.parametrize("depth", vgg.STAGES)
+@pytest.mark.parametrize("depth", convnet.STAGES)
 def test_vgg_s_convolutions_are_torchvision_s(depth, norm):
     """The hidden layers are the source's, after its dropout."""
     config = torchvision("torchvision.models.vgg").cfgs[{11: "A", 13: "B", 16: "D", 19: "E"}[depth]]
@@ -279,7 +284,7 @@ def test_a_wide_resnet_drops_between_the_convolutions_of_each_block():
         assert inside == ["Conv2d", "BatchNorm2d", "ReLU", "Dropout", "Conv2d"]
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", LAYERS)
 def test_signals_neither_swell_nor_starve_in_depth(name):
     """Weights as the sources fill them; torch's own would leave 1e-5 of a signal to VGG19."""
     deepest = {"vgg": {"depth": 19, "batch_norm": False}, "resnet": {"depth": 50}}
@@ -296,7 +301,7 @@ def test_signals_neither_swell_nor_starve_in_depth(name):
             assert weights.std().item() == pytest.approx(spread, rel=0.15)
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", LAYERS)
 def test_what_is_priced_is_what_is_built(name):
     """Products of every layer, counted while the network runs."""
     shapes = {"depth": {"vgg": 13, "resnet": 50, "preresnet": 20, "wide-resnet": 16}[name]}
@@ -314,10 +319,7 @@ def test_what_is_priced_is_what_is_built(name):
                 layer.register_forward_hook(count)
         with torch.no_grad():
             model(torch.randn(1, *image))
-        told = [
-            (e.products, e.outputs * e.pixels)
-            for e in MODULES[name]._layers(described, info.hparams)
-        ]
+        told = [(e.products, e.outputs * e.pixels) for e in LAYERS[name](described, info.hparams)]
         assert sorted(found) == sorted(told)
 
 
@@ -332,7 +334,7 @@ def test_vgg_refuses_images_that_five_poolings_do_not_fit(image):
         assert classifiers.core_seconds(described, info, 100) > 0
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", LAYERS)
 def test_a_last_batch_of_one_row_joins_the_one_before_and_one_row_is_predicted(name):
     data, _ = examples.of(name)()
     odd = replace(data, X=data.X[:33], y=data.y[:33])  # 32 and one row
@@ -343,7 +345,7 @@ def test_a_last_batch_of_one_row_joins_the_one_before_and_one_row_is_predicted(n
     np.testing.assert_allclose(alone.scores[0, 0], found.scores[0, 0], rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", LAYERS)
 def test_structural_hparams_stay_where_others_move(name):
     space = classifiers.CLASSIFIERS[name].space
     fixed = {hparam.name for hparam in space if hparam.structural}
@@ -360,7 +362,7 @@ def test_structural_hparams_stay_where_others_move(name):
 
 def test_the_sources_settings_are_the_defaults():
     """PIT, table 2 and appendix D; of resnet PRC, section 4.2."""
-    found = {name: classifiers.resolve(name, {}, CIFAR) for name in MODULES}
+    found = {name: classifiers.resolve(name, {}, CIFAR) for name in LAYERS}
     shown = {
         name: (
             info.hparams["lr"],
@@ -384,7 +386,7 @@ def test_the_sources_settings_are_the_defaults():
     assert found["wide-resnet"].hparams["dropout"] == 0.0
 
 
-@pytest.mark.parametrize("name", MODULES)
+@pytest.mark.parametrize("name", LAYERS)
 def test_ensembling_methods_suit_those_that_train_by_sgd(name):
     info = classifiers.resolve(name, {}, CIFAR)
     for kind in methods.names():

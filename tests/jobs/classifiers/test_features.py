@@ -14,8 +14,8 @@ from manyseed.jobs import classifiers
 from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.classifiers import features, weights
 from manyseed.jobs.datasets import resolve
+from manyseed.jobs.packages import torchvision
 from manyseed.jobs.run import DatasetRows, MachineError, Run
-from manyseed.jobs.torchvision_import import torchvision
 from manyseed.jobs.trainer import Trainer
 from tests.jobs.classifiers.backbone import Tiny, tiny, write_weights
 from tests.jobs.classifiers.examples import colour, image, info

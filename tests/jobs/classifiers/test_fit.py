@@ -11,8 +11,7 @@ import xgboost
 from sklearn.linear_model import SGDClassifier
 
 from manyseed.jobs import classifiers
-from manyseed.jobs.run import MachineError, Prediction, TrainingSet
-from manyseed.jobs.streams import seed31
+from manyseed.jobs.run import MachineError, Prediction, TrainingSet, seed31
 from tests.encoded import dense
 from tests.jobs.classifiers import examples
 from tests.jobs.classifiers.examples import CASES, IDS, fit, generators, info

@@ -21,9 +21,7 @@ import pytest
 from manyseed.jobs import classifiers
 from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.datasets import resolve
-from manyseed.jobs.identity import canonical_json
-from manyseed.jobs.run import Run
-from manyseed.jobs.streams import raw
+from manyseed.jobs.run import Run, canonical_json, raw
 from manyseed.jobs.trainer import generators, run_hparams
 from manyseed.jobs.tuning import drawn
 from manyseed.orchestrator.provenance import Recipe, package_versions

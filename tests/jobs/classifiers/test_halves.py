@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from manyseed.jobs import classifiers
-from manyseed.jobs.streams import stream
+from manyseed.jobs.run import stream
 from manyseed.jobs.training import layers
-from manyseed.jobs.training.blocked import evaluation
+from manyseed.jobs.training.layers import evaluation
 from manyseed.jobs.training.network import Network
 from tests.jobs.classifiers import examples
 

@@ -11,9 +11,8 @@ import pytest
 from manyseed.jobs import classifiers
 from manyseed.jobs.run import DatasetRows
 from manyseed.jobs.training import loop
-from manyseed.jobs.training.alive import measure, train_accuracy
 from manyseed.jobs.training.checkpoint import Checkpoint
-from manyseed.jobs.training.handling import PLAIN, Alive, Handling
+from manyseed.jobs.training.handling import PLAIN, Alive, Handling, measure, train_accuracy
 from tests.jobs.classifiers import examples
 from tests.jobs.classifiers.examples import CASES, IDS, fit, info
 

@@ -10,9 +10,9 @@ import torch
 from scipy.stats import kstest
 from torch import nn
 
-from manyseed.jobs.classifiers import cnn, convnet, mlp, vit
-from manyseed.jobs.streams import stream
-from manyseed.jobs.torchvision_import import torchvision
+from manyseed.jobs.classifiers import convnet, mlp, vit
+from manyseed.jobs.packages import torchvision
+from manyseed.jobs.run import stream
 from manyseed.jobs.training.layers import initialise
 from tests.encoded import dense, pixels
 from tests.jobs.classifiers.examples import colour, fit, generators, image, multiclass
@@ -183,11 +183,11 @@ def test_a_cnn_fit_is_adam_at_a_constant_rate():
 @pytest.mark.parametrize("shape", [(32, 32, 3), (8, 8, 1), (5, 7, 2), (1, 1, 1)])
 def test_cnn_is_the_published_network_for_any_image(shape):
     plain = PlainCnn(*shape, 4)
-    assert_same_network(cnn.network(shape, 4), plain, torch.randn(6, *shape))
+    assert_same_network(convnet.cnn_network(shape, 4), plain, torch.randn(6, *shape))
 
 
 def test_cnn_has_a_known_number_of_parameters():
-    count = sum(p.numel() for p in cnn.network((32, 32, 3), 2).parameters())
+    count = sum(p.numel() for p in convnet.cnn_network((32, 32, 3), 2).parameters())
     convolutions = 3 * 32 * 9 + 32 + 32 * 16 * 9 + 16
     assert count == convolutions + 16 * 8 * 8 * 64 + 64 + 64 * 2 + 2
 

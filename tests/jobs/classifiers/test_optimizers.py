@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from manyseed.jobs.streams import stream
+from manyseed.jobs.run import stream
 from manyseed.jobs.training import loop
 from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.layers import initialise

@@ -10,12 +10,10 @@ from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import resolve
 from manyseed.jobs.response.measure import ARRAYS, SHIFTED_TOTAL
-from manyseed.jobs.response.questions import resolve as questions
-from manyseed.jobs.run import DatasetRows, Run
+from manyseed.jobs.response.resolution import resolve as questions
+from manyseed.jobs.run import DatasetRows, Run, gaps
 from manyseed.jobs.trainer import Trainer, run_hparams
-from manyseed.jobs.training.handling import Handling
-from manyseed.jobs.training.prediction import gaps
-from manyseed.jobs.training.state import unpacked
+from manyseed.jobs.training.handling import Handling, unpacked
 from tests.jobs.classifiers import examples
 
 KEPT = [n for n, record in classifiers.CLASSIFIERS.items() if hasattr(record.fit, "arrays")]

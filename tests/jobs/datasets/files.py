@@ -72,8 +72,8 @@ def cifar10(root, train, test, monkeypatch):
 
     `train` and `test` are pairs of images (sample, height, width, channels) and classes.
     """
-    from manyseed.jobs.datasets.vision_catalogue import TORCHVISION
-    from manyseed.jobs.torchvision_import import torchvision
+    from manyseed.jobs.datasets.catalogue import TORCHVISION
+    from manyseed.jobs.packages import torchvision
 
     folder = root / "cifar-10-batches-py"
     folder.mkdir(parents=True)
@@ -115,7 +115,7 @@ def mnist(root, name, train, test):
 
 def svhn(root, train, test, monkeypatch):
     """Write SVHN's MATLAB files, in which the digit 0 is class 10."""
-    from manyseed.jobs.torchvision_import import torchvision
+    from manyseed.jobs.packages import torchvision
 
     root.mkdir(parents=True)
     kind = torchvision("torchvision.datasets").SVHN

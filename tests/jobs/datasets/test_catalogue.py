@@ -5,8 +5,7 @@ from pathlib import Path
 import pytest
 
 from manyseed.jobs.datasets import bare_names, names, resolve, suite
-from manyseed.jobs.datasets.openml_catalogue import MODEL_VARIANCE, OPENML
-from manyseed.jobs.datasets.vision_catalogue import TORCHVISION
+from manyseed.jobs.datasets.catalogue import MODEL_VARIANCE, OPENML, TORCHVISION
 
 # As the tabular study prints it: samples, columns with the target, largest and smallest class,
 # number of classes.

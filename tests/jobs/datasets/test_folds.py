@@ -12,7 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.datasets import fetch, folds, load, resolve
+from manyseed.jobs.datasets import fetch, load, resolve
+from manyseed.jobs.datasets.parts import roles_of
 from manyseed.jobs.datasets.split import split
 
 N = 33
@@ -54,7 +55,7 @@ def test_each_fold_is_a_test_set_of_one_size(rows, seed):
     sizes = sizes[sizes > 0]
     assume(len(sizes) > 1)
     assume(sizes.min() > 1)
-    roles = folds.of_column("fold", fold.astype(np.float64))
+    roles = roles_of("fold", fold.astype(np.float64))
     assert len(roles) == len(sizes)
     for repeat, number in enumerate(np.unique(fold)):
         part = split(seed, "dataset", repeat, y, "official", roles=roles)

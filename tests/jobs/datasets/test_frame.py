@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from manyseed.jobs.datasets.frame import is_masked, missing, to_numpy
-from manyseed.jobs.own import scores
+from manyseed.jobs.own import calling
 from manyseed.jobs.own.calling import OwnError
 
 MASK = [False, True, False]
@@ -31,12 +31,12 @@ def test_a_masked_value_is_missing(values: Any) -> None:
     rows = [values[:1], values[1:2], values[2:]]
     assert missing(to_numpy(rows)) == 1
     with pytest.raises(OwnError, match="f returned masked values"):
-        scores.array(values, "f")
+        calling.array(values, "f")
 
 
 def test_nothing_masked_is_as_it_is() -> None:
     values = np.ma.array([3, 4], mask=False)
     assert not is_masked(values)
     assert to_numpy(values).dtype == values.dtype
-    assert scores.array(values, "f").tolist() == [3, 4]
+    assert calling.array(values, "f").tolist() == [3, 4]
     np.testing.assert_array_equal(to_numpy(np.ma.array([[1.0, 9]], mask=[[0, 1]])), [[1, np.nan]])

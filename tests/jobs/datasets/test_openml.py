@@ -8,7 +8,7 @@ import sklearn.datasets._openml as sklearn_openml
 
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import fetch, is_fetched, load, openml, resolve
-from manyseed.jobs.datasets.openml_catalogue import OPENML, OpenMLEntry
+from manyseed.jobs.datasets.catalogue import OPENML, OpenMLEntry
 from manyseed.jobs.run import MachineError, NotFetched
 from tests.jobs.datasets.files import openml_cache
 

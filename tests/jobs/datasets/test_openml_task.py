@@ -14,7 +14,7 @@ import pytest
 
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import fetch, load, openml_task, resolve, suite
-from manyseed.jobs.datasets.openml_catalogue import OpenMLEntry
+from manyseed.jobs.datasets.catalogue import OpenMLEntry
 from manyseed.jobs.datasets.split import split
 from manyseed.jobs.run import MachineError
 from tests.jobs.datasets.files import openml_cache

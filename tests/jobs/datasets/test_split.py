@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from manyseed.jobs.datasets import load, resolve
 from manyseed.jobs.datasets.split import n_points, resample, split, stratified_order, subsample
-from manyseed.jobs.streams import raw, stream
+from manyseed.jobs.run import raw, stream
 
 labels = st.lists(st.integers(0, 4), min_size=1, max_size=60).map(np.array)
 seeds = st.integers(0, 2**32)

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyseed.jobs.datasets.tabular import DataColumn, encode, to_samples
+from manyseed.jobs.datasets.columns import DataColumn, encode, to_samples
 
 integers = st.integers(-20, 200).map(str)
 texts = st.lists(st.none() | integers, max_size=30) | st.lists(

@@ -3,11 +3,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from manyseed.jobs.datasets import fetch, load, resolve, vision
+from manyseed.jobs.datasets import builtin, fetch, load, resolve
+from manyseed.jobs.datasets.catalogue import TORCHVISION, VisionEntry
 from manyseed.jobs.datasets.split import split
-from manyseed.jobs.datasets.vision_catalogue import TORCHVISION, VisionEntry
+from manyseed.jobs.packages import torchvision
 from manyseed.jobs.run import MachineError
-from manyseed.jobs.torchvision_import import torchvision
 from tests.jobs.datasets import files
 
 TRAIN = (3, 1, 2, 1, 1, 2, 1, 1, 1, 2)
@@ -23,7 +23,7 @@ def home(tmp_path, monkeypatch):
         for name, entry in TORCHVISION.items()
         if len(entry.class_names) == 10
     }
-    monkeypatch.setattr(vision, "TORCHVISION", small)
+    monkeypatch.setattr(builtin, "TORCHVISION", small)
     for module in ("cifar", "svhn"):
         for function in ("download_url", "download_and_extract_archive"):
             monkeypatch.setattr(
@@ -43,7 +43,7 @@ def part(counts, image, seed):
 
 
 def place(name, home, monkeypatch):
-    image = vision.TORCHVISION[name].image
+    image = builtin.TORCHVISION[name].image
     train, test = part(TRAIN, image, 1), part(TEST, image, 2)
     root = home / "torchvision"
     if name == "CIFAR10":
@@ -106,7 +106,7 @@ def test_without_an_official_part_there_is_no_official_split():
 
 
 def test_a_download_is_prepared_and_not_kept(home, monkeypatch):
-    image = vision.TORCHVISION["MNIST"].image
+    image = builtin.TORCHVISION["MNIST"].image
     train, test = part(TRAIN, image, 1), part(TEST, image, 2)
 
     def download(data):
@@ -131,9 +131,9 @@ def test_changed_files_are_refused(home, monkeypatch):
 
 def test_another_number_of_images_is_refused_with_both(home, monkeypatch):
     place("MNIST", home, monkeypatch)
-    entry = vision.TORCHVISION["MNIST"]
+    entry = builtin.TORCHVISION["MNIST"]
     more = VisionEntry(entry.class_names, entry.image, TRAIN, (2, *TEST[1:]))
-    monkeypatch.setitem(vision.TORCHVISION, "MNIST", more)
+    monkeypatch.setitem(builtin.TORCHVISION, "MNIST", more)
     with pytest.raises(MachineError, match=r"test part of torchvision:MNIST.*\(1, 2,.*\(2, 2,"):
         fetch(resolve("torchvision:MNIST"))
 

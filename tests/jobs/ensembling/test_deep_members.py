@@ -10,9 +10,8 @@ from scipy.special import logsumexp
 
 from manyseed.jobs import classifiers
 from manyseed.jobs.ensembling import methods
-from manyseed.jobs.ensembling.suited import require_suited
-from manyseed.jobs.run import Generators
-from manyseed.jobs.streams import stream
+from manyseed.jobs.ensembling.suitability import require_suited
+from manyseed.jobs.run import Generators, stream
 from manyseed.jobs.training import loop
 from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.handling import Handling

@@ -8,8 +8,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy, pad
 
+from manyseed.jobs.ensembling.ensemble import weighted
 from manyseed.jobs.ensembling.laplace import Factors, Posterior, Posteriors, factors
-from manyseed.jobs.ensembling.layers import weighted
 from manyseed.jobs.training import layers
 
 ROWS, DECAY = 30, 0.01

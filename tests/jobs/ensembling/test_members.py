@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyseed.jobs.ensembling.members import ARRAYS, Members, log_softmax
-from manyseed.jobs.ensembling.methods import sizes
+from manyseed.jobs.ensembling.methods import ARRAYS, Members, log_softmax, sizes
 
 
 def taken(logits, keep=ARRAYS, count=None):

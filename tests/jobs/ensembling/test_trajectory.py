@@ -12,15 +12,15 @@ from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.classifiers import mlp
 from manyseed.jobs.ensembling import methods
-from manyseed.jobs.ensembling.dropout import Masked
 from manyseed.jobs.ensembling.ensemble import Ensembling
-from manyseed.jobs.ensembling.members import ARRAYS, Members
-from manyseed.jobs.ensembling.trajectory import (
+from manyseed.jobs.ensembling.making import (
+    Masked,
     Trajectory,
     cosine_cycles,
     langevin_sd,
     triangular_cycles,
 )
+from manyseed.jobs.ensembling.methods import ARRAYS, Members
 from manyseed.jobs.run import Run
 from manyseed.jobs.trainer import Trainer, generators
 from manyseed.jobs.training import layers, loop

@@ -10,10 +10,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
-from manyseed.jobs.ensembling.ensemble import Material
-from manyseed.jobs.ensembling.layers import weighted
-from manyseed.jobs.ensembling.members import Members
-from manyseed.jobs.ensembling.methods import resolve
+from manyseed.jobs.ensembling.ensemble import Material, weighted
+from manyseed.jobs.ensembling.methods import Members, resolve
 from manyseed.jobs.ensembling.vi import Noisy, Variational, divergence, then
 from manyseed.jobs.run import Generators
 from manyseed.jobs.training import layers

@@ -7,10 +7,8 @@ import pytest
 import torch
 
 from manyseed.jobs.classifiers import CLASSIFIERS
-from manyseed.jobs.images.augment import Augmented, brightest, cropped
-from manyseed.jobs.images.transforms import transformed
-from manyseed.jobs.run import DatasetRows
-from manyseed.jobs.streams import raw, stream
+from manyseed.jobs.images.transforms import Augmented, brightest, cropped, transformed
+from manyseed.jobs.run import DatasetRows, raw, stream
 from manyseed.jobs.training import loop
 from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.encode import dense_encoder, pixel_encoder

@@ -13,16 +13,15 @@ from hypothesis import strategies as st
 from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.ensembling import methods
-from manyseed.jobs.ensembling.members import ARRAYS
-from manyseed.jobs.images.augment import Augmented
-from manyseed.jobs.run import Run
-from manyseed.jobs.streams import raw, stream
+from manyseed.jobs.ensembling.methods import ARRAYS
+from manyseed.jobs.images.transforms import Augmented
+from manyseed.jobs.run import Run, raw, stream
 from manyseed.jobs.trainer import Trainer, stream_keys
-from manyseed.jobs.training import testrows
+from manyseed.jobs.training import loop
 from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.encode import pixel_encoder
 from manyseed.jobs.training.handling import Handling
-from manyseed.jobs.training.testrows import TestRows
+from manyseed.jobs.training.loop import TestRows
 from tests.jobs.classifiers import examples
 from tests.jobs.training.test_checkpoint import Interrupted, interrupt
 
@@ -74,7 +73,7 @@ def test_what_a_member_sees_depends_on_no_cut_and_no_order(scheme, order, at_onc
     _, _, rows = rows_of(scheme)
     expected = {member: images(rows, member) for member in sorted({*order})}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(testrows, "PREDICTED_AT_ONCE", at_once)
+        patch.setattr(loop, "PREDICTED_AT_ONCE", at_once)
         for member in order:
             np.testing.assert_array_equal(images(rows, member), expected[member])
 

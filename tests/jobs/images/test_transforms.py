@@ -10,7 +10,7 @@ from scipy import ndimage
 
 from manyseed.jobs.images.schemes import MOST
 from manyseed.jobs.images.transforms import GREY, transform_of_all, transformed
-from manyseed.jobs.torchvision_import import torchvision
+from manyseed.jobs.packages import torchvision
 
 
 def images(n=3, height=9, width=12, channels=3, seed=0):

@@ -20,12 +20,11 @@ import pytest
 
 from manyseed.jobs import classifiers
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.own import command, guard, record, table, words
+from manyseed.jobs.own import command, guard, record, table
 from manyseed.jobs.own.calling import CommandError
+from manyseed.jobs.own.copies import find_files
 from manyseed.jobs.own.findings import Findings
-from manyseed.jobs.own.scripts import find_files
-from manyseed.jobs.run import MachineError, Prediction
-from manyseed.jobs.streams import seed31
+from manyseed.jobs.run import MachineError, Prediction, seed31
 from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.handling import Handling
 from tests.jobs.classifiers.examples import binary, mixed, multiclass
@@ -45,7 +44,7 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def settings(text: str, copy: Path | None = None, **options: Any) -> dict[str, Any]:
     own = table.read({"command": text, **options})
-    streams = tuple(words.draws_from(own.command["command"]))
+    streams = tuple(table.draws_from(own.command["command"]))
     canonical = record.description(own, Findings(scores="logits", streams=streams))
     if copy is not None:
         command.use(copy, canonical)
@@ -328,7 +327,7 @@ def test_a_command_is_called_by_its_script() -> None:
         "Rscript --vanilla src/fit.R {out}": "src/fit.R",
         "/opt/bin/fit {out}": "fit",
     }.items():
-        assert words.entry(words.split("command", text)) == name
+        assert table.command_name(table.split_command("command", text)) == name
 
 
 @pytest.fixture

@@ -20,10 +20,9 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from manyseed.jobs import classifiers
-from manyseed.jobs.own import estimator, scores
+from manyseed.jobs.own import calling, estimator
 from manyseed.jobs.own.calling import OwnError
-from manyseed.jobs.run import Generators, Prediction, TrainingSet
-from manyseed.jobs.streams import seed31, stream
+from manyseed.jobs.run import Generators, Prediction, TrainingSet, seed31, stream
 from manyseed.jobs.training.handling import Handling
 from tests.jobs.classifiers.examples import binary, multiclass
 
@@ -253,7 +252,7 @@ def test_labels_that_it_was_not_given_fail_the_run(
 def test_a_tie_goes_to_the_class_of_the_first_column(n_classes: int) -> None:
     """As in scikit-learn, where `predict` is the first largest of `classes_`."""
     p, columns = np.full((3, n_classes), 1 / n_classes), np.arange(n_classes)[::-1]
-    for read in (scores.of_probabilities, scores.of_decisions):
+    for read in (calling.of_probabilities, calling.of_decisions):
         kept = read(p, "p", 3, columns, n_classes).astype(np.float32)
         label = kept >= 0 if n_classes == 2 else kept.argmax(axis=1)
         assert label.tolist() == [n_classes - 1] * 3
@@ -310,9 +309,9 @@ def test_what_the_code_raises_is_never_taken_for_the_machines_fault(C: int) -> N
 def test_near_ties_of_many_classes_keep_their_winner_in_float32() -> None:
     p = np.full((4, 3), 1 / 3)
     p[[0, 1, 2], [0, 1, 2]] += 1e-12
-    kept = scores.of_probabilities(p, "p", 4, np.arange(3), 3).astype(np.float32)
+    kept = calling.of_probabilities(p, "p", 4, np.arange(3), 3).astype(np.float32)
     assert kept.argmax(axis=1).tolist() == [0, 1, 2, 0]
-    two = scores.of_probabilities(p[:, :2] * 1.5, "p", 4, np.arange(2), 2)
+    two = calling.of_probabilities(p[:, :2] * 1.5, "p", 4, np.arange(2), 2)
     assert (two.astype(np.float32) >= 0).tolist() == [False, True, False, False]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from manyseed.jobs.own import modules
+from manyseed.jobs.own import copies
 
 RECORD = "shelved_boosting/__init__.py,,\nshelved_boosting/core.py,,\n"
 METADATA = "Metadata-Version: 2.1\nName: shelved-boosting\nVersion: 1.4\n"
@@ -29,7 +29,7 @@ def test_what_pip_put_elsewhere_on_the_path_is_a_library(
     (about / "RECORD").write_text(RECORD if is_listed else "elsewhere.pth,,\n")
     monkeypatch.syspath_prepend(str(tmp_path / "shelf"))
     importlib.invalidate_caches()
-    found = modules.find("estimator", ["shelved_boosting:Booster"], [tmp_path])
+    found = copies.find_modules("estimator", ["shelved_boosting:Booster"], [tmp_path])
     if is_listed:
         assert (found.root, found.digest) == (None, "shelved-boosting 1.4")
         assert not found.files

@@ -16,8 +16,7 @@ from manyseed.jobs.checks import Refused
 from manyseed.jobs.own import record, table
 from manyseed.jobs.own.calling import OwnError
 from manyseed.jobs.own.findings import Findings
-from manyseed.jobs.run import Prediction, TrainingSet
-from manyseed.jobs.streams import raw
+from manyseed.jobs.run import Prediction, TrainingSet, raw
 from manyseed.jobs.training import loop
 from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.encode import pixel_encoder

@@ -11,9 +11,9 @@ from manyseed.jobs import classifiers, hparams
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.hparams import grid
 from manyseed.jobs.hparams.kinds import Continuous, Free, Ordinal
-from manyseed.jobs.identity import canonical_json, text_identity
 from manyseed.jobs.own import record, table
 from manyseed.jobs.own.findings import Findings
+from manyseed.jobs.run import canonical_json, text_identity
 from tests.jobs.classifiers.examples import binary, info
 
 FOREST: dict[str, Any] = {

@@ -14,17 +14,20 @@ from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.datasets import resolve
 from manyseed.jobs.images.transforms import transformed
 from manyseed.jobs.response import measure
-from manyseed.jobs.response.asked import Asked
 from manyseed.jobs.response.measure import (
     RIGHT,
     SHIFTED_RIGHT,
     SHIFTED_TOTAL,
     TOTAL,
+    Streams,
     Subject,
     answers,
+    batches,
     davies_bouldin,
+    pairs,
+    sample,
 )
-from manyseed.jobs.response.pairs import Streams, batches, pairs, sample
+from manyseed.jobs.response.questions import Asked
 from manyseed.jobs.run import Run
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.checkpoint import Checkpoint

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyseed.jobs.response.pairs import Streams, batches, pairs, sample
+from manyseed.jobs.response.measure import Streams, batches, pairs, sample
 
 STREAMS = Streams(7, "dataset", 1)
 

@@ -13,8 +13,8 @@ import torch
 
 from manyseed.jobs import whole
 from manyseed.jobs.ensembling.ensemble import Ensembling
-from manyseed.jobs.ensembling.members import MEMBER_ARRAYS, Members
-from manyseed.jobs.training import beside, checkpoint
+from manyseed.jobs.ensembling.methods import MEMBER_ARRAYS, Members
+from manyseed.jobs.training import checkpoint
 from manyseed.jobs.training.checkpoint import Checkpoint, TrainingParts, TrainingState
 
 ROWS, CLASSES = 5, 3
@@ -58,7 +58,7 @@ def files(folder: Path) -> list[str]:
 @pytest.fixture
 def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkpoint:
     """A checkpoint beside which every two members are a file."""
-    monkeypatch.setattr(beside, "LEAST", 2 * BYTES)
+    monkeypatch.setattr(checkpoint, "LEAST", 2 * BYTES)
     (tmp_path / "0-10").touch()  # of another run
     return Checkpoint(tmp_path / "0-1", "key", every=0)
 
@@ -93,16 +93,17 @@ def test_a_file_beside_is_written_once(saved: Checkpoint, monkeypatch: pytest.Mo
     placed: list[str] = []
 
     def place(path: Path, write: object) -> None:
-        placed.append(path.name)
+        if path != saved.path:  # the checkpoint itself
+            placed.append(path.name)
         whole.place(path, write)
 
-    monkeypatch.setattr(beside, "place", place)
+    monkeypatch.setattr(checkpoint, "place", place)
     advance(saved, 5)
     advance(saved, 8)
     assert len(placed) == len({*placed}) == 4
     # so a checkpoint does not grow with them
     size = saved.path.stat().st_size
-    monkeypatch.setattr(beside, "LEAST", 1e9)
+    monkeypatch.setattr(checkpoint, "LEAST", 1e9)
     large = Checkpoint(saved.path.with_name("0-2"), "key", every=0)
     advance(large, 8)
     assert large.path.stat().st_size > size + 5 * BYTES
@@ -138,8 +139,10 @@ def test_a_process_that_dies_between_both_leaves_the_earlier_checkpoint(
     class Killed(Exception):
         pass
 
-    def killed(*_: object) -> None:
-        raise Killed
+    def killed(path: Path, write: object) -> None:
+        if path == saved.path:
+            raise Killed
+        whole.place(path, write)
 
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "place", killed)
@@ -172,7 +175,7 @@ def test_a_checkpoint_of_an_earlier_version_holds_all_members(saved: Checkpoint)
     own = parts(course())
     for number in range(3):
         own.trajectory.take(logits(number))
-    with mock.patch.object(beside, "LEAST", 1e9):
+    with mock.patch.object(checkpoint, "LEAST", 1e9):
         checkpoint.save(saved, own, TrainingState(epoch=3))
     content = torch.load(io.BytesIO(saved.path.read_bytes()[32:]), weights_only=True)
     assert content.pop("beside") == []

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from manyseed.jobs.training.blocked import evaluation
+from manyseed.jobs.training.layers import evaluation
 
 
 def network(width=16, side=8):

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from scipy.special import log_softmax
 
-from manyseed.jobs.training.curves import Measured, predicted, record
+from manyseed.jobs.training.loop import Measured, predicted, record
 
 
 def rows(n, k, seed):

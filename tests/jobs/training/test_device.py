@@ -7,7 +7,7 @@ import torch
 from manyseed.jobs.run import MachineError
 from manyseed.jobs.training import loop
 from manyseed.jobs.training.checkpoint import Checkpoint
-from manyseed.jobs.training.device import faults_of, gpu_model, torch_device
+from manyseed.jobs.training.handling import faults_of, gpu_model, torch_device
 from tests.jobs.classifiers import examples
 from tests.jobs.classifiers.conftest import pretrained  # noqa: F401
 

@@ -8,7 +8,7 @@ import torch
 from scipy.stats import binomtest
 from torch import nn
 
-from manyseed.jobs.streams import raw, stream
+from manyseed.jobs.run import raw, stream
 from manyseed.jobs.training.layers import Conv2d, Dropout, Linear, initialise, torch_generator
 
 

@@ -7,17 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from manyseed.jobs.streams import stream
+from manyseed.jobs.run import stream
 from manyseed.jobs.training.layers import Linear, initialise
-from manyseed.jobs.training.loop import (
-    TrainingPlan,
-    batches,
-    n_batches,
-    owned,
-    train,
-)
+from manyseed.jobs.training.loop import TestRows, TrainingPlan, batches, n_batches, owned, train
 from manyseed.jobs.training.schedules import schedule
-from manyseed.jobs.training.testrows import TestRows
 
 CPU = torch.device("cpu")
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, softmax
 
-from manyseed.jobs.training.prediction import gaps, prediction
+from manyseed.jobs.run import gaps, prediction
 
 RNG = np.random.default_rng(3)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from manyseed.jobs import classifiers
 from manyseed.jobs.datasets import resolve
 from manyseed.jobs.ensembling import methods
-from manyseed.jobs.ensembling.suited import Unsuited, require_suited
+from manyseed.jobs.ensembling.suitability import Unsuited, require_suited
 from manyseed.jobs.training import loop
 from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.schedules import Plateau

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from manyseed.jobs.training.state import described, length, number_type, packed, unpacked
+from manyseed.jobs.training.handling import described, length, number_type, packed, unpacked
 
 _SHAPES = hnp.array_shapes(min_dims=0, max_dims=3, min_side=1, max_side=4)
 _ARRAYS = st.one_of(

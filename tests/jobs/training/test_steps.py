@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from manyseed.jobs.training.steps import stepping
+from manyseed.jobs.training.loop import stepping
 
 ADAM = {"lr": 0.01, "weight_decay": 0.1, "fused": True}
 GPU = pytest.param(

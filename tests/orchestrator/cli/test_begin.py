@@ -14,11 +14,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from manyseed.orchestrator.cli import completing, output
-from manyseed.orchestrator.cli.begin import found
-from manyseed.orchestrator.examples import examples
+from manyseed.orchestrator.cli import guide
+from manyseed.orchestrator.cli.guide import examples, found, pages, sections
 from manyseed.orchestrator.grids.loading import read_sweep_file
-from manyseed.orchestrator.pages import pages, sections
 from manyseed.slurm.profile import read_profile
 from tests.orchestrator.conftest import inside, write
 
@@ -31,7 +29,7 @@ def test_the_command_alone_says_where_one_stands(
     monkeypatch.chdir(tmp_path)
     code, text = inside()
     assert code == 0
-    assert "manyseed example quickstart" in text
+    assert "manyseed init --example quickstart" in text
     assert "Sweeps here" not in text
     write(tmp_path / "mine.toml", examples()["quickstart"].text)
     write(tmp_path / "other.toml", "[tool]\nx = 1\n")
@@ -65,10 +63,10 @@ def test_pages_are_shown_whole_or_by_section_and_every_link_between_them_is_one(
     for wrong, near in (("strat", "start"), ("faq#it-stoped", "it-stopped-in-the-middle")):
         code, text = inside("docs", wrong)
         assert (code, f'did you mean "{near}"?' in text) == (2, True)
-    assert completing.pages("faq#it-s") == ["faq#it-stopped-in-the-middle"]
-    assert {"start", "store"} <= set(completing.pages("st"))
+    assert guide.pages_like("faq#it-s") == ["faq#it-stopped-in-the-middle"]
+    assert {"start", "store"} <= set(guide.pages_like("st"))
     shown = Console(file=io.StringIO(), width=60, force_terminal=True, no_color=True)
-    monkeypatch.setattr(output, "console", shown)
+    monkeypatch.setattr(guide, "console", shown)
     assert inside("docs", "json")[0] == 0
     text = re.sub(r"\x1b\[[\d;]*m", "", shown.file.getvalue())
     assert all(cell_len(line) <= 60 for line in text.splitlines())
@@ -104,23 +102,23 @@ def test_examples_are_those_of_the_repository_and_are_written_once(
     there = {file.stem for file in (ROOT / "examples").glob("*.toml")}
     there |= {f"{f.parent.name}/{f.stem}" for f in (ROOT / "examples").glob("*/*.toml")}
     assert set(examples()) == there
-    code, text = inside("example")
+    code, text = inside("init")
     assert code == 0
     assert all(name in text for name in there)
     assert examples()["invariance-cifar10"].title.endswith("rotated, shifted or coloured")
     assert not any(one.title.endswith((" on", " In-Domain", ".")) for one in examples().values())
     for name in there:
         file = tmp_path / f"{Path(name).name}.toml"
-        assert inside("example", name)[0] == 0
+        assert inside("init", "--example", name)[0] == 0
         if name.startswith("clusters/"):
             assert read_profile(file).path == file
         else:
             assert read_sweep_file(file).grid
     assert (tmp_path / "mymodel.py").exists()
     before = (tmp_path / "quickstart.toml").read_bytes()
-    code, text = inside("example", "quickstart")
+    code, text = inside("init", "--example", "quickstart")
     assert (code, "exists already" in text) == (2, True)
     assert (tmp_path / "quickstart.toml").read_bytes() == before
-    code, text = inside("example", "quikstart.toml")
+    code, text = inside("init", "--example", "quikstart.toml")
     assert code == 2
     assert 'did you mean "quickstart"?' in text

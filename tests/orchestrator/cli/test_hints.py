@@ -133,21 +133,21 @@ def test_a_machine_without_slurm_needs_no_cluster(
     monkeypatch.setenv("PATH", str(login))
     said = inside("plan", "my sweep.toml", "--out", "my runs")[1]
     assert commands(said) == ["submit 'my runs'"]
-    assert "manyseed cluster" not in inside("doctor")[1]
+    assert "manyseed cluster" not in inside("cluster", "check")[1]
 
 
 def test_searching_is_asked_for_where_it_is_allowed(login: Path) -> None:
     text = TEXT + 'hparams = ["tuned"]\n[tune]\ndraws = 2\n'
     write(login / "my sweep.toml", text)
     said = inside("plan", "my sweep.toml", "--out", "my runs")[1]
-    assert commands(said) == ["tune 'my runs'"]
-    code, refused = inside("tune", "my runs")
+    assert commands(said) == ["plan 'my runs' --tune"]
+    code, refused = inside("plan", "my runs", "--tune")
     assert code == 2
-    assert """--wrap 'manyseed tune '"'"'my runs'"'"''""" in refused
+    assert """--wrap 'manyseed plan '"'"'my runs'"'"' --tune'""" in refused
     code, refused = inside("submit", "my runs", "--cluster", "local")
     assert code == 2
-    assert "manyseed tune 'my runs'\n" in refused
-    code, said = inside("tune", "my runs", "--cluster", "local")
+    assert "manyseed plan 'my runs' --tune\n" in refused
+    code, said = inside("plan", "my runs", "--tune", "--cluster", "local")
     assert code == 0, said
     code, said = typed(said, "submit")
     assert code == 0, said
@@ -159,16 +159,16 @@ def test_settings_are_part_of_the_file_that_is_named(
     monkeypatch.setattr("manyseed.jobs.datasets.is_fetched", lambda *_: False)
     monkeypatch.setattr("manyseed.orchestrator.plans.data.prepare_read", lambda _: [])
     said = inside("plan", "my sweep.toml", "--out", "one")[1]
-    assert commands(said) == ["datasets fetch 'my sweep.toml'"]
+    assert commands(said) == ["plan 'my sweep.toml' --fetch"]
     other = ("--set", 'grid.0.dataset=["sklearn:iris"]')
     said = inside("plan", "my sweep.toml", "--out", "two", *other)[1]
-    assert commands(said) == ["datasets fetch two/sweep.toml"]
+    assert commands(said) == ["plan two/sweep.toml --fetch"]
 
 
 def test_doctor_names_the_profiles_that_there_are(login: Path) -> None:
-    assert commands(inside("doctor")[1]) == ["cluster init"]
+    assert commands(inside("cluster", "check")[1]) == ["cluster init"]
     write(user_folder() / "lab.toml", 'time = "60"\n')
-    assert commands(inside("doctor")[1]) == ["cluster check lab"]
+    assert commands(inside("cluster", "check")[1]) == ["cluster check lab"]
 
 
 def test_files_that_are_written_are_named_as_a_shell_reads_them(login: Path) -> None:

@@ -95,7 +95,7 @@ def test_what_is_terminated_leaves_nothing(sweep: Sweep, tmp_path: Path) -> None
     ],
 )
 def test_closed_streams_are_no_error(sweep: Sweep, shell: str, code: int) -> None:
-    found = ends("show", sweep.directory, "0:0:0", shell=shell)
+    found = ends("status", sweep.directory, "0:0:0", shell=shell)
     assert found.returncode == code, found.stderr
     assert found.stderr == b""
 
@@ -213,8 +213,8 @@ def test_a_signal_while_an_object_is_destroyed_is_heard(number: signal.Signals) 
 @pytest.mark.slow
 def test_ctrl_c_is_heard_at_any_moment(sweep: Sweep) -> None:
     dice = Random(0)
-    for verb in ("status", "logs", "show", "analyze", "export", "plan") * 6:
-        more = {"show": ["0:0:0"], "logs": ["--failed"], "export": ["--output", "never.zip"]}
+    for verb in ("status", "logs", "query", "analyze", "export", "plan") * 6:
+        more = {"logs": ["--failed"], "export": ["--output", "never.zip"]}
         process = subprocess.Popen(
             [sys.executable, "-c", _RUN, verb, sweep.directory, *more.get(verb, [])],
             stdout=subprocess.PIPE,

@@ -13,8 +13,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from manyseed import Sweep
-from manyseed.orchestrator.cli import output, progress, show
+from manyseed.orchestrator.cli import answers, output, progress, status
 from manyseed.orchestrator.cli.commands import app
+from manyseed.orchestrator.results.questions import registry
 from tests.orchestrator.conftest import write
 
 COLUMNS = 80
@@ -23,10 +24,13 @@ LIBRARIES = ("jobs", "slurm", "analysis")
 
 
 def commands():
+    """The commands that the help lists; earlier verbs have the examples of what replaces them."""
+
     def under(command, path):
         yield path
         for name, child in getattr(command, "commands", {}).items():
-            yield from under(child, (*path, name))
+            if not child.hidden and path != ("answers",):  # a question is asked below a DIR
+                yield from under(child, (*path, name))
 
     return list(under(typer.main.get_command(app), ()))
 
@@ -61,8 +65,12 @@ def test_help_is_shown_as_it_is_written(monkeypatch, width):
         assert all(cell_len(line) <= width for line in shown.splitlines()), path
         # no emoji of a CELL:REPEAT:RUN, no underlined heading, no name in brackets lost
         assert not re.search(r"[\U0001F000-\U0001FAFF]|^\s*-{4,}", shown, re.MULTILINE), path
-        if "COMMAND [ARGS]" not in shown:
+        if "[ARGS]..." not in shown:
             assert re.search(rf"Examples:\s+\$ manyseed {' '.join(path)}\b", shown), path
+    for name in registry.known():
+        shown = CliRunner().invoke(app, ["answers", "quickstart", name, "--help"]).output
+        assert all(cell_len(line) <= width for line in shown.splitlines()), name
+        assert re.search(rf"Examples:\s+\$ manyseed answers quickstart {name}\b", shown), name
     shown = CliRunner().invoke(app, ["analyze", "--help"]).output
     assert "table [analysis]." in " ".join(shown.split())
 
@@ -268,9 +276,9 @@ def test_the_list_of_commands_holds_every_one():
 @pytest.mark.parametrize("terminal", [True, False])
 def test_what_defines_a_run_is_broken_beside_its_key(monkeypatch, terminal):
     told = console(monkeypatch, terminal=terminal)
-    monkeypatch.setattr(show, "console", told)
+    monkeypatch.setattr(status, "console", told)
     value = {"digest": "0f" * 32, "ignore": ["date", "visit"], "source": "file", "version": 1}
-    show.print_values({"cell": 0, "description": {"dataset": value, "vary": ["init"]}})
+    status.print_values({"cell": 0, "description": {"dataset": value, "vary": ["init"]}})
     first, head, *lines = told.file.getvalue().splitlines()
     assert (first.split(), head) == (["cell", "0"], "description:")
     assert lines[0].startswith("  dataset " + " " * 13 + "{")
@@ -292,12 +300,15 @@ def test_every_command_and_option_of_the_pages_is_there():
             command = typer.main.get_command(app)
             while words and words[0] in getattr(command, "commands", {}):
                 command = command.commands[words.pop(0)]
+            if command.name == "answers" and len(words) > 1 and words[1] in registry.known():
+                command = answers.command_of(words[1])
             if words[:1] == ["COMMAND"]:
                 continue
             there = {option for one in command.params for option in one.opts + one.secondary_opts}
             asked = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
             assert asked <= there | {"-h", "--help"}, (page, line)
-            assert "commands" not in vars(command) or not words or words[0][0] == "-", (page, line)
+            is_group = "commands" in vars(command) and command.name != "answers"
+            assert not is_group or not words or words[0][0] == "-", (page, line)
             seen += len(asked)
     assert seen > 100
 

@@ -7,8 +7,7 @@ import pytest
 
 from manyseed.orchestrator.disk.placing import place, place_new, remove_partial, replacing
 from manyseed.orchestrator.errors import LeaseLost, StoreUnavailable
-from manyseed.orchestrator.store.journals.journal import JournalWriter
-from manyseed.orchestrator.store.journals.records import RowBytes
+from manyseed.orchestrator.store.journal import JournalWriter, RowBytes
 
 
 @pytest.fixture

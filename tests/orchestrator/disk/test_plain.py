@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter, ValidationError
 
-from manyseed.orchestrator.disk import plain
+from manyseed.orchestrator.disk import records
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ RIGHT = st.fixed_dictionaries({"number": FIELDS.pop("number")}, optional=FIELDS)
 @given(RIGHT)
 def test_right_records_are_taken_as_pydantic_takes_them(value: dict[str, Any]) -> None:
     text = json.dumps(value, ensure_ascii=False).encode()
-    assert plain.read(text, Record) == TypeAdapter(Record).validate_json(text)
+    assert records.read(text, Record) == TypeAdapter(Record).validate_json(text)
 
 
 @given(RIGHT, st.sampled_from(["number", *FIELDS, "unknown"]), VALUES)
@@ -64,8 +64,8 @@ def test_nothing_is_taken_that_pydantic_refuses(
 ) -> None:
     text = json.dumps(value | {key: wrong}).encode()
     try:
-        taken = plain.read(text, Record)
-    except plain.Unlike:
+        taken = records.read(text, Record)
+    except records.Unlike:
         return
     try:
         assert taken == TypeAdapter(Record).validate_json(text)
@@ -90,5 +90,5 @@ def test_nothing_is_taken_that_pydantic_refuses(
     ],
 )
 def test_everything_else_is_left_to_pydantic(text: bytes) -> None:
-    with pytest.raises(plain.Unlike):
-        plain.read(text, Record)
+    with pytest.raises(records.Unlike):
+        records.read(text, Record)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -22,6 +23,14 @@ def test_every_key_has_a_row() -> None:
     keys = {key for row in rows for key in re.findall(r"`(\w+)`", row)}
     options = {key for form in FORMS for key in table.OPTIONS[form]}
     assert keys == {*FORMS, *options, *OFFERED}
+
+
+@pytest.mark.parametrize("key", ["version", "encode", "scores", "rows", "probe", "epochs"])
+def test_rows_tell_the_words_and_the_default_of_an_option(key: str) -> None:
+    option = table.TABLE[key]
+    rows = "".join(re.findall(rf"^\| `{key}`.*\n", PAGE, re.M))
+    assert not [word for word in option.words if f'"{word}"' not in rows]
+    assert option.default is None or json.dumps(option.default) in rows
 
 
 @pytest.mark.parametrize("number", range(6))

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.cells import resolve_cell
-from manyseed.jobs.identity import canonical_json
+from manyseed.jobs.run import canonical_json
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids.expansion import expand
-from manyseed.orchestrator.grids.resolving import Resolver
+from manyseed.orchestrator.grids.resolver import Resolver
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 
 HERE = Path("sweep.toml")

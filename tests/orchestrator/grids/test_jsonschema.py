@@ -23,7 +23,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 @pytest.fixture(scope="module")
 def schema() -> dict[str, Any]:
-    printed = CliRunner().invoke(app, ["schema"])
+    printed = CliRunner().invoke(app, ["docs", "--schema"])
     assert printed.exit_code == 0, printed.output
     found: dict[str, Any] = json.loads(printed.output)
     Draft202012Validator.check_schema(found)

@@ -83,7 +83,7 @@ def test_a_mapping_is_the_sweep_that_its_file_would_be(
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"runs": 0}, "the mapping: runs = 0: must be at least 1"),
+        ({"runs": 0}, "the mapping: runs = 0: must be a whole number from 1"),
         ({"runs": None}, "runs: is of type NoneType"),
         ({"run": 3}, "the mapping: run"),
         (

@@ -105,10 +105,13 @@ MISTAKES = {
     "seed as text": ('name = "x"\nseed = "1"\n' + GRID, ['seed = "1": must be a whole number']),
     "negative seed": (
         'name = "x"\nseed = -1\n' + GRID,
-        ["seed = -1: must be at least 0"],
+        ["seed = -1: must be a whole number from 0"],
     ),
     "truth for a number": (HEAD + "runs = true\n" + GRID, ["runs = true: must be a whole number"]),
-    "no repeats": (HEAD + "repeats = 0\n" + GRID, ["repeats = 0: must be at least 1"]),
+    "no repeats": (
+        HEAD + "repeats = 0\n" + GRID,
+        ["repeats = 0: must be a whole number from 1 to 10000"],
+    ),
     "unknown key": (
         HEAD + "repeat = 2\n" + GRID,
         ["repeat: unknown key", 'did you mean "repeats"'],

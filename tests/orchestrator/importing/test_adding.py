@@ -14,8 +14,8 @@ from manyseed import Sweep
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids.loading import read_sweep_file
+from manyseed.orchestrator.importing import directory as importing
 from manyseed.orchestrator.importing import import_predictions
-from manyseed.orchestrator.importing import rows as importing
 from tests.orchestrator.conftest import command
 
 SAMPLES = 40

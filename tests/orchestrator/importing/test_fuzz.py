@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 from manyseed import Sweep
-from manyseed.orchestrator.store.reading.exchange import SCHEMA
+from manyseed.orchestrator.store.exchange import SCHEMA
 from tests.orchestrator.conftest import inside
 
 RUNS, SAMPLES = 3, 8

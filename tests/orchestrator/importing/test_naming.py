@@ -11,10 +11,10 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.importing.frames import read_openml
-from manyseed.orchestrator.importing.naming import in_order, require_apart, require_one_order
-from manyseed.orchestrator.importing.source import Names, attributes
-from manyseed.orchestrator.store.layout.groups import list_groups
+from manyseed.orchestrator.importing.classes import in_order, require_apart, require_one_order
+from manyseed.orchestrator.importing.predictions import Names, attributes
+from manyseed.orchestrator.importing.tables import openml
+from manyseed.orchestrator.store.groups import list_groups
 
 FILE = Path("given.npz")
 NUMBERS = [str(number) for number in range(11)]
@@ -97,7 +97,7 @@ def test_a_table_keeps_its_labels_as_they_are_written(tmp_path: Path, suffix: st
     frame = pl.DataFrame({"row_id": range(12), "prediction": labels, "truth": labels})
     path = tmp_path / f"t.{suffix}"
     getattr(frame, f"write_{suffix}")(path)
-    source = read_openml([path], Names(), "softmax")
+    source = openml([path], Names())
     assert source.class_names == ("01", "1", "02", "2")
 
 
@@ -106,7 +106,7 @@ def test_predictions_as_floats_are_not_wrong_in_silence(tmp_path: Path) -> None:
     rows = "".join(f"{i},{float(i % 2)},{i % 2}\n" for i in range(12))
     path.write_text(f"row_id,prediction,truth\n{rows}")
     with pytest.raises(UserError, match=r'"0" and "0\.0"'):
-        read_openml([path], Names(), "softmax")
+        openml([path], Names())
 
 
 @pytest.mark.parametrize("other", ["deep\u200b", "de\u00adep"])

@@ -12,8 +12,8 @@ import torch
 
 from manyseed import Sweep
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.store.layout.groups import list_groups
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.reader import read_array
 
 RUNS, SAMPLES = 3, 20
 RNG = np.random.default_rng(0)

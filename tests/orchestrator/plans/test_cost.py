@@ -18,12 +18,12 @@ from manyseed.jobs.ensembling.methods import resolve
 from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans import cost, room
+from manyseed.orchestrator.plans import cost
+from manyseed.orchestrator.plans.change import estimate_and_outcome
 from manyseed.orchestrator.plans.cost import GPU_SPEEDUP, OBSERVED, estimate
-from manyseed.orchestrator.plans.estimate import estimate_and_outcome
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
-from manyseed.orchestrator.store.layout.arrays import DONE
+from manyseed.orchestrator.store.arrays import DONE
 from manyseed.orchestrator.submissions import requirements
 from manyseed.orchestrator.submissions.requirements import require_space
 from manyseed.orchestrator.survey import survey
@@ -372,7 +372,7 @@ def test_json_has_the_figures_that_are_documented(change):
 def test_a_plan_that_the_disk_cannot_hold_is_refused_with_figures(free, tmp_path, monkeypatch):
     file = tmp_path / "s.toml"
     file.write_text(TEXT + '[keep]\nscores = "all"\n')
-    monkeypatch.setattr(room.os, "statvfs", lambda _: disk(f_bavail=free // 1000))
+    monkeypatch.setattr(cost.os, "statvfs", lambda _: disk(f_bavail=free // 1000))
     if free > 1000:
         plan_sweep(file, tmp_path / "out")
         return
@@ -393,7 +393,7 @@ def test_only_what_is_new_needs_room(tmp_path, monkeypatch):
     file = tmp_path / "s.toml"
     file.write_text(TEXT)
     plan_sweep(file, tmp_path / "out")
-    monkeypatch.setattr(room.os, "statvfs", lambda _: disk(f_bavail=0, f_favail=0))
+    monkeypatch.setattr(cost.os, "statvfs", lambda _: disk(f_bavail=0, f_favail=0))
     assert plan_sweep(file, tmp_path / "out").is_empty
 
 
@@ -421,9 +421,9 @@ def test_padding_between_parts_of_a_plan_needs_no_room(tmp_path, monkeypatch, ca
     assert grown.summary()["shards"] == 2
     more = grown.summary()["store_bytes"] - at_once["store_bytes"]
     assert more == pytest.approx(chunk, rel=0.01)
-    monkeypatch.setattr(room.os, "statvfs", lambda _: disk(f_bavail=chunk * 2 // 1000))
+    monkeypatch.setattr(cost.os, "statvfs", lambda _: disk(f_bavail=chunk * 2 // 1000))
     plan_sweep(file, tmp_path / "out")
-    monkeypatch.setattr(room.os, "statvfs", lambda _: disk(f_bavail=chunk // 2000))
+    monkeypatch.setattr(cost.os, "statvfs", lambda _: disk(f_bavail=chunk // 2000))
     file.write_text(GROWN.replace("runs = 40", "runs = 42"))
     with pytest.raises(UserError, match="its predictions need"):
         plan_sweep(file, tmp_path / "out")
@@ -453,7 +453,7 @@ def test_runs_in_several_parts_of_a_plan_need_a_chunk_of_each(tmp_path, monkeypa
 
 def test_a_disk_without_room_for_files_is_told(tmp_path, monkeypatch):
     (tmp_path / "s.toml").write_text(TEXT)
-    monkeypatch.setattr(room.os, "statvfs", lambda _: disk(f_favail=20))
+    monkeypatch.setattr(cost.os, "statvfs", lambda _: disk(f_favail=20))
     with pytest.raises(UserError, match="can take 20"):
         plan_sweep(tmp_path / "s.toml", tmp_path / "out")
 
@@ -493,7 +493,7 @@ def test_a_dry_run_tells_what_would_be_refused_and_what_ends_in_no_job(
         'name = "x"\nseed = 1\n[[grid]]\ndataset = ["dionis", "vehicle"]\nclassifier = ["lr-sgd"]\n'
     )
     options = (file, "--out", tmp_path / "out", "--dry-run", "--walltime", "0:20:00")
-    monkeypatch.setattr(room.os, "statvfs", lambda _: disk(f_bavail=1))
+    monkeypatch.setattr(cost.os, "statvfs", lambda _: disk(f_bavail=1))
     shown = json.loads(plan_command(monkeypatch, capsys, *options, "--json").out)
     assert [(fit["classifier"], fit["dataset"]) for fit in shown["beyond_walltime"]] == [
         ("lr-sgd", "dionis")
@@ -515,8 +515,8 @@ def test_a_dry_run_tells_what_would_be_refused_and_what_ends_in_no_job(
 @pytest.mark.parametrize(
     ("dataset", "hparams", "step"),
     [
-        ("vehicle", "default", "datasets fetch {file}"),
-        ("sklearn:iris", "tuned", "tune {directory}"),
+        ("vehicle", "default", "plan {file} --fetch"),
+        ("sklearn:iris", "tuned", "plan {directory} --tune"),
         ("sklearn:iris", "default", "submit {directory}"),
     ],
 )

@@ -12,17 +12,17 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from benchmarks import trace_seed
 from manyseed.jobs.datasets import openml_task
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.data import fetch_datasets, require_fetched
 from manyseed.orchestrator.plans.drop import drop
-from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.layout import lay_out
+from manyseed.orchestrator.plans.layout import Groups, lay_out
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
-from manyseed.orchestrator.store.layout.groups import list_groups
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.reader import read_array
 from manyseed.slurm.processes import fingerprint
 
 SMALL = """
@@ -477,7 +477,7 @@ def test_a_file_that_has_changed_since_it_was_planned_is_refused(tmp_path, monke
     change = plan_sweep(file, tmp_path / "out")
     infos = change.expansion.datasets
     planned = {name: info.canonical for name, info in infos.items()}
-    with pytest.raises(UserError, match=r"not on this machine\n.*datasets fetch"):
+    with pytest.raises(UserError, match=r"not on this machine\n.*plan .*--fetch"):
         require_fetched(planned, file)
     table.write_text(text + "20,a\n")
     with pytest.raises(UnavailableError, match="has changed"):
@@ -585,11 +585,11 @@ def test_a_plan_names_values_that_are_not_what_they_seem(tmp_path):
 def test_folds_are_repeats_and_a_suite_its_tasks(tmp_path, monkeypatch):
     """Of OpenML what was asked before: no network is needed."""
     monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "data"))
-    openml = tmp_path / "data" / "openml"
-    (openml / "suites").mkdir(parents=True)
-    (openml / "described").mkdir()
+    folder = tmp_path / "data" / "openml"
+    (folder / "suites").mkdir(parents=True)
+    (folder / "described").mkdir()
     tasks = {"study": {"tasks": {"task_id": ["31", "37"]}}}
-    (openml / "suites" / "99.json").write_text(json.dumps(tasks))
+    (folder / "suites" / "99.json").write_text(json.dumps(tasks))
     counts = [[[20, 20]] * 3, [[10, 10], [10, 10], [10, 11]]]
     for number in (31, 37):
         known = {
@@ -605,7 +605,7 @@ def test_folds_are_repeats_and_a_suite_its_tasks(tmp_path, monkeypatch):
             "class_counts": [30, 31],
             "set_counts": counts,
         }
-        (openml / "described" / f"task-{number}.json").write_text(json.dumps(known))
+        (folder / "described" / f"task-{number}.json").write_text(json.dumps(known))
     file = tmp_path / "s.toml"
     file.write_text(
         'name = "x"\nseed = 1\nrepeats = 5\nruns = 2\n[[grid]]\n'
@@ -623,3 +623,12 @@ def test_folds_are_repeats_and_a_suite_its_tasks(tmp_path, monkeypatch):
     monkeypatch.setattr(openml_task, "API", "http://127.0.0.1:9")
     with pytest.raises(UserError, match=r"grid\[0\]\.dataset = .*openml-suite:98.*cannot be fetch"):
         plan_sweep(file, tmp_path / "other")
+
+
+def test_the_seed_takes_one_way_through_the_planner_however_many_values_axes_have():
+    few = trace_seed.plan()
+    noise = ", ".join(f'"relative:0.{digit}"' for digit in range(1, 10))
+    more = trace_seed.plan(trace_seed.SWEEP.replace('"sig-digit:0"', noise))
+    assert few["way"] == more["way"]
+    assert few["files"] > 10
+    assert few["returns"] <= 25

@@ -14,7 +14,7 @@ import pytest
 from manyseed import Sweep
 from manyseed.orchestrator.disk.records import write_json
 from manyseed.orchestrator.plans.plan import CELLS
-from manyseed.orchestrator.progress.nextsteps import next_steps, unanalysed, unreported
+from manyseed.orchestrator.progress.status import next_steps, unanalysed, unreported
 from tests.orchestrator.conftest import QUICK, inside, write
 
 DONE = {"done": 60, "copy": 4, "failed": 0, "missing": 0}
@@ -96,7 +96,7 @@ def test_a_real_sweep_is_told_what_it_waits_for(quick: Sweep, tmp_path: Path) ->
     tuned = tuned.replace("[dataset", 'hparams = ["tuned"]\n\n[dataset', 1)
     other = Sweep.plan(write(tmp_path / "tuned.toml", tuned), tmp_path / "tuned")
     assert other.status()["next"] == [
-        {"what": "Next", "command": f"manyseed tune {other.directory}"}
+        {"what": "Next", "command": f"manyseed plan {other.directory} --tune"}
     ]
     sweep = Sweep(shutil.copytree(quick.directory, tmp_path / "done"))
     shutil.rmtree(sweep.paths.results, ignore_errors=True)

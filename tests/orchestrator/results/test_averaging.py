@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from manyseed.analysis.axes import LATER
+from manyseed.orchestrator.asking.query import query
 from manyseed.orchestrator.cli.formats import in_cells
+from manyseed.orchestrator.computing.tables import Results
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.results.query import query
-from manyseed.orchestrator.results.tables import Results
 
 KEY = {"cell": pl.UInt32, "epoch": pl.UInt32, "repeat_index": pl.UInt16, "run_index": pl.UInt16}
 KEY |= {"run_i": pl.UInt16, "run_j": pl.UInt16, "n_distinct": pl.UInt32, "n_runs": pl.UInt32}

@@ -15,13 +15,12 @@ from polars.testing import assert_frame_equal
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
-from manyseed.orchestrator.cli.analyze import analyze
+from manyseed.orchestrator.analyses import execution, jobstate, schedulers
+from manyseed.orchestrator.computing.tables import to_json
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import UnavailableError, UserError
-from manyseed.orchestrator.results import here, job, jobstate, schedulers, slurm_workers
-from manyseed.orchestrator.results.record import to_json
-from manyseed.slurm import signals
+from manyseed.slurm import processes
 from manyseed.slurm.arrays import STOPPED
 from tests.cluster import Slurm, wait_until
 from tests.orchestrator.conftest import MANYSEED, command, write
@@ -103,9 +102,9 @@ def test_a_job_that_is_asked_to_end_begins_again_except_at_its_walltime(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(sys, "path", [*sys.path])
-    monkeypatch.setattr(here, "analyze", interrupted)
-    monkeypatch.setattr(signals, "on_stop", lambda callback: None)
-    monkeypatch.setattr(signals, "received", lambda: frozenset({signals.CHECKPOINT}))
+    monkeypatch.setattr(execution, "analyze", interrupted)
+    monkeypatch.setattr(processes, "on_stop", lambda callback: None)
+    monkeypatch.setattr(processes, "received", lambda: frozenset({processes.CHECKPOINT}))
     request = {"options": to_json(OPTIONS), "dask": "threads", "workers": 1}
     (sweep.paths.analyses / "0001").mkdir(parents=True)
     write_json(
@@ -115,9 +114,9 @@ def test_a_job_that_is_asked_to_end_begins_again_except_at_its_walltime(
     )
     if state == "broken":
         with pytest.raises(RuntimeError, match="the walltime, 1 min, is too short"):
-            job.run(str(sweep.directory), "0001")
+            execution.run(str(sweep.directory), "0001")
     else:
-        assert job.run(str(sweep.directory), "0001") == STOPPED
+        assert execution.run(str(sweep.directory), "0001") == STOPPED
     (attempt,) = (sweep.paths.analyses / "0001" / "lives").glob("*/progress.json")
     assert read_json(attempt)["state"] == state
 
@@ -171,12 +170,12 @@ def test_a_job_that_is_cancelled_is_said_to_be(sweep: Sweep, profile: Path, slur
 def test_workers_that_never_come_end_with_one_message_and_leave_no_job(
     sweep: Sweep, profile: Path, slurm: Slurm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slurm_workers, "START_SECONDS", 1.0)
-    monkeypatch.setattr(slurm_workers, "ASK_SECONDS", 0.5)
+    monkeypatch.setattr(schedulers, "START_SECONDS", 1.0)
+    monkeypatch.setattr(schedulers, "ASK_SECONDS", 0.5)
     later = write(tmp_path / "later.toml", LATER + profile.read_text())
     with pytest.raises(UnavailableError, match=r"no worker came within .*pending BeginTime"):
         sweep.analyze(OPTIONS, dask="slurm", cluster=str(later))
-    monkeypatch.setattr(slurm_workers, "START_SECONDS", 600.0)
+    monkeypatch.setattr(schedulers, "START_SECONDS", 600.0)
     broken = write(tmp_path / "broken.toml", 'python = "/no/such/python"\n' + profile.read_text())
     with pytest.raises(UnavailableError, match=r"(?s)all workers' jobs ended.*/no/such/python"):
         sweep.analyze(OPTIONS, dask="slurm", cluster=str(broken), workers=1)
@@ -231,25 +230,26 @@ def test_a_cluster_must_be_there(
     with schedulers.scheduler("threads", folder=tmp_path, cluster="local") as here_alone:
         assert here_alone == "threads"
     assert sweep.analysis_job() is None
-    with pytest.raises(UserError, match="give --cluster, too"):
-        analyze(sweep.directory, wait=True)
+    refused = command("analyze", sweep.directory, "--wait")
+    assert refused.returncode == 2
+    assert "give --cluster, too" in refused.stderr
 
 
 def test_one_analysis_at_a_time(sweep: Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(here, "LeaseWatch", partial(LeaseWatch, seconds=0.6))
+    monkeypatch.setattr(execution, "LeaseWatch", partial(LeaseWatch, seconds=0.6))
     with (
-        here.alone(sweep.paths),
+        execution.alone(sweep.paths),
         pytest.raises(UserError, match=r"another analysis is running: .* process"),
     ):
         sweep.analyze(OPTIONS)
     assert not sweep.paths.analysis.exists()
-    with here.alone(sweep.paths) as lease:
+    with execution.alone(sweep.paths) as lease:
         lease.check()
 
 
-def test_json_is_all_that_is_printed(sweep: Sweep, capsys: pytest.CaptureFixture[str]) -> None:
-    analyze(sweep.directory, resamples=3, as_json=True)
-    assert json.loads(capsys.readouterr().out)["problems"] == []
+def test_json_is_all_that_is_printed(sweep: Sweep) -> None:
+    printed = command("analyze", sweep.directory, "--resamples", "3", "--json").stdout
+    assert json.loads(printed)["problems"] == []
 
 
 def jobs_left(slurm: Slurm) -> list[str]:

@@ -16,9 +16,8 @@ from manyseed.analysis.options import Options
 from manyseed.orchestrator.cli.effects import print_effects
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing import import_predictions
-from manyseed.orchestrator.results import comparing
-from manyseed.orchestrator.results.analysed import AnalysedSweep
-from manyseed.orchestrator.results.compared import words
+from manyseed.orchestrator.results.answers import compare
+from manyseed.orchestrator.results.answers.comparison import AnalysedSweep, words
 from tests.orchestrator.conftest import inside, own_copy, train, write
 
 SWEEP = """
@@ -186,7 +185,7 @@ def test_cells_without_a_match_are_told_by_the_axes_they_differ_in(
     with pytest.raises(
         UserError, match=r"A \(8\) matches a cell of B \(8\): they differ in train_fraction\n"
     ):
-        comparing._matched(cells, others, one_sweep=False)
+        compare._matched(cells, others, one_sweep=False)
 
 
 def test_levels_of_other_conventions_are_not_mixed(

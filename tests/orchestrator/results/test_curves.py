@@ -6,10 +6,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from manyseed.analysis.tables.columns import describe
-from manyseed.orchestrator.results.curves import learning_curves
-from manyseed.orchestrator.results.writing import OF_CURVES
-from manyseed.orchestrator.store.layout.arrays import CURVES
+from manyseed.analysis.tables.schema import describe
+from manyseed.orchestrator.computing.analysis import learning_curves
+from manyseed.orchestrator.store.arrays import CURVES
 from tests.analysis.documented import documented
 from tests.analysis.samples import regular
 
@@ -23,7 +22,7 @@ def test_curves_are_described_by_repeat_and_epoch():
     assert found.height == 4 * 5
     told = documented("curves")
     assert set(found.columns) == told.keys() | {"cell"}
-    described = describe("curves", found.columns, (), OF_CURVES)
+    described = describe("curves", found.columns, ())
     assert all(unit in (None, described[name][0]) for name, unit in told.items())
     for row in found.iter_rows(named=True):
         own = runs.filter(~pl.col("identical"), cell=row["cell"], repeat_index=row["repeat_index"])[

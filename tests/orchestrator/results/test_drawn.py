@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from manyseed import Sweep
-from manyseed.analysis.figures import drawing, drawn, kinds
-from manyseed.analysis.figures.drawn import Picture, is_picture
+from manyseed.analysis.figures import drawing, svg
+from manyseed.analysis.figures.svg import Picture, is_picture
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.disk import placing
 from tests.orchestrator.test_lean import loaded_by
@@ -31,7 +31,7 @@ def sweep(quick_analysed: Sweep, tmp_path: Path) -> Sweep:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a page have few figures: drawing takes seconds."""
-    monkeypatch.setattr(kinds, "KINDS", [one for one in kinds.KINDS if one.name == "cells"])
+    monkeypatch.setattr(drawing, "KINDS", [one for one in drawing.KINDS if one.name == "cells"])
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_figures_of_other_tables_options_or_code_are_drawn_again(
         assert page(sweep) == first
         assert written(sweep)["of"] == value["of"], "kept anew"
     mark(sweep)
-    monkeypatch.setattr(drawn, "_DRAWING", ("numpy",))
+    monkeypatch.setattr(svg, "_DRAWING", ("numpy",))
     draws.clear()
     assert page(sweep) == first
     assert draws

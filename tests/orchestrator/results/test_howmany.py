@@ -21,18 +21,18 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.howmany import fewest_runs
 from manyseed.jobs import whole
+from manyseed.orchestrator.asking.query import query
 from manyseed.orchestrator.cli.analyze import caveats
 from manyseed.orchestrator.cli.commands import app
+from manyseed.orchestrator.computing import ensembles
+from manyseed.orchestrator.computing.tables import Analysis
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.parquet import checksum, write_parquet
 from manyseed.orchestrator.errors import DamagedFile, StoreUnavailable, UserError
 from manyseed.orchestrator.importing import import_predictions
-from manyseed.orchestrator.results import ensembles
-from manyseed.orchestrator.results.query import query
-from manyseed.orchestrator.results.record import Analysis
-from manyseed.orchestrator.store.care.repair import drop
-from manyseed.orchestrator.store.journals.index import JournalFolder
-from manyseed.orchestrator.store.layout.groups import list_groups
+from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.index import JournalFolder
+from manyseed.orchestrator.store.repair import drop
 from tests.analysis.documented import documented
 from tests.orchestrator.conftest import inside
 from tests.readonly import read_only
@@ -303,7 +303,7 @@ def test_each_ensemble_is_kept(imported: Sweep, monkeypatch: pytest.MonkeyPatch)
     assert "n_identical" not in by_size.columns  # rows are of ensembles
     assert "size" not in query(imported.results, "ensemble_draws", by=["dataset"]).columns
     # no more than a bound, and of others than were asked for they stand
-    monkeypatch.setattr("manyseed.orchestrator.results.ensembles.EACH", 6)
+    monkeypatch.setattr("manyseed.orchestrator.computing.ensembles.EACH", 6)
     imported.howmany(draws=9, workers=1, where="dataset = 'two'")
     after = imported.results["ensemble_draws"]
     assert after.filter(dataset="one").equals(each.filter(dataset="one"))

@@ -13,7 +13,7 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
-from manyseed.orchestrator.results.newer import newer
+from manyseed.orchestrator.results.caveats import newer
 from tests.orchestrator.conftest import command
 
 OPTIONS = Options(metrics=("accuracy", "agreement"))

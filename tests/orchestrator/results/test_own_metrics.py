@@ -10,9 +10,9 @@ import polars as pl
 import pytest
 
 from manyseed import Sweep
+from manyseed.orchestrator.computing.conventions import allowances, choose
 from manyseed.orchestrator.disk.parquet import write_parquet
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.results.own_metrics import allowances, choose
 from tests.orchestrator.conftest import inside
 
 EVIL = """

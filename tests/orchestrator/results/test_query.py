@@ -16,8 +16,8 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.orchestrator.cli import formats
+from manyseed.orchestrator.computing.tables import Analysis
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.results.record import Analysis
 from tests.orchestrator.conftest import inside
 
 

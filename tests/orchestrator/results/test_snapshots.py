@@ -18,15 +18,14 @@ from manyseed.analysis.alphahat.resampling import disjoint_halves, generator
 from manyseed.analysis.alphahat.trimming import dkw_threshold, smallest_trimming_level
 from manyseed.analysis.options import Options
 from manyseed.jobs.datasets import dataset_id
+from manyseed.orchestrator.asking.query import query
+from manyseed.orchestrator.computing.conventions import conventions
+from manyseed.orchestrator.computing.tables import TABLES, Analysis, from_json, to_json
 from manyseed.orchestrator.disk.parquet import read_metadata, write_parquet
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.results.conventions import conventions
-from manyseed.orchestrator.results.query import query
-from manyseed.orchestrator.results.record import Analysis, from_json, to_json
-from manyseed.orchestrator.results.tables import TABLES
-from manyseed.orchestrator.store.layout.groups import open_group
-from manyseed.orchestrator.store.reading.reader import read_array
+from manyseed.orchestrator.store.groups import open_group
+from manyseed.orchestrator.store.reader import read_array
 from tests.orchestrator.conftest import command, own_copy, write
 
 TEXT = """
@@ -92,16 +91,16 @@ def test_each_snapshot_has_the_rows_of_an_analysis_of_it_alone(
 def test_only_a_snapshot_that_is_new_is_computed(
     joint: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from manyseed.orchestrator.results import analysing
+    from manyseed.orchestrator.computing import analysis
 
     heights: list[int] = []
-    real = analysing.analyze_group
+    real = analysis.analyze_group
 
     def counting(predictions: Any, options: Options) -> Any:
         heights.append(predictions.runs.height)
         return real(predictions, options)
 
-    monkeypatch.setattr(analysing, "analyze_group", counting)
+    monkeypatch.setattr(analysis, "analyze_group", counting)
     sweep = copied(joint, tmp_path)
     sweep.analyze(conventions(sweep.paths, snapshots=[3]))
     assert heights == [0, 0]

@@ -17,12 +17,12 @@ from scipy import stats
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
+from manyseed.orchestrator.asking.query import query
+from manyseed.orchestrator.computing.tables import Results
 from manyseed.orchestrator.disk.records import read_json, write_json
 from manyseed.orchestrator.errors import DamagedFile, UserError
-from manyseed.orchestrator.results.query import query
-from manyseed.orchestrator.results.reporting import summary_table
-from manyseed.orchestrator.results.tables import Results
-from manyseed.orchestrator.store.layout.arrays import MISSING
+from manyseed.orchestrator.results.page import summary_table
+from manyseed.orchestrator.store.arrays import MISSING
 from tests.orchestrator.conftest import inside, own_copy, train, write
 
 FILE = """

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from manyseed.orchestrator.asking.sql import FUNCTIONS, NoStatement, ask_sql, names_in
+from manyseed.orchestrator.computing.tables import Results
 from manyseed.orchestrator.conditions import MAX_LENGTH
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.results.sql import ask_sql
-from manyseed.orchestrator.results.statements import FUNCTIONS, NoStatement, names_in
-from manyseed.orchestrator.results.tables import Results
 
 RUNS = {
     "cell": [0, 0, 1, 1],

@@ -15,12 +15,12 @@ from polars.testing import assert_frame_equal
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
-from manyseed.analysis.tables import twins
-from manyseed.analysis.tables.schema import Tables
+from manyseed.analysis.tables import rows
+from manyseed.analysis.tables.rows import Tables
+from manyseed.orchestrator.asking.query import query
 from manyseed.orchestrator.plans import planning
 from manyseed.orchestrator.plans.drop import drop
-from manyseed.orchestrator.results.query import query
-from manyseed.orchestrator.results.reporting import summary_table
+from manyseed.orchestrator.results.page import summary_table
 from tests.orchestrator.conftest import inside, own_copy, train, write
 
 FILE = """
@@ -210,7 +210,7 @@ def test_effects_pair_what_draws_from_the_same_whatever_its_name() -> None:
     )
     empty = cells.clear()
     tables = Tables(empty, empty, cells.drop("draws_from", "same_as"), cells)
-    assert twins.paired(tables).repeats["vary"].to_list() == ["init+batch", "init+batch", "train"]
+    assert rows.paired(tables).repeats["vary"].to_list() == ["init+batch", "init+batch", "train"]
 
 
 def test_the_twin_with_more_finished_runs_counts_and_one_that_is_left_counts_itself(
@@ -218,7 +218,7 @@ def test_the_twin_with_more_finished_runs_counts_and_one_that_is_left_counts_its
 ) -> None:
     cells = pl.DataFrame({"cell": [0, 1, 2, 3], "n_distinct": [4, 6, 6, 5]})
     fits = pl.DataFrame({"cell": [0, 1, 2, 3], "draws_from": ["batch"] * 4, "fits": [*"aaab"]})
-    assert twins.same_as(fits, cells)["same_as"].to_list() == [1, None, 1, None]
+    assert rows.same_as(fits, cells)["same_as"].to_list() == [1, None, 1, None]
     own = Sweep(shutil.copytree(old.directory, tmp_path / "sweep"))
     first = next(cell for cell, same in twins_of(own).items() if same is not None)
     other = twins_of(own)[first]

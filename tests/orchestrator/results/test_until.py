@@ -11,12 +11,12 @@ import polars as pl
 import pytest
 
 from manyseed import Sweep
-from manyseed.analysis.questions.sequential import Decision, decide
+from manyseed.analysis.questions.howmany import Decision, decide
 from manyseed.orchestrator.errors import StillRunning, UserError
 from manyseed.orchestrator.importing import import_predictions
-from manyseed.orchestrator.plans.growing import MARK, grow
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.results.until import Answered, means, preview, recorded
+from manyseed.orchestrator.plans.planning import MARK, grow
+from manyseed.orchestrator.results.answers.until import Answered, means, preview, recorded
 from manyseed.orchestrator.submissions.requirements import require_code
 from tests.orchestrator.conftest import inside, stored, write
 
@@ -163,7 +163,7 @@ def test_an_interrupted_one_goes_on(tmp_path: Path) -> None:
 
 
 def _until(sweep: Sweep, error: type[BaseException] | None) -> None:
-    from manyseed.orchestrator.results.until import until
+    from manyseed.orchestrator.results.answers.until import until
 
     def train(only: str | None) -> None:
         assert only == "cell BETWEEN 0 AND 1"

@@ -10,14 +10,14 @@ import pytest
 import torch
 import xgboost
 
-from manyseed.jobs import saving
+from manyseed.jobs import parameters
 from manyseed.jobs.classifiers.xgb import _matrix
 from manyseed.jobs.trainer import Trainer
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.runs.address import find_run
-from manyseed.orchestrator.store.layout.groups import open_group
-from manyseed.orchestrator.store.reading.reader import read_rows
+from manyseed.orchestrator.runs.description import find_run
+from manyseed.orchestrator.store.groups import open_group
+from manyseed.orchestrator.store.reader import read_rows
 from manyseed.orchestrator.sweep import Sweep
 from tests.orchestrator.conftest import inside, train, write
 
@@ -123,8 +123,8 @@ def test_files_that_cannot_be_the_models_are_refused_before_training(
 
 def test_what_each_kind_is_saved_as() -> None:
     own = {"own": 1, "name": "m:F", "form": "estimator"}
-    assert saving.endings(own) == (".skops",)
-    assert saving.endings({**own, "form": "train"}) == ()
-    assert saving.endings({"source": "imported"}) == ()
+    assert parameters.endings(own) == (".skops",)
+    assert parameters.endings({**own, "form": "train"}) == ()
+    assert parameters.endings({"source": "imported"}) == ()
     for one in (".pt", ".npz", ".json", ".skops"):
-        assert "FILE" in saving.READ[one]
+        assert "FILE" in parameters.READ[one]

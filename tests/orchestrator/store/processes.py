@@ -10,11 +10,11 @@ from pathlib import Path
 from manyseed.jobs import whole
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.errors import LeaseHeld
-from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
-from manyseed.orchestrator.store.journals.journal import JournalWriter
-from manyseed.orchestrator.store.layout.groups import open_group
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.publishing import shards
+from manyseed.orchestrator.store import shards
+from manyseed.orchestrator.store.groups import open_group
+from manyseed.orchestrator.store.index import JournalFolder, JournalIndex
+from manyseed.orchestrator.store.journal import JournalWriter
+from manyseed.orchestrator.store.schema import GroupSpec
 from tests.orchestrator.store.world import NUMBER, values
 
 

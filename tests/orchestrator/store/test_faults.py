@@ -15,9 +15,9 @@ import xarray as xr
 
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.errors import StoreUnavailable
-from manyseed.orchestrator.store.care.compact import compact
-from manyseed.orchestrator.store.care.verify import verify
-from manyseed.orchestrator.store.publishing.shards import publish
+from manyseed.orchestrator.store.compact import compact
+from manyseed.orchestrator.store.shards import publish
+from manyseed.orchestrator.store.verify import verify
 from tests.orchestrator.store import processes
 from tests.orchestrator.store.world import World, assert_true_rows, finished, spec, values
 from tests.readonly import read_only

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.store.journals import records
-from manyseed.orchestrator.store.journals.records import RowBytes
-from manyseed.orchestrator.store.zarrfiles.metadata import array_metadata
+from manyseed.orchestrator.plans.layout import Groups
+from manyseed.orchestrator.store import journal
+from manyseed.orchestrator.store.journal import RowBytes
+from manyseed.orchestrator.store.metadata import array_metadata
 from tests.orchestrator.store.world import World, spec, values
 
 LABELS = [
@@ -140,7 +140,7 @@ def test_attribute_text(tmp_path, made, text, crc):
 )
 def test_record_of_a_run(made, head, crc):
     """As journals of earlier versions hold it: the header byte for byte, and the row's checksum."""
-    record = records.done(7, 5, 1, 5.0, values(made, 5))
+    record = journal.done(7, 5, 1, 5.0, values(made, 5))
     assert record[:60] == bytes.fromhex(head)
     assert google_crc32c.value(record[60:]) == values(made, 5).crc == crc
 
@@ -152,12 +152,12 @@ def test_journal_record():
         "<BBHIQQIIfIII", 1, 0, 3, 7, 2**33, 0, crc, 4, 1.5, 2, 8, 3
     )
     expected = header + struct.pack("<I", google_crc32c.value(header)) + label + score + confidence
-    assert records.done(7, 2**33, 3, 1.5, RowBytes(label, score, confidence, 4)) == expected
+    assert journal.done(7, 2**33, 3, 1.5, RowBytes(label, score, confidence, 4)) == expected
     assert len(header) == 56
     curves = np.float32([0.1, 0.2, 0.3, 0.4]).tobytes()
-    record = records.done(7, 5, 3, 1.5, RowBytes(label, score, confidence, 4, curves))
+    record = journal.done(7, 5, 3, 1.5, RowBytes(label, score, confidence, 4, curves))
     assert record[60:] == label + score + confidence + curves
     assert struct.unpack("<BBHIQQI", record[8:36])[5:] == (16, google_crc32c.value(record[60:]))
-    copy = records.copy(7, 5, 2)
+    copy = journal.copy(7, 5, 2)
     assert struct.unpack("<BBHIQQIIfIII", copy[8:56])[:6] == (2, 0, 65535, 7, 5, 2)
     assert len(copy) == 60

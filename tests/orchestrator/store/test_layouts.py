@@ -8,12 +8,12 @@ import pytest
 import xarray as xr
 
 from manyseed.orchestrator.disk.lease import LeaseWatch
-from manyseed.orchestrator.store.care.verify import verify
-from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
-from manyseed.orchestrator.store.layout.groups import list_groups
-from manyseed.orchestrator.store.publishing.shards import publish
-from manyseed.orchestrator.store.reading.lazy import open_runs
-from manyseed.orchestrator.store.reading.reader import read_array, read_rows
+from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.index import JournalFolder, JournalIndex
+from manyseed.orchestrator.store.lazy import open_runs
+from manyseed.orchestrator.store.reader import read_array, read_rows
+from manyseed.orchestrator.store.shards import publish
+from manyseed.orchestrator.store.verify import verify
 
 STORES = sorted((Path(__file__).parents[2] / "data").glob("layout-*/*.zip"))
 

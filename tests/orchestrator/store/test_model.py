@@ -27,14 +27,14 @@ from hypothesis.stateful import (
 from manyseed.jobs import whole
 from manyseed.orchestrator.disk import leasefiles
 from manyseed.orchestrator.disk.lease import Lease
-from manyseed.orchestrator.store.care.compact import compact
-from manyseed.orchestrator.store.care.repair import drop, repair
-from manyseed.orchestrator.store.care.verify import verify
-from manyseed.orchestrator.store.journals.journal import JournalWriter
-from manyseed.orchestrator.store.publishing.shards import lease_name, publish
-from manyseed.orchestrator.store.zarrfiles import encoding
-from manyseed.orchestrator.store.zarrfiles.creating import extend_group
-from tests.orchestrator.store.care.test_verify import overwrite
+from manyseed.orchestrator.store import encoding
+from manyseed.orchestrator.store.compact import compact
+from manyseed.orchestrator.store.journal import JournalWriter
+from manyseed.orchestrator.store.metadata import extend_group
+from manyseed.orchestrator.store.repair import drop, repair
+from manyseed.orchestrator.store.shards import lease_name, publish
+from manyseed.orchestrator.store.verify import verify
+from tests.orchestrator.store.test_verify import overwrite
 from tests.orchestrator.store.world import (
     NUMBER,
     REPEATS,

@@ -10,18 +10,15 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.run import Prediction
 from manyseed.orchestrator.disk.lease import LeaseWatch
-from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
-from manyseed.orchestrator.store.journals.journal import JournalWriter
-from manyseed.orchestrator.store.journals.records import RowBytes
-from manyseed.orchestrator.store.journals.rowbytes import encode_row
-from manyseed.orchestrator.store.layout.arrays import COPY, CURVES, DONE, FLAGS
-from manyseed.orchestrator.store.layout.groups import Group
-from manyseed.orchestrator.store.layout.lengths import planned_group
-from manyseed.orchestrator.store.layout.optional import NAN, OptionalArray
-from manyseed.orchestrator.store.layout.schema import GroupSpec
-from manyseed.orchestrator.store.publishing.splits import write_splits
-from manyseed.orchestrator.store.reading import reader
-from manyseed.orchestrator.store.zarrfiles.creating import Flags, GroupRows, create_group
+from manyseed.orchestrator.store import reader
+from manyseed.orchestrator.store.arrays import COPY, CURVES, DONE, FLAGS
+from manyseed.orchestrator.store.coordinates import NAN, OptionalArray
+from manyseed.orchestrator.store.groups import Group
+from manyseed.orchestrator.store.index import JournalFolder, JournalIndex
+from manyseed.orchestrator.store.journal import JournalWriter, RowBytes, encode_row
+from manyseed.orchestrator.store.metadata import Flags, GroupRows, create_group
+from manyseed.orchestrator.store.schema import GroupSpec, planned_group
+from manyseed.orchestrator.store.testsets import write_splits
 
 SAMPLES, REPEATS = 6, 2
 NUMBER = 7

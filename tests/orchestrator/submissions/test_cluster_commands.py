@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from manyseed.orchestrator.sweep import Sweep
-from manyseed.slurm.discover import discover
-from manyseed.slurm.limits import Limits
+from manyseed.slurm.discover import Limits, discover
 from manyseed.slurm.profile import read_profile, user_folder
 from manyseed.slurm.testcluster import MissingPackages, Settings, TestCluster
 from manyseed.slurm.testcluster import cluster as testcluster
@@ -51,7 +50,7 @@ def test_a_test_cluster_comes_and_goes_without_a_trace(
     assert not (user_folder() / "testcluster.toml").is_symlink()
     gone = command("cluster", "check", "testcluster", cwd=tmp_path)
     assert gone.returncode == 2
-    assert "manyseed testcluster start" in gone.stderr
+    assert "manyseed cluster test start" in gone.stderr
 
 
 def test_a_profile_is_written_from_what_slurm_has(slurm: Slurm, tmp_path: Path) -> None:
@@ -80,7 +79,7 @@ def test_limits_of_accounting_are_written_and_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A user's account allows three jobs at once, a QOS two."""
-    monkeypatch.setattr("manyseed.orchestrator.submissions.sizing._LEAST_SECONDS", 0.2)
+    monkeypatch.setattr("manyseed.orchestrator.submissions.cluster._LEAST_SECONDS", 0.2)
     cluster = start(tmp_path / "tc", Settings(cpu_nodes=1, gpu_nodes=0))
     try:
         monkeypatch.setenv("SLURM_CONF", str(cluster.conf))

@@ -13,7 +13,7 @@ import pytest
 from manyseed.orchestrator.errors import StillRunning
 from manyseed.orchestrator.submissions.submitting import Request, submit
 from manyseed.orchestrator.sweep import Sweep
-from manyseed.orchestrator.tasks.requests import NOW, PAUSED, STOPPED, stop_request
+from manyseed.orchestrator.tasks.intent import NOW, PAUSED, STOPPED, stop_request
 from tests.orchestrator.conftest import MANYSEED, inside, wait_until, write
 from tests.orchestrator.test_run import SLOWER
 

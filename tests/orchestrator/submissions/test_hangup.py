@@ -77,12 +77,12 @@ def test_the_end_of_a_terminal_ends_nothing_of_what_it_submits(
 
 HUNG_UP = """
 import os, signal
-from manyseed.orchestrator.working import neighbours
+from manyseed.orchestrator.working import queue
 
 def hang_up(*_):
     os.kill(os.getpid(), signal.SIGHUP)
 
-neighbours.write_shards = hang_up
+queue.write_shards = hang_up
 from manyseed.orchestrator.sweep import Sweep
 import sys
 Sweep(sys.argv[1]).submit(workers=1)

@@ -11,7 +11,7 @@ import pytest
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.provenance import Recipe, register
-from manyseed.orchestrator.submissions.recipes import require_same
+from manyseed.orchestrator.submissions.requirements import require_same
 from manyseed.orchestrator.tasks.task import Span, Task, TaskCell
 
 

@@ -17,10 +17,8 @@ from manyseed.orchestrator.progress import watch
 from manyseed.orchestrator.submissions import scheduler as schedulers
 from manyseed.orchestrator.submissions.scheduler import Scheduler
 from manyseed.orchestrator.submissions.stopping import unpause
-from manyseed.orchestrator.submissions.submission import Submission, tasks_of
-from manyseed.orchestrator.submissions.taskstate import ELSEWHERE, UNSEEN
-from manyseed.orchestrator.tasks.intent import Intent
-from manyseed.orchestrator.tasks.requests import PAUSED
+from manyseed.orchestrator.submissions.submission import ELSEWHERE, UNSEEN, Submission, tasks_of
+from manyseed.orchestrator.tasks.intent import PAUSED, Intent
 from manyseed.orchestrator.tasks.task import Span, Task, TaskCell
 from manyseed.slurm import ClusterUnavailable, commands
 

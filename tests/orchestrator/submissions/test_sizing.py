@@ -9,11 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyseed.orchestrator.submissions.cluster import n_gpus, shapes, workers
-from manyseed.orchestrator.submissions.sizing import TaskSize, cut
+from manyseed.orchestrator.submissions.cluster import TaskSize, cut, n_gpus, shapes, workers
 from manyseed.orchestrator.working.node import EACH_CORE, EACH_GPU
-from manyseed.slurm.discover import Cluster, Partition
-from manyseed.slurm.limits import Limits
+from manyseed.slurm.discover import Cluster, Limits, Partition
 from manyseed.slurm.profile import Resources, read_profile
 
 SECONDS = st.floats(0.001, 5000)

@@ -58,7 +58,7 @@ def sweep(tmp_path: Path, small_tasks: None) -> Sweep:
 @pytest.fixture
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut even a small sweep into several tasks."""
-    monkeypatch.setattr("manyseed.orchestrator.submissions.sizing._LEAST_SECONDS", 0.5)
+    monkeypatch.setattr("manyseed.orchestrator.submissions.cluster._LEAST_SECONDS", 0.5)
 
 
 def finish(sweep: Sweep, expected: Sweep) -> None:

@@ -16,10 +16,9 @@ from pathlib import Path
 import pytest
 
 from manyseed.orchestrator.submissions import cluster
-from manyseed.orchestrator.submissions.submission import Submission
-from manyseed.orchestrator.submissions.taskstate import TaskState
+from manyseed.orchestrator.submissions.submission import Submission, TaskState
 from manyseed.orchestrator.sweep import Sweep
-from manyseed.slurm import control
+from manyseed.slurm import commands
 from tests.cluster import CORES, Slurm, wait_until
 from tests.orchestrator.conftest import QUICK, command, shared, write
 from tests.orchestrator.submissions.test_slurm import PROFILE, finish, report
@@ -38,7 +37,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
 
 @pytest.fixture
 def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sweep:
-    monkeypatch.setattr("manyseed.orchestrator.submissions.sizing._LEAST_SECONDS", 1.5)
+    monkeypatch.setattr("manyseed.orchestrator.submissions.cluster._LEAST_SECONDS", 1.5)
     return Sweep.plan(write(tmp_path / "long.toml", LONG), tmp_path / "sweep")
 
 
@@ -125,8 +124,8 @@ def test_tasks_longer_than_their_walltime_requeue_themselves(
         tmp_path,
         f"""
         if "submitit.core._submit" in sys.orig_argv:
-            from manyseed.slurm import signals
-            signals.on_stop(pathlib.Path(f"{asked}-{{os.getpid()}}").touch)
+            from manyseed.slurm import processes
+            processes.on_stop(pathlib.Path(f"{asked}-{{os.getpid()}}").touch)
         """,
     )
     changes = {
@@ -185,7 +184,7 @@ def test_a_task_that_gets_nowhere_stops_itself(
 def test_where_all_nodes_are_broken_the_submission_stops_itself(
     sweep: Sweep, slurm: Slurm, tmp_path: Path, expected: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("manyseed.orchestrator.submissions.sizing._LEAST_SECONDS", 0.2)
+    monkeypatch.setattr("manyseed.orchestrator.submissions.cluster._LEAST_SECONDS", 0.2)
     (tmp_path / "bad").mkdir()
     write(tmp_path / "bad" / "sklearn.py", "raise ImportError('this environment is broken')")
     setup = f"setup = ['export PYTHONPATH={tmp_path}/bad:$PYTHONPATH']\n"
@@ -209,7 +208,7 @@ def test_where_all_nodes_are_broken_the_submission_stops_itself(
 def test_arrays_are_cut_to_what_the_cluster_takes(
     sweep: Sweep, slurm: Slurm, tmp_path: Path, expected: Sweep, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("manyseed.orchestrator.submissions.sizing._LEAST_SECONDS", 0.2)
+    monkeypatch.setattr("manyseed.orchestrator.submissions.cluster._LEAST_SECONDS", 0.2)
     submission = submitted(sweep, profile(slurm, tmp_path, parallelism="parallelism = 11"))
     assert submission.intent.tasks > 8  # the largest array
     assert len({job.id.partition("_")[0] for job in submission.jobs().values()}) == 2
@@ -221,7 +220,7 @@ def test_preempted_and_requeued_tasks_go_on(
 ) -> None:
     submission = submitted(sweep, profile(slurm, tmp_path))
     task = training(sweep, submission)
-    control.requeue([task.job_id])
+    commands.requeue([task.job_id])
     training(sweep, submission)
     urgent = ["sbatch", "-p", "urgent", "-N", "3", "--exclusive", "-o", "/dev/null"]
     slurm.cluster.command([*urgent, "--wrap", "sleep 1"])
@@ -319,7 +318,7 @@ def test_without_accounting_whole_nodes_are_filled_and_nothing_is_unknown(
     expected: Sweep,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("manyseed.orchestrator.submissions.sizing._LEAST_SECONDS", 1.5)
+    monkeypatch.setattr("manyseed.orchestrator.submissions.cluster._LEAST_SECONDS", 1.5)
     sweep = Sweep.plan(write(tmp_path / "long.toml", LONG), tmp_path / "sweep")
     changes = {"cpus-per-task": "whole-node = true", "parallelism": "parallelism = 2"}
     file = profile(slurm_without_accounting, tmp_path, **changes)

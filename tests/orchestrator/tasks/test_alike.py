@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from manyseed.orchestrator.tasks.alike import MOST_LINES, kind, shortened
-from manyseed.orchestrator.tasks.attempts import Failure
+from manyseed.orchestrator.tasks.attempts import MOST_LINES, Failure, kind, shortened
 
 TRACEBACK = """Traceback (most recent call last):
   File "/opt/venv/lib/python3.12/site-packages/manyseed/jobs/own/estimator.py", line 54, in fit

@@ -10,7 +10,7 @@ import pytest
 from manyseed.orchestrator.errors import DamagedFile
 from manyseed.orchestrator.submissions import stopping
 from manyseed.orchestrator.submissions.submission import Submission
-from manyseed.orchestrator.tasks.requests import skipped_cells
+from manyseed.orchestrator.tasks.intent import skipped_cells
 
 
 class OfCells:

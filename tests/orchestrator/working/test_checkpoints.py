@@ -15,12 +15,11 @@ import pytest
 from manyseed import Sweep
 from manyseed.jobs.run import Run
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.plans.groups import Groups
-from manyseed.orchestrator.plans.layout import lay_out
+from manyseed.orchestrator.plans.layout import Groups, lay_out
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.tasks.task import Span, Task, TaskCell
 from manyseed.orchestrator.working.checkpoints import checkpoint, checkpoint_seconds
-from manyseed.orchestrator.working.messages import Batch, Outcome, Ready
+from manyseed.orchestrator.working.queue import Batch, Outcome, Ready
 from tests.orchestrator.conftest import write
 
 EPOCHS = 30

@@ -10,15 +10,15 @@ import pytest
 from manyseed.orchestrator.disk.placing import unavailable
 from manyseed.orchestrator.errors import StoreUnavailable
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.working import faults
+from manyseed.orchestrator.working import queue
 
 
 def full(file: Path | None = None, code: int = errno.ENOSPC) -> OSError:
     return OSError(code, "No space left on device", *([] if file is None else [str(file)]))
 
 
-def of(error: BaseException, folder: Path) -> faults.Fault:
-    return faults.fault(error, "OSError: no space", "", SweepPaths(folder))
+def of(error: BaseException, folder: Path) -> queue.Fault:
+    return queue.fault(error, "OSError: no space", "", SweepPaths(folder))
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT])
@@ -36,7 +36,7 @@ def test_so_is_one_that_the_store_met(tmp_path: Path) -> None:
 
 def test_without_a_file_the_disk_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not of(full(), tmp_path).is_of_task
-    monkeypatch.setattr(faults, "_free_bytes", lambda _: 0.0)
+    monkeypatch.setattr(queue, "_free_bytes", lambda _: 0.0)
     assert of(full(), tmp_path).is_of_task
 
 
@@ -46,4 +46,4 @@ def test_other_errors_and_other_disks_are_the_nodes(tmp_path: Path) -> None:
         PermissionError(errno.EACCES, "denied", str(tmp_path / "x")),
         MemoryError(),
     ):
-        assert of(error, tmp_path) == faults.Fault("OSError: no space", "")
+        assert of(error, tmp_path) == queue.Fault("OSError: no space", "")

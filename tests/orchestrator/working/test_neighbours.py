@@ -10,20 +10,19 @@ from hypothesis import strategies as st
 from manyseed.orchestrator.disk.records import write_json
 from manyseed.orchestrator.errors import StoreUnavailable
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.store.journals.index import JournalFolder, JournalIndex
-from manyseed.orchestrator.store.journals.journal import JournalWriter
-from manyseed.orchestrator.store.journals.records import RowBytes
-from manyseed.orchestrator.store.publishing.shards import publish
+from manyseed.orchestrator.store.index import JournalFolder, JournalIndex
+from manyseed.orchestrator.store.journal import JournalWriter, RowBytes
+from manyseed.orchestrator.store.shards import publish
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.task import Span, Task
-from manyseed.orchestrator.working.neighbours import (
+from manyseed.orchestrator.working.queue import (
     SharedJournals,
     journal_name,
     read_shards,
     shards_of,
     write_shards,
 )
-from manyseed.orchestrator.working.publisher import Publisher
+from manyseed.orchestrator.working.worker import Publisher
 from tests.orchestrator.store.world import NUMBER, World, finished
 
 SHARD = 4

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from manyseed import Sweep
-from manyseed.orchestrator.tasks.requests import NOW
-from manyseed.orchestrator.tasks.submissionpaths import LOG
+from manyseed.orchestrator.tasks.intent import LOG, NOW
 from tests.orchestrator.conftest import assert_equal, stored, wait_until, write
 from tests.orchestrator.test_run import training_processes
 from tests.orchestrator.working.test_worker import FOLDER, IS_TRAINING, WAITS, Start, last
@@ -171,13 +170,13 @@ def test_numpys_global_generator_differs_between_forks(sweep: Sweep, start: Star
     code = f"""
 {IS_TRAINING}
     import numpy
-    from manyseed.orchestrator.working import nursery
+    from manyseed.orchestrator.working import pool
     numpy.random.seed(0)
-    forget = nursery._forget_random_state
+    forget = pool._forget_random_state
     def telling():
         forget()
         print("drew", numpy.random.random(), flush=True)
-    nursery._forget_random_state = telling
+    pool._forget_random_state = telling
 """
     task = start(code + DIES.replace("HOW", "os._exit(3)"), FORKS)
     assert task.communicate(timeout=120)[0] == "finished\n"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from manyseed.orchestrator.tasks.requests import NOW, PAUSED, STOPPED
-from manyseed.orchestrator.working import stop as module
-from manyseed.orchestrator.working.stop import Stop
+from manyseed.orchestrator.tasks.intent import NOW, PAUSED, STOPPED
+from manyseed.orchestrator.working import worker as module
+from manyseed.orchestrator.working.worker import Stop
 
 
 @pytest.fixture

@@ -9,10 +9,10 @@ import polars as pl
 import pytest
 
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.groups import Groups
+from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_sweep
-from manyseed.orchestrator.submissions.sizing import TaskSize, cut
+from manyseed.orchestrator.submissions.cluster import TaskSize, cut
 from manyseed.orchestrator.tasks.task import Task, make_tasks
 from manyseed.orchestrator.working.queue import Queue
 

@@ -15,10 +15,8 @@ import pytest
 from manyseed import Sweep
 from manyseed.orchestrator.disk.records import write_json
 from manyseed.orchestrator.submissions import submitting
-from manyseed.orchestrator.tasks.attempts import Attempt, read_attempts
-from manyseed.orchestrator.tasks.requests import NOW, STOPPED
-from manyseed.orchestrator.tasks.setback import set_back
-from manyseed.orchestrator.tasks.submissionpaths import LOG
+from manyseed.orchestrator.tasks.attempts import Attempt, read_attempts, set_back
+from manyseed.orchestrator.tasks.intent import LOG, NOW, STOPPED
 from manyseed.orchestrator.working.node import Node
 from manyseed.orchestrator.working.worker import TaskAttempt
 from manyseed.slurm.local import LocalJob

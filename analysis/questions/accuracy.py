@@ -1,0 +1,231 @@
+"""How accurate classifiers are on each dataset, and whether the best one is better than the others.
+
+Only like cells are compared: on each dataset one cell of each classifier, alike in all other axes,
+and on the test sets that all of them have. Nothing is averaged over cells or datasets. Intervals
+are t intervals over test sets, as those of effects; differences are paired by test set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import polars as pl
+
+from manyseed.analysis.counts import counted
+from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.classifiers import CONTEXT
+from manyseed.analysis.questions.effects import REFERENCES
+from manyseed.analysis.questions.intervals import Real, of_share, t_interval, too_few
+from manyseed.analysis.questions.question import Answer, Evidence
+from manyseed.analysis.tables.rows import Tables
+
+LISTED = 3  # datasets
+SHOWN = 5  # classifiers
+
+_AT_ONE = "One test set allows no interval over test sets"
+
+
+@dataclass(frozen=True, slots=True)
+class Mean:
+    """A mean over test sets, and half of its interval; None if there is none.
+
+    Attributes
+    ----------
+    classifier : str
+        Whose accuracy it is, or with which the best classifier is compared.
+    value : float
+    half : float or None
+        None with one test set, and if all test sets have the same value.
+    """
+
+    classifier: str
+    value: float
+    half: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracies:
+    """Classifiers on one dataset.
+
+    Attributes
+    ----------
+    dataset : str
+    context : tuple of (str, str)
+        The levels of the axes in which cells of the dataset differ.
+    rows : tuple of Mean
+        Mean accuracies over runs and test sets, the best first; each interval by itself.
+    differences : tuple of Mean
+        By how much the best is better than each of the others, in their order. The intervals hold
+        for all pairs of classifiers together (Bonferroni), as the best is chosen by its results.
+    test_sets : int
+    runs : tuple of int
+        Fewest and most runs of a classifier on a test set.
+    more : int
+        Classifiers that have no such cell, or no test set with the others.
+    """
+
+    dataset: str
+    context: tuple[tuple[str, str], ...]
+    rows: tuple[Mean, ...]
+    differences: tuple[Mean, ...]
+    test_sets: int
+    runs: tuple[int, int]
+    more: int
+
+
+def accuracies(tables: Tables, confidence: float = CONFIDENCE) -> list[Accuracies]:
+    """Return the accuracies on each dataset, sorted by name.
+
+    Parameters
+    ----------
+    tables : Tables
+        With the columns of `AXES` joined, of one snapshot.
+    confidence : float
+    """
+    known = tables.repeats.filter(pl.col("accuracy_mean").is_not_null())
+    known = known.with_columns(pl.col("dataset", "classifier").cast(pl.String))
+    parts = known.sort("dataset", "cell", "repeat_index").partition_by(
+        "dataset", maintain_order=True
+    )
+    return [_of_dataset(own, confidence) for own in parts]
+
+
+def _of_dataset(own: pl.DataFrame, confidence: float) -> Accuracies:
+    """Compare the classifiers of a dataset in the context that most of them have.
+
+    Of several, the one nearest to the references of the axes is taken, then the first.
+    """
+    others = [name for name in CONTEXT if name != "dataset"]
+    usual = [pl.col(name).cast(pl.String) == REFERENCES[name] for name in others]
+    contexts = (
+        own.group_by(others, maintain_order=True)
+        .agg(pl.col("classifier").n_unique().alias("_many"), pl.col("cell").min().alias("_first"))
+        .with_columns(_usual=pl.sum_horizontal(one.fill_null(value=False) for one in usual))
+        .sort("_many", "_usual", "_first", descending=[True, True, False])
+    )
+    chosen = own.join(contexts.head(1).select(others), on=others, how="semi", nulls_equal=True)
+    cells = chosen.unique("classifier", keep="first", maintain_order=True).select("cell")
+    chosen = chosen.join(cells, on="cell", how="semi", maintain_order="left")
+    shared = chosen.filter(pl.col("cell").n_unique().over("repeat_index") == cells.height)
+    if shared.is_empty():  # an unfinished sweep: the cell with most test sets
+        most = chosen["cell"].mode(maintain_order=True)[0]
+        shared = chosen.filter(cell=most)
+    shared = shared.sort("classifier", "repeat_index")
+    names = shared["classifier"].unique(maintain_order=True).to_list()
+    table = shared["accuracy_mean"].to_numpy().reshape(len(names), -1)
+    order = np.argsort(-table.mean(axis=1), kind="stable")
+    names, table = [names[k] for k in order], table[order]
+    pairs = len(names) * (len(names) - 1) // 2
+    apart = table[0] - table[1:]
+    context = chosen.row(0, named=True)
+    n_runs = shared["n_runs"].to_list()
+    return Accuracies(
+        dataset=str(own["dataset"][0]),
+        context=tuple((name, str(context[name])) for name in others if own[name].n_unique() > 1),
+        rows=_means(names, table, confidence),
+        differences=_means(names[1:], apart, 1 - (1 - confidence) / max(pairs, 1)),
+        test_sets=table.shape[1],
+        runs=(min(n_runs), max(n_runs)),
+        more=own["classifier"].n_unique() - len(names),
+    )
+
+
+def _means(names: Sequence[str], table: Real, confidence: float) -> tuple[Mean, ...]:
+    """Return the mean of each row over test sets, with the half-width of its t interval."""
+    n = table.shape[1]
+    mean = table.mean(axis=1)
+    if n < 2:
+        return tuple(Mean(*row, None) for row in zip(names, mean.tolist(), strict=True))
+    low, high, _ = t_interval(
+        mean, table.var(axis=1, ddof=1) / n, np.full(mean.shape, n - 1.0), confidence
+    )
+    half = [None if np.isnan(one) else float(one) for one in (high - low) / 2]
+    return tuple(Mean(*row) for row in zip(names, mean.tolist(), half, strict=True))
+
+
+def sentences(found: Sequence[Accuracies]) -> Iterator[str]:
+    """Yield a sentence or two for each of the first datasets.
+
+    What holds for all of them is said once.
+    """
+    told = False
+    for number, one in enumerate(found[:LISTED]):
+        context = ", ".join(f"{axis} {level}".replace("_", " ") for axis, level in one.context)
+        levels = ", ".join(f"{row.classifier} {_level(row)}" for row in one.rows[:SHOWN])
+        more = len(one.rows) - SHOWN + one.more if len(one.rows) > SHOWN else one.more
+        text = (
+            f"Accuracy on {one.dataset}{f' ({context})' if context else ''}: {levels}"
+            f"{f' and {more:,} more' if more else ''} ({_sample(one, explain=number == 0)})."
+            f"{_better(one)}"
+        )
+        few = too_few(one.test_sets)
+        if few and not told:
+            text += f" {few}"
+            told = True
+        if number == LISTED - 1 and len(found) > LISTED:
+            text += f" The summary has {counted(len(found) - LISTED, 'more dataset')}."
+        yield text
+
+
+def _sample(one: Accuracies, *, explain: bool) -> str:
+    least, most = one.runs
+    runs = f"{counted(most, 'run')}" if least == most else f"{least:,} to {most:,} runs"
+    means = "means over runs" if explain else ""
+    if explain and one.test_sets > 1:
+        means += ", ± half of the 95 % interval over test sets"
+    sample = f"n = {counted(one.test_sets, 'test set')}, {runs} on each"
+    return f"{means}; {sample}" if means else sample
+
+
+def _better(one: Accuracies) -> str:
+    """Say which of the others the best classifier is better than, beyond chance."""
+    if one.test_sets == 1:
+        if not one.differences:
+            return f" {_AT_ONE}; more repeats do, such as repeats = 5."
+        return (
+            f" {_AT_ONE}, so which is better on others cannot be told; more repeats allow one, "
+            "such as repeats = 5."
+        )
+    if not one.differences:
+        return ""
+    best, shown = one.rows[0].classifier, one.differences[: SHOWN - 1]
+    above = [row for row in shown if row.half is not None and row.value > row.half]
+    alike = [row for row in shown if row not in above]
+    pairs = len(one.rows) * (len(one.rows) - 1) // 2
+    sure = f"95 % for all {pairs:,} pairs of classifiers together" if pairs > 1 else "95 %"
+    parts = []
+    if above:
+        named = " and ".join(f"than {row.classifier} by {_size(row)}" for row in above)
+        parts.append(f"is better {named}")
+    if alike:
+        named = " and ".join(f"{row.classifier} ({_lead(row)})" for row in alike)
+        parts.append(f"cannot be told apart from {named}")
+    return f" Paired on the same test sets ({sure}), {best} {', but '.join(parts)}."
+
+
+def _lead(row: Mean) -> str:
+    """Return a difference in words; one without an interval is the same on all test sets."""
+    if row.half is None:
+        return f"{_size(row)} better on each" if f"{row.value:.4f}" != "0.0000" else "equal"
+    return f"{_size(row)} better"
+
+
+def _level(row: Mean) -> str:
+    """Return an accuracy with its interval, which stays between 0 and 1."""
+    if row.half is None or 0 <= row.value - row.half <= row.value + row.half <= 1:
+        return _size(row)
+    low, high = of_share(row.value, row.half)
+    return f"{row.value:.4f} ({low:.4f} to {high:.4f})"
+
+
+def _size(row: Mean) -> str:
+    return f"{row.value:.4f}" + ("" if row.half is None else f" ± {row.half:.4f}")
+
+
+def answer(evidence: Evidence) -> Iterator[Answer]:
+    """Say how accurate classifiers are, and whether the best one is better than the others."""
+    found = accuracies(evidence.tables)
+    for one, text in zip(found, sentences(found), strict=False):
+        yield Answer(text, rows=[asdict(row) for row in one.rows], figures=("summary",))

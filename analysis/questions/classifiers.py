@@ -1,0 +1,431 @@
+"""Classifiers compared on the cells that all of them have: spread between seeds, mean ranks.
+
+The variance of a classifier is the sum of its runs' squared deviations from the means of their
+repeats, divided by the degrees of freedom. Runs with the same number on the same test set share
+streams in all cells, so they are one cluster, and repeats are strata. The error of the log variance
+is that of `analysis.questions.intervals.clustered`, but at least that of independent normal values,
+which few clusters may underestimate.
+
+On each dataset, classifiers are ranked by mean accuracy over the cells that all of them have; ties
+are averaged. Two mean ranks differ beyond chance if they are at least the critical difference of
+Nemenyi's test apart: q √(k (k + 1) / 6 N), with q the quantile of the range of k standard normal
+values over √2, and N datasets. It takes datasets as independent draws from a population and is
+valid for many of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.counts import counted
+from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.howmany import SKEWED
+from manyseed.analysis.questions.intervals import clustered, t_quantile, total
+from manyseed.analysis.questions.quantiles import average_ranks, range_quantile
+from manyseed.analysis.questions.question import Answer, Evidence
+from manyseed.analysis.tables.rows import VARIES, Tables
+
+CONTEXT = [name for name in AXES if name != "classifier"]
+"""The axes that describe a cell, without its classifier."""
+
+
+@dataclass(frozen=True, slots=True)
+class CellBlock:
+    """Classifiers and the cells of the contexts that all of them have.
+
+    Attributes
+    ----------
+    classifiers : tuple of str
+    contexts : int
+        Number of cells of each classifier.
+    left : tuple of str
+        Classifiers left out: they share too few cells with the others.
+    cells : polars frame
+        Columns cell, classifier and dataset.
+    """
+
+    classifiers: tuple[str, ...]
+    contexts: int
+    left: tuple[str, ...]
+    cells: pl.DataFrame
+
+
+def block(cells: pl.DataFrame) -> CellBlock | None:
+    """Return the block with the most cells; None if no two classifiers share a context.
+
+    Classifiers are added in descending order of how many contexts they have.
+
+    Parameters
+    ----------
+    cells : polars frame
+        Columns cell and those of `AXES`.
+    """
+    context = pl.struct(CONTEXT).map_elements(repr, return_dtype=pl.String)
+    known = (
+        cells.select("cell", *AXES)
+        .with_columns(pl.col("dataset", "classifier").cast(pl.String))
+        .with_columns(_context=context)
+        .unique("cell", maintain_order=True)
+    )
+    have = {
+        name: set(own["_context"])
+        for (name,), own in known.partition_by("classifier", as_dict=True).items()
+    }
+    order = sorted(have, key=lambda name: (-len(have[name]), name))
+    best: tuple[int, int] = (0, 0)
+    common: set[str] = set()
+    shared = have[order[0]] if order else set()
+    for count, name in enumerate(order, start=1):
+        shared = shared & have[name]
+        size = (count * len(shared), count)
+        if count > 1 and shared and size >= best:
+            best, common = size, shared
+    if not common:
+        return None
+    kept = tuple(sorted(order[: best[1]]))
+    inside = known.filter(
+        pl.col("classifier").is_in(kept), pl.col("_context").is_in(sorted(common))
+    ).select("cell", "classifier", "dataset")
+    return CellBlock(kept, len(common), tuple(sorted(order[best[1] :])), inside)
+
+
+FEWEST = 4  # runs of a repeat: fewer say next to nothing about a variance
+FREEDOM = 6  # degrees of freedom of a classifier, likewise
+
+_CLUSTER = ["classifier", "stratum", "cluster"]
+
+
+@dataclass(frozen=True, slots=True)
+class SeedSpread:
+    """One classifier's standard deviation between seeds, with an interval, and its number of runs.
+
+    `skewness` is that of the runs' deviations from the means of their repeats.
+    """
+
+    classifier: str
+    sd: float
+    low: float
+    high: float
+    runs: int
+    skewness: float
+
+
+@dataclass(frozen=True, slots=True)
+class Spreads:
+    """Spreads of classifiers, the largest first.
+
+    Attributes
+    ----------
+    rows : tuple of SeedSpread
+    contexts : int
+        Number of cells of each classifier.
+    left : tuple of str
+        Classifiers that share too few cells to be compared.
+    ratio, low, high : float
+        Ratio of the largest to the smallest standard deviation, with an interval that holds for all
+        pairs of classifiers together (Bonferroni).
+    pairs : int
+        Number of these pairs.
+    like_first, like_last : tuple of str
+        Classifiers whose spread cannot be told from the largest, and from the smallest, likewise.
+    """
+
+    rows: tuple[SeedSpread, ...]
+    contexts: int
+    left: tuple[str, ...]
+    ratio: float
+    low: float
+    high: float
+    pairs: int
+    like_first: tuple[str, ...]
+    like_last: tuple[str, ...]
+
+
+def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
+    """Compare classifiers; None if fewer than two share cells whose runs vary.
+
+    Parameters
+    ----------
+    tables : Tables
+        With the columns of `AXES` joined, of one snapshot.
+    confidence : float
+    """
+    repeats = tables.repeats.filter(VARIES, pl.col("n_distinct") >= FEWEST)
+    cells = tables.cells.join(repeats.select("cell"), on="cell", how="semi", maintain_order="left")
+    cells = cells.filter(perturb_hparams="none")  # elsewhere runs differ by more than seeds
+    shared = block(cells) if cells.height else None
+    if shared is None:
+        return None
+    key = ["cell", "repeat_index"]
+    rows = (
+        tables.runs.filter(~pl.col("identical"))
+        .select(*key, "run_index", "accuracy")
+        .join(repeats.select(key), on=key, how="semi")
+        .join(shared.cells, on="cell")
+        .drop_nulls("accuracy")
+        .sort(*key, "run_index")
+    )
+    n = pl.len().over(key)
+    deviation = pl.col("accuracy") - pl.col("accuracy").mean().over(key)
+    squares = deviation**2
+    rows = rows.with_columns(
+        n=n,
+        # deviations from an estimated mean are too small: correct squares, and again their spread
+        square=squares * ((n - 1) / (n - 2)).sqrt(),
+        plain=squares,
+        cube=deviation**3,
+        stratum=pl.format("{}/{}", "dataset", "repeat_index"),
+        cluster=pl.col("run_index"),
+    )
+    found = rows.group_by("classifier", maintain_order=True).agg(
+        total(pl.col("plain")).alias("squares"),
+        total(pl.col("cube")).alias("cubes"),
+        pl.len().alias("runs"),
+    )
+    by_repeat = rows.group_by("classifier", *key, maintain_order=True).agg(
+        total(pl.col("plain")).alias("squares"), (pl.len() - 1).cast(pl.Float64).alias("free")
+    )
+    normal = by_repeat.group_by("classifier", maintain_order=True).agg(
+        total(pl.col("free")).alias("freedom"),
+        total(2 * pl.col("squares") ** 2 / pl.col("free")).alias("normal"),
+    )
+    found = found.join(normal, on="classifier").filter(pl.col("squares") > 0)
+    if found.height < len(shared.classifiers) or float(found["freedom"].min()) < FREEDOM:  # type: ignore[arg-type]
+        return None
+    influence = (
+        rows.group_by(_CLUSTER, maintain_order=True)
+        .agg(total(pl.col("square")).alias("own"))
+        .join(found.select("classifier", "squares"), on="classifier")
+        .with_columns(own=pl.col("own") - pl.col("own").mean().over("classifier", "stratum"))
+        .with_columns(u=pl.col("own") / pl.col("squares"))
+        .sort(_CLUSTER)
+    )
+    alone = clustered(influence.select([*_CLUSTER, "u"]), ["classifier"])
+    found = found.join(alone, on="classifier", how="left").with_columns(
+        sd=(pl.col("squares") / pl.col("freedom")).sqrt(),
+        floor=pl.col("normal") / pl.col("squares") ** 2,
+    )
+    if found["freedom_right"].null_count():
+        return None
+    found = found.sort("sd", "classifier", descending=[True, False])
+    by_sd = tuple(_spread(row, confidence) for row in found.iter_rows(named=True))
+    all_of = found.rows(named=True)
+    pairs = len(by_sd) * (len(by_sd) - 1) // 2
+    sure = 1 - (1 - confidence) / pairs
+
+    def compared(one: dict[str, Any], other: dict[str, Any]) -> tuple[float, float, float]:
+        variance, freedom = _of_ratio(influence, one["classifier"], other["classifier"])
+        ratio, floor = one["sd"] / other["sd"], one["floor"] + other["floor"]
+        return ratio, *_ends(ratio, max(variance, floor), freedom, sure)
+
+    first, last = all_of[0], all_of[-1]
+    like_first = tuple(own["classifier"] for own in all_of[1:] if compared(first, own)[1] <= 1)
+    like_last = tuple(own["classifier"] for own in all_of[:-1] if compared(own, last)[1] <= 1)
+    return Spreads(
+        by_sd, shared.contexts, shared.left, *compared(first, last), pairs, like_first, like_last
+    )
+
+
+def _spread(row: dict[str, float], confidence: float) -> SeedSpread:
+    low, high = _ends(
+        row["sd"], max(row["variance"], row["floor"]), row["freedom_right"], confidence
+    )
+    skewness = row["cubes"] / row["runs"] / (row["squares"] / row["runs"]) ** 1.5
+    return SeedSpread(str(row["classifier"]), row["sd"], low, high, int(row["runs"]), skewness)
+
+
+def _ends(sd: float, variance: float, freedom: float, confidence: float) -> tuple[float, float]:
+    """Return the interval of a standard deviation, given the variance of the log of its square."""
+    half = t_quantile(confidence, freedom) * math.sqrt(variance) / 2
+    return sd * math.exp(-half), sd * math.exp(half)
+
+
+def _of_ratio(influence: pl.DataFrame, one: str, other: str) -> tuple[float, float]:
+    """Return the variance and degrees of freedom of the difference of two log variances."""
+    sign = pl.when(pl.col("classifier") == one).then(1.0).otherwise(-1.0)
+    both = influence.filter(pl.col("classifier").is_in([one, other])).select(
+        "stratum", "cluster", (sign * pl.col("u")).alias("u"), key=pl.lit("")
+    )
+    row = clustered(both, ["key"]).row(0, named=True)
+    return row["variance"], row["freedom"]
+
+
+ENOUGH = 10
+"""Datasets below which the distribution behind critical differences is a rough approximation."""
+
+LISTED = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Mean rank of one classifier, and on how many datasets it is best or tied for best."""
+
+    classifier: str
+    rank: float
+    wins: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standings:
+    """Classifiers by mean rank.
+
+    Attributes
+    ----------
+    rows : tuple of Standing
+        The best first.
+    datasets : int
+    critical : float
+        Mean ranks that differ by less may do so by chance.
+    apart : tuple of (str, str)
+        Pairs of classifiers that differ by at least that much, the better one first.
+    """
+
+    rows: tuple[Standing, ...]
+    datasets: int
+    critical: float
+    apart: tuple[tuple[str, str], ...]
+
+
+def standings(cells: pl.DataFrame) -> Standings | None:
+    """Rank classifiers; None if no two of them share two datasets.
+
+    Parameters
+    ----------
+    cells : polars frame
+        The table of cells with the columns of `AXES`, of one snapshot.
+    """
+    known = cells.filter(pl.col("accuracy_mean").is_not_null())
+    shared = block(known) if known.height else None
+    if shared is None:
+        return None
+    means = (
+        known.select("cell", "accuracy_mean")
+        .join(shared.cells, on="cell")
+        .sort("dataset", "classifier", "cell")
+        .group_by("dataset", "classifier", maintain_order=True)
+        .agg(pl.col("accuracy_mean").implode().list.mean())
+    )
+    table = means["accuracy_mean"].to_numpy().reshape(-1, len(shared.classifiers))
+    datasets = table.shape[0]
+    if datasets < 2:
+        return None
+    ranks = np.apply_along_axis(average_ranks, 1, -table)
+    mean = ranks.mean(axis=0)
+    wins = (table == table.max(axis=1, keepdims=True)).sum(axis=0)
+    order = np.lexsort((np.array(shared.classifiers), mean))
+    rows = tuple(Standing(shared.classifiers[k], float(mean[k]), int(wins[k])) for k in order)
+    critical = critical_difference(len(rows), datasets)
+    apart = tuple(
+        (one.classifier, other.classifier)
+        for index, one in enumerate(rows)
+        for other in rows[index + 1 :]
+        if other.rank - one.rank >= critical
+    )
+    return Standings(rows, datasets, critical, apart)
+
+
+def critical_difference(classifiers: int, datasets: int) -> float:
+    """Return how far apart two of several mean ranks must be to differ beyond chance."""
+    q = range_quantile(CONFIDENCE, classifiers) / math.sqrt(2)
+    return q * math.sqrt(classifiers * (classifiers + 1) / (6 * datasets))
+
+
+def in_words(found: Standings | None) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Say how classifiers rank and which differ beyond chance, with names of what shows it."""
+    if found is None:
+        return
+    best = found.rows[0]
+    others = ", ".join(f"{row.classifier} {row.rank:.1f}" for row in found.rows[1:])
+    wins = f"{best.wins} {'win' if best.wins == 1 else 'wins'}"
+    first = [row.classifier for row in found.rows if row.rank == best.rank]
+    who = f"{best.classifier} ranks" if len(first) == 1 else f"{' and '.join(first)} both rank"
+    if len(first) > 2:
+        who = f"{', '.join(first)} all rank"
+    text = (
+        f"Across {found.datasets} datasets {who} first by mean accuracy (mean rank "
+        f"{best.rank:.1f} of {len(found.rows)}, {wins}; {others}). "
+    )
+    if found.apart:
+        named = [f"{better} from {worse}" for better, worse in found.apart[:LISTED]]
+        more = len(found.apart) - len(named)
+        text += f"Beyond chance, ranks tell {', '.join(named)}{f' and {more} more' if more else ''}"
+    else:
+        text += "Ranks tell no two classifiers apart beyond chance"
+    text += (
+        f": those less than {found.critical:.2f} apart may differ by chance (Nemenyi, "
+        f"{1 - CONFIDENCE:.0%}; datasets taken as independent draws"
+        + (", and so few that the test is rough)." if found.datasets < ENOUGH else ").")
+    )
+    yield text, ("mean-ranks", "summary")
+
+
+def answer_spread(evidence: Evidence) -> Iterator[Answer]:
+    """Say which classifier varies most and which least, or which ones cannot be told apart."""
+    found = spreads(evidence.tables)
+    if found is None:
+        return
+    most, least = found.rows[0], found.rows[-1]
+    runs = f"{most.runs:,} runs of each"
+    if most.runs != least.runs:
+        runs = f"{most.runs:,} and {least.runs:,} runs"
+    all_of = "both" if len(found.rows) == 2 else f"all {len(found.rows)}"
+    over = f"over {runs} on the {counted(found.contexts, 'cell')} that {all_of} have"
+    if max(abs(row.skewness) for row in found.rows) > SKEWED:
+        over += (
+            "; the intervals assume normal values, but these are skewed, so they may miss the truth"
+        )
+    if found.left:
+        share = "shares" if len(found.left) == 1 else "share"
+        over += f"; {', '.join(found.left)} {share} too few cells to be compared"
+    largest, smallest = (f"{row.sd:.4f} ({row.low:.4f} to {row.high:.4f})" for row in (most, least))
+    ratio = f"{found.ratio:.1f} times ({found.low:.1f} to {found.high:.1f})"
+    sure = "95 %"
+    if len(found.rows) > 2:
+        sure = f"95 %, for the ratio over all {found.pairs} pairs of classifiers together"
+    if found.low > 1:
+        varies, against = "most", f"and that of {least.classifier} least, with"
+        if found.like_first:
+            varies, against = f"more than that of {least.classifier}", "against"
+        elif found.like_last:
+            against = f"against that of {least.classifier},"
+        text = (
+            f"Between seeds, the accuracy of {most.classifier} varies {varies}, with a standard "
+            f"deviation of {largest}, {against} {smallest}: {ratio} as much ({sure}; {over})."
+        )
+        if found.like_first:
+            text += _alike("most", (most.classifier, *found.like_first))
+        if found.like_last:
+            text += _alike("least", (*found.like_last, least.classifier))
+        elif found.like_first:
+            text += f" That of {least.classifier} varies least."
+    else:
+        text = (
+            "Which classifier's accuracy varies most between seeds cannot be told: its standard "
+            f"deviation is {largest} for {most.classifier} and {smallest} for {least.classifier}, "
+            f"{ratio} as much ({sure}; {over})."
+        )
+    yield Answer(
+        text,
+        rows=[asdict(row) for row in found.rows],
+        figures=("overview-accuracy-std", "cells-1", "summary"),
+    )
+
+
+def _alike(superlative: str, classifiers: Sequence[str]) -> str:
+    named = f"{', '.join(classifiers[:-1])} and {classifiers[-1]}"
+    return f" Which of {named} varies {superlative} cannot be told."
+
+
+def answer_standings(evidence: Evidence) -> Iterator[Answer]:
+    """Say how classifiers rank across datasets, and which differ beyond chance."""
+    found = standings(evidence.tables.cells)
+    for text, figures in in_words(found):
+        rows = [] if found is None else [asdict(row) for row in found.rows]
+        yield Answer(text, rows=rows, figures=figures)

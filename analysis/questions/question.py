@@ -1,0 +1,268 @@
+"""A question and its answers as records, from which command, Python, JSON, page and docs are made.
+
+A record is light: what answers it is imported when it is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from manyseed.analysis.options import Options
+    from manyseed.analysis.tables.rows import Tables
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """One answer: to a question as a whole, or for one cell, pair or group of cells.
+
+    Attributes
+    ----------
+    headline : str
+        The answer in a sentence or two, or the name of the cells that `details` are about.
+    details : tuple of str
+        Further sentences; two spaces at the beginning indent one.
+    rows : sequence of mapping
+        Its numbers.
+    rests_on : str
+        What it rests on, such as the number of runs, unless the sentences say so.
+    cannot_tell : str
+        What it leaves open, likewise.
+    figures : tuple of str
+        Names of the figures or sections of the page that show it, the best one first.
+    about : str
+        Name of the question.
+    """
+
+    headline: str
+    details: tuple[str, ...] = ()
+    rows: Sequence[Mapping[str, Any]] = ()
+    rests_on: str = ""
+    cannot_tell: str = ""
+    figures: tuple[str, ...] = ()
+    about: str = ""
+
+    @property
+    def brief(self) -> str:
+        """The headline without what stands in brackets: samples, intervals, corrections."""
+        depth, kept = 0, ""
+        for letter in self.headline:
+            if letter == "(":
+                kept = kept if depth else kept.removesuffix(" ")
+                depth += 1
+            kept += "" if depth else letter
+            depth -= letter == ")" and depth > 0
+        return kept
+
+    def values(self) -> dict[str, Any]:
+        """Return all of it as JSON values."""
+        kept = asdict(self)
+        first = {name: kept.pop(old) for name, old in _JSON.items()}
+        return first | kept
+
+
+_JSON = {"about": "about", "text": "headline", "shown": "figures"}
+"""Keys of an answer in JSON that are not called like its attributes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """All answers to a question.
+
+    Attributes
+    ----------
+    answers : sequence of Answer
+    values : mapping of str to object
+        The JSON object; empty for that of the answers.
+    title : str
+    notes : sequence of str
+        What all answers rest on.
+    cannot_tell : sequence of str
+        What none of them can tell, and why.
+    apart : bool
+        Whether an empty line separates the answers.
+    """
+
+    answers: Sequence[Answer]
+    values: Mapping[str, Any] = field(default_factory=dict)
+    title: str = ""
+    notes: Sequence[str] = ()
+    cannot_tell: Sequence[str] = ()
+    apart: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the questions of the page are answered from.
+
+    Attributes
+    ----------
+    tables : Tables
+        With the columns of `AXES` joined, of one snapshot, without duplicate fits.
+    effects : polars frame
+        As `analysis.questions.effects.effects` returns it, by classifier.
+    variance : polars frame or None
+        The table of variances, with the columns of `AXES`.
+    options : Options
+        Those that the tables were computed with.
+    cmi : polars frame or None
+        How well scores of response curves predict the generalisation gap.
+    """
+
+    tables: Tables
+    effects: pl.DataFrame
+    variance: pl.DataFrame | None
+    options: Options
+    cmi: pl.DataFrame | None = None
+
+
+Function = Callable[..., Any] | str
+"""A function, or where it is: ``"module:name"`` below `manyseed`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question that can be asked of the results.
+
+    Attributes
+    ----------
+    name : str
+        As the command and Python ask it: ``manyseed answers DIR NAME``, ``sweep.answers(NAME)``.
+    asks : str
+        The question in words.
+    find : callable or str
+        What answers it. Its first parameter is called by what it answers from: ``results`` (the
+        tables), ``evidence`` (`Evidence`), ``paths`` (the sweep's files) or ``sweep``; the others
+        are the question's options, and its docstring is their help. Returns a sequence of `Answer`,
+        or what `tell` turns into a `Reply`.
+    tables : tuple of str
+        The result tables that it needs.
+    figures : tuple of str
+        Names of the figures or sections of the page that show its answers.
+    tell : callable or str or None
+        Words what `find` returned: is given that and those of the options that it names; others are
+        options of the command alone.
+    examples : tuple of str
+        Options, as the help shows them.
+    flags : mapping of str to mapping
+        By option, what its flag has besides name, type and help, as typer takes it.
+    variants : mapping of str to (str, str)
+        Options that ask another question instead: its name, and its option that gets the value.
+    busy : str
+        What it does that takes long, if anything: login nodes keep to one core.
+    on_page : bool
+        Whether the page and ``manyseed answers DIR`` show its answers; it then needs no options.
+    """
+
+    name: str
+    asks: str
+    find: Function
+    tables: tuple[str, ...] = ()
+    figures: tuple[str, ...] = ()
+    tell: Function | None = None
+    examples: tuple[str, ...] = ("",)
+    flags: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    variants: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    busy: str = ""
+    on_page: bool = False
+
+
+def imported(function: Function) -> Callable[..., Any]:
+    """Return a function of a record."""
+    if not isinstance(function, str):
+        return function
+    module, _, name = function.partition(":")
+    found: Callable[..., Any] = getattr(import_module(f"manyseed.{module}"), name)
+    return found
+
+
+PAGE = (
+    Question(
+        "accuracy",
+        "How accurate are the classifiers on each dataset, and which one is better?",
+        "analysis.questions.accuracy:answer",
+        tables=("repeats",),
+        on_page=True,
+    ),
+    Question(
+        "spread",
+        "Which classifier's accuracy varies most between seeds, and which one's least?",
+        "analysis.questions.classifiers:answer_spread",
+        tables=("runs", "repeats", "cells"),
+        on_page=True,
+    ),
+    Question(
+        "effects",
+        "What changes accuracy beyond chance?",
+        "analysis.questions.effects:answer_accuracy",
+        tables=("runs", "repeats"),
+        on_page=True,
+    ),
+    Question(
+        "consistency",
+        "What changes local error consistency beyond chance?",
+        "analysis.questions.effects:answer_consistency",
+        tables=("pairs", "repeats"),
+        on_page=True,
+    ),
+    Question(
+        "levels",
+        "Which runs are unlike the others of their repeat?",
+        "analysis.questions.ranking:answer",
+        tables=("runs", "repeats"),
+        on_page=True,
+    ),
+    Question(
+        "enough",
+        "How many seeds does it take to know each cell's mean accuracy to ± 0.005?",
+        "analysis.questions.howmany:answer",
+        tables=("runs", "repeats"),
+        on_page=True,
+    ),
+    Question(
+        "sources",
+        "Which source of randomness does the variance of accuracy come from?",
+        "analysis.questions.variance:answer",
+        tables=("variance",),
+        on_page=True,
+    ),
+    Question(
+        "standings",
+        "How do classifiers rank across datasets?",
+        "analysis.questions.classifiers:answer_standings",
+        tables=("cells",),
+        on_page=True,
+    ),
+    Question(
+        "scores",
+        "Which scores of response curves predict which of two models generalises worse?",
+        "analysis.questions.scores:answer",
+        tables=("cmi",),
+        on_page=True,
+    ),
+)
+"""The questions that the page begins with, most urgent first."""
+
+
+def incomplete(
+    short: int, repeats: int, planned: int, finished: int, failed: int
+) -> Iterator[Answer]:
+    """Say how many planned runs the results lack.
+
+    `short` of `repeats` in the tables lack runs; the other numbers are those of the sweep's runs.
+    """
+    if finished >= planned:
+        return
+    lacking = f"; {short:,} of {repeats:,} repeats lack runs" if short else ""
+    failures = f", of which {failed:,} failed" if failed else ""
+    yield Answer(
+        f"The results are incomplete: they lack {planned - finished:,} of {planned:,} planned runs"
+        f"{failures}{lacking}. Everything below rests on the other runs alone.",
+        figures=("conventions",),
+        about="missing",
+    )

@@ -1,0 +1,175 @@
+"""Resolve what each trained model is asked, for a dataset and a classifier."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from manyseed.jobs.checks import Refused, integer, number
+from manyseed.jobs.classifiers.record import ClassifierInfo
+from manyseed.jobs.classifiers.registry import TRANSFORM_SECONDS
+from manyseed.jobs.datasets.info import DatasetInfo
+from manyseed.jobs.images.schemes import MOST, read
+from manyseed.jobs.response.questions import (
+    BATCH,
+    DBI,
+    DBI_BATCH,
+    DBI_BATCHES,
+    DRAWS,
+    MAGNITUDES,
+    PAIR_MAGNITUDES,
+    PAIRED,
+    ROWS,
+    Asked,
+)
+from manyseed.jobs.training.network import Network
+
+LAYERS = (0, 1)
+
+
+def canonical(transform: str) -> str:
+    """Return the normal form of a transform: ``rotate:90.0`` is ``rotate:90``."""
+    if transform in PAIRED:
+        return transform
+    if (name := transform.partition(":")[0]) in PAIRED:
+        end = "below" if name == "inter" else "at"
+        reason = f"{name} takes no number: its magnitudes end {end} 0.5"
+        raise Refused("transforms", transform, reason)
+    return read("transforms", transform, tuple(MOST), PAIRED).text
+
+
+def resolve(
+    options: Mapping[str, Any],
+    dataset: DatasetInfo,
+    fit: object,
+    names: tuple[str, str],
+    *,
+    is_raw: bool = False,
+) -> Asked:
+    """Return what the models of a classifier on a dataset are asked.
+
+    Parameters
+    ----------
+    options : mapping
+        What the user wrote: transforms, and optionally layers, rows, batch, draws, magnitudes,
+        pair_magnitudes and dbi.
+    dataset : DatasetInfo
+    fit : object
+        The `fit` of the classifier's record.
+    names : tuple of str
+        Names of the dataset and the classifier, for messages.
+    is_raw : bool
+        Whether the classifier takes raw rows, as XGBoost does: an interpolated code is not a label.
+
+    Raises
+    ------
+    Refused
+        For what these models cannot be asked.
+    """
+    transforms = _once("transforms", [canonical(each) for each in options["transforms"]])
+    layers = options.get("layers", LAYERS)
+    layers = _once("layers", [integer("layers", layer, least=0, most=1) for layer in layers])
+    for transform in transforms:
+        _require_suited(transform, dataset, fit, names, is_raw=is_raw or _is_xgb(fit))
+    is_cut = isinstance(fit, Network) and fit.first_block is not None
+    if 1 in layers and not is_cut:
+        if "layers" in options:
+            reason = f"layer 1 needs a network; {names[1]} answers at layer 0"
+            raise Refused("layers", options["layers"], reason)
+        layers = [0]
+    responses = [(t, n) for t in transforms for n in layers if t in PAIRED or n == 0]
+    if not responses:
+        raise Refused("layers", layers, "at layer 1 there are only intra and inter")
+    dbi = options.get(DBI, False)
+    if dbi and not is_cut:
+        reason = f"dbi is of a network's first block; {names[1]} has no hidden layer"
+        raise Refused(DBI, dbi, reason)
+    return Asked(
+        tuple(responses),
+        rows=_rows(options.get("rows", ROWS)),
+        batch=integer("batch", options.get("batch", BATCH), least=2, most=100_000),
+        draws=integer("draws", options.get("draws", DRAWS), least=1, most=1_000),
+        magnitudes=_points("magnitudes", options.get("magnitudes", MAGNITUDES)),
+        pair_magnitudes=_points("pair_magnitudes", options.get("pair_magnitudes", PAIR_MAGNITUDES)),
+        dbi=dbi,
+    )
+
+
+def _once(option: str, values: list[Any]) -> list[Any]:
+    if not values:
+        raise Refused(option, values, allowed="a list of one or more")
+    if len(set(values)) < len(values):
+        raise Refused(option, values, "names one twice")
+    return values
+
+
+def _points(option: str, value: object) -> int:
+    return integer(option, value, least=3, most=1_001)
+
+
+def _rows(value: object) -> int | float:
+    if isinstance(value, float):
+        return number("rows", value, above=0, most=1, what="a share")
+    return integer("rows", value, least=2)
+
+
+def _require_suited(
+    transform: str, dataset: DatasetInfo, fit: object, names: tuple[str, str], *, is_raw: bool
+) -> None:
+    if transform in PAIRED:
+        if not dataset.n_continuous or (is_raw and dataset.n_categorical):
+            which = "continuous features" + (" only" if dataset.n_continuous else "")
+            raise Refused("transforms", transform, f"{transform} on {names[1]} needs {which}")
+        return
+    name = transform.partition(":")[0]
+    if dataset.image is None:
+        reason = f"{transform} needs images, and {names[0]} has none"
+        raise Refused("transforms", transform, reason)
+    if name == "colour" and dataset.image[2] not in (1, 3):
+        reason = f"colour needs images of 1 or 3 channels, and these have {dataset.image[2]}"
+        raise Refused("transforms", transform, reason)
+    if isinstance(fit, Network) and fit.encoder is None:
+        reason = f"{names[1]} reads features that are computed once for each image as it is"
+        raise Refused("transforms", transform, reason)
+
+
+def _is_xgb(fit: object) -> bool:
+    return getattr(fit, "__module__", "").endswith(".xgb")
+
+
+_OF_TRAINING = 1 / 3
+"""Cost of predicting a row, relative to training on it for one epoch."""
+
+_ROW_SECONDS = 1e-5
+"""Seconds per row and binary problem of predictions by a classifier without epochs."""
+
+
+def response_seconds(
+    dataset: DatasetInfo, info: ClassifierInfo, asked: Asked, rows: float
+) -> float:
+    """Estimate the seconds of measuring a model trained on so many rows, on one core.
+
+    Counts predictions of magnitudes × rows × draws (half as many for pairs), the transforms of
+    images, one prediction of all training and test rows, and the rows of the Davies–Bouldin index.
+
+    Parameters
+    ----------
+    rows : float
+        Training rows of the model.
+    """
+    each = _ROW_SECONDS * dataset.binary_problems
+    if info.epochs is not None:
+        each = info.record.core_seconds(dataset, info, rows) / (info.epochs * rows) * _OF_TRAINING
+    sampled = asked.rows * rows if isinstance(asked.rows, float) else min(asked.rows, rows)
+    seconds = (rows + dataset.n_test) * each
+    if asked.dbi:
+        seconds += min(rows, DBI_BATCHES * DBI_BATCH) * each
+    for transform, _ in asked.responses:
+        predicted = len(asked.grid(transform)) * sampled * asked.draws
+        if transform in PAIRED:
+            seconds += predicted / 2 * each
+        else:
+            transforming = dataset.n_features * TRANSFORM_SECONDS[transform.partition(":")[0]]
+            shifted = sampled + dataset.n_test
+            seconds += (predicted + shifted) * (each + transforming)
+    return seconds

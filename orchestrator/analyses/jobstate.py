@@ -1,0 +1,75 @@
+"""The state of the analysis that is, or was, a cluster job."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from manyseed.orchestrator.errors import UnavailableError
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.plan import identity_of
+from manyseed.orchestrator.submissions.submission import OVER, Submission, tasks_of
+from manyseed.orchestrator.tasks.intent import Intent, SubmissionPaths
+
+
+def last_job(paths: SweepPaths) -> Submission | None:
+    """Return the analysis that was submitted last."""
+    jobs = [job for job in paths.analysis_jobs() if SubmissionPaths(job).intent.exists()]
+    return Submission(jobs[-1], Intent.read(jobs[-1], identity_of(paths))) if jobs else None
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysisJob:
+    """The state of an analysis that is a job.
+
+    Attributes
+    ----------
+    cluster, job : str
+        The cluster's name, and the job's id there.
+    state : str
+        As in `TaskState`.
+    done, blocks : int
+        Finished and total pieces of its work; 0 before they are known.
+    submitted : float
+        Seconds since the epoch.
+    reason : str
+        Why it is not finished, or waits.
+    exit_code : int, optional
+        Exit code of `analyze`; None before its end.
+    log : str
+        Path of the log file.
+    """
+
+    cluster: str
+    job: str
+    state: str
+    done: int
+    blocks: int
+    submitted: float
+    reason: str
+    exit_code: int | None
+    log: str
+
+
+def look(paths: SweepPaths) -> AnalysisJob | None:
+    """Return the state of the analysis that was submitted last; None if none was.
+
+    The state is what SLURM says now or, if SLURM does not answer, what the job has reported.
+    """
+    if (job := last_job(paths)) is None:
+        return None
+    try:
+        ((task,),) = tasks_of([job])
+    except UnavailableError:
+        ((task,),) = tasks_of([job], ask=False)
+    attempt, over = task.last, task.state in OVER
+    return AnalysisJob(
+        cluster=job.cluster,
+        job=task.job_id,
+        state=task.state,
+        done=task.done,
+        blocks=attempt.blocks,
+        submitted=job.intent.submitted,
+        reason=attempt.reason if over else task.note,
+        exit_code=attempt.exit_code if over else None,
+        log=str(job.files.printed_errors(task.job_id)),
+    )

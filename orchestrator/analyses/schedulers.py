@@ -1,0 +1,370 @@
+"""What computes an analysis: threads or processes here, SLURM jobs, or a dask cluster elsewhere.
+
+With SLURM jobs, dask's scheduler runs in the calling process and speaks TLS with keys made for this
+analysis: whoever reaches a scheduler can run any code as its user, and a cluster's network is
+shared. dask-jobqueue is not used: it calls sbatch once per worker, where one job array is enough;
+it has its own options beside the profile's; and nothing requeues its workers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import shutil
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from manyseed.jobs.packages import install
+from manyseed.orchestrator.disk.records import read_json
+from manyseed.orchestrator.errors import UnavailableError, UserError, nearest
+from manyseed.orchestrator.paths import WORKER_KEYS
+from manyseed.orchestrator.submissions.cluster import refusal
+from manyseed.orchestrator.submissions.profiles import AUTO, choose, the_one
+from manyseed.orchestrator.submissions.scheduler import ASK_SECONDS
+from manyseed.orchestrator.tasks.intent import LOCAL as THIS_MACHINE
+from manyseed.orchestrator.tasks.intent import SubmissionPaths
+from manyseed.orchestrator.working.node import Node
+from manyseed.slurm import (
+    ClusterError,
+    arrays,
+    available,
+    commands,
+    processes,
+    states,
+)
+from manyseed.slurm.processes import user_name
+from manyseed.slurm.profile import Profile
+from manyseed.slurm.refused import Refused
+
+SLURM = "slurm"
+LOCAL = ("threads", "processes")
+ADDRESSES = ("tcp://", "tls://", "ws://", "wss://", "ucx://")
+ANSWER_SECONDS = 10
+
+
+@contextmanager
+def scheduler(
+    dask: str,
+    *,
+    folder: Path,
+    cluster: str | None = None,
+    workers: int | None = None,
+    report: Callable[[str], None] = lambda text: None,
+) -> Iterator[Any]:
+    """Yield a scheduler for `analysis.graph.group.compute`.
+
+    Parameters
+    ----------
+    dask : str
+        One of `LOCAL`; `SLURM`; or the address of a dask scheduler, whose workers must see the
+        sweep directory under the same path.
+    folder : Path
+        For the files of SLURM jobs, on the file system that the nodes share.
+    cluster : str, optional
+        With `SLURM`: the cluster whose jobs are the workers, as in
+        `orchestrator.submissions.profiles.choose`; by default ``auto``. Without it, only ``local``.
+    workers : int, optional
+        Number of jobs, with `SLURM`.
+    report : callable
+        Called with the state of the jobs.
+
+    Raises
+    ------
+    UserError
+        For another `dask`, a profile that is wrong or refused, and a cluster without SLURM.
+    UnavailableError
+        If nothing answers at the address, or no worker comes.
+    """
+    if cluster not in (None, THIS_MACHINE) and dask != SLURM:
+        remedy = 'dask = "slurm", or submit the analysis as a job'
+        raise UserError("nothing is computed there", key="cluster", value=cluster, remedy=remedy)
+    if dask in LOCAL:
+        yield dask
+    elif dask == SLURM:
+        profile = of_slurm(cluster or AUTO)
+        with slurm_workers(folder, profile, workers or WORKERS, report) as client:
+            yield client
+    elif dask.startswith(ADDRESSES):
+        with _connected(dask) as client:
+            yield client
+    else:
+        remedy = nearest(dask, (*LOCAL, SLURM, "tcp://HOST:PORT"))
+        raise UserError("not a way to compute", key="--dask", value=dask, remedy=remedy)
+
+
+def of_slurm(cluster: str) -> Profile:
+    """Return the profile of a cluster that has SLURM.
+
+    Raises
+    ------
+    UserError
+        For an unknown or wrong profile, and for this machine.
+    UnavailableError
+        If SLURM is not installed.
+    """
+    # a job may submit jobs, too
+    profile = the_one() if cluster == AUTO else choose(cluster)
+    if not available():
+        raise UnavailableError("sbatch is not on PATH: is this a SLURM login node?")
+    if profile is None:
+        remedy = "name one; make it with: manyseed cluster init"
+        raise UserError("no SLURM cluster", key="--cluster", value=cluster, remedy=remedy)
+    return profile
+
+
+@contextmanager
+def _connected(address: str) -> Iterator[Any]:
+    from distributed import Client
+
+    try:
+        client = Client(address, timeout=ANSWER_SECONDS, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise UnavailableError(
+            f"no dask scheduler answers at {address} ({type(error).__name__}): "
+            "start it, or leave --dask out"
+        ) from None
+    with client:
+        yield client
+
+
+WORKERS = 4
+"""Number of jobs, by default."""
+
+START_SECONDS = 1800.0
+"""How long the analysis waits without any worker before it gives up."""
+
+_FUNCTION = "manyseed.orchestrator.analyses.schedulers:work"
+_CONNECT_SECONDS = 60.0
+_LOOK_SECONDS = 1.0
+_SIGNAL_SECONDS = 60
+_SHOWN_LINES = 8
+_PAGES = "127.0.0.1:0"  # dask's pages are plain HTTP: for this machine only
+_KEYS = ("tls_ca_file", "tls_worker_cert", "tls_worker_key")
+
+
+@contextmanager
+def slurm_workers(
+    parent: Path, profile: Profile, n: int, report: Callable[[str], None]
+) -> Iterator[Any]:
+    """Yield a dask client whose workers are `n` SLURM jobs; the jobs end with the block.
+
+    Work begins when the first worker connects. Each has the cores of the profile's ``cpu`` class. A
+    worker whose walltime ends hands over what it holds, and its job is requeued.
+
+    Parameters
+    ----------
+    parent : Path
+        A folder that the nodes share; a temporary folder in it holds the jobs' files.
+    profile : Profile
+    n : int
+        Number of jobs, one worker each.
+    report : callable
+        Called with the state of the jobs, whenever it changes.
+
+    Raises
+    ------
+    UserError
+        If SLURM refuses the jobs.
+    UnavailableError
+        If the cluster does not answer, there is no worker for `START_SECONDS`, or workers die
+        repeatedly.
+    """
+    from distributed import Client, KilledWorker, Scheduler, SpecCluster
+
+    security = _security()
+    name = f"manyseed-workers-{uuid.uuid4().hex[:8]}"
+    folder = parent / name
+    folder.mkdir(parents=True, mode=0o700)
+    jobs, watch = _Jobs(profile, folder, name), None
+    options = {"security": security, "dashboard": False, "dashboard_address": _PAGES, "port": 0}
+    try:
+        with (
+            SpecCluster(
+                scheduler={"cls": Scheduler, "options": options},
+                security=security,
+                silence_logs=logging.CRITICAL,  # `_Following` reports problems
+            ) as cluster,
+            Client(cluster, set_as_default=False) as client,
+        ):
+            jobs.submit(_arguments(cluster.scheduler_address, folder, security), n)
+            with _Following(cluster, client, jobs, report) as watch:
+                yield client
+    except KilledWorker as error:
+        raise UnavailableError(
+            f"workers died repeatedly, perhaps for lack of memory: {error}\n"
+            f"  ask for more mem in {profile.path}, or for fewer cpus-per-task"
+        ) from None
+    except Exception:
+        if watch is None or not watch.problem:
+            raise
+        raise UnavailableError(watch.problem) from None
+    finally:
+        jobs.end()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def work(address: str, keys: str, modules: str) -> str:
+    """Work in a job until the scheduler ends, or SLURM asks for the node."""
+    from distributed.security import Security
+
+    sys.path.append(modules)  # users' metrics
+    security = Security(require_encryption=True, **read_json(Path(keys)))
+    return asyncio.run(_work(address, security))
+
+
+async def _work(address: str, security: Any) -> str:
+    from distributed import Worker
+
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+
+    def note() -> None:
+        loop.call_soon_threadsafe(stop.set)
+
+    processes.on_stop(note)
+    with TemporaryDirectory(prefix="manyseed-") as folder:
+        worker = Worker(
+            address,
+            nthreads=Node.here().cores,
+            memory_limit=0,  # the analysis has its own bound
+            local_directory=folder,
+            security=security,
+            death_timeout=_CONNECT_SECONDS,
+            dashboard=False,
+            dashboard_address=_PAGES,
+        )
+        async with worker:
+            ended = asyncio.ensure_future(worker.finished())
+            stopped = asyncio.ensure_future(stop.wait())
+            await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
+            if not stop.is_set():
+                return "finished"
+            await worker.close_gracefully()
+    return arrays.STOPPED
+
+
+def _security() -> Any:
+    from distributed.security import Security
+
+    try:
+        return Security.temporary()
+    except ImportError:
+        raise UnavailableError(
+            f"--dask slurm needs the package cryptography: {install(['cryptography'])}"
+        ) from None
+
+
+def _arguments(address: str, folder: Path, security: Any) -> list[str]:
+    """Return a worker's arguments; write its keys to a file that only this user may read."""
+    keys = folder / WORKER_KEYS
+    descriptor = os.open(keys, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        json.dump({name: getattr(security, name) for name in _KEYS}, file)
+    return [address, str(keys.resolve()), str(Path.cwd())]
+
+
+class _Jobs:
+    """The workers' jobs."""
+
+    def __init__(self, profile: Profile, folder: Path, name: str) -> None:
+        self.profile, self.folder, self.name = profile, folder, name
+        self.logs = SubmissionPaths(folder).submitit
+        self.ids: list[str] = []
+        self._started = time.time()
+
+    def submit(self, arguments: Sequence[str], n: int) -> None:
+        try:
+            tasks = arrays.Tasks(
+                _FUNCTION,
+                [arguments] * n,
+                self.name,
+                comment=str(self.folder.absolute()),
+                signal_seconds=_SIGNAL_SECONDS,
+            )
+            arrays.submit_array(self.profile, "cpu", self.logs, tasks, self.ids.extend)
+        except (ClusterError, Refused) as error:
+            raise refusal(error, self.profile) from None
+
+    def states(self) -> list[states.JobState]:
+        """Return the jobs' states; raise a ClusterError if SLURM does not answer."""
+        with commands.speaking_to(self.profile.slurm_conf):
+            return list(states.ask(self.ids, self._started).values())
+
+    def end(self) -> None:
+        """Cancel the jobs by name: names are known even if the submission was interrupted."""
+        names = {script.stem for script in self.logs.glob(f"{self.name}.*.sh")}
+        # a worker without a scheduler ends by itself
+        with suppress(ClusterError), commands.speaking_to(self.profile.slurm_conf):
+            for name in sorted(names):
+                commands.run(["scancel", f"--user={user_name()}", f"--name={name}"])
+
+
+class _Following:
+    """Closes the client if no worker comes, or all jobs are over."""
+
+    def __init__(
+        self, cluster: Any, client: Any, jobs: _Jobs, report: Callable[[str], None]
+    ) -> None:
+        self.problem = ""
+        self._cluster, self._client, self._jobs, self._report = cluster, client, jobs, report
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="slurm workers", daemon=True)
+
+    def __enter__(self) -> _Following:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        began, reported, look = time.monotonic(), "", 0.0
+        n_jobs = len(self._jobs.ids)
+        while not self._ended.wait(_LOOK_SECONDS):
+            now = time.monotonic()
+            if n := len(self._cluster.scheduler.workers):
+                began, text = now, f"{n} of {n_jobs} workers"
+            elif now < look:
+                continue
+            else:
+                look, text = now + ASK_SECONDS, self._without(now - began)
+            if text != reported:
+                self._report(text)
+                reported = text
+            if self.problem:
+                self._client.close()
+                return
+
+    def _without(self, seconds: float) -> str:
+        """Return the jobs' states while there is no worker; set `problem` if none will come."""
+        first = commands.compact_ids(self._jobs.ids)[0]
+        try:
+            found = self._jobs.states()
+        except ClusterError as error:  # submitted jobs may start all the same
+            text, alive = str(error), True
+        else:
+            text = ", ".join(dict.fromkeys(f"{one.state} {one.reason}".strip() for one in found))
+            alive = any(one.is_alive for one in found)
+        if not alive:
+            self.problem = f"all workers' jobs ended ({first}: {text})\n{self._last_words()}"
+        elif seconds > START_SECONDS:
+            self.problem = (
+                f"no worker came within {seconds / 60:.0f} min ({first}: {text})\n"
+                "  a single job may wait as long as it takes: leave --dask slurm out"
+            )
+        return f"jobs {first}: {text}"
+
+    def _last_words(self) -> str:
+        logs = sorted(self._jobs.logs.glob("*_log.err"))
+        texts = [log.read_text(errors="replace").strip() for log in logs]
+        lines = next((text for text in texts if text), "they printed nothing").splitlines()
+        return "\n".join(lines[-_SHOWN_LINES:])

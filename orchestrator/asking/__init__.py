@@ -1,0 +1,1 @@
+"""What is asked of result tables: rows, groups, averages, SQL."""

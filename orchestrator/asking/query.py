@@ -1,0 +1,387 @@
+"""Query the result tables: rows, columns by default, groups, an order, and what columns mean."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.tables.records import records
+from manyseed.analysis.tables.rows import CELL_KEY, IS_TWIN, SAME_AS, several
+from manyseed.orchestrator.asking.grouping import COUNT, COVERAGE, grouped, require
+from manyseed.orchestrator.computing.tables import (
+    ALL_TABLES,
+    DEE,
+    EFFECTS,
+    FURTHER,
+    OF_EFFECT,
+    TACE,
+    UNCERTAINTY,
+    Analysis,
+    Results,
+    further,
+    of_probabilities,
+)
+from manyseed.orchestrator.conditions import at_one_snapshot, wanted
+from manyseed.orchestrator.errors import UserError, command, nearest
+from manyseed.orchestrator.paths import SweepPaths
+
+ADDRESSES = {"address": "run_index", "address_i": "run_i", "address_j": "run_j"}
+"""Columns with a run's address, as `show` and `rerun` take it, by the column they require."""
+
+
+def rows_of(tables: Results, table: str) -> pl.LazyFrame:
+    """Return a table lazily, with the addresses of its runs."""
+    frame = tables.scan(table)
+    names = frame.collect_schema().names()
+    return frame.with_columns(
+        pl.format("{}:{}:{}", "cell", "repeat_index", run).alias(name)
+        for name, run in ADDRESSES.items()
+        if run in names
+    )
+
+
+NUMBERED = (
+    *("cell", "repeat_index", "run_index", "run_i", "run_j", "recipe", "draw", "members"),
+    *("trained_epoch", "reference_cell", "deep_cell", "threshold", "bins", "bin"),
+    *("size", "nearest_run", "furthest_run", "magnitude", "layer"),
+)
+"""Columns with numbers that are not averaged: indices, sizes and settings."""
+
+
+def everything(table: str, frame: pl.LazyFrame) -> list[str]:
+    """Return the columns to group by if rows that differ only in seeds are grouped."""
+    names = frame.collect_schema().names()
+    beside = [name for name in records()[table].beside if name in names]
+    return [*what_varies(frame), *beside]
+
+
+def what_varies(frame: pl.LazyFrame) -> list[str]:
+    """Return the axes that vary, and epoch if snapshots do; dataset and classifier always."""
+    first = [name for name in AXES if name in ("dataset", "classifier")]
+    names = frame.collect_schema().names()  # rows may be over several cells
+    others = [name for name in AXES if name not in first and name in names]
+    counted = [pl.col(name).n_unique() for name in others]
+    if "epoch" in names:
+        more = pl.struct(CELL_KEY).n_unique() - pl.col("cell").n_unique()
+        counted.append((1 + more).alias("epoch"))
+    if not counted:
+        return first
+    values = frame.select(counted).collect()
+    return [*first, *(name for name in values.columns if values[name][0] > 1)]
+
+
+def main_columns(table: str, frame: pl.LazyFrame) -> list[str]:
+    """Return the columns that `what_varies` returns, and the main metrics."""
+    names, record = frame.collect_schema().names(), records()[table]
+    main = (name for name in record.shown if name in names)  # earlier versions had fewer
+    twins = [SAME_AS] if SAME_AS in names and frame.filter(IS_TWIN).collect().height else []
+    optional = [name for name in record.where_kept if name in names]
+    found = frame.select(pl.col(name).is_not_null().any() for name in optional).collect()
+    kept = [name for name in optional if found[name].any()]
+    return [*what_varies(frame), *twins, *main, *kept]
+
+
+SWEEP = "sweep"
+"""The column that says which of several sweeps a row comes from."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """A query of a result table.
+
+    Attributes
+    ----------
+    table : str
+        One of `ALL_TABLES`.
+    where : str or None
+        An SQL condition over the table's columns: ``classifier = 'mlp' AND accuracy > 0.9``.
+    columns : sequence of str
+        Columns to show; by default those that describe a cell, and the main metrics.
+    by : sequence of str or bool
+        Columns to group by (`grouping.grouped`; for effects `effects.grouped`, which gives them new
+        intervals). True: by everything but the seeds, that is, over repeats and runs; so does `agg`
+        alone. Of several snapshots each cell's last is taken, unless `by` has `epoch` or the
+        condition uses it.
+    sort : str or None
+        A column, with a minus in front for descending order.
+    agg : sequence of str
+        Functions of each group's columns to show instead of means: mean, sd, median, min, max,
+        count, and quantiles of two or three digits: q05 is the 5 % quantile, q975 the 97.5 %
+        quantile (`aggregates`).
+    """
+
+    table: str = "cells"
+    where: str | None = None
+    columns: Sequence[str] = ()
+    by: Sequence[str] | bool = ()
+    sort: str | None = None
+    agg: Sequence[str] = ()
+
+    @property
+    def is_grouped(self) -> bool:
+        """Whether rows are grouped."""
+        return bool(self.by) or bool(self.agg)
+
+
+def query(tables: Results, table: str = "cells", **options: Any) -> pl.DataFrame:
+    """Return rows of one sweep's result table; `options` are the other fields of `Query`."""
+    return ask({"": tables}, Query(table, **options))
+
+
+def ask(sweeps: Mapping[str, Results], question: Query) -> pl.DataFrame:
+    """Return rows of a table of one or several sweeps; with several, `SWEEP` is the first column.
+
+    Sweeps are never averaged together. A column that a sweep lacks is null there. Only the columns
+    and rows that are asked for are read.
+
+    Raises
+    ------
+    UserError
+        For an unknown table or column, or a condition that cannot be read.
+    """
+    require(question.agg)
+    frames = named_rows(sweeps, question.table)
+    schema = next(iter(frames.values())).collect_schema()
+    by = [] if isinstance(question.by, bool) else list(question.by)
+    for name in (*question.columns, *by):
+        option = "--columns" if name in question.columns else "--by"
+        if name != COVERAGE or not question.is_grouped:
+            require_column(name, schema.names(), option)
+    if question.is_grouped and (reasons := records()[question.table].not_averaged):
+        raise UserError(reasons[0], key="--by", value=by, remedy=reasons[1])
+    where = question.where
+    meets = wanted(where, schema, "--where")
+    with damage_named(sweeps, [question.table]):
+        chosen, single = {}, False
+        for name, frame in frames.items():
+            last_only = bool(by) and "epoch" not in by and _several(sweeps[name], schema)
+            chosen[name] = at_one_snapshot(frame, meets) if last_only else frame.filter(meets)
+            single |= last_only
+        together = pl.concat(list(chosen.values()), how="vertical")
+        shown = list(dict.fromkeys(question.columns)) or main_columns(question.table, together)
+        if not question.is_grouped:
+            first = [SWEEP] if len(sweeps) > 1 else []
+            result = together.select(list(dict.fromkeys([*first, *shown]))).collect()
+        else:
+            by = by or everything(question.table, together)
+            if question.table == DEE and "metric" not in by:
+                remedy = f"--by {','.join([*by, 'metric'])}"
+                raise UserError("metrics are not averaged", key="--by", value=by, remedy=remedy)
+            columns = _numbers(question, shown, by, schema)
+            columns = [*(["epoch"] if single and "epoch" not in columns else []), *columns]
+            parts = [
+                _grouped(
+                    question, sweeps[name], frame, by, columns, meets if where is not None else None
+                )
+                for name, frame in chosen.items()
+            ]
+            if len(parts) > 1:
+                parts = [
+                    part.select(pl.lit(name).alias(SWEEP), pl.exclude(SWEEP))
+                    for name, part in zip(chosen, parts, strict=True)
+                ]
+            result = pl.concat(parts, how="diagonal_relaxed")
+    if question.sort:
+        name = question.sort.removeprefix("-")
+        require_column(name, result.columns, "--sort")
+        down = question.sort.startswith("-")
+        result = result.sort(name, descending=down, nulls_last=True, maintain_order=True)
+    return result
+
+
+@contextmanager
+def damage_named(sweeps: Mapping[str, Results], names: Iterable[str]) -> Iterator[None]:
+    """Name the damaged table, if there is one, when polars fails on tables of some sweeps."""
+    try:
+        yield
+    except (pl.exceptions.PolarsError, pl.exceptions.PanicException):
+        for tables in sweeps.values():
+            for name in names:
+                if name in tables:
+                    tables[name]  # reading all of it raises DamagedFile
+        raise
+
+
+def require_column(name: str, columns: Sequence[str], option: str) -> None:
+    """Raise a UserError for an unknown column; it suggests the nearest name."""
+    if name not in columns:
+        remedy = nearest(name, columns)
+        raise UserError("unknown column", key=option, value=name, remedy=remedy)
+
+
+def named_rows(sweeps: Mapping[str, Results], table: str) -> dict[str, pl.LazyFrame]:
+    """Return each sweep's table lazily; several get the same columns, and `SWEEP`."""
+    frames = {}
+    for name, tables in sweeps.items():
+        require_table(tables, table)
+        frames[name] = rows_of(tables, table)
+    if len(sweeps) == 1:
+        return frames
+    return _alike({n: f.with_columns(pl.lit(n).alias(SWEEP)) for n, f in frames.items()})
+
+
+def require_table(tables: Results, table: str, option: str = "--table") -> None:
+    """Raise a UserError for a table that is absent or unknown; it says how to get it."""
+    if table in FURTHER and table not in tables:
+        where = None if tables.plan is None else tables.plan.directory
+        remedy = how(tables.plan, table)
+        raise UserError("there is none yet", file=where, key=option, value=table, remedy=remedy)
+    if table not in tables:
+        remedy = nearest(table, ALL_TABLES)
+        raise UserError("unknown table", key=option, value=table, remedy=remedy)
+
+
+def how(paths: SweepPaths | None, table: str) -> str:
+    """Say how to get an absent table, or why a sweep (None: none) can't have it."""
+    calibrated = table in (UNCERTAINTY, DEE, TACE)
+    if calibrated and paths and (reasons := of_probabilities(Analysis.read(paths))):
+        return " ".join(reasons)
+    return further(table, paths)
+
+
+def _alike(frames: Mapping[str, pl.LazyFrame]) -> dict[str, pl.LazyFrame]:
+    """Return tables of several sweeps with the same columns: null if a sweep lacks them."""
+    none = pl.concat([frame.clear() for frame in frames.values()], how="diagonal_relaxed")
+    schema = none.collect_schema()
+    return {
+        name: pl.concat([none, frame], how="diagonal_relaxed").select(*schema)
+        for name, frame in frames.items()
+    }
+
+
+def _numbers(
+    question: Query, shown: Sequence[str], by: Sequence[str], schema: pl.Schema
+) -> list[str]:
+    """Return the numeric columns that groups show; raise a UserError if one asked for is not."""
+    chosen = [name for name in shown if name not in (*by, SWEEP, COVERAGE)]
+    for name in question.columns if question.agg != (COUNT,) else ():
+        if name in chosen and not schema[name].is_numeric() and name not in OF_EFFECT:
+            remedy = "group by it, too: --by"
+            raise UserError("not a number", key="--columns", value=name, remedy=remedy)
+    left = {*AXES, SAME_AS, *(NUMBERED if not question.columns else ())}
+    return [name for name in chosen if name not in left and schema[name].is_numeric()]
+
+
+def _grouped(
+    question: Query,
+    tables: Results,
+    frame: pl.LazyFrame,
+    by: Sequence[str],
+    columns: Sequence[str],
+    where: pl.Expr | None,
+) -> pl.DataFrame:
+    if question.table != EFFECTS:
+        return grouped(tables, question.table, frame, by, columns, question.agg, where)
+    if question.agg:
+        remedy = "they are averaged with their own intervals: use --by alone"
+        raise UserError("not for effects", key="--agg", value=list(question.agg), remedy=remedy)
+    from manyseed.orchestrator.asking.effects import grouped as of_effects
+
+    within = [name for name in by if name != SWEEP]
+    averaged = of_effects(tables, frame, within)
+    shown = list(question.columns) or ["n_pairs", "n_test_sets", *main_columns(EFFECTS, frame)]
+    order = dict.fromkeys([*within, *OF_EFFECT, *shown])
+    return averaged.select(name for name in order if name in averaged.columns)
+
+
+def _several(tables: Results, schema: pl.Schema) -> bool:
+    """Return whether a table with this schema has rows of several snapshots."""
+    if "epoch" not in schema:
+        return False
+    cells = tables.scan("cells")
+    known = "epoch" in cells.collect_schema().names()
+    return known and several(cells.select(CELL_KEY).collect())
+
+
+def chosen_runs(tables: Results, where: str | None = None, best: int | None = None) -> list[str]:
+    """Return the addresses of runs, ordered by cell, repeat and run.
+
+    If all runs of a repeat are the same fit, the first stands for all. Of several snapshots the
+    last counts, unless the condition uses epochs.
+
+    Parameters
+    ----------
+    tables : Results
+    where : str, optional
+        An SQL condition over the table of runs.
+    best : int, optional
+        At most this many runs of each cell: the most accurate on their test sets, the first among
+        equals.
+
+    Raises
+    ------
+    UserError
+        For a condition that cannot be read, a number below 1, and if no run is left.
+    """
+    if best is not None and best < 1:
+        raise UserError("must be at least 1", key="--best", value=best)
+    frame = rows_of(tables, "runs")
+    schema = frame.collect_schema()
+    met = wanted(where, schema, "--where")
+    with tables.damage_named("runs"):
+        order = ["cell", "repeat_index", "run_index"]
+        rows = (
+            at_one_snapshot(frame, met)
+            .filter(~pl.col("identical") | (pl.col("run_index") == 0))
+            .select(*order, "address", "accuracy")
+            .unique(order, keep="any")
+            .sort(order)
+            .collect()
+        )
+    if best is not None:
+        by = ["accuracy", *order]
+        rows = rows.filter(pl.col("accuracy").is_not_null())
+        rows = rows.sort(by, descending=[True, False, False, False])
+        rows = rows.group_by("cell", maintain_order=True).head(best).sort(order)
+    if rows.is_empty():
+        directory = "DIR" if tables.plan is None else tables.plan.directory
+        raise UserError(
+            "no finished run meets it" if where else "no run is analysed",
+            key="--where" if where else "--best",
+            value=where or best,
+            remedy=f"see what there is with: {command('query', directory, '--table', 'runs')}",
+        )
+    return rows["address"].to_list()
+
+
+def described(sweeps: Mapping[str, Results], table: str, *, grouped: bool = False) -> pl.DataFrame:
+    """Return the columns of a table.
+
+    Parameters
+    ----------
+    sweeps : mapping of str to Results
+    table : str
+    grouped : bool
+        Whether rows are grouped: the columns that only groups have come first.
+
+    Returns
+    -------
+    DataFrame
+        Columns column, unit and meaning, which is empty if an earlier version wrote the table.
+
+    Raises
+    ------
+    UserError
+        For an unknown table.
+    """
+    added, of_groups = records()["added"].columns, records()["grouped"].columns
+    meanings = dict(of_groups) if grouped else {}
+    if len(sweeps) > 1:
+        meanings[SWEEP] = added[SWEEP]
+    for tables in sweeps.values():
+        require_table(tables, table)
+        names = rows_of(tables, table).collect_schema().names()
+        stored = json.loads(tables.metadata(table).get("columns", "{}"))
+        for name in (*(n for n in ADDRESSES if n in names), *names):
+            column = stored.get(name, {})
+            known = added.get(name, (column.get("unit", ""), column.get("meaning", "")))
+            if name not in meanings or (any(known) and not (grouped and name in of_groups)):
+                meanings[name] = known
+    rows = [(name, *meaning) for name, meaning in meanings.items()]
+    return pl.DataFrame(rows, schema=["column", "unit", "meaning"], orient="row")

@@ -1,0 +1,298 @@
+"""Arguments that several commands share."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
+
+import typer
+from typer.core import TyperCommand
+from typer.models import ArgumentInfo
+
+from manyseed.orchestrator.errors import ManyseedError, UserError, flag
+
+if TYPE_CHECKING:
+    from rich.text import Text
+
+    from manyseed.orchestrator.sweep import Sweep
+
+Directory = Annotated[
+    Path, typer.Argument(metavar="DIR", help="The sweep directory.", show_default=False)
+]
+SweepToml = Annotated[
+    Path, typer.Argument(metavar="SWEEP.toml", help="The sweep file.", show_default=False)
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(
+        "--out", "-o", metavar="DIR", help="The sweep directory.", show_default="./<name>"
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a value of the file, such as classifier.mlp.epochs=5; may be repeated.",
+        show_default=False,
+    ),
+]
+
+
+def shown_help(docstring: str) -> str:
+    """Return a docstring as help text that wraps at any width, with markup escaped."""
+    text = re.sub(r"(?<=\S)\n(?=\S)", " ", inspect.cleandoc(docstring))
+    text = re.sub(r"^    (?=\S)", "$ ", text, flags=re.MULTILINE)
+    if "[" not in text:
+        return text
+    from rich.markup import escape
+
+    return escape(text)
+
+
+@contextmanager
+def spoken_of_options() -> Iterator[None]:
+    """Within this block, print warnings, and let errors speak of options instead of arguments."""
+    from manyseed.orchestrator.calls import told_by
+    from manyseed.orchestrator.cli.output import errors, say
+
+    try:
+        with told_by(lambda text: say(text, style="yellow", to=errors)):
+            yield
+    except ManyseedError as error:
+        error.from_python = False
+        raise
+
+
+Verb = TypeVar("Verb", bound=Callable[..., None])
+
+_KINDS: dict[str, Any] = {"float": float, "int": int, "bool": bool}
+_FLAGS: dict[str, dict[str, Any]] = {
+    "where": {"short": "-w", "metavar": "SQL"},
+    "dry_run": {"short": "-n"},
+    "by": {"metavar": "COLUMN,…"},
+    "cluster": {"metavar": "NAME"},
+    **{name: {"metavar": "SQL"} for name in ("a", "b", "only")},
+    **{name: {"min": 1} for name in ("workers", "limit", "best", "members", "most", "block")},
+}
+"""What options have besides name, type and help, whoever takes them."""
+
+_PARAMETER = re.compile(r"^(\w+) : .*\n((?: {4}.*\n?)+)", re.MULTILINE)
+_DEFAULT = re.compile(r"[;,] by default ([^.;]+)")
+
+
+def takes(
+    method: str, *names: str, **completed: Callable[..., list[str]]
+) -> Callable[[Verb], Verb]:
+    """Let a verb take, in place of its ``**options``, parameters of a method of `Sweep`.
+
+    Types and defaults are those of its signature, help is its docstring's; `completed` complete
+    them. All this is looked up when the verb is: see `with_options`.
+    """
+
+    def mark(verb: Verb) -> Verb:
+        vars(verb)["takes"] = (method, names, completed)
+        return verb
+
+    return mark
+
+
+def with_options(verb: Callable[..., None]) -> None:
+    """Give a verb the signature with the options that it takes, after its arguments."""
+    if "__signature__" in vars(verb) or "takes" not in vars(verb):
+        return
+    from manyseed.orchestrator.sweep import Sweep
+
+    name, names, completed = vars(verb)["takes"]
+    method = inspect.unwrap(getattr(Sweep, name))
+    known, told = inspect.signature(method).parameters, meanings(inspect.getdoc(method) or "")
+    signature = inspect.signature(verb, eval_str=True)
+    *own, _ = signature.parameters.values()
+    arguments = [one for one in own if _is_argument(one)]
+    options = [
+        option(known[name], told[name], autocompletion=completed.get(name)) for name in names
+    ]
+    parameters = [*arguments, *options, *own[len(arguments) :]]
+    by_name = [one.replace(kind=one.KEYWORD_ONLY) for one in parameters]
+    vars(verb)["__signature__"] = signature.replace(parameters=by_name)
+
+
+def _is_argument(parameter: inspect.Parameter) -> bool:
+    told = (parameter.default, *getattr(parameter.annotation, "__metadata__", ()))
+    return any(isinstance(one, ArgumentInfo) for one in told)
+
+
+def meanings(docstring: str) -> dict[str, str]:
+    """Return what each parameter of a docstring means, by name, in the command's words."""
+    return {
+        name: re.sub(
+            r"`(\w+)`", lambda match: flag(match[1]), " ".join(lines.split()).replace("``", "")
+        )
+        for name, lines in _PARAMETER.findall(docstring)
+    }
+
+
+def option(parameter: inspect.Parameter, meaning: str, **details: Any) -> inspect.Parameter:
+    """Return the option for a function's parameter; `details` are those of `typer.Option`."""
+    details = {**_FLAGS.get(parameter.name, {}), **details}
+    kind = _KINDS.get(str(parameter.annotation).partition(" | ")[0], str)
+    if default := _DEFAULT.search(meaning):
+        details["show_default"] = default[1]
+    elif kind is bool:
+        details["show_default"] = False
+    flags = [flag(parameter.name), *([details.pop("short")] if "short" in details else [])]
+    if "Sequence[int]" in str(parameter.annotation):
+        details.setdefault("metavar", "N,N,…")
+    made = typer.Option(*flags, help=_DEFAULT.sub("", meaning), **details)
+    default_ = None if parameter.default in (None, ()) else parameter.default
+    annotation: Any = Annotated[kind if default_ is not None else kind | None, made]
+    by_name = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(parameter.name, by_name, annotation=annotation, default=default_)
+
+
+class Command(TyperCommand):
+    """A command whose help never truncates names of options, and whose errors name options."""
+
+    now = ""
+    """Of a verb that the help does not list: what does the same."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; its errors speak of options, also those of methods of `Sweep`."""
+        if self.now and not ctx.params.get("as_json"):
+            from manyseed.orchestrator.cli.output import errors, say
+
+            earlier = ctx.command_path.partition(" ")[2]
+            say(f"{earlier} is now: manyseed {self.now}", style="dim", to=errors)
+        with spoken_of_options():
+            return super().invoke(ctx)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the command's arguments."""
+        without_conversion(self.get_params(ctx))
+        return super().parse_args(ctx, args)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help with names of options wrapped instead of truncated."""
+        from typer import rich_utils
+
+        for name in ("highlighter", "negative_highlighter"):
+            if not isinstance(style := getattr(rich_utils, name), _Wrapping):
+                setattr(rich_utils, name, _Wrapping(style))
+        super().format_help(ctx, formatter)
+
+
+def without_conversion(parameters: Sequence[Any]) -> None:
+    """Take texts and paths as they are: typer would import pydantic to convert them.
+
+    Earlier versions of typer convert by themselves, and need no help.
+    """
+    for one in parameters:
+        if hasattr(one, "get_runtime_param") and "get_runtime_param" not in vars(one):
+            one.get_runtime_param = _AsGiven(one.get_runtime_param, one).itself
+
+
+class _AsGiven:
+    """Stands for typer's conversion of a parameter, which it calls if one is needed."""
+
+    def __init__(self, usual: Callable[[], Any], parameter: Any) -> None:
+        self.usual = usual
+        self.annotation = parameter.type_descriptor.annotation
+        self.limits = parameter.type_descriptor.parameter_info
+
+    def itself(self) -> _AsGiven:
+        return self
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        if param.nargs == 1 and not param.multiple:
+            if value is None or type(value) is self.annotation:
+                return value
+            if isinstance(value, str) and self.annotation is Path:
+                return Path(value)
+            if self.annotation is int and re.fullmatch(r"[0-9]{1,15}", str(value)):
+                least, most = self.limits.min, self.limits.max
+                if (least is None or int(value) >= least) and (most is None or int(value) <= most):
+                    return int(value)
+        elif not value:
+            return ()
+        elif not isinstance(value, str) and self.annotation in (list[str], list[Path]):
+            (kind,) = get_args(self.annotation)
+            return [kind(one) for one in value]
+        return self.usual().coerce(value, param=param, ctx=ctx)
+
+
+class _Wrapping:
+    """A style that lets names wrap."""
+
+    def __init__(self, style: Callable[[str], Text]) -> None:
+        self.style = style
+
+    def __call__(self, text: str) -> Text:
+        styled = self.style(text)
+        styled.overflow = "fold"
+        return styled
+
+
+def workers_option(meaning: str, default: str = "the available cores") -> Any:
+    """Return the option ``--workers``; `meaning` is its help."""
+    return typer.Option("--workers", min=1, help=meaning, show_default=default)
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+OwnMetrics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--metric", metavar="MODULE:FUNCTION", help="A metric of your own; may be repeated."
+    ),
+]
+
+
+def names(text: str) -> list[str]:
+    """Return the names in a comma-separated list."""
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def whole_numbers(text: str, key: str, example: str) -> list[int]:
+    """Return the integers in a comma-separated list; refuse anything else."""
+    try:
+        return [int(name) for name in names(text)]
+    except ValueError:
+        remedy = f"such as: {key} {example}"
+        message = "not a list of whole numbers"
+        raise UserError(message, key=key, value=text, remedy=remedy) from None
+
+
+def alone(key: str, remedy: str = "leave out one of them", **others: Any) -> None:
+    """Refuse what does not go with `key`, an option that asks for something else."""
+    for name, value in others.items():
+        if value not in (None, False, "", []):
+            option = name if name.isupper() else flag(name)
+            reason = f"cannot be combined with {key}"
+            raise UserError(reason, key=option, value=value, remedy=remedy)
+
+
+def only_with(key: str, is_given: bool, **others: Any) -> None:
+    """Refuse what belongs to `key`, an option that is not given."""
+    for name, value in others.items():
+        if not is_given and value not in (None, False):
+            raise UserError(f"applies only with {key}", key=flag(name), value=value)
+
+
+def require_outside(output: Path | None, sweep: Sweep, key: str = "--output") -> None:
+    """Refuse to write among the files of a sweep."""
+    from manyseed.orchestrator.cli.formats import is_pipe
+
+    if output is None or is_pipe(output):
+        return
+    target, paths = output.resolve(), sweep.paths
+    reserved = (paths.plan, paths.results, paths.tasks, paths.store, paths.sweep_file)
+    if any(target.is_relative_to(place.resolve()) for place in reserved):
+        raise UserError(
+            "is among the sweep's own files",
+            key=key,
+            value=str(output),
+            remedy="write to another folder",
+        )

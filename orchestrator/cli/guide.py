@@ -1,0 +1,269 @@
+"""What is here, and what to read: the command alone, pages, examples, the JSON Schema."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import typer
+
+from manyseed.orchestrator.cli.output import console, print_table, say, say_next
+from manyseed.orchestrator.errors import UserError, nearest
+
+_WIDEST = 100
+
+
+def pages_like(incomplete: str) -> list[str]:
+    """Complete the name of a page of the documentation, and of its headings after a ``#``."""
+    texts = pages()
+    page, hash_, _ = incomplete.partition("#")
+    headings = sections(texts[page]) if hash_ and page in texts else ()
+    names = (*texts, *(f"{page}#{heading}" for heading in headings))
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def docs(
+    page: str | None = typer.Argument(
+        None,
+        metavar="[PAGE]",
+        help="A page, or PAGE#HEADING; without it, all pages are listed.",
+        autocompletion=pages_like,
+    ),
+    as_schema: bool = typer.Option(
+        False, "--schema", help="Print the JSON Schema of sweep files, for editors."
+    ),
+) -> None:
+    """Show a page of the documentation, or one section of it; as Markdown in a pipe.
+
+    Examples:
+
+        manyseed docs
+
+        manyseed docs start
+
+        manyseed docs faq#it-stopped-in-the-middle
+
+        manyseed docs sweep-file | less
+
+        manyseed docs --schema > sweep.schema.json
+    """
+    from rich.markdown import Markdown
+
+    if as_schema:
+        return schema()
+    texts = pages()
+    if page is None:
+        titles = [(name, next(iter(sections(text).values()))[0]) for name, text in texts.items()]
+        print_table(None, ("page", "what it is about"), titles)
+        console.print()
+        return say_next("Read one", "docs", "start")
+    name, _, heading = page.partition("#")
+    name = name.removeprefix("docs/").removesuffix(".md")
+    if name not in texts:
+        raise UserError(
+            "there is no such page", key="PAGE", value=name, remedy=nearest(name, texts)
+        )
+    text, by_heading = texts[name], sections(texts[name])
+    if heading and heading not in by_heading:
+        raise UserError(
+            f"the page {name} has no such heading",
+            key="HEADING",
+            value=heading,
+            remedy=nearest(heading, by_heading),
+        )
+    text = by_heading[heading][1] if heading else text
+    if console.is_terminal:
+        console.print(Markdown(text, hyperlinks=False), width=min(console.width, _WIDEST))
+    else:
+        console.print(text, end="", soft_wrap=True)
+    return None
+
+
+_SHOWN = 5
+
+
+def begin(folder: Path) -> None:
+    """Print the sweeps and sweep files of a folder, and the commands to start with."""
+    from importlib.metadata import version
+
+    from manyseed.analysis.counts import some
+    from manyseed.orchestrator.submissions.submission import on_cluster
+
+    say(
+        f"manyseed {version('manyseed')}: train the same classifier thousands of times and learn "
+        "how much the results vary."
+    )
+    sweeps, files = found(folder)
+    if sweeps or files:
+        console.print()
+    if sweeps:
+        say(f"Sweeps here: {some(sweeps, _SHOWN)}")
+        say_next("  State", "status", sweeps[0])
+    if files:
+        say(f"Sweep files here: {some(files, _SHOWN)}")
+        say_next("  Grid and cost", "plan", files[0], "--dry-run")
+        say_next("  Train and report", "run", files[0], *on_cluster())
+    console.print()
+    say("Get started:")
+    say_next("  Write an example sweep file", "init", "--example", "quickstart")
+    say_next("  Write one for your data", "init", "DATA.csv")
+    say_next("  Import existing predictions", "import", "LOGITS.npz", "--out", "DIR")
+    say_next("  Check this machine", "cluster", "check")
+    console.print()
+    say_next("All commands", "--help")
+    say_next("All pages of the documentation", "docs")
+
+
+def found(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the names of the sweep directories and of the sweep files in a folder."""
+    from manyseed.orchestrator.paths import SweepPaths
+
+    sweeps, files = [], []
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError:
+        return [], []
+    for entry in entries:
+        try:
+            if entry.suffix == ".toml" and entry.is_file():
+                with entry.open(encoding="utf-8") as file:
+                    is_sweep = "[[grid]]" in file.read(100_000)
+                files += [entry.name] if is_sweep else []
+            elif entry.is_dir() and SweepPaths(entry).is_sweep:
+                sweeps.append(entry.name)
+        except (OSError, UnicodeDecodeError):
+            continue
+    return sweeps, files
+
+
+def example(
+    name: str | None = typer.Argument(
+        None, metavar="[NAME]", help="An example; without it, all are listed."
+    ),
+    out: Path | None = typer.Option(
+        None, "--out", "-o", metavar="FILE", help="Where to write it.", show_default="NAME"
+    ),
+) -> None:
+    """Write an example sweep file or cluster profile; or list all examples.
+
+    Examples:
+
+        manyseed example
+
+        manyseed example quickstart
+
+        manyseed example clusters/gpu --out mine.toml
+    """
+    from manyseed.orchestrator.disk.placing import place_new
+
+    available = examples()
+    if name is None:
+        print_table(
+            None, ("example", "what it is"), [(n, one.title) for n, one in available.items()]
+        )
+        console.print()
+        return say_next("Write one", "init", "--example", "quickstart")
+    name = name.removesuffix(".toml")
+    if name not in available:
+        raise UserError(
+            "there is no such example", key="NAME", value=name, remedy=nearest(name, available)
+        )
+    file = out or Path(f"{Path(name).name}.toml")
+    texts = {file: available[name].text}
+    texts |= {file.with_name(module): text for module, text in available[name].modules.items()}
+    for path in texts:
+        if path.exists():
+            raise UserError("exists already", file=path, remedy="name another file with --out")
+    for path, text in texts.items():
+        place_new(path, text.encode())
+    console.print(f"Wrote {', '.join(map(str, texts))}.")
+    if not name.startswith("clusters/"):
+        say_next("Next", "plan", file, "--dry-run")
+    return None
+
+
+def schema() -> None:
+    """Print the JSON Schema of sweep files, with which editors complete and check them.
+
+    Name it in the sweep file with the line: #:schema ./sweep.schema.json
+
+    Examples:
+
+        manyseed schema > sweep.schema.json
+    """
+    from manyseed.orchestrator.grids.jsonschema import schema
+
+    typer.echo(json.dumps(schema(), indent=2, ensure_ascii=False))
+
+
+_FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_HEADING = re.compile(r"^(?P<level>#+) (?P<title>.+)$", re.MULTILINE)
+
+
+def pages() -> dict[str, str]:
+    """Return the text of every page by its name."""
+    folder = Path(str(files("manyseed") / "docs"))
+    return {file.stem: file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.md"))}
+
+
+def sections(text: str) -> dict[str, tuple[str, str]]:
+    """Return title and text of each section of a page, by the anchor that links use.
+
+    A section reaches to the next heading of its level, or of a higher one.
+    """
+    code = [block.span() for block in _FENCE.finditer(text)]  # comments there are not headings
+    headings = [
+        heading
+        for heading in _HEADING.finditer(text)
+        if not any(begin <= heading.start() < end for begin, end in code)
+    ]
+    found: dict[str, tuple[str, str]] = {}
+    for number, heading in enumerate(headings):
+        after = (
+            one for one in headings[number + 1 :] if len(one["level"]) <= len(heading["level"])
+        )
+        end = next((one.start() for one in after), len(text))
+        name = anchor = re.sub(r"[^\w\- ]", "", heading["title"].lower()).replace(" ", "-")
+        again = 0
+        while anchor in found:
+            again += 1
+            anchor = f"{name}-{again}"
+        found[anchor] = (heading["title"].replace("`", ""), text[heading.start() : end])
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One example: its title (a sentence), its text, and the code files beside it, by name."""
+
+    title: str
+    text: str
+    modules: Mapping[str, str]
+
+
+def examples() -> dict[str, Example]:
+    """Return all examples by name: sweep files, then those in folders as ``FOLDER/NAME``."""
+    folder = Path(str(files("manyseed") / "examples"))
+    by_name = {}
+    for file in (*sorted(folder.glob("*.toml")), *sorted(folder.glob("*/*.toml"))):
+        text = file.read_text(encoding="utf-8")
+        title = _first_sentence(text)
+        others = (module for ending in ("*.py", "*.yaml") for module in file.parent.glob(ending))
+        named = (module for module in others if re.search(rf"\b{re.escape(module.name)}\b", text))
+        beside = {module.name: module.read_text(encoding="utf-8") for module in named}
+        by_name[file.relative_to(folder).with_suffix("").as_posix()] = Example(title, text, beside)
+    return by_name
+
+
+def _first_sentence(text: str) -> str:
+    """Return the first sentence of a file's leading comment, which may span several lines."""
+    lines = []
+    for line in text.splitlines():
+        if not line.startswith("# ") or line.startswith("#  "):  # a command is indented
+            break
+        lines.append(line[2:])
+    return re.split(r"(?<=[.?]) (?=[A-Z])", " ".join(lines))[0].rstrip(".")

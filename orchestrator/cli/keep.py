@@ -1,0 +1,442 @@
+"""The verbs that keep predictions: verify, compact, export, import, rerun."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from manyseed.orchestrator.cli import completion
+from manyseed.orchestrator.cli.arguments import (
+    Directory,
+    Json,
+    alone,
+    require_outside,
+    takes,
+)
+from manyseed.orchestrator.cli.output import (
+    console,
+    counted,
+    print_json,
+    say,
+    say_next,
+    say_training,
+    size,
+)
+from manyseed.orchestrator.cli.progress import bar, shards_done
+from manyseed.orchestrator.cli.status import print_values
+from manyseed.orchestrator.errors import RunsError, UserError, command, flag
+
+if TYPE_CHECKING:
+    from manyseed.orchestrator.keeping import Verified
+    from manyseed.orchestrator.runs.rerun import Differences, Rerun
+
+_NAMED = 20
+"""How many runs are named; ``--json`` names all."""
+
+
+@takes("verify", "repair")
+def verify(
+    directory: Directory,
+    tidy: bool = typer.Option(
+        False,
+        "--compact",
+        help="Instead: publish the runs in journals, remove files no longer needed, "
+        "consolidate metadata.",
+    ),
+    as_json: Json = False,
+    **options: Any,
+) -> None:
+    """Check every finished run: checksum, finite scores, shape, labels that match the scores.
+
+    Exit code 1 if something is wrong.
+
+    Examples:
+
+        manyseed verify quickstart
+
+        manyseed verify quickstart --repair
+
+        manyseed verify quickstart --compact
+    """
+    from manyseed.orchestrator.plans.plan import Plan
+    from manyseed.orchestrator.submissions.submission import training
+    from manyseed.orchestrator.sweep import Sweep
+
+    if tidy:
+        alone("--compact", **options, json=as_json)
+        compact(directory)
+        return
+    sweep = Sweep(directory)
+    with shards_done("verifying", quiet=as_json) as progress:
+        result = sweep.verify(**options, progress=progress)
+    if as_json:
+        print_json(result)
+    else:
+        for finding in result["findings"]:
+            rows = f" ({counted(finding['rows'], 'row')})" if finding["rows"] else ""
+            say(f"{finding['group']}: {finding['problem']}{rows}")
+        say(f"Checked {counted(result['runs_checked'], 'finished run')}: {_verdict(result)}")
+        for sentence in result.get("not_mended", ()):
+            say(sentence)
+        if result.get("runs_set_back"):
+            shown = result["set_back"][:_NAMED]
+            more = len(result["set_back"]) - len(shown)
+            rest = f" and {more:,} more, which --json names" if more else ""
+            say(f"Set back: {', '.join(shown)}{rest}.")
+            say_training("Next", sweep.paths, "resume")
+    if result["findings"] and not options["repair"]:
+        n_wrong = result["runs_wrong"]
+        retrain = f"; then: {training(sweep.paths, 'resume')}"
+        raise RunsError(
+            (f"{n_wrong:,} runs are wrong" if n_wrong else "the store is damaged")
+            + f"\n  repair it with: {command('verify', directory, '--repair')}"
+            + ("" if Plan.read(sweep.paths).is_imported else retrain)
+        )
+
+
+def _verdict(result: Verified) -> str:
+    if not result["findings"]:
+        return "nothing is wrong."
+    if "runs_set_back" not in result:
+        wrong = result["runs_wrong"]
+        return f"{wrong:,} are wrong." if wrong else "none of them is wrong."
+    healed, back = result["runs_healed"], result["runs_set_back"]
+    if not healed and not back:
+        rest = " as far as possible" if result["not_mended"] else ""
+        return f"what was wrong is repaired{rest}, no run is lost."
+    return f"{healed:,} restored from journals, {back:,} set back to be trained again."
+
+
+def compact(directory: Directory) -> None:
+    """Publish the runs in journals, remove files no longer needed, consolidate metadata.
+
+    Examples:
+
+        manyseed compact quickstart
+    """
+    from manyseed.orchestrator.sweep import Sweep
+
+    with shards_done("compacting") as progress:
+        result = Sweep(directory).compact(progress)
+    say(
+        f"Published {counted(result.published, 'run')}, removed "
+        f"{counted(result.journals, 'journal')} and {counted(result.partial, 'temporary file')}."
+    )
+    if result.damaged:
+        say(
+            f"Kept {counted(len(result.damaged), 'journal')} with unreadable parts that are not "
+            f"published: {', '.join(result.damaged)}"
+        )
+        say_next("Next", "verify", directory, "--repair")
+    if result.foreign:
+        say(
+            f"Ignored {counted(len(result.foreign), 'journal')} of another sweep: "
+            f"{', '.join(result.foreign)}"
+        )
+
+
+def export(
+    directory: Directory,
+    output: Path = typer.Option(
+        ...,
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="A new file whose name ends with .zip or .parquet.",
+        show_default=False,
+    ),
+) -> None:
+    """Write a portable copy of the predictions as one file.
+
+    FILE.zip is a Zarr zip store with everything, for
+    xarray.open_datatree(zarr.storage.ZipStore(FILE), engine="zarr"); FILE.parquet is a table with
+    one row per run and snapshot that holds the labels, without scores and learning curves.
+
+    Examples:
+
+        manyseed export sweep --output sweep.zip
+
+        manyseed export sweep --output labels.parquet
+    """
+    from manyseed.orchestrator.sweep import Sweep
+
+    file = Sweep(directory).export(output)
+    say(f"Wrote {file} ({size(file.stat().st_size)}).")
+    if file.suffix == ".parquet":
+        say("It holds labels; export a .zip for scores and learning curves.")
+
+
+def import_(
+    files: list[Path] | None = typer.Argument(
+        None,
+        metavar="[DIR] FILE…",
+        help="Predictions; before them, optionally, an import to add them to.",
+        show_default=False,
+    ),
+    out: Path | None = typer.Option(
+        None, "--out", "-o", metavar="DIR", help="The new directory.", show_default=False
+    ),
+    dataset: str | None = typer.Option(None, help="The dataset's name.", show_default="the file's"),
+    classifier: list[str] | None = typer.Option(
+        None,
+        metavar="NAME|NAME=FILE",
+        help="The classifier's name; or, once for each file, a classifier and its file.",
+        show_default="imported",
+    ),
+    truth: Path | None = typer.Option(
+        None, metavar="FILE.npy", help="The true classes, for an NPY file."
+    ),
+    runs: Path | None = typer.Option(
+        None, metavar="TABLE", help="CSV or Parquet that describes each run in a row."
+    ),
+    probability: str = typer.Option(
+        "softmax", metavar="softmax|ovr|none", help="How scores become probabilities."
+    ),
+    probabilities: bool = typer.Option(
+        False, "--probabilities", help="Scores of arrays are already probabilities."
+    ),
+) -> None:
+    """Make a sweep directory from predictions that were made elsewhere.
+
+    FILE is an NPZ with scores (run, sample, class) or labels (run, sample) and y_true; a file of
+    torch.save with tensors of these names; an NPY with scores or labels; CSV or Parquet tables with
+    OpenML's columns, one per run; or the output of manyseed export. analyze, query, report and
+    howmany take the directory like any other. Several files of arrays with the same dataset and
+    classifier are further runs.
+
+    If a directory stands before the files, they are added to the import in it as further runs: all
+    of them or none.
+
+    Examples:
+
+        manyseed import logits.npz --out imported
+
+        manyseed import seed-1.npz seed-2.npz --out imported --dataset digits --classifier cnn
+
+        manyseed import --classifier cnn=a.npz --classifier vit=b.npz --out both --dataset digits
+
+        manyseed import imported seed-3.npz seed-4.npz
+
+        manyseed import run-1.csv run-2.csv run-3.csv --out imported --dataset vehicle
+    """
+    from manyseed.orchestrator.errors import UserError
+    from manyseed.orchestrator.importing import import_predictions
+    from manyseed.orchestrator.importing.classes import FLOOR
+    from manyseed.orchestrator.sweep import Sweep
+
+    name, of_each = _given_classifiers(classifier or [])
+    files = files or []
+    into = files[0] if files and files[0].is_dir() else None
+    unnamed = files[1:] if into else files
+    if of_each and unnamed and name is None:
+        raise UserError(
+            "has no classifier, but other files do",
+            file=unnamed[0],
+            remedy=f"--classifier {[*of_each][-1]}={unnamed[0]}, or --classifier NAME for the "
+            "files without one",
+        )
+    directory = _import_directory(into, out)
+    before = Sweep(directory).survey().counts if into else {"done": 0, "copy": 0}
+    floored = import_predictions(
+        unnamed,
+        directory,
+        dataset=dataset,
+        classifier=name,
+        classifiers=of_each,
+        truth=truth,
+        runs=runs,
+        probability=probability,
+        probabilities=probabilities,
+        adding=into is not None,
+    )
+    done = Sweep(directory).survey().counts
+    held, now = (each["done"] + each["copy"] for each in (before, done))
+    if into is None:
+        say(f"Imported {counted(now, 'run')} into {directory}.")
+    else:
+        say(f"Added {counted(now - held, 'run')} to {directory}, which holds {now:,} now.")
+    if floored:
+        say(
+            f"{floored:,} {'prediction' if floored == 1 else 'predictions'} of a test point "
+            f"{'gives' if floored == 1 else 'give'} a class less than the probability "
+            f"{FLOOR:.2g}, which is used instead, since the logarithm of 0 is not a score."
+        )
+    say_next("Next", "analyze", directory)
+
+
+def _import_directory(into: Path | None, out: Path | None) -> Path:
+    """Return the directory to make or to add to; exactly one must be given."""
+    from manyseed.orchestrator.errors import UserError
+
+    if into is not None and out is not None:
+        raise UserError(
+            "names a new directory, but one to add the files to is given before them",
+            key="--out",
+            value=str(out),
+            remedy=f"leave out --out to add them, or {into} to make a new directory",
+        )
+    directory = into or out
+    if directory is None:
+        raise UserError(
+            "there is no directory to import into",
+            remedy="name a new one with --out DIR, or an existing import before the files",
+        )
+    return directory
+
+
+def _given_classifiers(given: list[str]) -> tuple[str | None, dict[str, list[Path]]]:
+    """Return the name without a file, if any, and the files of each other classifier."""
+    from manyseed.orchestrator.errors import UserError
+
+    names = [text for text in given if "=" not in text]
+    if len(names) > 1:
+        raise UserError(
+            "names the classifier of the files a second time",
+            key="--classifier",
+            value=names[1],
+            remedy=f"--classifier {names[1]}=FILE",
+        )
+    files: dict[str, list[Path]] = {}
+    for text in given:
+        if "=" in text:
+            name, _, file = text.partition("=")
+            files.setdefault(name, []).append(Path(file))
+    return names[0] if names else None, files
+
+
+@takes("rerun_where", "where", "best", "overwrite", "other_recipe", where=completion.condition)
+def rerun(
+    directory: Directory,
+    run: str | None = typer.Argument(
+        None,
+        metavar="[RUN]",
+        help="Cell, repeat and run, counted from 0: 12:0:3. Or use --where and --best.",
+        show_default=False,
+    ),
+    check: bool = typer.Option(
+        False, "--check", help="Exit code 1 unless it is equal bit for bit."
+    ),
+    save: Path | None = typer.Option(
+        None,
+        "--save",
+        metavar="FILE|FOLDER",
+        help="Write the model: .pt or .npz for networks, .npz for lr-sgd and svm-sgd, .json "
+        "for xgb, .skops for estimators. For several runs, a folder with a file each. manyseed "
+        "status DIR RUN says how to read it.",
+    ),
+    as_json: Json = False,
+    **options: Any,
+) -> None:
+    """Train one run or several again, and compare them with the stored predictions.
+
+    With its original recipe, a run must be equal bit for bit; with another recipe, the command
+    reports how much differs. Several runs are chosen in the result tables, so analyze first.
+
+    Examples:
+
+        manyseed rerun sweep 12:0:3 --check
+
+        manyseed rerun sweep 12:0:3 --save model.pt
+
+        manyseed rerun sweep --best 1 --save models
+
+        manyseed rerun sweep --where "classifier = 'mlp' AND accuracy > 0.9" --save models
+    """
+    from manyseed.orchestrator.sweep import Sweep
+
+    sweep = Sweep(directory)
+    require_outside(save, sweep, "--save")
+    if run is None:
+        if options["where"] is None and options["best"] is None:
+            remedy = "name a run, such as 12:0:3; or several with --where SQL, --best N"
+            raise UserError("which run?", key="RUN", remedy=remedy)
+        _several(partial(sweep.rerun_where, save=save, **options), save, check, as_json)
+        return
+    for name, given in options.items():
+        if given not in (None, False):
+            raise UserError(f"is for several runs, not for {run}", key=flag(name), value=given)
+    value = sweep.rerun(run, save)
+    if as_json:
+        print_json(value)
+    else:
+        print_values(value)
+    if check and value["same_recipe"] and not value["equal"]:
+        raise RunsError(
+            f"run {run} trained again in its own recipe differs: {value['labels_differ']:,} of "
+            f"{value['labels']:,} labels\n  check what is stored with: "
+            f"{command('verify', directory)}"
+        )
+
+
+def _several(
+    train: Callable[..., list[Rerun]], save: Path | None, check: bool, as_json: bool
+) -> None:
+    """Train several runs again, report each, and exit with 1 if something is wrong."""
+    with bar(quiet=as_json or not console.is_terminal) as progress:
+        task = progress.add_task("training", total=None, note="runs")
+
+        def tell(one: Rerun, total: int) -> None:
+            progress.update(task, advance=1, total=total)
+            if not as_json:
+                say(_outcome(one))
+
+        done = train(tell=tell)
+    if as_json:
+        print_json({"runs": [one.to_json() for one in done]})
+    else:
+        for text in _summary(done, save):
+            say(text)
+    if wrong := [one for one in done if one.problem or (check and _is_wrong(one))]:
+        which = ", ".join(one.address for one in wrong[:5]) + (", …" if len(wrong) > 5 else "")
+        raise RunsError(
+            f"of {counted(len(done), 'run')}, {len(wrong):,} could not be trained again or differ: "
+            f"{which}"
+        )
+
+
+def _is_wrong(one: Rerun) -> bool:
+    found = one.comparison
+    return found is not None and found["same_recipe"] and not found["equal"]
+
+
+def _outcome(one: Rerun) -> str:
+    """Return the outcome of a run."""
+    if one.was_there:
+        return f"{one.address}  {one.file} exists already"
+    parts = []
+    if (found := one.comparison) is not None and not one.problem:
+        parts = ["equal bit for bit" if found["equal"] else _difference(found)]
+    if one.problem:
+        parts.append(one.problem)
+    if one.file is not None:
+        parts.append(str(one.file))
+    return f"{one.address}  {'; '.join(parts)}"
+
+
+def _difference(found: Differences) -> str:
+    largest = found["largest_difference"]
+    scores = "" if largest is None else f", scores by {largest:.2g} at most"
+    recipe = "" if found["same_recipe"] else ", with another recipe"
+    if "recipe_unknown" in found:
+        recipe = f", with an unknown recipe: {found['recipe_unknown']}"
+    return f"{found['labels_differ']:,} of {found['labels']:,} labels differ{scores}{recipe}"
+
+
+def _summary(done: list[Rerun], folder: Path | None) -> list[str]:
+    """Return the outcome of all runs, and how to read the models."""
+    from manyseed.jobs.parameters import READ
+
+    trained = [one.comparison for one in done if one.comparison is not None]
+    equal = sum(found["equal"] for found in trained)
+    lines = [f"{counted(len(trained), 'run')} trained again, {equal:,} equal bit for bit."]
+    if folder is not None:
+        files = [one.file for one in done if one.file is not None]
+        old = sum(one.was_there for one in done)
+        before = f", {old:,} of them from before (--overwrite trains them again)" if old else ""
+        lines.append(f"{counted(len(files), 'model')} in {folder}{before}.")
+        lines += [f"Load: {READ[ending]}" for ending in sorted({file.suffix for file in files})]
+    return lines

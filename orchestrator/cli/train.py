@@ -1,0 +1,468 @@
+"""The verbs that train: run, tune, submit, resume, cancel, and how tasks are held and throttled."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from manyseed.orchestrator.cli.arguments import (
+    Directory,
+    Json,
+    Out,
+    OwnMetrics,
+    Settings,
+    SweepToml,
+    alone,
+    takes,
+)
+from manyseed.orchestrator.cli.output import (
+    counted,
+    duration,
+    print_json,
+    print_table,
+    say,
+    say_next,
+    say_steps,
+    say_training,
+    size,
+)
+from manyseed.orchestrator.cli.progress import resumable, show
+from manyseed.orchestrator.cli.status import follow, raise_if_broken, say_unreadable
+from manyseed.orchestrator.errors import INTERRUPTED, NOT_FINISHED, UserError
+
+if TYPE_CHECKING:
+    from manyseed.orchestrator.plans.searches import FoundScale, TunedHparams
+    from manyseed.orchestrator.submissions.submission import Submission
+    from manyseed.orchestrator.sweep import Sweep
+
+
+@takes("tune", "cluster", "workers")
+def tune(directory: Directory, as_json: Json = False, **options: Any) -> None:
+    """Search on this machine for the hparams of cells with hparams = "tuned".
+
+    Runs one random search per dataset and classifier, needed before submitting; then one for the
+    scale of each cell with kfac-laplace that has none. The sweep keeps the results; the same
+    command continues an interrupted search.
+
+    Examples:
+
+        manyseed tune sweep
+
+        sbatch --cpus-per-task 32 --wrap "manyseed tune sweep"
+    """
+    from manyseed.orchestrator.sweep import Sweep
+
+    sweep = Sweep(directory)
+    tuned, scales = search(sweep, **options, quiet=as_json)
+    columns = ("dataset", "classifier", "draws", "draw", "accuracy", "hparams")
+    rows = [(t.dataset, t.classifier, len(t.draws), t.draw, t.accuracy, t.hparams) for t in tuned]
+    scale_columns = ("dataset", "classifier", "ensembling", "networks", "scale", "log_likelihood")
+    scale_rows = [
+        (s.dataset, s.classifier, s.ensembling, len(s.trials), s.scale, s.log_likelihood)
+        for s in scales
+    ]
+    if as_json:
+        searches = [dict(zip(columns, row, strict=True)) for row in rows]
+        of_scales = [dict(zip(scale_columns, row, strict=True)) for row in scale_rows]
+        print_json({"searches": searches, "scales": of_scales})
+        return
+    if rows:
+        print_table(None, columns[:-1], [row[:-1] for row in rows])
+    if scale_rows:
+        print_table(None, scale_columns, scale_rows)
+    if rows or scale_rows:
+        given = None if options["cluster"] == "auto" else options["cluster"]
+        say_training("Next", sweep.paths, "submit", cluster=given)
+    else:
+        say('Nothing to search for: no cell has hparams = "tuned" that were not found yet.')
+
+
+def search(
+    sweep: Sweep, cluster: str, workers: int | None, *, quiet: bool = False
+) -> tuple[list[TunedHparams], list[FoundScale]]:
+    """Do a sweep's open searches with a progress bar; return their results."""
+    from manyseed.orchestrator.plans.plan import Plan
+    from manyseed.orchestrator.plans.searches import FoundScale, TunedHparams, found, searches
+
+    cells = Plan.read(sweep.paths).cells
+    if not searches(sweep.paths, cells):
+        return [], []
+    with resumable("searching", "plan", sweep.directory, "--tune", quiet=quiet) as progress:
+        done = sweep.tune(cluster=cluster, workers=workers, progress=progress)
+    results = [found(sweep.paths, each.cell, each.kind) for each in done]
+    hparams = [one for one in results if isinstance(one, TunedHparams)]
+    return hparams, [one for one in results if isinstance(one, FoundScale)]
+
+
+Watch = Annotated[
+    bool,
+    typer.Option("--watch", help="Show progress until nothing runs any more; exit as status does."),
+]
+
+
+@takes("submit", "cluster", "workers", "only", "limit", "other_recipe")
+def submit(directory: Directory, watch: Watch = False, **options: Any) -> None:
+    """Submit every missing run and return at once. The work goes on without this terminal.
+
+    This holds with --watch, too: interrupting it does not stop the work.
+
+    Examples:
+
+        manyseed submit sweep
+
+        manyseed submit sweep --cluster mycluster --limit 100
+
+        manyseed submit sweep --watch
+    """
+    submit_and_report(directory, watch=watch, **options)
+
+
+def submit_and_report(
+    directory: Path, *, watch: bool, failed: bool = False, **options: Any
+) -> None:
+    """Submit with the options of `Sweep.submit`, report it, and show progress if asked to."""
+    from manyseed.orchestrator.sweep import Sweep
+
+    sweep = Sweep(directory)
+    _say_submitted(sweep, sweep.submit(failed=failed, tell=say, **options), failed)
+    if watch:
+        follow(sweep)
+
+
+def _say_submitted(sweep: Sweep, submission: Submission | None, failed: bool) -> None:
+    """Report what was submitted, or why nothing was."""
+    if submission is None:
+        _say_nothing_to_submit(sweep, failed)
+        return
+    intent = submission.intent
+    say_gpu(submission)
+    where = counted(intent.workers, "local process")
+    if intent.arrays:
+        where = f"{intent.cluster}: " + ", ".join(
+            f"{counted(a.count, a.resource + ' task')} of {counted(a.processes, 'process')}"
+            for a in intent.arrays
+        )
+        for node, reason in intent.excluded.items():
+            say(f"Excluded {node}: {reason}")
+    say_kept(sweep)
+    say(f"Submitted {counted(submission.n_runs, 'run')} to {where}.")
+    say_next("Watch", "status", sweep.directory, "--watch")
+
+
+def say_kept(sweep: Sweep) -> None:
+    """Say how many runs are finished, if any: they are never trained again."""
+    counts = sweep.survey().counts
+    if finished := counts["done"] + counts["copy"]:
+        say(f"{finished:,} of {counts['runs']:,} runs are kept.")
+
+
+def say_gpu(submission: Submission) -> None:
+    """Say on which device classifiers with device = "gpu" train on this machine."""
+    gpu = submission.intent.gpu
+    if gpu == "none":
+        say('No GPU responds here: classifiers with device = "gpu" train on the CPU.')
+    elif gpu:
+        say(f'Classifiers with device = "gpu" train on {gpu}.')
+
+
+def _say_nothing_to_submit(sweep: Sweep, failed: bool) -> None:
+    from manyseed.orchestrator.plans.plan import Plan
+
+    if sweep.is_running:
+        say("Nothing to submit: all missing runs are waiting or being trained.")
+        say_unreadable(sweep)
+        say_next("Watch", "status", sweep.directory, "--watch")
+        return
+    state = sweep.status()
+    if Plan.read(sweep.paths).is_imported:
+        say("Nothing to train: the predictions were imported.")
+    elif failed:
+        say("Nothing to submit: no run failed.")
+    elif n_failed := state["runs"]["failed"]:
+        say(f"Nothing to submit: no run is missing; {n_failed:,} failed.")
+    else:
+        say("Nothing to submit: no run is missing.")
+    say_steps(state)
+
+
+@takes("submit", "cluster", "workers", "other_recipe")
+def run(
+    sweep_file: SweepToml,
+    out: Out = None,
+    settings: Settings = None,
+    metric: OwnMetrics = None,
+    **options: Any,
+) -> None:
+    """Plan, train, analyse and report; resume a sweep that exists.
+
+    Ctrl-C stops training on this machine after the fits in flight. On a cluster, it only ends the
+    watching: submitted jobs keep running. The same command continues where it stopped.
+
+    Examples:
+
+        manyseed run examples/quickstart.toml --cluster local
+
+        manyseed run sweep.toml --out /scratch/me/sweep --workers 8
+
+        manyseed run sweep.toml --cluster mycluster
+    """
+    from manyseed.orchestrator.cli.analyze import analyze_and_report, say_report
+    from manyseed.orchestrator.cli.answers import in_short
+    from manyseed.orchestrator.grids.loading import read_sweep_file
+    from manyseed.orchestrator.paths import SweepPaths
+    from manyseed.orchestrator.plans.change import remarks
+    from manyseed.orchestrator.plans.data import fetch_datasets
+    from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
+    from manyseed.orchestrator.submissions.profiles import AUTO, choose
+    from manyseed.orchestrator.submissions.requirements import (
+        of_earlier_code,
+        require_code,
+        require_packages,
+    )
+    from manyseed.orchestrator.submissions.submission import last_intent
+    from manyseed.orchestrator.sweep import Sweep
+    from manyseed.orchestrator.tasks.intent import LOCAL
+
+    settings = settings or []
+    cluster, workers, other_recipe = (options[n] for n in ("cluster", "workers", "other_recipe"))
+    directory = out or Path(read_sweep_file(sweep_file, settings).name)
+    again = ["run", sweep_file, "--out", directory]
+    again += [word for setting in settings for word in ("--set", setting)]
+    again += ["--cluster", cluster] if cluster != AUTO else []
+    again += ["--workers", workers] if workers else []
+    again += ["--other-recipe"] if other_recipe else []
+    again += [word for each in metric or [] for word in ("--metric", each)]
+    # reports errors in the file before any others
+    asked = plan_change(sweep_file, directory, settings)
+    if not other_recipe:
+        require_code(SweepPaths(directory), asked)
+    name = LOCAL if cluster == AUTO and workers else cluster
+    profile = choose(name, last=last_intent(SweepPaths(directory)))
+    where = LOCAL if profile is None else str(profile.path)
+    if profile is None:
+        require_packages(
+            asked.after, asked.after.cells.join(asked.added, on="cell", how="semi").sort("cell")
+        )
+    change = plan_sweep(sweep_file, directory, settings)
+    fetch_datasets(change.expansion.datasets)
+    sweep = Sweep(directory)
+    plan = change.summary()
+    counts = [counted(plan[f"{noun}s"], noun) for noun in ("run", "cell", "group")]
+    say(f"{change.sweep.name}: {counts[0]} in {counts[1]} of {counts[2]} → {directory}")
+    for sentence in () if change.is_empty else remarks(change):
+        say(sentence)
+    for sentence in () if other_recipe else of_earlier_code(sweep.paths, asked):
+        say(sentence, style="yellow")
+    search(sweep, where if profile is None else AUTO, workers)
+    submission = sweep.submit(cluster=where, workers=workers, other_recipe=other_recipe, tell=say)
+    running = sweep.running()
+    if submission is not None:
+        say_gpu(submission)
+        say_kept(sweep)
+    for watched in [submission] if submission else running:
+        try:
+            last = show(watched)
+        except KeyboardInterrupt:
+            if watched.cluster != LOCAL:
+                say(
+                    "\nOnly the watching has ended: the submitted jobs continue on "
+                    f"{watched.cluster}, without this terminal."
+                )
+                say_next("Stop them", "cancel", directory)
+                say_next("Follow them, then analyse", *again)
+                raise typer.Exit(INTERRUPTED) from None
+            say(
+                "\nStopping after the fits in flight. "
+                "Press Ctrl-C again to end them, too; they will be trained again."
+            )
+            _stop(sweep)
+            say_kept(sweep)
+            if places := ", ".join(dict.fromkeys(one.cluster for one in sweep.running())):
+                say(f"The jobs on {places} continue, without this terminal.")
+                say_next("Stop them", "cancel", directory)
+            say_next("Continue with", *again)
+            raise typer.Exit(INTERRUPTED) from None
+        raise_if_broken(sweep, last.reason, last.details)
+    page = analyze_and_report(sweep, metric, None if profile is None else where)
+    in_short(sweep)
+    say_report(page)
+    _print_estimate(sweep)
+    runs = sweep.status()["runs"]
+    if runs["failed"]:
+        say(f"\n{counted(runs['failed'], 'run')} failed.")
+        say_next("Tracebacks", "logs", directory, "--failed")
+        raise typer.Exit(1)
+    if runs["missing"]:
+        say(f"\n{counted(runs['missing'], 'run')} missing.")
+        say_training("Continue with", sweep.paths, "resume")
+        raise typer.Exit(NOT_FINISHED)
+    say_next("Next", "query", directory, "--by", "classifier")
+
+
+def _stop(sweep: Sweep) -> None:
+    """Stop here after the fits in flight. Ctrl-C ends these; another Ctrl-C stops waiting."""
+    from manyseed.orchestrator.submissions import stopping
+    from manyseed.orchestrator.submissions.submission import running
+    from manyseed.orchestrator.tasks.intent import LOCAL
+
+    here = [one for one in sweep.submissions() if one.cluster == LOCAL]
+
+    def stop(*, now: bool) -> None:
+        stopping.cancel(here, now=now)
+        while running(here):
+            time.sleep(0.1)
+
+    try:
+        stop(now=False)
+    except KeyboardInterrupt:
+        with suppress(KeyboardInterrupt):
+            stop(now=True)
+
+
+def _print_estimate(sweep: Sweep) -> None:
+    """Print the actual cost, beside the plan's estimate where that differs."""
+    from manyseed.orchestrator.plans.change import estimate_and_outcome
+
+    shown: dict[str, tuple[str, Callable[[float], str]]] = {
+        "fits": ("fits", "{:,.0f}".format),
+        "hours": ("training", lambda hours: duration(3600 * hours)),
+        "store_bytes": ("store", size),
+        "store_files": ("files", "{:,.0f}".format),
+    }
+    figures = []
+    for key, (estimated, actual) in estimate_and_outcome(sweep.paths).items():
+        name, show_figure = shown[key]
+        planned = "–" if math.isnan(estimated) else show_figure(estimated)
+        as_planned = planned == show_figure(actual)
+        figures.append(
+            f"{name} {show_figure(actual)}{'' if as_planned else f' (planned {planned})'}"
+        )
+    say(f"Cost: {', '.join(figures)}.")
+
+
+@takes("submit", "cluster", "workers", "failed", "memory", "only", "limit", "other_recipe")
+def resume(directory: Directory, watch: Watch = False, **options: Any) -> None:
+    """Submit the missing runs of an interrupted sweep, here or on any cluster.
+
+    Finished runs are never trained again, and runs of a waiting or running task are never submitted
+    again. Paused tasks are released. Tasks that were asked to stop are waited for; if they take
+    longer than some minutes and hold all missing runs, the exit code is 3. Failed runs are left
+    alone unless --failed is given.
+
+    Examples:
+
+        manyseed resume quickstart
+
+        manyseed resume quickstart --failed --memory 32G
+
+        manyseed resume quickstart --cluster local --workers 4
+    """
+    submit_and_report(directory, watch=watch, **options)
+
+
+@takes("cancel", "only", "now")
+def cancel(
+    directory: Directory,
+    hold: bool = typer.Option(
+        False, "--pause", help="Hold tasks that wait in the queue, until resume."
+    ),
+    parallelism: int | None = typer.Option(
+        None,
+        "--throttle",
+        metavar="N",
+        min=0,
+        help="End nothing: let at most N tasks run at once on a cluster; 0: no limit.",
+    ),
+    **options: Any,
+) -> None:
+    """Stop all tasks after the fits in flight. Nothing is lost.
+
+    This takes as long as these fits do. Tasks that wait in a queue never start, or with --pause
+    stay in it until manyseed resume, which also submits the runs that stopped tasks left.
+
+    Examples:
+
+        manyseed cancel quickstart
+
+        manyseed cancel quickstart --now
+
+        manyseed cancel quickstart --pause
+
+        manyseed cancel quickstart --throttle 10
+    """
+    from manyseed.orchestrator.sweep import Sweep
+
+    if hold:
+        alone("--pause", **options, throttle=parallelism)
+        pause(directory)
+        return
+    if parallelism is not None:
+        alone("--throttle", **options)
+        throttle(directory, parallelism)
+        return
+    only, now = options["only"], options["now"]
+    if now and only is not None:
+        raise UserError("cannot end the fits in flight of some cells only", key="--now")
+    sweep = Sweep(directory)
+    running, waiting = sweep.cancel(only, now=now)
+    say_unreadable(sweep)
+    if only is not None:
+        say("Submitted tasks train no more runs of these cells.")
+    elif running + waiting == 0:
+        say("Nothing is running.")
+    else:
+        when = "now" if now else "after the fits in flight"
+        stopped = f"{counted(running, 'task')} asked to stop {when}"
+        say(f"{stopped}, {counted(waiting, 'waiting task')} cancelled.")
+        if running and not now:
+            say_next("End these fits, too", "cancel", directory, "--now")
+        say_training("Continue with", sweep.paths, "resume")
+
+
+def pause(directory: Directory) -> None:
+    """Stop running tasks after the fits in flight, and hold tasks that wait in the queue.
+
+    manyseed resume releases held tasks, and submits the runs that stopped tasks left.
+
+    Examples:
+
+        manyseed pause quickstart
+    """
+    from manyseed.orchestrator.sweep import Sweep
+
+    sweep = Sweep(directory)
+    running, waiting = sweep.pause()
+    say_unreadable(sweep)
+    if running + waiting == 0:
+        say("Nothing is running.")
+    else:
+        stopped = f"{counted(running, 'task')} asked to stop after the fits in flight"
+        say(f"{stopped}, {counted(waiting, 'task')} held.")
+        say_training("Continue with", sweep.paths, "resume")
+
+
+def throttle(
+    directory: Directory,
+    parallelism: int = typer.Argument(
+        ..., metavar="N", min=0, help="0: no limit.", show_default=False
+    ),
+) -> None:
+    """Let at most N tasks run at once on a cluster from now on. Running tasks are not ended.
+
+    Examples:
+
+        manyseed throttle quickstart 10
+
+        manyseed throttle quickstart 0
+    """
+    from manyseed.orchestrator.sweep import Sweep
+
+    arrays = Sweep(directory).throttle(parallelism)
+    limit = counted(parallelism, "task") if parallelism else "as many tasks as the site allows"
+    say(f"From now on {limit} at once (in {counted(arrays, 'array')}).")

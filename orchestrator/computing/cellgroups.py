@@ -1,0 +1,64 @@
+"""Cells that share one answer: the name of such a group, and its part of the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import polars as pl
+
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.tables.rows import Tables
+from manyseed.orchestrator.errors import UserError, nearest
+
+GROUP = ["dataset", "classifier"]
+
+
+def named(group: pl.DataFrame, cells: pl.DataFrame) -> str:
+    """Return a name for some cells: the axes in which they agree and others of `cells` differ."""
+    named = [f"{axis} = {group[axis][0]}" for axis in AXES if same(group, axis)]
+    if all(same(group, axis) for axis in GROUP):
+        apart = [axis for axis in AXES if axis not in GROUP and not same(cells, axis)]
+        named = [" × ".join(str(group[axis][0]) for axis in GROUP)]
+        named += [f"{axis} = {group[axis][0]}" for axis in apart if same(group, axis)]
+    which = f"cell {group['cell'][0]}" if group.height == 1 else f"{group.height:,} cells"
+    return f"{', '.join(named)} ({which})"
+
+
+def at_epoch(group: pl.DataFrame) -> str:
+    """Return the part of a name that says which snapshot; empty if the training has none."""
+    epochs = group["epoch"].unique().sort().to_list()
+    return f" at epoch {' or '.join(map(str, epochs))}" if epochs[0] > 0 else ""
+
+
+def require_axes(by: Iterable[str]) -> None:
+    """Raise a UserError for a name that is not an axis."""
+    for name in by:
+        if name not in AXES:
+            remedy = nearest(name, AXES)
+            raise UserError("not an axis of cells", key="--by", value=name, remedy=remedy)
+
+
+def same(cells: pl.DataFrame, axis: str) -> bool:
+    """Return whether all cells agree in a column."""
+    return cells[axis].n_unique() == 1
+
+
+def split(
+    tables: Tables, cells: pl.DataFrame, key: Sequence[str]
+) -> Iterator[tuple[pl.DataFrame, Tables]]:
+    """Yield the cells of each group (they agree in `key`), and their part of the tables."""
+    groups = cells.partition_by(key, maintain_order=True)
+    number = pl.concat(
+        group.select("cell", group=pl.lit(index, pl.UInt32)) for index, group in enumerate(groups)
+    )
+    parts: dict[str, dict[tuple[object, ...], pl.DataFrame]] = {}
+    for name in ("runs", "pairs", "repeats", "cells"):
+        frame = getattr(tables, name)
+        numbered = frame.join(number, on="cell", maintain_order="left")
+        parts[name] = numbered.partition_by("group", as_dict=True, include_key=False)
+    for index, group in enumerate(groups):
+        of_group = {
+            name: frames.get((index,), getattr(tables, name).clear())
+            for name, frames in parts.items()
+        }
+        yield group, Tables(**of_group)

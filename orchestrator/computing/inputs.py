@@ -1,0 +1,202 @@
+"""Digests of what each repeat's results were computed from: only what changed is recomputed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+from polars import selectors as cs
+
+from manyseed.analysis.graph.predictions import Predictions
+from manyseed.analysis.options import SNAPSHOTS, Options
+from manyseed.analysis.tables.rows import EPOCH, ORDER, REPEAT, REPEAT_KEY, Tables
+from manyseed.analysis.tables.schema import cells, ordered
+from manyseed.analysis.version import code_version
+from manyseed.orchestrator.computing.tables import INPUT_COLUMNS, INPUTS, PARTS, Analysis
+from manyseed.orchestrator.disk.parquet import checksum, read_parquet, require_intact, write_parquet
+from manyseed.orchestrator.errors import DamagedFile, command
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.store.encoding import Array
+from manyseed.orchestrator.store.schema import GroupSpec
+
+KEY = list(REPEAT_KEY)
+_FREE = ("block_bytes", *SNAPSHOTS)
+"""Options that change no number, or that the epochs of the rows stand for."""
+
+
+def digests(
+    numbers: Mapping[str, Array], predictions: Predictions, spec: GroupSpec, options: Options
+) -> pl.DataFrame:
+    """Return, for each repeat and snapshot, a digest of everything that its rows depend on.
+
+    That is: which runs are finished, their status and checksum, the true classes, how predictions
+    are stored, the options, the version of the code, and the number of planned runs.
+
+    Parameters
+    ----------
+    numbers : mapping
+        As `reader.read_numbers` returns them.
+    predictions : Predictions
+        The finished runs of the group.
+    spec : GroupSpec
+        Its layout.
+    options : Options
+
+    Returns
+    -------
+    DataFrame
+        Columns `KEY` and digest.
+    """
+    reference = predictions.reference_position(options)
+    return pl.concat(
+        _of_snapshot(numbers, predictions, spec, options, position, reference)
+        for position in predictions.positions(options)
+    )
+
+
+def _of_snapshot(
+    numbers: Mapping[str, Array],
+    predictions: Predictions,
+    spec: GroupSpec,
+    options: Options,
+    position: int,
+    reference: int | None,
+) -> pl.DataFrame:
+    runs = predictions.runs.sort(*REPEAT, "run_index")
+    rows = runs["row"].to_numpy()
+    content = np.stack(
+        [
+            runs["run_index"].to_numpy().astype("<u4"),
+            numbers["status"][rows].astype("<u4"),
+            numbers["crc"][rows].astype("<u4"),
+        ],
+        axis=1,
+    )
+    facts = {k: repr(v) for k, v in asdict(options).items() if k not in _FREE}
+    stored = {k: v for k, v in spec.to_attributes().items() if not k.endswith("length")}
+    identity = [predictions.dataset_id, predictions.seed, code_version(options)]
+    snapshots = [position, position if reference is None else reference]
+    common = hashlib.sha256(json.dumps([facts, stored, identity, snapshots]).encode())
+    test_sets = {
+        index: hashlib.sha256(predictions.y_true[index].astype("<u2").tobytes()).digest()
+        for index in runs["repeat_index"].unique()
+    }
+    planned = predictions.runs_planned
+    assert isinstance(planned, Mapping)
+    repeats = runs.group_by(REPEAT, maintain_order=True).agg(n=pl.len())
+    hexdigests, start = [], 0
+    for cell, repeat, n in repeats.iter_rows():
+        digest = common.copy()
+        digest.update(test_sets[repeat])
+        digest.update(planned[cell].to_bytes(4, "little"))
+        digest.update(content[start : start + n].tobytes())
+        hexdigests.append(digest.hexdigest()[:32])
+        start += n
+    epoch = pl.lit(predictions.trained[position], EPOCH["epoch"]).alias("epoch")
+    of_each = pl.Series("digest", hexdigests, dtype=pl.String)
+    return repeats.with_columns(epoch, of_each).select(*KEY, "digest")
+
+
+class Held:
+    """The results on disk, and what they were computed from."""
+
+    def __init__(self, paths: SweepPaths) -> None:
+        self.paths = paths
+        try:
+            tables = Analysis.read(paths).tables
+            for name in PARTS:
+                require_intact(file := paths.table(name))
+                if name in tables and tables[name] != checksum(file):
+                    raise DamagedFile(file, "is of another analysis")
+            file = paths.table(INPUTS)
+            held = read_parquet(file, INPUT_COLUMNS)
+            self.inputs = held.select(*INPUT_COLUMNS, cs.by_name("epoch", require_all=False))
+        except (FileNotFoundError, DamagedFile):  # everything is computed again
+            self.inputs = pl.DataFrame(schema=dict(INPUT_COLUMNS))
+
+    def same(self, wanted: pl.DataFrame) -> pl.DataFrame:
+        """Return the repeats whose rows on disk are current: columns `KEY`."""
+        return wanted.join(self.inputs, on=list(INPUT_COLUMNS), how="semi").select(KEY)
+
+    def merged(self, computed: list[Tables], same: pl.DataFrame) -> Tables:
+        """Return the computed tables, joined by the rows on disk of unchanged repeats."""
+        frames: dict[str, pl.DataFrame] = {}
+        for name in PARTS:
+            parts = [getattr(tables, name) for tables in computed]
+            if not same.is_empty():
+                file, wanted = self.paths.table(name), parts[0].schema
+                again = f"remove it, then: {command('analyze', self.paths.directory)}"
+                held = read_parquet(file, wanted, list(wanted), again)
+                parts.append(held.join(same, on=KEY, how="semi", maintain_order="left"))
+            frames[name] = ordered(pl.concat(parts), ORDER[name])
+        runs, pairs, repeats = frames.values()
+        return Tables(runs, pairs, repeats, cells(repeats))
+
+    def forget(self) -> None:
+        """Distrust the rows on disk until `remember`: they are about to be replaced."""
+        self.paths.table(INPUTS).unlink(missing_ok=True)
+
+    def remember(self, inputs: pl.DataFrame) -> None:
+        """Record what the rows on disk were computed from."""
+        write_parquet(self.paths.table(INPUTS), inputs)
+
+
+def parted(
+    paths: SweepPaths,
+    table: str,
+    schema: Mapping[str, Any],
+    groups: Iterable[tuple[Predictions, pl.DataFrame]],
+    options: Options,
+    *,
+    newest: bool = False,
+) -> tuple[list[pl.DataFrame], list[tuple[int, Predictions]]]:
+    """Split a further table into current rows on disk and runs that must be computed.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    table : str
+    schema : mapping
+        The table's columns and types.
+    groups : iterable of (Predictions, frame)
+        The finished runs, and the repeats (columns `KEY`) that have not changed since they were
+        analysed.
+    options : Options
+    newest : bool
+        Whether the table has only the last snapshot.
+
+    Returns
+    -------
+    kept : list of frames
+    rest : list of (int, Predictions)
+        For each group and snapshot, its epoch and the runs of all other repeats.
+    """
+    held = _still_held(paths, table, schema)
+    kept, rest = [], []
+    for predictions, same in groups:
+        positions = predictions.positions(options)
+        for position in positions[-1:] if newest else positions:
+            epoch = predictions.trained[position]
+            known = same.filter(epoch=epoch) if held is not None else same.clear()
+            runs = predictions.runs.join(known, on=REPEAT, how="anti", maintain_order="left")
+            rest.append((epoch, replace(predictions, runs=runs)))
+            if held is not None:
+                kept.append(held.join(known, on=KEY, how="semi", maintain_order="left"))
+    return kept, rest
+
+
+def _still_held(paths: SweepPaths, table: str, schema: Mapping[str, Any]) -> pl.DataFrame | None:
+    """Return a further table on disk; None if it is not the last analysis's."""
+    file = paths.table(table)
+    try:
+        require_intact(file)
+        if Analysis.read(paths).tables.get(table) != checksum(file):
+            return None
+        return read_parquet(file, schema, list(schema)).select(list(schema))
+    except (FileNotFoundError, DamagedFile):
+        return None

@@ -1,0 +1,193 @@
+"""Classes in predictions: names and their order, labels as indices, probabilities as scores."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.jobs.checks import quoted, same_spelling, spelling
+from manyseed.jobs.datasets.columns import is_number, natural_order
+from manyseed.jobs.run import OFF, gaps, labels
+from manyseed.orchestrator.errors import UserError, nearest
+
+
+@dataclass(frozen=True, slots=True)
+class Predicted:
+    """Predictions of some runs.
+
+    Attributes
+    ----------
+    label : integer array (run, epoch, sample) or None
+        None if it follows from the scores.
+    scores : float array (run, sample) of logit gaps or (run, sample, class), or None
+    floored : int
+        Number of test points with a probability that was raised to have a finite logarithm.
+    """
+
+    label: NDArray[np.integer[Any]] | None
+    scores: NDArray[np.floating[Any]] | None
+    floored: int = 0
+
+
+def in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Return different names in the order that datasets have: as numbers if all are, else text."""
+    known = [*{*names}]
+    return tuple(known[place] for place in natural_order(known))
+
+
+def require_one_order(names: Sequence[str], key: str, file: Path) -> None:
+    """Refuse names whose order decides what the predictions mean, if others may sort otherwise."""
+    orders = [sorted(names), sorted(names, key=_folded), sorted(names, key=_by_numbers)]
+    if other := next((order for order in orders if order != [*names]), None):
+        place = next(i for i, name in enumerate(names) if other[i] != name)
+        raise UserError(
+            f"names classes whose order is not certain: {quoted(names[place])} or "
+            f"{quoted(other[place])} may come first",
+            file=file,
+            key=key,
+            remedy="name all classes in the order of the scores, or of the indices of labels, with "
+            "class_names",
+        )
+
+
+def _folded(name: str) -> tuple[str, str]:
+    return name.casefold(), name
+
+
+def _by_numbers(name: str) -> list[Any]:
+    if is_number(name):
+        return [(0, float(name.replace(",", ".", 1)), name)]
+    return [
+        (1, float(part), part) if part.isdecimal() else (2, 0.0, part)
+        for part in re.split(r"(\d+)", name)
+    ]
+
+
+def require_apart(truth: Collection[str], predicted: Collection[str], key: str, file: Path) -> None:
+    """Refuse labels that mean one class but are written in two ways, which would never be right."""
+    same = same_spelling({*truth, *predicted})
+    only: dict[object, str] = {}
+    for name in sorted({*truth} - {*predicted}):
+        only.setdefault(_meaning(name), name)
+    same += [
+        (only[meaning], name)
+        for name in sorted({*predicted} - {*truth})
+        if (meaning := _meaning(name)) in only
+    ]
+    if same:
+        raise UserError(
+            f"has classes that are one but for spelling: {' and '.join(map(quoted, same[0]))}",
+            file=file,
+            key=key,
+            remedy="write each class in one way",
+        )
+
+
+def _meaning(name: str) -> object:
+    plain = spelling(name)
+    return float(plain.replace(",", ".", 1)) if is_number(plain) else plain.casefold()
+
+
+FLOOR = float(np.finfo(np.float32).tiny)
+"""Smaller probabilities are raised to this value, as the logarithm of 0 is not a score."""
+
+
+def predicted(
+    p: NDArray[np.floating[Any]], refuse: Callable[[int, int, str], NoReturn]
+) -> Predicted:
+    """Return labels and scores for the probabilities of runs.
+
+    Parameters
+    ----------
+    p : float array (run, sample) or (run, sample, class)
+        Probability of the positive of two classes, or of each class.
+    refuse : callable
+        Raises an error; takes the indices in `p` of a run and of a test point whose values are not
+        probabilities, and what is wrong with them.
+
+    Returns
+    -------
+    Predicted
+        Scores are float32: for two classes the gap log p₁ − log p₀, for more log p. Their softmax
+        is p, however p was computed. Test points with a probability below `FLOOR` are counted.
+    """
+    label = np.empty(p.shape[:2], dtype=np.int64)
+    two = p.ndim == 2 or p.shape[2] == 2
+    scores = np.empty(p.shape[:2] if two else p.shape, dtype=np.float32)
+    floored = 0
+    for run, given in enumerate(p):
+        exact = given.astype(np.float64)
+        if (problem := _problem(exact)) is not None:
+            refuse(run, *problem)
+        if exact.ndim == 1:
+            exact = np.stack([1 - np.minimum(exact, 1), exact], axis=1)
+        logs = np.log(np.maximum(exact, FLOOR))
+        floored += int((exact < FLOOR).any(axis=1).sum())
+        label[run] = labels(gaps(exact), exact.shape[1])
+        scores[run] = gaps(logs)
+    return Predicted(label[:, None], scores, floored)
+
+
+def _problem(p: NDArray[np.float64]) -> tuple[int, str] | None:
+    """Return the first test point with invalid probabilities and why; None if all are valid."""
+    each = p.reshape(len(p), -1)
+    negative = np.asarray(~(each >= 0).all(axis=1))  # or NaN
+    sums = each.sum(axis=1)
+    too_much, too_little = ~(sums <= 1 + OFF), (sums < 1 - OFF) & (p.ndim > 1)
+    if not (wrong := negative | too_much | too_little).any():
+        return None
+    point = int(np.argmax(wrong))
+    if negative[point] or p.ndim == 1:
+        return point, f"{each[point].min():g} is not a probability"
+    return point, f"the probabilities sum to {sums[point]:.6g}, not to 1"
+
+
+def texts(values: NDArray[Any], key: str, file: Path) -> NDArray[Any]:
+    """Return an array with byte strings decoded to str; other arrays are returned as they are."""
+    if values.dtype.kind != "S":
+        return values
+    try:
+        return np.asarray(np.char.decode(values, "utf-8"))
+    except UnicodeDecodeError:
+        raise UserError("has bytes that are not UTF-8 text", file=file, key=key) from None
+
+
+def codes(values: NDArray[Any], class_names: Sequence[str], key: str, file: Path) -> NDArray[Any]:
+    """Return labels, given as names or as indices of classes, as indices.
+
+    Parameters
+    ----------
+    values : array of str or integers
+    key, file
+        For errors.
+    """
+    values = texts(values, key, file)
+    if values.dtype.kind == "U":
+        names = np.array(class_names)
+        order = np.argsort(names)
+        place = np.searchsorted(names[order], values)
+        index = order[np.minimum(place, len(names) - 1)]
+        wrong = names[index] != values
+        if wrong.any():
+            value = str(values[wrong].flat[0])
+            remedy = nearest(value, class_names)
+            raise UserError("not a class", file=file, key=key, value=value, remedy=remedy)
+        return index
+    if values.dtype.kind not in "iub":
+        raise UserError(
+            f"has dtype {values.dtype}; labels are whole numbers or names", file=file, key=key
+        )
+    if values.size and not 0 <= int(values.min()) <= int(values.max()) < len(class_names):
+        raise UserError(
+            f"goes from {values.min()} to {values.max()}, but there are {len(class_names)} classes",
+            file=file,
+            key=key,
+            remedy="labels are indices of classes from 0; name all classes with class_names",
+        )
+    return values

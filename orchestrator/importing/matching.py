@@ -1,0 +1,291 @@
+"""Join files with further runs of the same dataset and classifier."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.importing.classes import Predicted
+from manyseed.orchestrator.importing.predictions import DEFAULTS, Positions, PredictionFile
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.layout import PAIR, Groups
+from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
+from manyseed.orchestrator.store.groups import Group
+from manyseed.orchestrator.store.schema import GroupSpec
+from manyseed.orchestrator.store.testsets import Integers, read_splits
+
+ADDRESS = (*DEFAULTS, "repeat", "run")
+_ALIKE = ("class_names", "epochs", "keep", "dtype", "probability")
+
+
+def joined(sources: Sequence[PredictionFile]) -> list[PredictionFile]:
+    """Join the files of each dataset and classifier, in their order."""
+    by_pair: dict[tuple[str, str], list[PredictionFile]] = {}
+    datasets: dict[str, PredictionFile] = {}
+    for source in sources:
+        first = datasets.setdefault(source.dataset, source)
+        if len(source.y_true) > len(first.y_true):  # compare others with the one with most repeats
+            datasets[source.dataset] = source
+        if not _same_tests(first, source):
+            raise UserError(
+                f"its test sets differ from those of {first.file}, but both are named "
+                f"{source.dataset}",
+                file=source.file,
+                key="y_true",
+                remedy="import them separately, or leave out --dataset to name each after its file",
+            )
+        by_pair.setdefault((source.dataset, source.classifier), []).append(source)
+    _require_distinct(datasets)
+    return [files[0] if len(files) == 1 else _together(files) for files in by_pair.values()]
+
+
+def _require_distinct(datasets: Mapping[str, PredictionFile]) -> None:
+    """Refuse datasets that differ in name alone: they would have one identity."""
+    by_tests: dict[tuple[object, ...], PredictionFile] = {}
+    for source in datasets.values():
+        # in most imports all differ: compare only those whose first test sets have one digest
+        arrays = (source.y_true[0], source.test_index[0])
+        digests = [hashlib.sha256(a.astype("<i8").tobytes()).digest() for a in arrays]
+        other = by_tests.setdefault((source.class_names, *digests), source)
+        if other is not source and _same_tests(other, source):
+            raise UserError(
+                f"has the same test points as {other.file}",
+                file=source.file,
+                remedy="if the files are seeds of one classifier, add --dataset NAME; if they are "
+                "classifiers, --classifier NAME=FILE each; else import them separately",
+            )
+
+
+def _same_tests(one: PredictionFile, other: PredictionFile) -> bool:
+    """Return whether two sources have the same classes and, in shared repeats, test sets."""
+    if one.class_names != other.class_names or one.y_true.shape[1] != other.y_true.shape[1]:
+        return False
+    n = min(len(one.y_true), len(other.y_true))
+    return all(
+        np.array_equal(getattr(one, name)[:n], getattr(other, name)[:n])
+        for name in ("y_true", "test_index")
+    )
+
+
+def _together(sources: Sequence[PredictionFile]) -> PredictionFile:
+    one = sources[0]
+    runs = one.runs
+    for other in sources[1:]:
+        for name in _ALIKE:
+            if getattr(one, name) != getattr(other, name):
+                message = f"has {name} {getattr(other, name)}, but {one.file} {getattr(one, name)}"
+                if name == "keep":  # it follows from the classes, which are alike, and from this
+                    theirs, ours = (
+                        "labels" if s.keep == "none" else "scores" for s in (other, one)
+                    )
+                    message = f"holds {theirs}, {one.file} {ours}"
+                raise UserError(message, file=other.file, remedy="import them separately")
+        runs = pl.concat([runs, numbered(runs, other)])
+    starts = np.cumsum([0, *(len(source.runs) for source in sources)])
+    longest = max(sources, key=lambda source: len(source.y_true))
+
+    def read(positions: Positions) -> Predicted:
+        owner = np.searchsorted(starts, positions, side="right") - 1
+        parts = [
+            (owner == number, sources[number].read(positions[owner == number] - starts[number]))
+            for number in np.unique(owner)
+        ]
+        return Predicted(
+            _merged([(rows, part.label) for rows, part in parts]),
+            _merged([(rows, part.scores) for rows, part in parts]),
+            sum(part.floored for _, part in parts),
+        )
+
+    return replace(
+        one,
+        y_true=longest.y_true,
+        test_index=longest.test_index,
+        runs=runs,
+        read=read,
+        numbered=any(source.numbered for source in sources),
+    )
+
+
+def numbered(
+    existing: pl.DataFrame, other: PredictionFile, where: str = "in an earlier file"
+) -> pl.DataFrame:
+    """Return further runs, numbered after the existing ones unless their file numbers them.
+
+    Parameters
+    ----------
+    existing : DataFrame
+        With at least the columns `ADDRESS`.
+    other : PredictionFile
+        With the further runs.
+    where : str
+        Where the existing runs are, for errors.
+    """
+    runs = other.runs
+    if not other.numbered:
+        next_runs = existing.group_by(*DEFAULTS, "repeat").agg(next=pl.col("run").max() + 1)
+        runs = runs.join(next_runs, on=[*DEFAULTS, "repeat"], how="left", maintain_order="left")
+        runs = runs.with_columns(run=pl.col("run") + pl.col("next").fill_null(0))
+    duplicates = runs.join(existing.select(ADDRESS), on=ADDRESS, how="semi")
+    if not duplicates.is_empty():
+        repeat, run = duplicates.select("repeat", "run").row(0)
+        raise UserError(
+            f"repeat {repeat}, run {run} of a cell is already {where}",
+            file=other.file,
+            key="run",
+            remedy="number the runs of a repeat across files, or leave run out",
+        )
+    return runs.select(other.runs.columns)
+
+
+def _merged(parts: Sequence[tuple[NDArray[np.bool_], NDArray[Any] | None]]) -> NDArray[Any] | None:
+    """Combine parts, each given as a mask of its rows in the result and their values."""
+    if len(parts) == 1 or parts[0][1] is None:
+        return parts[0][1]
+    arrays = [(chosen, values) for chosen, values in parts if values is not None]
+    rows = len(arrays[0][0])
+    dtype = np.result_type(*(values.dtype for _, values in arrays))
+    result = np.empty((rows, *arrays[0][1].shape[1:]), dtype=dtype)
+    for chosen, values in arrays:
+        result[chosen] = values
+    return result
+
+
+ELSEWHERE = "import them into a directory of their own with --out"
+"""The remedy for runs that do not match."""
+
+
+def imported_plan(paths: SweepPaths) -> tuple[Plan, Groups]:
+    """Return the plan and the groups of a sweep that holds only imported predictions."""
+    if not paths.is_sweep:
+        raise UserError(
+            "is not a sweep directory, so no runs can be added to it",
+            file=paths.directory,
+            remedy="to make one from these files, name it with --out",
+        )
+    plan, groups = Plan.read(paths), Groups.read(paths)
+    groups.require_of(plan, paths)
+    groups.require_planned(plan, paths)
+    if not plan.all_cells.select(IS_IMPORTED.all()).item():
+        raise UserError(
+            "holds runs that were trained here; imported runs cannot be added to them",
+            file=paths.directory,
+            remedy=f"{ELSEWHERE}; manyseed compare sets two sweeps side by side",
+        )
+    return plan, Groups(groups.specs[: len(plan.groups)])
+
+
+def pair_of(
+    directory: Path, dataset: str | None, classifier: str | None, *, is_classifier_given: bool
+) -> tuple[str, str | None]:
+    """Return the dataset and the classifier to which to add runs; by default the sweep's only ones.
+
+    Parameters
+    ----------
+    dataset, classifier : str or None
+        As the user named them.
+    is_classifier_given : bool
+        Whether each file comes with its classifier's name.
+    """
+    plan, _ = imported_plan(SweepPaths(directory))
+    known = plan.cells.select(*PAIR).unique(maintain_order=True)
+    datasets = known["dataset"].unique(maintain_order=True).to_list()
+    if dataset is None and len(datasets) > 1:
+        raise _several("dataset", datasets, directory)
+    dataset = dataset or datasets[0]
+    if dataset not in datasets:
+        raise UserError(
+            "the sweep holds no such dataset; runs can only be added to those that it holds",
+            file=directory,
+            key="--dataset",
+            value=dataset,
+            remedy=f"{nearest(dataset, datasets)}; else {ELSEWHERE}",
+        )
+    if classifier is None and not is_classifier_given:
+        classifiers = known.filter(pl.col("dataset") == dataset)["classifier"].to_list()
+        if len(classifiers) > 1:
+            raise _several("classifier", classifiers, directory)
+        classifier = classifiers[0]
+    return dataset, classifier
+
+
+def _several(key: str, names: Sequence[str], directory: Path) -> UserError:
+    return UserError(
+        f"holds runs of {len(names)} {key}s: {', '.join(names)}",
+        file=directory,
+        key=f"--{key}",
+        remedy=f"say which one to add to with --{key} NAME",
+    )
+
+
+def truth(dataset: str, groups: Sequence[Group]) -> tuple[Integers, Integers]:
+    """Return the test sets of a dataset: `y_true` and `test_index` (repeat, sample).
+
+    All groups of a dataset share them, but some groups may have more repeats than others.
+    """
+    known = []
+    for group in groups:
+        if group.spec.dataset == dataset:
+            y_true, index = read_splits(group)
+            n = int((index[:, 0] >= 0).cumprod().sum())
+            known.append((y_true[:n], index[:n]))
+    return max(known, key=lambda sets: len(sets[0]))
+
+
+def same_tests(source: PredictionFile, groups: Sequence[Group]) -> Integers:
+    """Return the dataset's true classes (repeat, sample), which must match the source's."""
+    y_true, index = truth(source.dataset, groups)
+    n, samples = source.y_true.shape
+    known, points = y_true.shape
+    names = next(g.spec.class_names for g in groups if g.spec.dataset == source.dataset)
+
+    def refuse(message: str, key: str = "y_true") -> UserError:
+        return UserError(message, file=source.file, key=key, remedy=ELSEWHERE)
+
+    if source.class_names != names:
+        classes = f"{', '.join(source.class_names[:10])}; the sweep's are {', '.join(names[:10])}"
+        raise refuse(f"its classes are {classes}", "class_names")
+    if samples != points:
+        raise refuse(f"its test sets have {samples:,} points; the sweep's have {points:,}")
+    if n > known:
+        raise refuse(f"it has {n} test sets; the sweep has {known}")
+    for given, held, key in (
+        (source.y_true, y_true, "y_true"),
+        (source.test_index, index, "test_index"),
+    ):
+        wrong = np.flatnonzero((given != held[:n]).any(axis=1))
+        if wrong.size:
+            repeat = int(wrong[0])
+            count = int((given[repeat] != held[repeat]).sum())
+            where = f"the sweep's repeat {repeat}"
+            raise refuse(f"differs from that of {where} in {count:,} of {points:,} points", key)
+    return y_true
+
+
+def require_alike(source: PredictionFile, spec: GroupSpec, paths: SweepPaths) -> None:
+    """Refuse runs whose predictions differ in form from those of their group."""
+    for what, given, held in _forms(source, spec):
+        if given != held:
+            raise UserError(
+                f"has {what} {given}; {spec.dataset} × {spec.classifier} of {paths.directory} is "
+                f"stored with {held}",
+                file=source.file,
+                remedy=f"give them in that form, name another classifier, or {ELSEWHERE}",
+            )
+
+
+def _forms(source: PredictionFile, spec: GroupSpec) -> Iterator[tuple[str, str, str]]:
+    """Yield each property of form by name, as the source and as the group have it."""
+    kept = {"none": "labels alone"}
+    yield "scores", kept.get(source.keep, source.keep), kept.get(spec.scores, spec.scores)
+    if source.keep != "none":
+        yield "dtype", source.dtype, spec.dtype
+        yield "probability", source.probability, spec.probability
+    yield "epochs", str([*source.epochs]), str([*spec.epochs])

@@ -1,0 +1,327 @@
+"""Predictions of a dataset and classifier, whatever their format: what readers give, one check."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from manyseed.jobs.cells import UNPERTURBED
+from manyseed.jobs.checks import quoted, same_spelling
+from manyseed.jobs.run import Probability
+from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.grids.sweepfile import Keep as Kept
+from manyseed.orchestrator.importing.classes import Predicted, codes, texts
+from manyseed.orchestrator.paths import encode_name
+from manyseed.orchestrator.store.schema import Keep, ScoreType
+
+Positions = NDArray[np.int64]
+
+DEFAULTS: Mapping[str, Any] = {**UNPERTURBED, "hparams": "default", "vary": "init+batch"}
+"""The attributes that distinguish cells, with their default values."""
+
+ATTRIBUTES = (*DEFAULTS, "repeat", "run", "fit_seconds")
+_LARGEST = {"repeat": 2**15 - 2, "run": 2**16 - 1}  # the store counts in int16 and uint16
+_MAX_WORD = 200  # letters of an attribute's value
+_MAX_CLASS_NAME = 1000
+MAX_CLASSES = 2**16 - 1
+_MAX_POINT = 2**31 - 1
+TEST_SETS_BYTES = 2**31 - 2**20  # limit for a chunk that holds all of them
+_MAX_SECONDS = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """The names that the user gave for the dataset and the classifier of predictions."""
+
+    dataset: str | None = None
+    classifier: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """What a reader gives: the predictions of runs, read on demand, and what is known of them.
+
+    Attributes
+    ----------
+    file : Path
+        For messages.
+    names : Names
+    class_names : tuple of str
+    n_runs, n_samples : int
+    y_true : array (sample,) or (repeat, sample)
+        Names or indices of classes.
+    read : callable
+        Takes positions, returns their predictions.
+    attributes : mapping
+        Some of `ATTRIBUTES` by name, each a list of values, one per run.
+    test_index : integer array like `y_true`, optional
+    copy : Series, optional
+        Whether each run is a copy of another run of its repeat.
+    epochs : tuple of int
+    score_type
+        Type of scores; None for labels alone.
+    are_probabilities : bool
+        Whether scores are logarithms of probabilities, which softmax recovers.
+    origin : str, optional
+        Recorded as the origin; by default the file's name.
+    """
+
+    file: Path
+    names: Names
+    class_names: tuple[str, ...]
+    n_runs: int
+    n_samples: int
+    y_true: NDArray[Any]
+    read: Callable[[Positions], Predicted]
+    attributes: Mapping[str, Any]
+    test_index: NDArray[Any] | None = None
+    copy: pl.Series | None = None
+    epochs: tuple[int, ...] = (0,)
+    score_type: ScoreType | None = None
+    are_probabilities: bool = False
+    origin: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PredictionFile:
+    """Predictions of one dataset and classifier, read on demand.
+
+    Attributes
+    ----------
+    file : Path
+        For messages.
+    origin : str
+        Recorded as the origin: the file's name.
+    dataset, classifier : str
+    class_names : tuple of str
+    epochs : tuple of int
+    keep, dtype
+        Which scores are stored, and their type.
+    probability
+        How scores become probabilities.
+    y_true, test_index : integer arrays (repeat, sample)
+    runs : DataFrame
+        One row per run, in the order of positions: `ATTRIBUTES` and `copy` (whether it is a copy of
+        another run of its repeat).
+    read : callable
+        Takes positions, returns their predictions.
+    numbered : bool
+        Whether the file itself numbers its runs, instead of their order.
+    """
+
+    file: Path
+    origin: str
+    dataset: str
+    classifier: str
+    class_names: tuple[str, ...]
+    epochs: tuple[int, ...]
+    keep: Keep
+    dtype: ScoreType
+    probability: Probability
+    y_true: NDArray[np.integer[Any]]
+    test_index: NDArray[np.integer[Any]]
+    runs: pl.DataFrame
+    read: Callable[[Positions], Predicted]
+    numbered: bool = True
+
+    @property
+    def canonical(self) -> dict[str, str]:
+        """The description of the dataset: equal test sets make equal datasets."""
+        digest = hashlib.sha256(json.dumps(self.class_names).encode())
+        for array in (self.y_true, self.test_index):
+            digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
+        return {"source": "imported", "digest": digest.hexdigest()[:32]}
+
+
+def prediction_file(entries: Entries, probability: Probability) -> PredictionFile:
+    """Check what a reader gave, and return it as predictions that a sweep can hold."""
+    file, class_names = entries.file, entries.class_names
+    runs = attributes(entries.attributes, entries.n_runs, file)
+    if entries.copy is not None:
+        runs = runs.with_columns(copy=entries.copy)
+    y_true = codes(np.asarray(entries.y_true), class_names, "y_true", file)
+    index = np.arange(entries.n_samples) if entries.test_index is None else entries.test_index
+    source = PredictionFile(
+        file=file,
+        origin=entries.origin or file.name,
+        dataset=entries.names.dataset or file.stem,
+        classifier=entries.names.classifier or "imported",
+        class_names=class_names,
+        epochs=entries.epochs,
+        keep="none" if entries.score_type is None else Kept().resolve(len(class_names))[0],
+        dtype=entries.score_type or "float32",
+        probability="softmax"
+        if entries.are_probabilities and probability == "ovr"
+        else probability,
+        y_true=_test_sets(y_true, "y_true", runs, entries.n_samples, file),
+        test_index=_test_sets(index, "test_index", runs, entries.n_samples, file),
+        runs=runs,
+        read=entries.read,
+        numbered="run" in entries.attributes,
+    )
+    _check(source)
+    return source
+
+
+def _test_sets(
+    values: NDArray[Any], key: str, runs: pl.DataFrame, n_samples: int, path: Path
+) -> NDArray[Any]:
+    """Return values of test points as (repeat, sample)."""
+    repeats = int(runs["repeat"].to_numpy().max()) + 1
+    if values.shape == (n_samples,):
+        return np.broadcast_to(values, (repeats, n_samples))
+    if values.shape != (repeats, n_samples):
+        noun = "repeat" if repeats == 1 else "repeats"
+        raise UserError(
+            f"has shape {values.shape}; predictions of {n_samples:,} points in {repeats} {noun} "
+            f"need ({n_samples},) or ({repeats}, {n_samples})",
+            file=path,
+            key=key,
+        )
+    return values
+
+
+def _check(source: PredictionFile) -> None:
+    """Refuse predictions that a sweep can't hold, before anything is written."""
+
+    def refuse(key: str, message: str, value: object = None, remedy: str | None = None) -> NoReturn:
+        shown = {} if value is None else {"value": value}
+        raise UserError(message, file=source.file, key=key, remedy=remedy, **shown)
+
+    for key, name in (("dataset", source.dataset), ("classifier", source.classifier)):
+        if not name or not _is_plain(name):
+            remedy = f"give another with --{key} NAME"
+            refuse(key, "a name must not be empty or have control characters", name, remedy)
+        try:
+            encode_name(name)
+        except ValueError as error:
+            refuse(key, str(error), name, f"give another with --{key} NAME")
+    if not 2 <= len(source.class_names) <= MAX_CLASSES:
+        refuse("class_names", f"there are {len(source.class_names):,} classes, not 2 to 65,535")
+    for name in source.class_names:
+        if not 1 <= len(name) <= _MAX_CLASS_NAME or not _is_plain(name):
+            limits = f"1 to {_MAX_CLASS_NAME} letters and no control characters"
+            refuse("class_names", f"a class may have {limits}", name)
+    epochs = source.epochs
+    if list(epochs) != sorted(set(epochs)) or not 0 <= epochs[0] <= epochs[-1] <= _MAX_POINT:
+        refuse("epoch", "epochs must be increasing whole numbers from 0")
+    for key, values in (("y_true", source.y_true), ("test_index", source.test_index)):
+        if values.dtype.kind not in "iub" or values.ndim != 2 or not values.size:
+            refuse(key, f"has dtype {values.dtype}; whole numbers are needed")
+        most = len(source.class_names) - 1 if key == "y_true" else _MAX_POINT
+        if not 0 <= int(values.min()) <= int(values.max()) <= most:
+            refuse(key, f"goes from {values.min()} to {values.max()}, not from 0 to {most:,}")
+    if source.y_true.shape != source.test_index.shape:
+        refuse("test_index", f"has shape {source.test_index.shape}, not {source.y_true.shape}")
+    for repeat, index in enumerate(source.test_index):
+        places, counts = np.unique(index, return_counts=True)
+        if (counts > 1).any():
+            refuse(
+                "test_index",
+                f"names the point {places[counts > 1][0]} twice in repeat {repeat}",
+                remedy="give each point of a test set a number of its own, or leave test_index out",
+            )
+    if 8 * source.y_true.size > TEST_SETS_BYTES:
+        shape = " × ".join(f"{n:,}" for n in source.y_true.shape)
+        refuse("repeat", f"{shape} (repeats × points) are more test sets than a sweep can hold")
+
+
+def _is_plain(text: str) -> bool:
+    return not any(unicodedata.category(letter) in ("Cc", "Cs") for letter in text)
+
+
+def attributes(given: Mapping[str, Any], n_runs: int, file: Path) -> pl.DataFrame:
+    """Return the attributes of each run, with defaults filled in."""
+    for name, values in given.items():
+        if name not in ATTRIBUTES:
+            raise UserError(
+                "not an attribute of a run", file=file, key=name, remedy=nearest(name, ATTRIBUTES)
+            )
+        if np.ndim(values) != 1:
+            raise UserError("is not a list of values, one per run", file=file, key=name)
+        if len(values) != n_runs:
+            raise UserError(
+                f"has {len(values):,} values, but there are {n_runs:,} runs", file=file, key=name
+            )
+    columns = {
+        name: pl.Series(name, _plain(given[name], name, file))
+        if name in given
+        else pl.repeat(value, n_runs, eager=True).alias(name)
+        for name, value in {"repeat": 0, "fit_seconds": None, **DEFAULTS}.items()
+    }
+    frame = pl.DataFrame(columns)
+    cell = [*DEFAULTS, "repeat"]
+    numbers = (
+        pl.Series(_plain(given["run"], "run", file))
+        if "run" in given
+        else pl.int_range(pl.len()).over(cell)
+    )
+    frame = frame.with_columns(run=numbers, copy=pl.lit(False))
+    frame = _typed(frame, file)
+    duplicates = frame.filter(pl.struct(*cell, "run").is_duplicated())
+    if not duplicates.is_empty():
+        repeat, run = duplicates.select("repeat", "run").row(0)
+        raise UserError(
+            f"repeat {repeat}, run {run} occurs twice in one cell",
+            file=file,
+            remedy="number the runs of a repeat with the attribute run",
+        )
+    return frame
+
+
+def _typed(frame: pl.DataFrame, file: Path) -> pl.DataFrame:
+    types = {
+        "repeat": pl.Int64(),
+        "run": pl.Int64(),
+        "fit_seconds": pl.Float64(),
+        "train_fraction": pl.Float64(),
+        **{name: pl.String() for name in DEFAULTS if name != "train_fraction"},
+    }
+    for name, dtype in types.items():
+        try:
+            frame = frame.with_columns(pl.col(name).cast(dtype))
+        except pl.exceptions.PolarsError:
+            raise UserError("must be numbers", file=file, key=name) from None
+        column = frame[name]
+        if name != "fit_seconds" and column.has_nulls():
+            raise UserError("has missing values", file=file, key=name)
+        if dtype == pl.String():
+            _check_words(column.unique(), name, file)
+        if name in _LARGEST and not column.is_between(0, _LARGEST[name]).all():
+            raise UserError(f"must lie in 0 to {_LARGEST[name]:,}", file=file, key=name)
+        if name == "train_fraction" and not column.is_between(0, 1e12, closed="right").all():
+            raise UserError("must be numbers above 0", file=file, key=name)
+        if name == "fit_seconds":
+            frame = frame.with_columns(pl.col(name).fill_nan(None))
+            if not frame[name].drop_nulls().is_between(0, _MAX_SECONDS).all():
+                raise UserError("must be seconds, 0 or more", file=file, key=name)
+    return frame.select(*ATTRIBUTES, "copy")
+
+
+def _check_words(words: pl.Series, name: str, file: Path) -> None:
+    """Refuse invalid words, and more different ones than the store can number in int16."""
+    for word in words:
+        if not word or any(letter.isspace() for letter in word):
+            raise UserError("must not be empty or have spaces", file=file, key=name, value=word)
+        if len(word) > _MAX_WORD or not _is_plain(word):
+            message = f"must have at most {_MAX_WORD} letters, and no control characters"
+            raise UserError(message, file=file, key=name, value=word)
+    if same := same_spelling(words):
+        shown = " and ".join(map(quoted, same[0]))
+        raise UserError(f"{shown} only look the same", file=file, key=name, remedy="write one")
+    if len(words) > 2**15 - 1:
+        raise UserError(f"has {len(words):,} different values, too many", file=file, key=name)
+
+
+def _plain(values: Any, key: str, file: Path) -> Any:
+    array = np.asarray(values)
+    return texts(array, key, file).tolist() if array.dtype.kind in "US" else values

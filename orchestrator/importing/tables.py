@@ -1,0 +1,375 @@
+"""Tables of predictions: CSV or Parquet with OpenML's columns, and tables that ``export`` wrote."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import polars as pl
+
+from manyseed.analysis.axes import LATER
+from manyseed.jobs.datasets import csvfile
+from manyseed.orchestrator.errors import UserError, first_line, nearest
+from manyseed.orchestrator.importing.classes import (
+    Predicted,
+    codes,
+    in_order,
+    predicted,
+    require_apart,
+)
+from manyseed.orchestrator.importing.predictions import (
+    ATTRIBUTES,
+    DEFAULTS,
+    TEST_SETS_BYTES,
+    Entries,
+    Names,
+    Positions,
+)
+from manyseed.orchestrator.store.exchange import SCHEMA
+
+_KINDS: dict[Any, str] = {pl.Int64: "whole numbers", pl.Float64: "numbers", pl.String: "names"}
+NEEDED = ("row_id", "prediction", "truth")
+_LABELS = ("prediction", "truth", "correct")
+"""Columns whose text is kept as it is written."""
+CONFIDENCE = "confidence."
+MAX_ROWS = 200_000_000
+
+
+def read_frame(path: Path) -> pl.DataFrame:
+    """Read an entire table of predictions or of runs' attributes."""
+    if path.suffix != ".csv":
+        return _collected(path, _scan(path))
+    with _reading(path):
+        try:
+            return csvfile.read(path.read_bytes(), labels=_LABELS, ignored=(), missing=())
+        except csvfile.Repeated as error:
+            raise UserError(error.what, file=path, remedy="rename them") from None
+        except csvfile.Unreadable as error:
+            raise UserError(f"cannot be read: {error}", file=path) from None
+
+
+def is_exported(path: Path) -> bool:
+    """Return whether a file is a table that ``export`` wrote."""
+    if path.suffix != ".parquet":
+        return False
+    with _reading(path):
+        schema = _scan(path).collect_schema()
+    if not set(SCHEMA) - set(LATER) <= set(schema):
+        return False
+    for name, dtype in SCHEMA.items():
+        if name in schema and schema[name] != dtype:
+            raise UserError(f"is {schema[name]}, not {dtype}", file=path, key=name)
+    return True
+
+
+def _scan(path: Path) -> pl.LazyFrame:
+    with _reading(path):
+        return pl.scan_parquet(path.absolute(), glob=False, hive_partitioning=False)
+
+
+def _collected(path: Path, frame: pl.LazyFrame) -> pl.DataFrame:
+    """Read all rows, unless there are too many: even a tiny file may claim any number of rows."""
+    with _reading(path):
+        rows = frame.select(pl.len()).collect().item()
+        if rows > MAX_ROWS:
+            raise UserError(f"has {rows:,} rows, more than {MAX_ROWS:,}", file=path)
+        return frame.collect()
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn polars' errors in an unreadable file into a user error."""
+    try:
+        with _unheard():
+            yield
+    except pl.exceptions.PanicException:
+        raise UserError("is damaged", file=path, remedy="copy it again") from None
+    except (pl.exceptions.PolarsError, OSError, UnicodeError) as error:
+        raise UserError(f"cannot be read: {first_line(error)}", file=path) from None
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """Hide what polars' threads print on standard error about a damaged file: an error tells it."""
+    try:
+        kept = os.dup(2)
+    except OSError:  # there is none
+        yield
+        return
+    try:
+        with Path(os.devnull).open("wb") as nothing:
+            os.dup2(nothing.fileno(), 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def openml(paths: Sequence[Path], names: Names) -> Entries:
+    """Open files with OpenML's columns, each with one run or, if it has a column run, several.
+
+    The folds of a repeat are combined: each of its points is predicted by the fit that didn't see
+    it, and all of them form the test set. Only one file at a time is held in memory.
+    """
+    keys: list[pl.DataFrame] = []
+    first: dict[int, pl.DataFrame] = {}
+    class_names, has_confidences = _classes(paths)
+    for number, path in enumerate(paths):
+        for (repeat, run), frame in _runs(path, number).items():
+            first_row = frame.row(0, named=True)
+            keys.append(
+                pl.DataFrame(
+                    {
+                        "file": [number],
+                        "repeat": [repeat],
+                        "run": [run],
+                        **{k: [first_row[k]] for k in (*DEFAULTS, "fit_seconds") if k in first_row},
+                    }
+                )
+            )
+            test_set = frame.select("row_id", "truth")
+            if not first.setdefault(repeat, test_set).equals(test_set):
+                raise UserError(
+                    f"repeat {repeat} has other rows or true classes than in {paths[0]}",
+                    file=path,
+                    key="row_id",
+                )
+    sizes = {frame.height for frame in first.values()}
+    if len(sizes) > 1:
+        raise UserError(
+            f"test sets have {min(sizes):,} to {max(sizes):,} points; all must have equally many",
+            file=paths[0],
+            key="repeat",
+        )
+    table = pl.concat(keys, how="diagonal")
+    order = sorted(first)
+    table = table.with_columns(
+        pl.col("repeat").replace_strict(dict(zip(order, range(len(order)), strict=True)))
+    )
+    given = {name: table[name].to_list() for name in table.columns if name in ATTRIBUTES}
+
+    def read(positions: Positions) -> Predicted:
+        labels, scores, floored = [], [], 0
+        for position in positions.tolist():
+            row = table.row(position, named=True)
+            path = paths[row["file"]]
+            frame = _runs(path, row["file"])[order[row["repeat"]], row["run"]]
+            labels.append(_codes(frame["prediction"], class_names, "prediction", path))
+            if has_confidences:
+                one_run = _scores(frame, class_names, labels[-1], path)
+                assert one_run.scores is not None
+                scores.append(one_run.scores)
+                floored += one_run.floored
+        return Predicted(
+            np.stack(labels)[:, None], np.concatenate(scores) if scores else None, floored
+        )
+
+    return Entries(
+        file=paths[0],
+        names=names,
+        class_names=class_names,
+        n_runs=table.height,
+        n_samples=max(sizes),
+        y_true=np.stack([_codes(first[r]["truth"], class_names, "truth", paths[0]) for r in order]),
+        read=read,
+        attributes=given,
+        test_index=np.stack([first[r]["row_id"].to_numpy() for r in order]),
+        score_type="float32" if has_confidences else None,
+        are_probabilities=has_confidences,
+    )
+
+
+_LABELS_ALONE = "remove the columns confidence.* to import only the labels"
+
+
+def _scores(frame: pl.DataFrame, class_names: Sequence[str], label: Any, path: Path) -> Predicted:
+    """Return the scores of one run's confidences; predictions must be the most probable class."""
+
+    def refuse(run: int, point: int, why: str) -> NoReturn:
+        what = f"row_id {frame['row_id'][point]}: {why}"
+        raise UserError(what, file=path, key="confidence", remedy=_LABELS_ALONE)
+
+    p = frame.select(f"{CONFIDENCE}{name}" for name in class_names).to_numpy()
+    result = predicted(p[None], refuse)
+    rounded = p.astype(np.float32)
+    if (rounded[np.arange(len(label)), label] < rounded.max(axis=1)).any():
+        what = "predictions disagree with their confidences"
+        raise UserError(what, file=path, key="prediction", remedy=_LABELS_ALONE)
+    return result
+
+
+def _codes(column: pl.Series, class_names: Sequence[str], key: str, path: Path) -> Any:
+    return codes(column.cast(pl.String).to_numpy().astype(str), class_names, key, path)
+
+
+def _classes(paths: Sequence[Path]) -> tuple[tuple[str, ...], bool]:
+    """Return the classes of all files, and whether all have confidences."""
+    columns = [[c for c in _frame(path).columns if c.startswith(CONFIDENCE)] for path in paths]
+    for path, listed in zip(paths, columns, strict=True):
+        if set(listed) != set(columns[0]):
+            raise UserError(f"has other classes than {paths[0]}", file=path, key="confidence")
+    if columns[0]:
+        return tuple(c.removeprefix(CONFIDENCE) for c in columns[0]), True
+    seen: dict[str, set[str]] = {"truth": set(), "prediction": set()}
+    for path in paths:
+        for column, names in seen.items():
+            names.update(_frame(path)[column].unique().to_list())
+        require_apart(seen["truth"], seen["prediction"], "prediction", path)
+    return in_order({*seen["truth"], *seen["prediction"]}), False
+
+
+@lru_cache(maxsize=1)
+def _frame(path: Path) -> pl.DataFrame:
+    """Read and check a file; the last one read is cached."""
+    frame = read_frame(path)
+    if "truth" not in frame.columns and "correct" in frame.columns:
+        frame = frame.rename({"correct": "truth"})
+    known = (*NEEDED, "fold", *ATTRIBUTES)
+    for name in NEEDED:
+        if name not in frame.columns:
+            remedy = "a row is a test point of a run and needs row_id, prediction and truth"
+            raise UserError("a column is missing", file=path, key=name, remedy=remedy)
+    types: dict[str, pl.DataType] = {"prediction": pl.String(), "truth": pl.String()}
+    for name in frame.columns:
+        if name not in known and not name.startswith(CONFIDENCE):
+            raise UserError("unknown column", file=path, key=name, remedy=nearest(name, known))
+        if name in ("row_id", "repeat", "run"):
+            types[name] = pl.Int64()
+        elif name.startswith(CONFIDENCE):
+            types[name] = pl.Float64()
+    if frame.is_empty():
+        raise UserError("has no rows", file=path)
+    for name, dtype in types.items():
+        try:
+            frame = frame.with_columns(pl.col(name).cast(dtype))
+        except pl.exceptions.PolarsError:
+            raise UserError(f"must be {_KINDS[dtype]}", file=path, key=name) from None
+        if frame[name].has_nulls():
+            raise UserError("has missing values", file=path, key=name)
+        if dtype == pl.Float64 and not frame[name].is_between(0, 1.001).all():
+            raise UserError("must be probabilities, from 0 to 1", file=path, key=name)
+    return frame
+
+
+@lru_cache(maxsize=1)
+def _runs(path: Path, number: int) -> dict[tuple[int, int], pl.DataFrame]:
+    """Return the table of each (repeat, run) of a file, sorted by row_id."""
+    frame = _frame(path)
+    for name, value in (("repeat", 0), ("run", number)):
+        if name not in frame.columns:
+            frame = frame.with_columns(pl.lit(value).alias(name))
+    parts = frame.sort("row_id").partition_by("repeat", "run", as_dict=True)
+    for (repeat, run), part in parts.items():
+        if part["row_id"].is_duplicated().any():
+            raise UserError(
+                f"repeat {repeat}, run {run} predicts a row more than once",
+                file=path,
+                key="row_id",
+                remedy="number the runs of a file with a column run",
+            )
+    return {(int(str(repeat)), int(str(run))): part for (repeat, run), part in parts.items()}
+
+
+def exported(path: Path) -> list[Entries]:
+    """Open a table that ``export`` wrote: the labels of every dataset and classifier in it."""
+    whole = _scan(path)
+    later = [axis for axis in LATER if axis in whole.collect_schema()]
+    address = ("dataset", "classifier", *DEFAULTS, "repeat_index", "run_index", "epoch")
+    columns = whole.select(*address, "is_copy", "fit_seconds", *later)
+    table = _collected(path, columns.with_row_index("line"))
+    for axis in later:
+        others = table.filter(pl.col(axis) != LATER[axis])[axis]
+        if not others.is_empty():
+            raise UserError(
+                "such cells cannot be imported from a table",
+                file=path,
+                key=axis,
+                value=others[0],
+                remedy="export the sweep to a file whose name ends in .zip, and import that",
+            )
+    for name in table.columns:
+        if name != "fit_seconds" and table[name].has_nulls():
+            raise UserError("has missing values", file=path, key=name)
+    if table.is_empty():
+        raise UserError("has no rows", file=path)
+    parts = table.partition_by("dataset", "classifier", maintain_order=True)
+    return [_exported(path, part) for part in parts]
+
+
+def _exported(path: Path, table: pl.DataFrame) -> Entries:
+    epochs = tuple(table["epoch"].unique().sort().to_list())
+    cells = table.select(pl.struct(*DEFAULTS, "repeat_index", "run_index").rle_id())
+    is_complete = table.height % len(epochs) == 0 and bool(
+        (table["epoch"].to_numpy().reshape(-1, len(epochs)) == np.array(epochs)).all()
+        and cells.to_series().n_unique() * len(epochs) == table.height
+        and (np.diff(table["line"].to_numpy()) == 1).all()
+    )
+    if not is_complete:
+        raise UserError("a run lacks snapshots, or they are not in order", file=path, key="epoch")
+    runs = table.filter(pl.col("epoch") == epochs[0])
+    lines = runs["line"].to_numpy().astype(np.int64)
+    sample = _lines(path, lines[:1])
+    if sample["class_names"][0] is None or sample["label"][0] is None:
+        raise UserError("has missing values", file=path, key="label")
+    class_names = tuple(sample["class_names"][0].to_list())
+    if any(name is None for name in class_names):
+        raise UserError("has missing values", file=path, key="class_names")
+    repeats = runs.group_by("repeat_index").agg(pl.col("line").first()).sort("repeat_index")
+    first, last = (int(repeats["repeat_index"][at]) for at in (0, -1))
+    n_points = len(sample["label"][0])
+    shape = (last + 1, n_points)
+    if first < 0 or 8 * math.prod(shape) > TEST_SETS_BYTES:
+        raise UserError(
+            f"goes from {first} to {last}, for {n_points:,} points", file=path, key="repeat_index"
+        )
+    y_true = np.zeros(shape, dtype=np.uint16)
+    test_index = np.tile(np.arange(n_points), (last + 1, 1))
+    for repeat, line in repeats.iter_rows():
+        test_set = _lines(path, np.array([line]))
+        for name, target in (("y_true", y_true), ("test_index", test_index)):
+            values = test_set[name][0]
+            if values is None or len(values) != n_points or values.has_nulls():
+                raise UserError(f"is not a list of {n_points:,} values", file=path, key=name)
+            target[repeat] = values
+    given = {name: runs[name].to_list() for name in (*DEFAULTS, "fit_seconds")}
+    given |= {"repeat": runs["repeat_index"].to_list(), "run": runs["run_index"].to_list()}
+
+    def read(positions: Positions) -> Predicted:
+        every = (lines[positions][:, None] + np.arange(len(epochs))).reshape(-1)
+        with _reading(path):
+            column = _lines(path, every)["label"].list.to_array(n_points)
+            label = column.arr.explode()
+        if label.has_nulls() or len(label) != len(every) * n_points:
+            raise UserError("has missing values", file=path, key="label")
+        labels = codes(label.to_numpy(), class_names, "label", path)
+        return Predicted(labels.reshape(len(positions), len(epochs), n_points), None)
+
+    dataset, classifier = table.select("dataset", "classifier").row(0)
+    return Entries(
+        file=path,
+        names=Names(dataset, classifier),
+        class_names=class_names,
+        n_runs=runs.height,
+        n_samples=n_points,
+        y_true=y_true,
+        read=read,
+        attributes=given,
+        test_index=test_index,
+        copy=runs["is_copy"],
+        epochs=epochs,
+    )
+
+
+def _lines(path: Path, lines: Positions) -> pl.DataFrame:
+    """Read some lines, each stretch of consecutive lines at once."""
+    parts = np.split(lines, np.flatnonzero(np.diff(lines) != 1) + 1)
+    columns = ["class_names", "test_index", "y_true", "label"] if len(lines) == 1 else ["label"]
+    table = _scan(path).select(columns)
+    with _reading(path):
+        return pl.concat([table.slice(int(p[0]), len(p)).collect() for p in parts])

@@ -1,0 +1,1 @@
+"""How each question with options is answered, and what the page begins with."""

@@ -1,0 +1,450 @@
+"""Compare cells, classifiers or sweeps: which cells belong together, and which runs are paired.
+
+Test sets are shared if they have the same positions and true classes in the same data; streams are
+shared if runs draw from the same keys. Names of sweeps, datasets and classifiers prove nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.counts import counted
+from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.comparison import Side, compare, compare_apart
+from manyseed.analysis.questions.intervals import too_few
+from manyseed.analysis.questions.question import Answer, Reply
+from manyseed.analysis.tables.rows import cells_once, compares_runs, is_level, last
+from manyseed.jobs.run import Cell, Run, Stream
+from manyseed.jobs.trainer import stream_keys
+from manyseed.orchestrator.asking.averaging import require_confidence
+from manyseed.orchestrator.computing.cellgroups import require_axes
+from manyseed.orchestrator.conditions import chosen
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.paths import SweepPaths, open_sweep
+from manyseed.orchestrator.results.answers.comparison import (
+    IMPORTED,
+    AnalysedCell,
+    AnalysedSweep,
+    Compared,
+    OneCell,
+    words,
+)
+from manyseed.orchestrator.results.caveats import tell_newer
+from manyseed.orchestrator.results.questions.registry import AskedSweep
+
+LOWER_IS_BETTER = ("ece", "brier", "log_loss", "alpha_hat", "ks_", "churn")
+"""Prefixes of metrics for which lower is better."""
+
+_OF_LABELS = ("accuracy", "balanced_accuracy")
+_NO_CONVENTION = ("metrics", "block_bytes", "max_pair_runs", "close", "confidence", "snapshots")
+"""Options that change no metric of a run."""
+
+
+def compare_cells(
+    paths: SweepPaths,
+    other: AskedSweep | SweepPaths | str | Path | None = None,
+    *,
+    by: str = "classifier",
+    a: str | None = None,
+    b: str | None = None,
+    where: str | None = None,
+    metric: str = "accuracy",
+    lower: bool = False,
+    confidence: float = CONFIDENCE,
+) -> list[Compared]:
+    """Compare cells, classifiers or sweeps: the difference, and P(A better than B).
+
+    Cells are compared on the test sets that they share, and run by run if runs share random
+    streams; the report says how many runs this saves. Sweeps with different test sets are compared
+    unpaired. Each difference has an interval over seeds for these test sets, and one over seeds and
+    new test sets.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+        An analysed sweep.
+    other : Sweep or path, optional
+        Another sweep: A is in the first, B in this.
+    by : str
+        Compare pairs of cells that differ only in this.
+    a : str, optional
+        A condition on cells A; with one on B. Cells are compared if they agree in all axes but
+        those that set the two sides apart.
+    b : str, optional
+        A condition on cells B.
+    where : str, optional
+        A condition on the cells of both.
+    metric : str
+        A metric of runs, such as ece.
+    lower : bool
+        For a metric of your own: lower is better.
+    confidence : float
+        Confidence of each single interval.
+
+    Returns
+    -------
+    list of Compared
+        At least one of them with a result.
+    """
+    require_confidence(confidence)
+    _require_sides(a, b, by)
+    first, second = both_sweeps(paths, other)
+    for sweep in (first, *([] if second is first else [second])):
+        sweep.require(metric)
+    pairs = pairs_of(first, second, by=by, a=a, b=b, where=where)
+    higher = not (lower or metric.startswith(LOWER_IS_BETTER))
+    compared = [
+        _compare(first, second, *pair, metric, higher=higher, confidence=confidence)
+        for pair in pairs
+    ]
+    if not any(one.result for one in compared):
+        reasons = list(dict.fromkeys(one.reason for one in compared))
+        raise UserError(f"nothing can be compared: {'; '.join(reasons[:3])}", key=metric)
+    return compared
+
+
+# ---- which cells belong together
+
+Pair = tuple[AnalysedCell, AnalysedCell]
+
+
+def _require_sides(a: str | None, b: str | None, by: str) -> None:
+    if (a is None) != (b is None):
+        given, lacking = ("--a", "--b") if b is None else ("--b", "--a")
+        problem = "chooses the cells of one side only"
+        raise UserError(problem, key=given, value=a or b, remedy=f"give {lacking}, too")
+    require_axes([by])
+
+
+def pairs_of(
+    first: AnalysedSweep,
+    second: AnalysedSweep,
+    *,
+    by: str = "classifier",
+    a: str | None = None,
+    b: str | None = None,
+    where: str | None = None,
+) -> list[Pair]:
+    """Return the pairs of cells to compare; parameters are those of `compare_cells`."""
+    _require_sides(a, b, by)
+    conditions = {"--where": where, "--a": a, "--b": b}
+    of_a, of_b = (chosen(one.snapshots(conditions), where, "--where") for one in (first, second))
+    if a is None and first is second:
+        return _levels(last(of_a), by)
+    of_a, of_b = last(chosen(of_a, a, "--a")), last(chosen(of_b, b, "--b"))
+    return _matched(of_a, of_b, one_sweep=first is second)
+
+
+def _levels(cells: pl.DataFrame, by: str) -> list[Pair]:
+    """Return the pairs of cells that differ only in one axis; twins count once."""
+    cells = cells_once(cells)
+    others = [axis for axis in AXES if axis != by]
+    pairs = [
+        pair
+        for alike in cells.sort("cell").partition_by(others, maintain_order=True)
+        for pair in combinations(AnalysedCell.all_of(alike), 2)
+        if pair[0].axes[by] != pair[1].axes[by]
+    ]
+    if not pairs:
+        values = cells[by].unique(maintain_order=True).to_list()
+        problem = f"there is only one {by} ({values[0]})"
+        remedy = "choose another axis with --by, or use --a and --b"
+        if len(values) > 1:
+            problem = "no two cells differ in it alone"
+            remedy = f"its values are {', '.join(map(str, values))}; {remedy}"
+        raise UserError(problem, key="--by", value=by, remedy=remedy)
+    return pairs
+
+
+def _matched(a: pl.DataFrame, b: pl.DataFrame, *, one_sweep: bool) -> list[Pair]:
+    """Return the pairs of cells that agree in all axes but those that set the two sides apart."""
+    by_name = a["data"].has_nulls() or b["data"].has_nulls()
+    keys = [axis if axis != "dataset" or by_name else "data" for axis in AXES]
+    apart = []
+    if a.height > 1 or b.height > 1:
+        for axis in keys:
+            levels_a, levels_b = a[axis].unique(), b[axis].unique()
+            if levels_a.len() == levels_b.len() == 1 and levels_a[0] != levels_b[0]:
+                apart.append(axis)
+        rest = [axis for axis in keys if axis not in apart]
+        right = b.rename({name: f"{name}_b" for name in b.columns if name not in rest})
+        joined = a.sort("cell").join(right, on=rest, how="inner", maintain_order="left")
+        numbers = joined.select("cell", "cell_b").rows()
+    else:
+        numbers = [(a["cell"][0], b["cell"][0])]
+    cells_a, cells_b = ({cell.cell: cell for cell in AnalysedCell.all_of(side)} for side in (a, b))
+    matched = bool(numbers)
+    if one_sweep:
+        distinct: dict[frozenset[int], tuple[int, int]] = {}
+        for i, j in numbers:
+            if i != j or cells_a[i].epoch != cells_b[j].epoch:
+                distinct.setdefault(frozenset((i, j)), (i, j))
+        numbers = list(distinct.values())
+    if not numbers:
+        common = [axis for axis in keys if axis not in apart]
+        differing = [axis for axis in common if not {*a[axis].to_list()} & {*b[axis].to_list()}]
+        problem = f"no cell of A ({a.height:,}) matches a cell of B ({b.height:,})"
+        if matched:
+            problem = f"{problem} other than itself"
+        elif differing:
+            problem = f"{problem}: they differ in {', '.join(differing)}"
+        else:
+            problem = f"{problem} in all of {', '.join(common)}"
+        raise UserError(problem, remedy="choose cells with --a and --b")
+    return [(cells_a[i], cells_b[j]) for i, j in numbers]
+
+
+# ---- what two cells share
+
+
+def _shared_streams(cell_a: Cell, cell_b: Cell) -> tuple[str, ...]:
+    """Return the streams shared by runs with the same index but not by others."""
+    if IMPORTED in (cell_a.dataset.get("source"), cell_b.dataset.get("source")):
+        return ()  # how they were made is unknown
+    if cell_a.seed != cell_b.seed:
+        return ()
+    keys_a, keys_b = (
+        {name: key for name, key in stream_keys(Run(cell, 0, 0)).items() if _drawn(cell, name, key)}
+        for cell in (cell_a, cell_b)
+    )
+    return tuple(name for name, key in keys_a.items() if keys_b.get(name) == key)
+
+
+def _drawn(cell: Cell, name: Stream, keys: Sequence[str | int]) -> bool:
+    """Return whether a stream is drawn from and differs between runs."""
+    if name == "subsample":
+        return cell.train_fraction != 1.0
+    return stream_keys(Run(cell, 0, 1))[name] != keys
+
+
+def _compare(
+    first: AnalysedSweep,
+    second: AnalysedSweep,
+    cell_a: AnalysedCell,
+    cell_b: AnalysedCell,
+    metric: str,
+    *,
+    higher: bool,
+    confidence: float,
+) -> Compared:
+    streams = _shared_streams(Cell.from_text(cell_a.canonical), Cell.from_text(cell_b.canonical))
+    unknown = Compared(
+        a=first.described(cell_a),
+        b=second.described(cell_b),
+        same={name: level for name, level in cell_a.axes.items() if level == cell_b.axes[name]},
+        metric=metric,
+        higher_is_better=higher,
+        confidence=confidence,
+        shared_test_sets=False,
+        left_out=(0, 0),
+        streams=(),
+        result=None,
+    )
+    frames = [_values(first, cell_a, metric), _values(second, cell_b, metric)]
+    reason = _incomparable(first, second, cell_a, cell_b, metric, frames)
+    if reason:
+        return replace(unknown, reason=reason)
+    sets_a, sets_b = (_by_test_set(frame) for frame in frames)
+    pairs = [(units, sets_b[digest]) for digest, units in sets_a.items() if digest in sets_b]
+    if not pairs:
+        sides = ([_side(units) for units in sets.values()] for sets in (sets_a, sets_b))
+        result = compare_apart(*sides, higher=higher, confidence=confidence)
+        return replace(unknown, result=result)
+    paired = bool(streams) and any(_units(x, y) for x, y in pairs)
+    chosen = [both for x, y in pairs if (both := _same_units(x, y) if paired else (x, y))]
+    result = compare(
+        [_side(x) for x, _ in chosen],
+        [_side(y) for _, y in chosen],
+        paired=paired,
+        higher=higher,
+        independent=not compares_runs(metric),
+        confidence=confidence,
+    )
+    return replace(
+        unknown,
+        shared_test_sets=True,
+        left_out=(len(sets_a) - len(chosen), len(sets_b) - len(chosen)),
+        streams=streams if paired else (),
+        result=result,
+    )
+
+
+def _values(sweep: AnalysedSweep, cell: AnalysedCell, metric: str) -> pl.DataFrame:
+    """Return the values of a cell's runs, with what they are compared by."""
+    frame = sweep.by_cell.get((cell.cell, cell.epoch), sweep.runs.clear())
+    kept = frame.filter(pl.col(metric).is_not_null() & pl.col(metric).is_not_nan())
+    if compares_runs(metric):
+        kept = kept.filter(~pl.col("fixed"))
+    columns = ("repeat_index", "run_index", "digest", "fixed", "probe", "delta")
+    return kept.select(*columns, value=pl.col(metric).cast(pl.Float64))
+
+
+def _incomparable(
+    first: AnalysedSweep,
+    second: AnalysedSweep,
+    cell_a: AnalysedCell,
+    cell_b: AnalysedCell,
+    metric: str,
+    frames: Sequence[pl.DataFrame],
+) -> str:
+    """Say why two cells can't be compared by a metric; return "" if they can."""
+    for name, cell, frame in zip("AB", (cell_a, cell_b), frames, strict=True):
+        if frame.is_empty():
+            return f"no run of {name}, cell {cell.cell}, has {metric}"
+    if (cell_a.cell_id, cell_a.epoch) == (cell_b.cell_id, cell_b.epoch) and cell_a.data is not None:
+        return "A and B are one cell, whose runs are the same"
+    if None in (cell_a.data, cell_b.data):
+        if cell_a.axes["dataset"] != cell_b.axes["dataset"]:
+            return "the cells have different data"
+    elif cell_a.data != cell_b.data:
+        return "the cells have different data"
+    if is_level(metric):
+        together = pl.concat(frames)
+        for column, fact in (("probe", "probe"), ("delta", "δ")):
+            if together[column].n_unique() > 1:
+                return f"{metric} of A has another {fact} than that of B"
+    names = set(first.conventions) | set(second.conventions)
+    relevant = {"snapshots"} if metric in _OF_LABELS else names - set(_NO_CONVENTION)
+    if cell_a.epoch == cell_b.epoch:
+        relevant -= {"snapshots"}
+    differing = sorted(
+        name
+        for name in names & relevant
+        if first.conventions.get(name) != second.conventions.get(name)
+    )
+    if differing:
+        return f"the analyses of the two sweeps differ in {', '.join(differing)}"
+    return ""
+
+
+Unit = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Units:
+    """A cell's runs on one test set: values by (repeat, run) index, and whether nothing varies."""
+
+    values: Mapping[Unit, float]
+    fixed: bool
+
+
+def _by_test_set(frame: pl.DataFrame) -> dict[str, _Units]:
+    runs = frame.sort("repeat_index", "run_index")
+    found = {}
+    for of_set in runs.partition_by("digest", maintain_order=True):
+        units = of_set.select("repeat_index", "run_index").iter_rows()
+        values = dict(zip(units, of_set["value"].to_list(), strict=True))
+        found[str(of_set["digest"][0])] = _Units(values, bool(of_set["fixed"].all()))
+    return found
+
+
+def _units(x: _Units, y: _Units) -> list[Unit]:
+    return [unit for unit in x.values if unit in y.values]
+
+
+def _same_units(x: _Units, y: _Units) -> tuple[_Units, _Units] | None:
+    """Return the runs that both have, None if there are none; all runs if one side is fixed."""
+    if x.fixed or y.fixed:
+        return x, y
+    units = _units(x, y)
+    both = tuple(_Units({u: own.values[u] for u in units}, own.fixed) for own in (x, y))
+    return (both[0], both[1]) if units else None
+
+
+def _side(units: _Units) -> Side:
+    values = np.array(list(units.values.values()))
+    return Side(values[:1] if units.fixed else values, units.fixed)
+
+
+def both_sweeps(
+    paths: SweepPaths, other: AskedSweep | SweepPaths | str | Path | None
+) -> tuple[AnalysedSweep, AnalysedSweep]:
+    """Open the sweeps of A and B: the same one twice without another."""
+    first = AnalysedSweep(paths)
+    if other is None:
+        return first, first
+    second = getattr(other, "paths", other)
+    if not isinstance(second, SweepPaths | str | Path):
+        reason = f"must be a Sweep or its directory, not {type(other).__name__}"
+        raise UserError(reason, key="other")
+    if not isinstance(second, SweepPaths):
+        second = open_sweep(Path(second))
+    tell_newer(second)
+    return first, AnalysedSweep(second)
+
+
+def reply(
+    comparisons: Sequence[Compared],
+    other: AskedSweep | SweepPaths | str | Path | None = None,
+    *,
+    metric: str = "accuracy",
+    confidence: float = CONFIDENCE,
+    limit: int = 40,
+) -> Reply:
+    """Word each comparison, and what all of their intervals rest on.
+
+    Parameters
+    ----------
+    comparisons : sequence of Compared
+    other, metric, confidence
+        As in `compare_cells`.
+    limit : int
+        Comparisons to print.
+    """
+    n, of_sweeps, notes = len(comparisons), other is not None, []
+    shown = comparisons[:limit]
+    answers = [
+        Answer(
+            f"A: {two_named(one.a, one.b, one.same, of_sweeps=of_sweeps)}\n"
+            f"B: {two_named(one.b, one.a, one.same, of_sweeps=of_sweeps)}",
+            tuple(words(one)),
+            rows=[] if one.result is None else [asdict(one.result)],
+        )
+        for one in shown
+    ]
+    if metric == "alpha_hat":
+        told = "is answered by --alike."
+        notes += ["", f"α̂ of each side is among its own runs; whether A's runs are like B's {told}"]
+    results = [one.result for one in shown if one.result and one.result.sets]
+    if few := too_few(min((min(one.sets_a, one.sets_b) for one in results), default=0)):
+        notes += ["", few]
+    if n > limit:
+        notes += [further_ones(n - limit)]
+    elif n > 1:
+        notes += [
+            "",
+            f"Each interval by itself holds at {100 * confidence:g} %: of {n:,}, about "
+            f"{(1 - confidence) * n:.2g} are expected to miss.",
+        ]
+    values = [asdict(one) | {"words": [*words(one)]} for one in comparisons]
+    title = f"{metric}, {counted(n, 'comparison')}"
+    return Reply(answers, {"comparisons": values}, title=title, notes=notes, apart=True)
+
+
+def further_ones(number: int) -> str:
+    """Say how many comparisons are not shown."""
+    return f"… {number:,} more; see --limit, --where and --json"
+
+
+def two_named(cell: OneCell, rest: OneCell, same: Mapping[str, Any], *, of_sweeps: bool) -> str:
+    """Name a cell by the levels in which it differs from the other or from the defaults."""
+    plain = ("none", "default", 1.0)
+    axes = cell.axes
+    more = [
+        f"{axis} = {value}"
+        for axis, value in axes.items()
+        if axis not in ("dataset", "classifier")
+        and (axis not in same or (value not in plain and axis != "vary"))
+    ]
+    if cell.epoch != rest.epoch and cell.epoch:
+        more.append(f"epoch {cell.epoch:,}")
+    name = ", ".join([f"{axes['dataset']} × {axes['classifier']}", *more])
+    return f"{name} (cell {cell.cell}{f' of {cell.directory}' if of_sweeps else ''})"

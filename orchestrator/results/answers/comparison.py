@@ -1,0 +1,310 @@
+"""The comparison of two cells: its result, and the sentences that report it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.questions.comparison import Comparison, Saving
+from manyseed.analysis.tables.rows import last
+from manyseed.jobs.run import identity
+from manyseed.orchestrator.computing.tables import Analysis, read_results, to_json
+from manyseed.orchestrator.conditions import wanted
+from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.store.reader import test_sets
+from manyseed.orchestrator.stored import stored_groups
+
+
+@dataclass(frozen=True, slots=True)
+class OneCell:
+    """One of the two cells of a comparison.
+
+    Attributes
+    ----------
+    directory : str
+        Directory of its sweep.
+    cell : int
+    cell_id : str
+    epoch : int
+        Which snapshot, in epochs trained; 0 if the training has none, or it is unknown.
+    axes : mapping of str to object
+        Its level of each axis in `analysis.axes.AXES`.
+    """
+
+    directory: str
+    cell: int
+    cell_id: str
+    epoch: int
+    axes: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Two cells compared, or why they can't be.
+
+    Attributes
+    ----------
+    a, b : OneCell
+    same : mapping of str to object
+        The axes in which they agree.
+    metric : str
+    higher_is_better : bool
+    confidence : float
+    shared_test_sets : bool
+        Whether they were compared on the same test sets.
+    left_out : tuple of int
+        Number of test sets of A and of B that the other was not tested on; 0 if none is shared.
+    streams : tuple of str
+        Streams shared by runs with the same index; runs are paired if there are any.
+    result : Comparison or None
+    reason : str
+        Why there is no result.
+    """
+
+    a: OneCell
+    b: OneCell
+    same: Mapping[str, Any]
+    metric: str
+    higher_is_better: bool
+    confidence: float
+    shared_test_sets: bool
+    left_out: tuple[int, int]
+    streams: tuple[str, ...]
+    result: Comparison | None
+    reason: str = ""
+
+
+def words(found: Compared) -> Iterator[str]:
+    """Report a comparison, one or two sentences at a time."""
+    result, sure = found.result, f"{100 * found.confidence:g} %"
+    if result is None:
+        yield f"Not compared: {found.reason}."
+        return
+    level = f"A {result.mean_a:.4f}, B {result.mean_b:.4f}"
+    yield f"{level}; A - B = {result.difference:+.4f}."
+    if result.seeds is not None:
+        sets = "this test set" if result.sets_a == 1 else f"these {result.sets_a:,} test sets"
+        yield f"Over seeds, at {sets}: {_limits(result.seeds)} ({sure})."
+    else:
+        yield f"No interval over seeds alone: {result.no_seeds}."
+    if result.sets is not None:
+        yield f"Over seeds and new test sets of these data: {_limits(result.sets)} ({sure})."
+    else:
+        yield f"No interval over new test sets: {result.no_sets}."
+    yield _better(found, result)
+    yield from _pairing(found, result)
+
+
+def _limits(limits: tuple[float, float], form: str = "+.4f") -> str:
+    return f"{limits[0]:{form}} to {limits[1]:{form}}"
+
+
+def _better(found: Compared, result: Comparison) -> str:
+    intervals = []
+    if result.better_seeds is not None:
+        intervals.append(f"{_limits(result.better_seeds, '.2f')} over seeds")
+    if result.better_sets is not None:
+        intervals.append(f"{_limits(result.better_sets, '.2f')} over new test sets, too")
+    way = "higher" if found.higher_is_better else "lower"
+    limits = f" ({'; '.join(intervals)})" if intervals else ""
+    return f"P(A better than B) = {result.better:.2f}{limits}; {way} is better."
+
+
+def _pairing(found: Compared, result: Comparison) -> Iterator[str]:
+    runs = f"{result.runs_a:,} runs of A with {result.runs_b:,} of B"
+    if not found.shared_test_sets:
+        yield (
+            f"Unpaired: the test sets differ ({result.sets_a:,} of A, {result.sets_b:,} of B), and "
+            f"that adds uncertainty; {runs}."
+        )
+        return
+    shared = "1 test set" if result.sets_a == 1 else f"{result.sets_a:,} test sets"
+    how = f"run by run ({', '.join(found.streams)} shared)" if found.streams else "not run by run"
+    yield f"Paired on {shared}, {how}; {runs}."
+    if any(found.left_out):
+        more = " and ".join(
+            f"{n:,} of {name}" for n, name in zip(found.left_out, "AB", strict=True) if n
+        )
+        yield f"Left out: test sets that the other lacks, {more}."
+    if result.saved_runs is not None:
+        n = max(result.runs_a // result.sets_a, 1)
+        yield _saved("Pairing runs", result.saved_runs, n, "runs")
+    if result.saved_sets is not None:
+        yield _saved("Sharing test sets", result.saved_sets, result.sets_a, "test sets")
+
+
+def _saved(what: str, saving: Saving, n: int, noun: str) -> str:
+    limits = f", {100 * saving.low:.0f} to {100 * saving.high:.0f} %"
+    if saving.share <= 0:
+        return f"{what} saves nothing (correlation {saving.correlation:.2f}{limits})."
+    unpaired = saving.unpaired(n)
+    as_much = f"{unpaired:.0f}" if unpaired < 1e6 else "more than a million"
+    return (
+        f"{what} saves {100 * saving.share:.0f} % of them (correlation {saving.correlation:.2f}"
+        f"{limits}): {n:,} are as precise as {as_much} {noun} unpaired."
+    )
+
+
+IMPORTED = "imported"
+"""Source of datasets that are known only through imported predictions."""
+
+NOT_COMPARED: Mapping[str, str] = {
+    "fit_seconds": "how long a fit takes depends on the machine",
+    "delta": "it is the resolution of alpha_hat, not a property of a run",
+    "alpha_hat_mc_se": "it is the Monte-Carlo error of alpha_hat",
+    "alpha_hat_spread": "it is the spread of alpha_hat over resamples",
+    "train_fraction": "it describes a cell, not what runs achieve",
+}
+"""Numbers in the table of runs that are not metrics, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnalysedCell:
+    """A cell at one snapshot, as a side of a comparison.
+
+    Attributes
+    ----------
+    cell : int
+    cell_id, canonical : str
+        Its identity, and the text that the identity is a hash of.
+    epoch : int
+    axes : mapping of str to object
+        Its level of each axis in `analysis.axes.AXES`.
+    data : str or None
+        Identity of its data; None if unknown.
+    """
+
+    cell: int
+    cell_id: str
+    canonical: str
+    epoch: int
+    axes: Mapping[str, object]
+    data: str | None
+
+    @classmethod
+    def all_of(cls, cells: pl.DataFrame) -> list[AnalysedCell]:
+        """Return one object per row of a frame with the columns of `AnalysedSweep.cells`."""
+        facts = cells.select("cell", "cell_id", "canonical", "epoch", "data").iter_rows(named=True)
+        axes = cells.select(*AXES).iter_rows(named=True)
+        return [cls(axes=levels, **row) for row, levels in zip(facts, axes, strict=True)]
+
+
+class AnalysedSweep:
+    """What comparisons need from one sweep, read once.
+
+    Raises
+    ------
+    UserError
+        If the sweep was not analysed.
+    """
+
+    def __init__(self, paths: SweepPaths) -> None:
+        self.paths, self.results = paths, read_results(paths)
+        self.plan = Plan.read(paths)
+
+    @cached_property
+    def cells(self) -> pl.DataFrame:
+        """The analysed cells, with the identity of their data: `data`, None if unknown."""
+        planned = self.plan.all_cells.select("cell", "canonical", planned_identical="identical")
+        cells = self.results["cells"].join(planned, on="cell", how="left", maintain_order="left")
+        data = [_data(json.loads(text)["dataset"]) for text in cells["canonical"]]
+        return _with_epoch(cells).with_columns(pl.Series("data", data, dtype=pl.String))
+
+    def snapshots(self, conditions: Mapping[str, str | None]) -> pl.DataFrame:
+        """Return the cells: at their last snapshot, or at all of them if a condition uses epochs.
+
+        Parameters
+        ----------
+        conditions : mapping of option to str or None
+            SQL conditions over the cells.
+        """
+        for option, text in conditions.items():
+            if "epoch" in wanted(text, self.cells.schema, option).meta.root_names():
+                return self.cells
+        return last(self.cells)
+
+    def require(self, metric: str) -> None:
+        """Raise a UserError for a name that is not a metric of runs."""
+        schema = self.results.scan("runs").collect_schema()
+        if metric in NOT_COMPARED:
+            reason = f"can't be compared: {NOT_COMPARED[metric]}"
+            raise UserError(reason, key="--metric", value=metric)
+        numbers = [name for name, kind in schema.items() if kind.is_float()]
+        metrics = [name for name in numbers if name not in NOT_COMPARED]
+        if metric not in metrics:
+            raise UserError(
+                "not a metric of runs",
+                file=self.paths.directory,
+                key="--metric",
+                value=metric,
+                remedy=nearest(metric, metrics),
+            )
+
+    @cached_property
+    def digests(self) -> pl.DataFrame:
+        """The digest of each test set: columns path, repeat_index, digest."""
+        extents = self.plan.extents.join(self.plan.all_cells.select("cell", "path"), on="cell")
+        analysed = self.results.scan("repeats").select("cell", "repeat_index").collect()
+        used = analysed.join(extents, on="cell").group_by("path").agg(pl.col("repeat_index"))
+        wanted = dict(used.iter_rows())
+        rows = []
+        for group in stored_groups(self.paths, self.plan):
+            repeats = sorted(set(wanted.get(group.spec.path, ())))
+            if repeats:
+                y_true, index = test_sets(group, np.array(repeats))
+                for repeat in repeats:
+                    content = hashlib.sha256(index[repeat].astype("<i8").tobytes())
+                    content.update(y_true[repeat].astype("<i8").tobytes())
+                    rows.append((group.spec.path, repeat, content.hexdigest()))
+        schema = {"path": pl.String, "repeat_index": pl.UInt16, "digest": pl.String}
+        return pl.DataFrame(rows, schema=schema, orient="row")
+
+    @cached_property
+    def runs(self) -> pl.DataFrame:
+        """The runs with the digests of their test sets, without copies."""
+        paths = self.plan.all_cells.select("cell", "path", planned="identical")
+        repeats = last(self.results["repeats"]).select("cell", "repeat_index", same="identical")
+        return (
+            _with_epoch(self.results["runs"])
+            .filter(~pl.col("identical"))
+            .join(paths, on="cell", how="left", maintain_order="left")
+            .join(self.digests, on=["path", "repeat_index"], how="left", maintain_order="left")
+            .join(repeats, on=["cell", "repeat_index"], how="left", maintain_order="left")
+            .with_columns(fixed=pl.col("same") | pl.col("planned"))
+        )
+
+    @cached_property
+    def by_cell(self) -> Mapping[tuple[object, ...], pl.DataFrame]:
+        """The runs of each cell and snapshot."""
+        return self.runs.partition_by("cell", "epoch", as_dict=True)
+
+    def described(self, cell: AnalysedCell) -> OneCell:
+        """Return a cell as comparisons report it."""
+        return OneCell(str(self.paths.directory), cell.cell, cell.cell_id, cell.epoch, cell.axes)
+
+    @cached_property
+    def conventions(self) -> Mapping[str, object]:
+        """The options that the sweep was analysed with."""
+        return to_json(Analysis.read(self.paths).conventions(self.paths))
+
+
+def _with_epoch(frame: pl.DataFrame) -> pl.DataFrame:
+    """Return a table with the column epoch, which earlier versions lacked."""
+    return frame if "epoch" in frame.columns else frame.with_columns(epoch=pl.lit(0, pl.UInt32))
+
+
+def _data(dataset: Mapping[str, Any]) -> str | None:
+    """Return the identity of the data that test sets are taken from; None if unknown."""
+    if dataset.get("source") == IMPORTED:
+        return None
+    return identity({"v": 1, **{key: value for key, value in dataset.items() if key != "test"}})

@@ -1,0 +1,196 @@
+"""How many seeds do I need: answers for each cell, from result tables and drawn ensembles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import polars as pl
+
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.howmany import RunsNeeded
+from manyseed.analysis.questions.howmany import howmany as for_means
+from manyseed.analysis.questions.question import Answer, Reply
+from manyseed.analysis.tables.rows import cells_once, of_cells, several
+from manyseed.orchestrator.asking.averaging import require_confidence, require_half_width
+from manyseed.orchestrator.computing.cellgroups import (
+    GROUP,
+    at_epoch,
+    named,
+    require_axes,
+    same,
+    split,
+)
+from manyseed.orchestrator.computing.ensembles import for_alpha, write
+from manyseed.orchestrator.computing.inputs import KEY, Held
+from manyseed.orchestrator.computing.tables import read_analysis, read_results, without_own
+from manyseed.orchestrator.conditions import chosen
+from manyseed.orchestrator.disk.placing import if_writable
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.slurm import local
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAnswers:
+    """The answers for one cell, or for a group of cells.
+
+    Attributes
+    ----------
+    name : str
+        What distinguishes it from the others that were asked for.
+    cell : int or None
+        The cell; None for a group of several.
+    cell_id : str or None
+        Its identity.
+    epoch : int or None
+        The snapshot: the last of those analysed, or the one asked for. None if cells differ in it.
+    dataset, classifier : str or None
+        None if cells of the group differ in it.
+    further : mapping of str to object
+        The levels of the other axes in `analysis.axes.AXES`, likewise.
+    cells : int
+        Number of cells that the answers for means come from.
+    answers : tuple of RunsNeeded
+        For accuracy and for error consistency. Among the cells of a dataset and classifier, the one
+        with the largest repeat also has answers for α̂ and for the classical test.
+    ensembles : DataFrame
+        Table I of the repeats used for α̂; empty if no ensembles could be drawn.
+    """
+
+    name: str
+    cell: int | None
+    cell_id: str | None
+    epoch: int | None
+    dataset: str | None
+    classifier: str | None
+    further: Mapping[str, Any]
+    cells: int
+    answers: tuple[RunsNeeded, ...]
+    ensembles: pl.DataFrame
+
+
+def howmany(
+    paths: SweepPaths,
+    *,
+    accuracy: float = 0.005,
+    consistency: float = 0.02,
+    confidence: float = CONFIDENCE,
+    where: str | None = None,
+    by: Sequence[str] = (),
+    sizes: Sequence[int] | None = None,
+    draws: int = 500,
+    workers: int | None = None,
+) -> list[GroupAnswers]:
+    """Say how many seeds are needed, in words, from the results of an analysis.
+
+    For each cell: how many runs give the mean accuracy and the mean local error consistency of one
+    test set with the required precision, with an interval and the cost. And for each dataset and
+    classifier: how many runs make an ensemble that represents the training (α̂ at most the
+    analysis's level close), from ensembles drawn from the repeat with the most runs; the draws are
+    stored in the table ensembles.
+
+    With --until, blocks of runs are planned, trained and analysed until the mean accuracy of each
+    cell has that precision, by an interval that holds at every look. Runs are only added, and the
+    same command continues after an interruption.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+        An analysed sweep.
+    accuracy : float
+        Required precision (±) of the mean accuracy.
+    consistency : float
+        Required precision (±) of the mean local error consistency.
+    confidence : float
+        Confidence of these precisions, and of intervals.
+    where : str, optional
+        Only cells that meet a condition.
+    by : sequence of str
+        Group cells that agree in these columns, such as dataset,classifier, as if runs varied
+        equally in all of them; by default, each cell by itself.
+    sizes : sequence of int, optional
+        Sizes of the ensembles to draw (M_ens); by default those of
+        3,5,10,20,30,70,100,150,200 that the runs allow.
+    draws : int
+        Ensembles of each size.
+    workers : int, optional
+        Threads that compute, by default the available cores; with --until, training processes.
+    """
+    for name, value, of in (
+        ("accuracy", accuracy, "accuracy"),
+        ("consistency", consistency, "error consistency"),
+    ):
+        require_half_width(f"--{name}", value, of)
+    require_confidence(confidence)
+    require_axes(by)
+    workers = workers or local.available_cores()
+    distinct_sizes = None if sizes is None else sorted(set(sizes))
+    if distinct_sizes is not None and (not distinct_sizes or distinct_sizes[0] < 1):
+        remedy = "an ensemble has at least one member, such as: --sizes 1,2,5"
+        raise UserError("must be positive numbers", key="--sizes", value=sizes, remedy=remedy)
+    tables = read_results(paths).of_analysis((*KEY, "run_i", "run_j", "ec_local"))
+    inputs = Held(paths).inputs
+    options = without_own(read_analysis(paths)[0])
+    cells = cells_once(chosen(tables.cells, where, one_snapshot=True), by)
+    has_snapshots = several(tables.cells)
+    tables = of_cells(tables, cells)
+    drawn = for_alpha(
+        paths, tables, cells, options, distinct_sizes, draws, workers, confidence, inputs
+    )
+    groups = []
+    for own, part in split(tables, cells.sort(*GROUP, "cell"), list(by) or ["cell"]):
+        means = for_means(part, accuracy=accuracy, consistency=consistency, confidence=confidence)
+        ensembles = [drawn[cell] for cell in own["cell"] if cell in drawn]
+        levels = {axis: own[axis][0] if same(own, axis) else None for axis in AXES}
+        single = own.row(0, named=True) if own.height == 1 else {}
+        groups.append(
+            GroupAnswers(
+                name=f"{named(own, cells)}{at_epoch(own) if has_snapshots else ''}",
+                cell=single.get("cell"),
+                cell_id=single.get("cell_id"),
+                epoch=own["epoch"][0] if "epoch" in own.columns and same(own, "epoch") else None,
+                dataset=levels.pop("dataset"),
+                classifier=levels.pop("classifier"),
+                further=levels,
+                cells=own.height,
+                answers=(*means, *(answer for one in ensembles for answer in one.answers)),
+                ensembles=pl.concat([one.table for one in ensembles], how="diagonal")
+                if ensembles
+                else pl.DataFrame(),
+            )
+        )
+    each = [one.each for one in drawn.values()]
+    with if_writable():
+        write(paths, [group.ensembles for group in groups], each, cells, inputs, options)
+    return groups
+
+
+def reply(groups: Sequence[GroupAnswers]) -> Reply:
+    """Word the answers for each group of cells."""
+    values = [
+        {
+            "name": group.name,
+            "cell": group.cell,
+            "cell_id": group.cell_id,
+            "epoch": group.epoch,
+            "dataset": group.dataset,
+            "classifier": group.classifier,
+            **group.further,
+            "cells": group.cells,
+            "answers": [asdict(one) | {"words": one.words} for one in group.answers],
+            "ensembles": group.ensembles.to_dicts(),
+        }
+        for group in groups
+    ]
+    answers = [
+        Answer(
+            group.name,
+            tuple(one.words for one in group.answers),
+            rows=[asdict(one) for one in group.answers],
+        )
+        for group in groups
+    ]
+    return Reply(answers, {"groups": values})

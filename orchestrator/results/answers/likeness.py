@@ -1,0 +1,297 @@
+"""Are A's runs like B's: α̂ and error consistency between cells, or between arrays in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import ArrayLike, NDArray
+
+from manyseed.analysis.counts import counted
+from manyseed.analysis.options import CLOSE, CONFIDENCE, Options
+from manyseed.analysis.questions import between
+from manyseed.analysis.questions.between import AlphaHatBetween, ConsistencyBetween
+from manyseed.analysis.questions.question import Answer, Reply
+from manyseed.analysis.refused import Refused
+from manyseed.orchestrator.asking.averaging import require_confidence
+from manyseed.orchestrator.computing.tables import read_analysis, without_own
+from manyseed.orchestrator.errors import UserError, refused
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.results.answers.compare import (
+    both_sweeps,
+    further_ones,
+    pairs_of,
+    two_named,
+)
+from manyseed.orchestrator.results.answers.comparison import AnalysedCell, AnalysedSweep, OneCell
+from manyseed.orchestrator.results.questions.registry import AskedSweep
+
+if TYPE_CHECKING:  # the options of a question are read without the kernels
+    from manyseed.analysis.metrics.metric import Part
+    from manyseed.orchestrator.computing.published import Published
+
+
+@dataclass(frozen=True, slots=True)
+class Alike:
+    """Whether the runs of one cell are like those of another.
+
+    Attributes
+    ----------
+    a, b : OneCell
+    alpha_hat : AlphaHatBetween or None
+    error_consistency : ConsistencyBetween or None
+    reason : str
+        Why there is no answer.
+    """
+
+    a: OneCell
+    b: OneCell
+    alpha_hat: AlphaHatBetween | None
+    error_consistency: ConsistencyBetween | None
+    reason: str = ""
+
+    @property
+    def words(self) -> list[str]:
+        """The answers as sentences."""
+        found = [one.words for one in (self.alpha_hat, self.error_consistency) if one is not None]
+        return [*found, *([f"No answer: {self.reason}."] if self.reason else [])]
+
+
+def alpha_hat(
+    a: ArrayLike,
+    b: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    epsilon: float = 0.01,
+    resamples: int = 100,
+    bootstrap: int = 100,
+    close: float = CLOSE,
+    confidence: float = CONFIDENCE,
+    seed: int = 0,
+) -> AlphaHatBetween:
+    """Return how far A's runs are from B's average, on the same test points.
+
+    Parameters
+    ----------
+    a, b : array (run, point) or (run, point, class)
+        Logit gaps, or scores. B has two runs or more.
+    y : integer array (point,), optional
+        True classes, needed for scores of more than two classes.
+    epsilon : float
+        Probability that the threshold δ is exceeded by chance.
+    resamples : int
+        Random splits of the test points.
+    bootstrap : int
+        Bootstrap samples of the test points, for the interval; 10 or more.
+    close : float
+        α̂ up to which runs are called close.
+    confidence : float
+    seed : int
+        Of the splits and samples.
+
+    Returns
+    -------
+    AlphaHatBetween
+        With `alpha_hat`, its interval `low` and `high`, `delta` and `words`.
+    """
+    for key, value, least in (("resamples", resamples, 2), ("bootstrap", bootstrap, 10)):
+        if value < least:
+            raise UserError(f"must be {least} or more", key=key, value=value)
+    for key, share in (("epsilon", epsilon), ("close", close)):
+        if not 0 < share < 1:
+            raise UserError("must be above 0 and below 1", key=key, value=share)
+    require_confidence(confidence)
+    try:
+        sides = [between.probes(name, one, y) for name, one in (("a", a), ("b", b))]
+        _require_same_points(*sides)
+        if sides[1].shape[0] < between.FEWEST_B:
+            raise Refused("b", sides[1].shape, "must have 2 runs or more, as a reference")
+    except Refused as error:
+        raise refused(error, key=error.option) from None
+    return between.alpha_hat_between(
+        [sides[0]],
+        [sides[1]],
+        epsilon=epsilon,
+        resamples=resamples,
+        bootstrap=bootstrap,
+        close=close,
+        confidence=confidence,
+        seed=seed,
+    )
+
+
+def error_consistency(
+    a: ArrayLike, b: ArrayLike, y: ArrayLike, *, confidence: float = CONFIDENCE
+) -> ConsistencyBetween:
+    """Return how consistent the errors of A's runs are with those of B's, on the same test points.
+
+    Parameters
+    ----------
+    a, b : integer array (run, point), or float array (run, point, class)
+        Predicted classes, or scores.
+    y : integer array (point,)
+        True classes.
+    confidence : float
+
+    Returns
+    -------
+    ConsistencyBetween
+        With `ec_local`, its interval `low` and `high`, consistency within each side, and `words`.
+    """
+    require_confidence(confidence)
+    try:
+        sides = [between.labels(name, one) for name, one in (("a", a), ("b", b))]
+        _require_same_points(*sides)
+        true = between.classes(y, sides[0].shape[1])
+    except Refused as error:
+        raise refused(error, key=error.option) from None
+    wrong = [[one != true] for one in sides]
+    return between.consistency_between(*wrong, confidence=confidence)
+
+
+def _require_same_points(a: NDArray[Any], b: NDArray[Any]) -> None:
+    if a.shape[1] != b.shape[1]:
+        reason = f"must have the test points of a: {a.shape[1]:,}, not {b.shape[1]:,}"
+        raise Refused("b", b.shape, reason)
+
+
+def alike(
+    paths: SweepPaths,
+    other: AskedSweep | SweepPaths | str | Path | None = None,
+    *,
+    by: str = "classifier",
+    a: str | None = None,
+    b: str | None = None,
+    where: str | None = None,
+    confidence: float = CONFIDENCE,
+) -> list[Alike]:
+    """Say whether A's runs are like B's, by α̂ and error consistency between them.
+
+    Cells are compared on the test sets that they share.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+        An analysed sweep.
+    other : Sweep or path, optional
+        Another sweep: A is in the first, B in this.
+    by : str
+        Compare pairs of cells that differ only in this.
+    a : str, optional
+        A condition on cells A; with one on B.
+    b : str, optional
+        A condition on cells B.
+    where : str, optional
+        A condition on the cells of both.
+    confidence : float
+        Confidence of each single interval.
+    """
+    require_confidence(confidence)
+    first, second = both_sweeps(paths, other)
+    pairs = pairs_of(first, second, by=by, a=a, b=b, where=where)
+    stores = [_Store(first)]
+    stores.append(stores[0] if second is first else _Store(second))
+    return [_alike(stores, pair, confidence) for pair in pairs]
+
+
+class _Store:
+    """What is read of one sweep."""
+
+    def __init__(self, sweep: AnalysedSweep) -> None:
+        from manyseed.orchestrator.computing.published import published
+
+        self.sweep = sweep
+        self.options = without_own(read_analysis(sweep.paths)[0])
+        self.groups: list[Published] = list(published(sweep.paths, sweep.plan))
+
+    def test_sets(self, cell: AnalysedCell) -> dict[str, int]:
+        """Return a repeat of a cell for each test set."""
+        path = self.sweep.plan.all_cells.filter(cell=cell.cell)["path"][0]
+        runs = self.sweep.by_cell.get((cell.cell, cell.epoch), self.sweep.runs.clear())
+        own = self.sweep.digests.filter(pl.col("path") == path).join(
+            runs.select("repeat_index").unique(), on="repeat_index", how="semi"
+        )
+        return dict(own.sort("repeat_index").select("digest", "repeat_index").iter_rows())
+
+    def part(self, cell: AnalysedCell, repeat: int, options: Options) -> Part:
+        """Read the distinct runs of a repeat."""
+        from manyseed.analysis.graph.chunks import single_repeat
+
+        group = next(g for g in self.groups if cell.cell in g.predictions.runs["cell"])
+        runs = group.predictions.runs.filter(~pl.col("identical"))
+        predictions = replace(group.predictions, runs=runs)
+        if cell.epoch and len(predictions.trained) > 1:
+            options = replace(options, snapshots=(cell.epoch,))
+        return single_repeat(predictions, cell.cell, repeat, ["margin", "label"], options)
+
+
+def _alike(
+    stores: Sequence[_Store], pair: tuple[AnalysedCell, AnalysedCell], confidence: float
+) -> Alike:
+    from manyseed.analysis.metrics.alpha_tests import defined, values_of
+    from manyseed.analysis.metrics.custom import Failed
+
+    described = [one.sweep.described(cell) for one, cell in zip(stores, pair, strict=True)]
+    sets = [one.test_sets(cell) for one, cell in zip(stores, pair, strict=True)]
+    options = stores[0].options
+    unknown = Alike(described[0], described[1], None, None)
+    shared = [digest for digest in sets[0] if digest in sets[1]]
+    if not shared:
+        return replace(unknown, reason="the cells share no test set")
+    values: list[list[Any]] = [[], []]
+    wrong: list[list[NDArray[np.bool_]]] = [[], []]
+    try:
+        for digest in shared:
+            for side, (store, cell) in enumerate(zip(stores, pair, strict=True)):
+                part = store.part(cell, sets[side][digest], options)
+                probe = values_of(part, options)
+                if isinstance(probe, Failed):
+                    return replace(unknown, reason=probe.reason)
+                values[side].append(probe[defined(probe)])
+                wrong[side].append(part.label != part.y_true)
+    except Refused as error:
+        return replace(unknown, reason=error.reason or str(error))
+    consistency = between.consistency_between(*wrong, confidence=confidence)
+    if min(one.shape[0] for one in values[1]) < between.FEWEST_B or not values[0][0].shape[0]:
+        reason = f"α̂ needs {between.FEWEST_B} distinct runs of B as a reference"
+        return replace(unknown, error_consistency=consistency, reason=reason)
+    tested = between.alpha_hat_between(
+        *values, epsilon=options.epsilon, close=options.close, confidence=confidence
+    )
+    return replace(unknown, alpha_hat=tested, error_consistency=consistency)
+
+
+def reply(
+    pairs: Sequence[Alike],
+    other: AskedSweep | SweepPaths | str | Path | None = None,
+    *,
+    limit: int = 40,
+) -> Reply:
+    """Word the answer for each pair of cells.
+
+    Parameters
+    ----------
+    pairs : sequence of Alike
+    other
+        As in `alike`.
+    limit : int
+        Comparisons to print.
+    """
+    answers = []
+    for pair in pairs[:limit]:
+        axes = pair.b.axes
+        same = {name: level for name, level in pair.a.axes.items() if level == axes[name]}
+        named = [
+            f"{name}: {two_named(cell, rest, same, of_sweeps=other is not None)}"
+            for name, cell, rest in (("A", pair.a, pair.b), ("B", pair.b, pair.a))
+        ]
+        found = [one for one in (pair.alpha_hat, pair.error_consistency) if one is not None]
+        answers.append(Answer("\n".join(named), tuple(pair.words), rows=[*map(asdict, found)]))
+    more = [further_ones(len(pairs) - limit)] if len(pairs) > limit else []
+    values = [asdict(one) | {"words": one.words} for one in pairs]
+    title = f"Are A's runs like B's, {counted(len(pairs), 'comparison')}"
+    return Reply(answers, {"alike": values}, title=title, notes=more, apart=True)

@@ -1,0 +1,463 @@
+"""Train a sweep in blocks of runs until the mean accuracy of each cell is known well enough.
+
+Question and decisions are recorded beside the results. All of them follow from the predictions, so
+that an interrupted `until` continues where it stopped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+import polars as pl
+
+from manyseed.analysis.counts import counted
+from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.howmany import BLOCK, FIRST, SKEWED, Decision, Real, decide
+from manyseed.analysis.questions.question import Answer, Reply
+from manyseed.orchestrator.asking.averaging import require_confidence, require_half_width
+from manyseed.orchestrator.computing.cellgroups import named
+from manyseed.orchestrator.computing.tables import read_results
+from manyseed.orchestrator.conditions import chosen
+from manyseed.orchestrator.disk.records import read_record, write_json
+from manyseed.orchestrator.errors import RunsError, StillRunning, UserError, command
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
+from manyseed.orchestrator.plans.planning import grow
+from manyseed.orchestrator.results.caveats import tell_newer
+from manyseed.orchestrator.submissions.requirements import require_code
+from manyseed.orchestrator.submissions.submission import training
+from manyseed.orchestrator.survey import survey
+
+MOST = 200
+"""Most runs of a cell on each test set, by default."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What `until` was asked for; another question begins a new sequence."""
+
+    half_width: float
+    confidence: float
+    first: int
+    block: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """What is known about a cell.
+
+    Attributes
+    ----------
+    cell : int
+    cell_id : str
+    name : str
+        What distinguishes it from the others.
+    repeats : int
+        Number of test sets, over which each run's accuracy is averaged.
+    planned : int
+        Runs planned on each test set.
+    decision : Decision
+    state : str
+        ``enough``, ``most`` (the most runs allowed are not enough), ``identical`` (nothing varies,
+        so that one run says it all), or ``more`` (more runs are needed).
+    """
+
+    cell: int
+    cell_id: str
+    name: str
+    repeats: int
+    planned: int
+    decision: Decision
+    state: str
+
+    @property
+    def words(self) -> str:
+        """The decision as a sentence."""
+        decided = self.decision
+        if self.state == "identical":
+            return "All runs on a test set are the same model: further runs add nothing."
+        mean = decided.mean
+        level = "accuracy not known yet" if math.isnan(mean) else f"accuracy {mean:.4f}"
+        sets = "1 test set" if self.repeats == 1 else f"{self.repeats:,} test sets"
+        if self.state == "enough":
+            precision = f"± {decided.half_width:.2g} over seeds, on {sets}"
+            return f"{level} {precision}: {decided.runs:,} runs are enough. {_assumed(decided)}"
+        if math.isfinite(decided.half_width):
+            level += f", known to ± {decided.half_width:.2g} after {decided.runs:,} runs"
+        about = f"; it takes about {decided.predicted:,}" if decided.predicted else ""
+        more = "the most allowed are not enough" if self.state == "most" else "more are needed"
+        return f"{level} ({self.planned:,} planned): {more}{about}."
+
+    def values(self) -> dict[str, object]:
+        """Return all of it as JSON values: unknown numbers are null."""
+        decision = {
+            name: value if value is None or math.isfinite(value) else None
+            for name, value in asdict(self.decision).items()
+        }
+        return asdict(self) | {"decision": decision, "words": self.words}
+
+
+def _assumed(decided: Decision) -> str:
+    """Say what the interval assumes, and what so many runs cannot exclude."""
+    if abs(decided.skewness) > SKEWED:
+        return (
+            "The interval assumes roughly normal accuracies, but these are skewed "
+            f"({decided.skewness:+.1f}): with one bad run in ten, it held in 81 to 89 % of "
+            "simulations."
+        )
+    unseen = 1 - 0.05 ** (1 / decided.runs)
+    return (
+        f"The interval assumes roughly normal accuracies; up to {unseen:.0%} of further runs may "
+        "be unlike all of these (95 %)."
+    )
+
+
+@dataclass(frozen=True)
+class UntilRecord:
+    """The question, and what is known about each cell, by its identity."""
+
+    asked: Target
+    cells: Mapping[str, dict[str, object]]
+
+
+def until(
+    paths: SweepPaths,
+    half_width: float,
+    *,
+    train: Callable[[str | None], object],
+    analyze: Callable[[], object],
+    confidence: float = CONFIDENCE,
+    most: int = MOST,
+    block: int = BLOCK,
+    where: str | None = None,
+    tell: Callable[[str], None] = lambda text: None,
+) -> list[Answered]:
+    """Train blocks of runs until the mean accuracy of each cell is known to ± `half_width`.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    half_width : float
+        Half-width of the interval of a cell's mean accuracy over seeds and its test sets.
+    train : callable
+        Trains the missing runs of cells that meet an SQL condition (None: of all), and waits.
+    analyze : callable
+        Analyses finished runs.
+    confidence : float
+        Probability that the interval holds at all looks at once (`analysis.questions.howmany`).
+    most : int
+        Most runs of a cell on each test set.
+    block : int
+        Runs added at a time.
+    where : str, optional
+        An SQL condition over the cells of the plan; other cells are left alone.
+    tell : callable
+        Called with a message before each step.
+
+    Returns
+    -------
+    list of Answered
+        By cell.
+
+    Raises
+    ------
+    UserError
+        For invalid values, or a sweep of imported predictions.
+    RunsError
+        If runs failed: more runs of the cell would not replace them.
+    """
+    asked = checked(half_width, confidence, block, most)
+    _report_other_question(paths, asked, tell)
+    while True:
+        cells = _wanted(paths, where)
+        _require_no_failed(paths, cells)
+        wanted = _first(cells, asked)
+        if not wanted:
+            train(_condition(cells["cell"].to_list()) if where is not None else None)
+            _require_finished(paths, cells)
+            analyze()
+            answers = look(paths, asked, most, where)
+            record = UntilRecord(asked, {one.cell_id: one.values() for one in answers})
+            write_json(paths.until, asdict(record))
+            wanted = needed(answers, asked)
+            if not wanted:
+                return answers
+        count = f"{len(wanted):,} cells get" if len(wanted) > 1 else "1 cell gets"
+        tell(f"{count} more runs: up to {max(wanted.values()):,} on each test set.")
+        grow(paths, wanted, require_code)
+
+
+def preview(
+    paths: SweepPaths,
+    half_width: float,
+    *,
+    confidence: float = CONFIDENCE,
+    most: int = MOST,
+    block: int = BLOCK,
+    where: str | None = None,
+) -> tuple[list[Answered], int]:
+    """Return what is known now, and how many runs `until` would add next; changes nothing.
+
+    Parameters
+    ----------
+    paths, half_width, confidence, most, block, where
+        As in `until`.
+    """
+    asked = checked(half_width, confidence, block, most)
+    wanted, answers = _first(_wanted(paths, where), asked), []
+    if not wanted:
+        answers = look(paths, asked, most, where)
+        wanted = needed(answers, asked)
+    return answers, len(grow(paths, wanted, require_code, dry_run=True).added) if wanted else 0
+
+
+def _first(cells: pl.DataFrame, asked: Target) -> dict[int, int]:
+    """Return how many runs each cell must have that has too few for a first look."""
+    few = cells.filter(pl.col("runs") < asked.first, ~pl.col("identical"))
+    return dict.fromkeys(few["cell"].to_list(), asked.first)
+
+
+def _condition(cells: Sequence[int]) -> str:
+    """Return an SQL condition for exactly these cells, short for consecutive numbers."""
+    chosen_cells = set(cells)
+    starts = [n for n in cells if n - 1 not in chosen_cells]
+    ends = [n for n in cells if n + 1 not in chosen_cells]
+    spans = (f"cell BETWEEN {a} AND {b}" for a, b in zip(starts, ends, strict=True))
+    return " OR ".join(spans)
+
+
+def _report_other_question(paths: SweepPaths, asked: Target, tell: Callable[[str], None]) -> None:
+    before = recorded(paths)
+    if before is not None and before.asked != asked:
+        tell(
+            f"Another question was asked before (± {before.asked.half_width:g} at "
+            f"{100 * before.asked.confidence:g} %, blocks of {before.asked.block}): intervals are "
+            "valid only for a question chosen without looking at the results."
+        )
+
+
+def checked(half_width: float, confidence: float, block: int, most: int) -> Target:
+    """Return the question that options of `until` ask; raise a UserError for invalid ones."""
+    require_half_width("--until", half_width, "accuracy")
+    require_confidence(confidence)
+    for option, value, least in (("--block", block, 1), ("--most", most, FIRST)):
+        if not least <= value <= 60_000:
+            message = f"must be from {least} to 60,000"
+            raise UserError(message, key=option, value=value)
+    return Target(half_width, confidence, FIRST, block)
+
+
+def look(paths: SweepPaths, asked: Target, most: int, where: str | None = None) -> list[Answered]:
+    """Decide for each cell, from the result tables.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+    asked : Target
+    most : int
+        Most runs on each test set.
+    where : str, optional
+        An SQL condition over the cells of the plan.
+    """
+    cells = _wanted(paths, where)
+    results = read_results(paths)
+    columns = ("cell", "repeat_index", "run_index", "accuracy")
+    table = results.scan("runs")
+    if "epoch" in table.collect_schema():  # the last of several snapshots
+        table = table.filter(pl.col("epoch") == pl.col("epoch").max().over("cell"))
+    runs = table.select(columns).collect()
+    points = dict(
+        results.scan("repeats").group_by("cell").agg(pl.col("n_test").min()).collect().rows()
+    )
+    by_cell = runs.partition_by("cell", as_dict=True)
+    answers = []
+    for row in cells.iter_rows(named=True):
+        values = means(by_cell.get((row["cell"],), runs.clear()), row["repeats"])
+        # accuracy moves in steps of 1 / n_test; averaging over test sets shrinks their effect
+        step = 1 / (points.get(row["cell"], 1) * math.sqrt(row["repeats"]))
+        decision = decide(
+            values,
+            asked.half_width,
+            confidence=asked.confidence,
+            first=asked.first,
+            block=asked.block,
+            step=step,
+        )
+        state = "more"
+        if row["identical"]:
+            state = "identical"
+        elif decision.enough:
+            state = "enough"
+        elif _next_look(decision.runs, asked) > most:
+            state = "most"
+        name = named(cells.filter(cell=row["cell"]), cells)
+        answers.append(
+            Answered(
+                row["cell"], row["cell_id"], name, row["repeats"], row["runs"], decision, state
+            )
+        )
+    return answers
+
+
+def means(runs: pl.DataFrame, repeats: int) -> Real:
+    """Return the mean accuracy over test sets of each run index that all of them have.
+
+    Runs of one index in different repeats are different fits, so these means are independent.
+    """
+    whole = (
+        runs.drop_nulls("accuracy")
+        .sort("run_index", "repeat_index")
+        .group_by("run_index", maintain_order=True)
+        .agg(pl.col("accuracy").mean(), n=pl.len())
+        .filter(pl.col("n") == repeats)
+    )
+    # a missing run ends the sequence: later runs are not looked at yet
+    gapless = whole.filter(pl.col("run_index") == pl.int_range(pl.len()))
+    return gapless["accuracy"].to_numpy()
+
+
+def needed(found: Sequence[Answered], asked: Target) -> dict[int, int]:
+    """Return how many runs cells must have for their next look, if that is more than planned."""
+    return {
+        one.cell: runs
+        for one in found
+        if one.state == "more" and (runs := _next_look(one.decision.runs, asked)) > one.planned
+    }
+
+
+def _next_look(runs: int, asked: Target) -> int:
+    if runs < asked.first:
+        return asked.first
+    return asked.first + ((runs - asked.first) // asked.block + 1) * asked.block
+
+
+def _wanted(paths: SweepPaths, where: str | None) -> pl.DataFrame:
+    """Return the cells that are asked for, with their planned repeats and runs."""
+    plan = Plan.read(paths)
+    cells = plan.cells.join(plan.extents, on="cell").sort("cell")
+    if cells.select(IS_IMPORTED.any()).item():
+        raise UserError(
+            "holds imported predictions; no more of them can be trained",
+            file=paths.directory,
+            key="--until",
+        )
+    return chosen(cells, where)
+
+
+def _require_no_failed(paths: SweepPaths, cells: pl.DataFrame) -> None:
+    failed = survey(paths).with_state("failed").join(cells, on="cell", how="semi").height
+    if failed:
+        raise RunsError(
+            f"{failed:,} runs of these cells failed; more runs do not replace them\n"
+            f"  see {command('logs', paths.directory, '--failed')}; retry them with "
+            f"{training(paths, 'resume', '--failed')}"
+        )
+
+
+def _require_finished(paths: SweepPaths, cells: pl.DataFrame) -> None:
+    _require_no_failed(paths, cells)
+    missing = survey(paths).with_state("missing").join(cells, on="cell", how="semi").height
+    if missing:
+        raise StillRunning(
+            f"{missing:,} runs of these cells are not trained yet\n  give the same command again "
+            "to continue"
+        )
+
+
+def recorded(paths: SweepPaths) -> UntilRecord | None:
+    """Return what was decided last; None if nothing was."""
+    try:
+        return read_record(paths.until, UntilRecord)
+    except FileNotFoundError:
+        return None
+
+
+class Trained(Protocol):
+    """A sweep that can be trained further."""
+
+    @property
+    def paths(self) -> SweepPaths:
+        """Its files."""
+
+    def howmany_until(self, half_width: float, **options: Any) -> list[Answered]:
+        """Train blocks of runs; see `Sweep.howmany_until`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known about each cell, and how many runs would come next, if nothing was trained."""
+
+    half_width: float
+    cells: list[Answered]
+    added: int | None = None
+
+
+def ask_until(
+    sweep: Trained,
+    half_width: float,
+    *,
+    confidence: float = CONFIDENCE,
+    most: int = MOST,
+    block: int = BLOCK,
+    where: str | None = None,
+    dry_run: bool = False,
+    cluster: str = "auto",
+    workers: int | None = None,
+    report: Callable[[str], None] = lambda text: None,
+) -> Known:
+    """Train blocks of runs until accuracies are known precisely, and say what is known.
+
+    Blocks of runs are planned, trained and analysed until the mean accuracy of each cell has that
+    precision, by an interval that holds at every look. Runs are only added, and the same command
+    continues after an interruption.
+
+    Parameters
+    ----------
+    sweep : Sweep
+    half_width : float
+        Train more runs until accuracies are known this precisely (±).
+    confidence : float
+        Probability that all intervals of a cell hold at once.
+    most : int
+        At most N runs of a cell on each test set.
+    block : int
+        Runs added at once.
+    where : str, optional
+        Only cells that meet a condition.
+    dry_run : bool
+        Only say what would come next.
+    cluster : str
+        Where to train: a cluster profile, its file, or local, this machine. auto: where runs were
+        last submitted, else SLURM if available, else this machine.
+    workers : int, optional
+        Maximum number of training processes on this machine.
+    report : callable
+        Called with a message before each step.
+    """
+    asked: dict[str, Any] = {
+        "confidence": confidence,
+        "most": most,
+        "block": block,
+        "where": where,
+    }
+    if dry_run:
+        tell_newer(sweep.paths)
+        return Known(half_width, *preview(sweep.paths, half_width, **asked))
+    more = {"cluster": cluster, "workers": workers, "tell": report}
+    return Known(half_width, sweep.howmany_until(half_width, **more, **asked))
+
+
+def reply(known: Known) -> Reply:
+    """Word what is known about each cell, and what would come next."""
+    answers = [Answer(one.name, (one.words,), rows=[one.values()]) for one in known.cells]
+    if known.added is not None:
+        runs = counted(known.added, "run")
+        answers.append(
+            Answer(f"Next: {runs} would be added." if known.added else "No run would be added.")
+        )
+    values = [one.values() for one in known.cells]
+    asked = {"half_width": known.half_width, "runs_added_next": known.added or 0}
+    return Reply(answers, {**asked, "cells": values})

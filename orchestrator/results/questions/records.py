@@ -1,0 +1,87 @@
+"""The questions that have options: light records, whose answers are in `results.answers`."""
+
+from __future__ import annotations
+
+from manyseed.analysis.questions.question import Question
+
+_ANSWERS = "orchestrator.results.answers"
+
+HOWMANY = Question(
+    "howmany",
+    "How many seeds are needed, for means and for ensembles?",
+    f"{_ANSWERS}.howmany:howmany",
+    tables=("runs", "pairs", "repeats", "cells"),
+    figures=("ensembles-close", "ensembles-accuracy"),
+    tell=f"{_ANSWERS}.howmany:reply",
+    examples=(
+        "",
+        "--accuracy 0.001 --where \"classifier = 'mlp'\"",
+        "--by dataset,classifier",
+        "--sizes 1,2,3,4,5",
+        "--until 0.002 --most 100 --dry-run",
+    ),
+    flags={"draws": {"min": 2}},
+    variants={"until": ("until", "half_width")},
+    busy="drawing ensembles",
+)
+
+UNTIL = Question(
+    "until",
+    "How many seeds are needed: trained until each cell's accuracy is known well enough?",
+    f"{_ANSWERS}.until:ask_until",
+    tables=("runs", "repeats"),
+    tell=f"{_ANSWERS}.until:reply",
+    examples=("--half-width 0.002 --most 100 --dry-run",),
+    flags={"dry_run": {"short": "-n"}},
+)
+
+COMPARE = Question(
+    "compare",
+    "How different are two cells, and how likely is one better than the other?",
+    f"{_ANSWERS}.compare:compare_cells",
+    tables=("runs", "cells"),
+    tell=f"{_ANSWERS}.compare:reply",
+    examples=(
+        "",
+        "--by train_fraction --where \"classifier = 'mlp'\"",
+        "--a \"classifier = 'mlp'\" --b \"classifier = 'xgb'\"",
+        "other-sweep --metric ece",
+        "--a \"classifier = 'mlp'\" --b \"classifier = 'xgb'\" --alike",
+    ),
+    flags={"metric": {"short": "-m"}, "by": {"metavar": "COLUMN"}},
+    variants={"alike": ("alike", "")},
+)
+
+ALIKE = Question(
+    "alike",
+    "Are one cell's runs like those of another?",
+    f"{_ANSWERS}.likeness:alike",
+    tables=("runs", "cells"),
+    tell=f"{_ANSWERS}.likeness:reply",
+    examples=("", "--a \"classifier = 'mlp'\" --b \"classifier = 'xgb'\""),
+    flags={"by": {"metavar": "COLUMN"}},
+)
+
+DEE = Question(
+    "dee",
+    "What does averaging runs gain, and how many runs is another cell worth?",
+    f"{_ANSWERS}.dee:dee",
+    tables=("uncertainty", "cells"),
+    figures=("deep-equivalent-cll", "deep-likelihood"),
+    tell=f"{_ANSWERS}.dee:reply",
+    examples=(
+        "",
+        "--metric error --where \"classifier = 'mlp'\"",
+        "--by dataset,classifier --members 1",
+    ),
+)
+
+VARIANCE = Question(
+    "variance",
+    "Where does the variance come from?",
+    f"{_ANSWERS}.variance:variance",
+    tables=("variance", "cells"),
+    figures=("sources-accuracy-std",),
+    tell=f"{_ANSWERS}.variance:reply",
+    examples=("", "--where \"metric = 'accuracy' AND classifier = 'mlp'\""),
+)

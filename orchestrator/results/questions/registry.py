@@ -1,0 +1,189 @@
+"""All questions by name, and how one is asked.
+
+Those are the questions of the page, and every record in a module of this folder: a new question is
+a new module. These modules are imported to list the questions, so they are light.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from manyseed.analysis.questions.question import PAGE, Answer, Evidence, Question, Reply, imported
+from manyseed.orchestrator.calls import checked
+from manyseed.orchestrator.errors import UserError, flag, nearest
+from manyseed.orchestrator.paths import SweepPaths
+
+if TYPE_CHECKING:
+    from manyseed.analysis.tables.rows import Tables
+
+_SUBJECTS = ("results", "evidence", "paths", "sweep")
+_NO_OPTIONS = ("report",)  # callbacks, which a caller from the command sets
+
+
+class AskedSweep(Protocol):
+    """A sweep that is asked."""
+
+    @property
+    def paths(self) -> SweepPaths:
+        """Its files."""
+
+
+@cache
+def known() -> dict[str, Question]:
+    """Return all questions by name: those of the page first, in its order."""
+    folders = sys.modules[__package__].__path__
+    names = {one.name for one in iter_modules(folders)} - {Path(__file__).stem}
+    found = {one.name: one for one in PAGE}
+    for name in sorted(names):
+        found |= records(import_module(f"{__package__}.{name}"))
+    return found
+
+
+def records(module: ModuleType) -> dict[str, Question]:
+    """Return the questions that a module defines."""
+    return {one.name: one for one in vars(module).values() if isinstance(one, Question)}
+
+
+def named(name: str) -> Question:
+    """Return a question; raises a UserError for an unknown one."""
+    if name not in known():
+        raise UserError(
+            "no such question", key="QUESTION", value=name, remedy=nearest(name, known())
+        )
+    return known()[name]
+
+
+def options(question: Question) -> dict[str, inspect.Parameter]:
+    """Return the options of a question: those of its answer, its words, and its variants."""
+    of_find, of_tell = _parameters(question.find), _parameters(question.tell)
+    found = {**of_find, **{name: one for name, one in of_tell.items() if name not in of_find}}
+    for option, (other, same) in question.variants.items():
+        more = options(named(other))
+        found |= {name: one for name, one in more.items() if name not in (*found, same)}
+        found[option] = (
+            more[same].replace(
+                name=option, annotation=f"{more[same].annotation} | None", default=None
+            )
+            if same
+            else inspect.Parameter(
+                option, inspect.Parameter.KEYWORD_ONLY, annotation="bool", default=False
+            )
+        )
+    return found
+
+
+def _parameters(function: Any) -> dict[str, inspect.Parameter]:
+    """Return a function's parameters but the first, which is what it is about."""
+    if function is None:
+        return {}
+    _, *others = inspect.signature(imported(function)).parameters.values()
+    return {one.name: one for one in others if one.name not in _NO_OPTIONS}
+
+
+def ask(sweep: AskedSweep, question: Question, **given: Any) -> Any:
+    """Return what a question's `find` finds."""
+    function = imported(question.find)
+    subject = next(iter(inspect.signature(function).parameters))
+    if subject not in _SUBJECTS:
+        raise TypeError(f"{question.name} is answered from {subject}, not one of {_SUBJECTS}")
+    found = checked(function, f"answers({question.name!r})")(_subject(sweep, subject), **given)
+    if question.tell is not None:
+        return found
+    return [replace(one, about=question.name) for one in found]
+
+
+def _subject(sweep: AskedSweep, subject: str) -> Any:
+    from manyseed.orchestrator.computing.tables import read_results
+    from manyseed.orchestrator.results.caveats import tell_newer
+
+    if subject == "sweep":
+        return sweep
+    tell_newer(sweep.paths)
+    if subject == "paths":
+        return sweep.paths
+    return read_results(sweep.paths) if subject == "results" else evidence(sweep.paths)[0]
+
+
+def reply(sweep: AskedSweep, name: str, **given: Any) -> Reply:
+    """Ask a question; return its answers in words and numbers.
+
+    Parameters
+    ----------
+    sweep : Sweep
+    name : str
+    **given
+        Options, as `options` returns them, and ``report``, which `until` calls with each step.
+    """
+    question = named(name)
+    for option, (other, same) in question.variants.items():
+        own, theirs = options(question), options(named(other))
+        if value := given.pop(option, None):
+            kept = {name: one for name, one in given.items() if name in (*theirs, *_NO_OPTIONS)}
+            return reply(sweep, other, **kept, **({same: value} if same else {}))
+        mine = {*_parameters(question.find), *_parameters(question.tell)}
+        for name_of in (given.keys() & theirs.keys()) - mine:
+            if given.pop(name_of) != own[name_of].default:
+                key = flag(name_of)
+                raise UserError(f"applies only with {flag(option)}", key=key, value=True)
+    of_tell = _parameters(question.tell)
+    takes = inspect.signature(imported(question.find)).parameters
+    asked = {
+        name: one
+        for name, one in given.items()
+        if name in takes or (name not in of_tell and name not in _NO_OPTIONS)
+    }
+    found = ask(sweep, question, **asked)
+    if question.tell is None:
+        return Reply(found, {"answers": [one.values() for one in found]})
+    told: Reply = imported(question.tell)(
+        found, **{name: one for name, one in given.items() if name in of_tell}
+    )
+    answers = [
+        replace(one, about=question.name, figures=one.figures or question.figures)
+        for one in told.answers
+    ]
+    return replace(told, answers=answers)
+
+
+def evidence(paths: SweepPaths) -> tuple[Evidence, Tables]:
+    """Return what the page's questions are answered from, and all tables, with duplicate fits."""
+    from manyseed.analysis.questions.effects import effects
+    from manyseed.analysis.tables.rows import at_last, last, once, paired
+    from manyseed.orchestrator.asking.effects import compared
+    from manyseed.orchestrator.computing.tables import (
+        CMI,
+        DRAWN_PAIRS,
+        VARIANCE,
+        Analysis,
+        read_results,
+    )
+
+    results, record = read_results(paths), Analysis.read(paths)
+    tables = at_last(results.of_analysis(DRAWN_PAIRS, whole=True))
+    pairs = compared(results) or paired(tables)
+    variance = last(results[VARIANCE]) if VARIANCE in results else None
+    by_classifier = effects(pairs, by=("classifier",))
+    own = once(tables)
+    found = Evidence(own, by_classifier, variance, record.conventions(paths), results.get(CMI))
+    return found, tables
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A sweep that is only read."""
+
+    paths: SweepPaths
+
+
+def on_page(paths: SweepPaths) -> list[Answer]:
+    """Return the answers to questions of the page that are not in `PAGE`."""
+    more = [one.name for one in known().values() if one.on_page and one not in PAGE]
+    return [answer for name in more for answer in reply(_Read(paths), name).answers]

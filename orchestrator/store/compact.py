@@ -1,0 +1,296 @@
+"""Compaction: publish all finished runs, read them back, then remove their journals.
+
+Journals show which fits were trained more than once, because a worker was taken for dead or killed
+unsynced. Before journals are removed, the count is added to the ledger, a file next to them, which
+also names them, so that an interrupted removal counts nothing twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from annotated_types import Interval
+
+from manyseed.jobs import whole
+from manyseed.orchestrator.disk.lease import LeaseWatch, remove_dead_leases
+from manyseed.orchestrator.disk.placing import remove_partial, unavailable
+from manyseed.orchestrator.disk.records import read_record, write_json
+from manyseed.orchestrator.errors import DamagedFile, DamagedShard, LeaseHeld, LeaseLost
+from manyseed.orchestrator.paths import LEDGER, LEDGER_MARK, TOMBSTONE
+from manyseed.orchestrator.store.arrays import COPY, DONE, MISSING
+from manyseed.orchestrator.store.groups import Group, list_groups
+from manyseed.orchestrator.store.index import JournalFolder, JournalIndex, read_tombstone
+from manyseed.orchestrator.store.metadata import consolidate
+from manyseed.orchestrator.store.reader import read_array, read_rows, statuses
+from manyseed.orchestrator.store.repair import require_rest
+from manyseed.orchestrator.store.shards import publish
+from manyseed.orchestrator.store.verify import row_checksums
+
+_UNCOUNTED = "fits that were trained more than once before are then no longer counted"
+REMEDY = f"remove it: {_UNCOUNTED}"
+_LOST = f"restore it, or remove {LEDGER_MARK} beside it: {_UNCOUNTED}"
+
+
+@dataclass(frozen=True, slots=True)
+class Ledger:
+    """The count for journals that have been or are being removed."""
+
+    count: Annotated[int, Interval(ge=0, le=2**40)] = 0
+    """Number of superfluous fits in them."""
+    journals: frozenset[str] = frozenset()
+    """Names of counted journals that may still exist."""
+
+    @classmethod
+    def read(cls, folder: Path) -> Ledger:
+        """Read the ledger of a folder of journals; empty if it does not exist."""
+        try:
+            return read_record(folder / LEDGER, cls, REMEDY)
+        except FileNotFoundError:
+            return cls()
+
+    def write(self, folder: Path) -> None:
+        """Replace the ledger; a mark next to it reveals its loss."""
+        write_json(folder / LEDGER, {"count": self.count, "journals": sorted(self.journals)})
+        if self.count:
+            (folder / LEDGER_MARK).touch()
+
+
+def count_retrained(groups: Iterable[Group], journals: JournalIndex) -> int:
+    """Return the number of superfluous fits so far, those of runs that have another fit."""
+    ledger = _ledger(journals)
+    return ledger.count + _superfluous(groups, journals, ledger.journals)
+
+
+def settle(groups: Iterable[Group], journals: JournalIndex, removed: Collection[str]) -> None:
+    """Add the superfluous fits in journals about to be removed to the ledger."""
+    ledger, groups = _ledger(journals), list(groups)
+    before = _superfluous(groups, journals, ledger.journals)
+    after = _superfluous(groups, journals, ledger.journals | set(removed))
+    if ledger.count or before > after:
+        Ledger(ledger.count + before - after, frozenset(removed)).write(journals.folder)
+
+
+def ledger_damage(folder: Path) -> str:
+    """Return a message about a damaged or lost ledger of a folder of journals, or ""."""
+    if (folder / LEDGER_MARK).exists() and not (folder / LEDGER).exists():
+        return str(DamagedFile(folder / LEDGER, "is lost", _LOST))
+    try:
+        Ledger.read(folder)
+    except DamagedFile as error:
+        return str(error)
+    return ""
+
+
+def _ledger(journals: JournalIndex) -> Ledger:
+    """Return the ledger, or an empty one if it is damaged, as no result depends on it."""
+    try:
+        return Ledger.read(journals.folder)
+    except DamagedFile:
+        return Ledger()
+
+
+def _superfluous(groups: Iterable[Group], journals: JournalIndex, besides: Collection[str]) -> int:
+    """Count fits in journals whose run has another fit, in a journal or published earlier.
+
+    A published row is the fit of a journal if both took equally long, as hardly any two fits do.
+    """
+    total = 0
+    held = journals.groups()
+    for group in groups:
+        if group.spec.number not in held:
+            continue
+        rows, seconds = journals.fits(group.spec.number, besides)
+        keep = rows < group.rows
+        rows, seconds = rows[keep], seconds[keep]
+        if len(rows) == 0:
+            continue
+        published = read_array(group, "status")[rows] == DONE
+        stored = read_array(group, "fit_seconds")[rows]
+        same = (stored == seconds) | np.isnan(stored)  # NaN if a repair lost the time
+        elsewhere = np.setdiff1d(rows[published], rows[same])
+        total += len(rows) - len(np.unique(rows)) + len(elsewhere)
+    return total
+
+
+_ATTEMPTS = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Compaction:
+    """The result of a compaction."""
+
+    published: int
+    """Number of newly published rows."""
+    journals: int
+    """Number of removed journals."""
+    kept: tuple[str, ...]
+    """Journals kept because they hold copies whose source is not finished."""
+    partial: int
+    """Number of removed temporary files."""
+    damaged: tuple[str, ...] = ()
+    """Journals kept because some of their records are unreadable and may not be published."""
+    foreign: tuple[str, ...] = ()
+    """Journals kept untouched because their rows belong to another sweep."""
+
+
+def compact(
+    store: Path,
+    folder: JournalFolder,
+    watch: LeaseWatch,
+    *,
+    besides: Collection[str] = (),
+    progress: Callable[[int, int], None] = lambda done, of: None,
+) -> Compaction:
+    """Publish all journals, read the rows back, remove journals and leftovers, write metadata.
+
+    Parameters
+    ----------
+    watch : LeaseWatch
+        Watch of the lease folder.
+    besides : collection of str
+        Names of leases that the caller holds.
+    progress : callable
+        Called before the first shard and after each, with the number of shards done and the number
+        of shards with rows in journals.
+    """
+    require_rest(watch, besides)
+    groups, published = list_groups(store), 0
+    for _ in range(_ATTEMPTS):
+        journals = JournalIndex(folder)
+        sizes = {name: journals.size(name) for name in journals.journals}
+        shards = [(group, shard) for group in groups for shard in _shards(group, journals)]
+        progress(0, len(shards))
+        for done, (group, shard) in enumerate(shards, 1):
+            # `_remove_journals` keeps journals that change nevertheless
+            published += publish(group, shard, journals, watch, refresh=False).added
+            _read_back(group, shard, journals, watch)
+            progress(done, len(shards))
+        if not (doubtful := journals.doubtful()):
+            break  # otherwise the reads may have gone wrong: start over once
+    damaged = _still_needed(groups, doubtful)
+    foreign = journals.foreign
+    kept = _unpublished(store, journals)
+    require_rest(watch, besides)
+    removed = _remove_journals(groups, journals, sizes, kept | damaged | set(foreign))
+    partial = sum(remove_partial(Path(place)) for place, _, _ in os.walk(store))
+    partial += remove_partial(folder.path)
+    consolidate(store, groups)
+    if not besides:
+        remove_dead_leases(watch)
+    return Compaction(
+        published,
+        removed,
+        tuple(sorted(kept)),
+        partial,
+        damaged=tuple(sorted(damaged)),
+        foreign=tuple(foreign),
+    )
+
+
+def publish_free(store: Path, folder: JournalFolder, watch: LeaseWatch) -> int:
+    """Publish rows from journals, even while others write these; return how many rows were added.
+
+    Shards that another process is publishing are skipped. Journals are kept.
+    """
+    journals, added = JournalIndex(folder), 0
+    for group in list_groups(store):
+        held = journals.rows(group.spec.number)
+        held = held[held < group.rows]
+        unpublished = held[statuses(group)[held] == MISSING]
+        for shard in np.unique(unpublished // group.spec.shard_length).tolist():
+            with suppress(LeaseHeld, LeaseLost):
+                # refreshes the journals under the lease, as rows may have been dropped since
+                added += publish(group, shard, journals, watch).added
+    return added
+
+
+def _still_needed(
+    groups: list[Group], doubtful: dict[str, list[tuple[int, int]] | None]
+) -> set[str]:
+    """Return the journals whose unreadable records may be unpublished rows."""
+    if not doubtful:
+        return set()
+    missing = {group.spec.number: np.flatnonzero(statuses(group) == MISSING) for group in groups}
+    any_missing = any(map(len, missing.values()))
+    return {
+        name
+        for name, rows in doubtful.items()
+        if (
+            any_missing
+            if rows is None
+            else any(row in missing.get(number, ()) for number, row in rows)
+        )
+    }
+
+
+def _shards(group: Group, journals: JournalIndex) -> list[int]:
+    rows = journals.rows(group.spec.number)
+    return [int(shard) for shard in np.unique(rows[rows < group.rows] // group.spec.shard_length)]
+
+
+def _read_back(group: Group, shard: int, journals: JournalIndex, watch: LeaseWatch) -> None:
+    """Publish rows that do not read back once more; raise if they still do not."""
+    if wrong := set(_wrong_rows(group, shard, journals)):
+        publish(group, shard, journals, watch, distrusted=wrong)
+        if wrong := set(_wrong_rows(group, shard, journals)):
+            raise DamagedShard(
+                f"{group.folder}, shard {shard}: {len(wrong)} rows do not read back as written; "
+                "journals are kept: check the file system, then verify --repair"
+            )
+
+
+def _wrong_rows(group: Group, shard: int, journals: JournalIndex) -> Iterator[int]:
+    """Yield published rows in journals that do not match their checksum."""
+    start, stop = group.span(shard)
+    held = journals.rows(group.spec.number)
+    for first in range(start, stop, group.spec.chunk_length):
+        rows = held[(held >= first) & (held < first + group.spec.chunk_length)]
+        if len(rows) == 0:
+            continue
+        stored = read_rows(group, ("status", "crc"), rows)
+        finished = np.isin(stored["status"], (DONE, COPY))
+        crcs, damaged = row_checksums(group, first, first + group.spec.chunk_length)
+        wrong = damaged[rows - first] | (crcs[rows - first] != stored["crc"])
+        yield from rows[wrong & finished].tolist()
+
+
+def _unpublished(store: Path, journals: JournalIndex) -> set[str]:
+    """Return the journals with unpublished rows, which are copies that have to wait."""
+    kept = set()
+    groups = {group.spec.number: group for group in list_groups(store)}
+    for number in journals.groups():
+        held = journals.rows(number)
+        finished = np.zeros(held.max() + 1, dtype=np.bool_)
+        if number in groups:
+            published = np.isin(statuses(groups[number]), (DONE, COPY))[: len(finished)]
+            finished[: len(published)] = published
+        for row in held[~finished[held]].tolist():
+            kept |= {place.journal for place in journals.records(number, row, row + 1)[row]}
+    return kept
+
+
+def _remove_journals(
+    groups: list[Group], journals: JournalIndex, sizes: dict[str, int], kept: set[str]
+) -> int:
+    """Remove journals not written to since, and tombstones whose journals are all gone."""
+    folder = journals.folder
+    journals.refresh()
+    removed = [
+        name for name in set(journals.journals) - kept if sizes.get(name) == journals.size(name)
+    ]
+    settle(groups, journals, removed)
+    with unavailable("clean", folder):
+        for name in removed:
+            (folder / name).unlink(missing_ok=True)
+        for file in folder.glob(f"*{TOMBSTONE}"):
+            if not any((folder / name).exists() for name in read_tombstone(file).journals):
+                file.unlink(missing_ok=True)
+        if folder.exists():
+            whole.sync(folder)
+    return len(removed)

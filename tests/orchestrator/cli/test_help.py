@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -102,3 +104,16 @@ def test_options_are_those_of_the_method() -> None:
     assert option.help == "Train only the failed runs again, with the same seeds."
     assert limit.annotation.__metadata__[0].min == 1
     assert "this machine if --workers is given" in cluster.annotation.__metadata__[0].help
+
+
+@pytest.mark.process
+def test_every_verb_is_there_without_docstrings() -> None:
+    code = (
+        "from manyseed.orchestrator.cli.commands import app;from typer.main import get_command;"
+        "verbs = get_command(app).commands;print(*(verbs[verb].name for verb in verbs))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-OO", "-B", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {"run", "import", "query"} <= {*done.stdout.split()}

@@ -226,7 +226,7 @@ def compact(
     if not paths.store.exists():
         return Compaction(0, 0, (), 0)
     if any(paths.journals.glob(f"{IMPORTED}*")):  # left by an interrupted import
-        from manyseed.orchestrator.importing.adding import settle
+        from manyseed.orchestrator.importing.matching import settle
 
         settle(paths)
     watch = LeaseWatch(paths.leases)

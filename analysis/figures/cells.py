@@ -24,15 +24,18 @@ from manyseed.analysis.figures.labels import (
     NOTHING,
     QUANTILES,
     SEPARATOR,
+    Quantities,
+    Quantity,
     axis_of_levels,
     colour,
+    column,
     described,
     differing,
+    main,
     mark_resolution,
     not_drawn,
     with_names,
 )
-from manyseed.analysis.figures.quantities import Quantities, Quantity, column, main
 from manyseed.analysis.figures.style import (
     DOTTED,
     FEWEST,

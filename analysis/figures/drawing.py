@@ -17,11 +17,10 @@ import polars as pl
 from matplotlib.backends.backend_pdf import PdfPages
 from polars import selectors
 
-from manyseed.analysis.figures import quantities
+from manyseed.analysis.figures import labels
 from manyseed.analysis.figures.cells import RICH, of_datasets
 from manyseed.analysis.figures.kind import Given, Kind, all_kinds
-from manyseed.analysis.figures.labels import LEVELS, NOTHING
-from manyseed.analysis.figures.quantities import schemas, table_of
+from manyseed.analysis.figures.labels import LEVELS, NOTHING, schemas, table_of
 from manyseed.analysis.figures.style import Plot, heights, numbers, places, values
 from manyseed.analysis.figures.svg import MARKS, NUMBERS, Picture
 from manyseed.analysis.figures.violins import violins
@@ -41,7 +40,7 @@ def all_figures(given: Given) -> list[Plot]:
 
 def names(tables: Tables) -> list[str]:
     """Return the names of all kinds: those of the page, then columns with a value."""
-    return [*(kind.name for kind in KINDS), *quantities.names(tables)]
+    return [*(kind.name for kind in KINDS), *labels.names(tables)]
 
 
 def plots(given: Given, name: str, by: Sequence[str] = ()) -> list[Plot]:
@@ -67,12 +66,12 @@ def plots(given: Given, name: str, by: Sequence[str] = ()) -> list[Plot]:
             raise Refused("by", ",".join(by), reason)
         return kind.plots(given)
     column = name.replace("-", "_")
-    if quantities.table_of(quantities.schemas(given.tables), column) is None:
+    if labels.table_of(labels.schemas(given.tables), column) is None:
         raise Refused("kind", name, allowed=names(given.tables))
-    quantity = quantities.column(column, given.meanings)
+    quantity = labels.column(column, given.meanings)
     if by:
         return violins(given.tables, quantity, by)
-    about = f": {quantities.labelled(column)}"
+    about = f": {labels.labelled(column)}"
     return of_datasets(given.tables, quantity, f"{column.replace('_', '-')}-", about)
 
 

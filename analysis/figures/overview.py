@@ -18,9 +18,10 @@ from manyseed.analysis.figures.labels import (
     colour,
     described,
     differing,
+    labelled,
     marker,
+    varying,
 )
-from manyseed.analysis.figures.quantities import labelled, varying
 from manyseed.analysis.figures.style import MANY, Plot, wide
 from manyseed.analysis.questions.classifiers import standings
 from manyseed.analysis.tables.rows import Tables

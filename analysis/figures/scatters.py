@@ -13,12 +13,13 @@ from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import (
     LINEAR,
     NOTHING,
+    labelled,
     mark_resolution,
     probe,
     resolution,
     upright_axis_of_levels,
+    varying,
 )
-from manyseed.analysis.figures.quantities import labelled, varying
 from manyseed.analysis.figures.style import (
     MAX_POINTS,
     VECTORS,

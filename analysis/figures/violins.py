@@ -24,13 +24,15 @@ from manyseed.analysis.figures.labels import (
     LEVELS,
     QUANTILES,
     SEPARATOR,
+    Quantities,
+    Quantity,
     colour,
+    column,
     differing,
     mark_resolution,
     marker,
     upright_axis_of_levels,
 )
-from manyseed.analysis.figures.quantities import Quantities, Quantity, column
 from manyseed.analysis.figures.style import (
     CHARACTER,
     DOTTED,

@@ -19,8 +19,7 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.questions.members import MemberPool, scored
 from manyseed.analysis.tables.rows import EPOCH, REPEAT_KEY
 from manyseed.analysis.uncertainty.dee import prefixes
-from manyseed.analysis.uncertainty.errors import calibration_errors
-from manyseed.analysis.uncertainty.temperature import calibrate
+from manyseed.analysis.uncertainty.errors import calibrate, calibration_errors
 
 Real = NDArray[np.float64]
 

@@ -18,10 +18,9 @@ from manyseed.analysis.figures.labels import colour, differing
 from manyseed.analysis.figures.svg import MARKS, NUMBERS, Picture
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import caveats
-from manyseed.analysis.questions.answers import answers
 from manyseed.analysis.questions.effects import effects, signed
 from manyseed.analysis.questions.intervals import TEST_SETS, too_few
-from manyseed.analysis.questions.question import Answer
+from manyseed.analysis.questions.question import Answer, answers
 from manyseed.analysis.report.tables import Listed, filled, listed, number, of_methods
 from manyseed.analysis.report.wording import (
     Rows,

@@ -1,9 +1,15 @@
-"""The result tables: runs, pairs, repeats and cells, with one schema whatever is computed."""
+"""The result tables: runs, pairs, repeats and cells, with one schema whatever is computed.
+
+``tables.toml`` says what each table shows, what its columns mean, and how to get it.
+"""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +19,6 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.metrics.metric import MEANINGS, Column, Metric, dtype_of
-from manyseed.analysis.tables.records import Meaning, records
 from manyseed.analysis.tables.rows import (
     CELL_KEY,
     EPOCH,
@@ -29,6 +34,53 @@ from manyseed.analysis.tables.rows import (
     pooled,
     std_of,
 )
+
+Meaning = tuple[str, str]
+"""A unit, or an empty string, and a sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableRecord:
+    """One result table, or (everywhere, added, grouped) columns that several have.
+
+    Attributes
+    ----------
+    columns : mapping of name to `Meaning`
+        Those that are no metric's (`schema.describe`).
+    shown : sequence of str
+        Columns that a query shows by default, beside those that describe a cell.
+    where_kept : sequence of str
+        Further ones that it shows if they have values: the sweep file must ask for them.
+    beside : sequence of str
+        Columns in which rows of a cell differ, beside seeds.
+    how : str
+        How to get the table, with DIR for the sweep; empty if `analyze` always writes it.
+    not_averaged : sequence of str
+        Why its rows cannot be grouped, and what to do instead; empty if they can.
+    """
+
+    columns: Mapping[str, Meaning] = field(default_factory=dict)
+    shown: tuple[str, ...] = ()
+    where_kept: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    how: str = ""
+    not_averaged: tuple[str, ...] = ()
+
+
+@cache
+def records() -> Mapping[str, TableRecord]:
+    """Return all records by name."""
+    read = tomllib.loads(Path(__file__).with_name("tables.toml").read_text("utf-8"))
+    return {name: _record(**table) for name, table in read.items()}
+
+
+def _record(columns: Mapping[str, Sequence[str]] = {}, **facts: Any) -> TableRecord:
+    meanings = {name: (unit, meaning) for name, (unit, meaning) in columns.items()}
+    values: dict[str, Any] = {
+        name: fact if name == "how" else tuple(fact) for name, fact in facts.items()
+    }
+    return TableRecord(meanings, **values)
+
 
 Table = Mapping[str, NDArray[Any]]
 Type = pl.DataType | type[pl.DataType]

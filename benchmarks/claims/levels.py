@@ -19,7 +19,7 @@ from benchmarks.claims.record import (
     miss,
 )
 from benchmarks.claims.tabled import NAMES, sentence_on
-from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import caveats
 from manyseed.analysis.tables.rows import Tables

@@ -24,10 +24,10 @@ from benchmarks.claims.record import (
     number,
     numbers,
 )
-from manyseed.analysis.questions.answers import answers
 from manyseed.analysis.questions.classifiers import in_words, standings
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.howmany import PRECISE, fewest_runs
+from manyseed.analysis.questions.question import answers
 from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import planted
 

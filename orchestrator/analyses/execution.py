@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from manyseed.analysis.graph.group import ReportProgress
+from manyseed.analysis.graph.chunks import ReportProgress
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.analyses.jobstate import last_job
 from manyseed.orchestrator.analyses.schedulers import of_slurm, scheduler

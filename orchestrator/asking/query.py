@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.tables.records import records
 from manyseed.analysis.tables.rows import CELL_KEY, IS_TWIN, SAME_AS, several
+from manyseed.analysis.tables.schema import records
 from manyseed.orchestrator.asking.grouping import COUNT, COVERAGE, grouped, require
 from manyseed.orchestrator.computing.tables import (
     ALL_TABLES,
@@ -281,7 +281,7 @@ def _grouped(
     if question.agg:
         remedy = "they are averaged with their own intervals: use --by alone"
         raise UserError("not for effects", key="--agg", value=list(question.agg), remedy=remedy)
-    from manyseed.orchestrator.asking.effects import grouped as of_effects
+    from manyseed.orchestrator.asking.averaging import grouped as of_effects
 
     within = [name for name in by if name != SWEEP]
     averaged = of_effects(tables, frame, within)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from manyseed.orchestrator.cli import completion
+from manyseed.orchestrator.cli import arguments
 from manyseed.orchestrator.cli.arguments import (
     Directory,
     Json,
@@ -32,7 +32,7 @@ from manyseed.orchestrator.errors import RunsError, UserError, command, flag
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.keeping import Verified
-    from manyseed.orchestrator.runs.rerun import Differences, Rerun
+    from manyseed.orchestrator.runs import Differences, Rerun
 
 _NAMED = 20
 """How many runs are named; ``--json`` names all."""
@@ -308,7 +308,7 @@ def _given_classifiers(given: list[str]) -> tuple[str | None, dict[str, list[Pat
     return names[0] if names else None, files
 
 
-@takes("rerun_where", "where", "best", "overwrite", "other_recipe", where=completion.condition)
+@takes("rerun_where", "where", "best", "overwrite", "other_recipe", where=arguments.condition)
 def rerun(
     directory: Directory,
     run: str | None = typer.Argument(

@@ -108,11 +108,11 @@ def plan(
 
         manyseed plan sweep --drop "dataset = 'dionis' AND classifier = 'lr-sgd'" --dry-run
     """
-    from manyseed.jobs.classifiers.weights import counting
+    from manyseed.jobs.classifiers.features import counting
     from manyseed.jobs.datasets import data_home
     from manyseed.orchestrator.grids.loading import read_sweep_file
+    from manyseed.orchestrator.plans.code import prepare_read
     from manyseed.orchestrator.plans.cost import beyond
-    from manyseed.orchestrator.plans.data import prepare_read
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep, require_room
     from manyseed.orchestrator.submissions.requirements import of_earlier_code, require_code
 
@@ -348,8 +348,7 @@ def fetch(sweep_file: SweepToml) -> None:
     from manyseed.orchestrator.grids.expansion import expand
     from manyseed.orchestrator.grids.loading import read_sweep_file
     from manyseed.orchestrator.paths import SweepPaths
-    from manyseed.orchestrator.plans.code import own_code
-    from manyseed.orchestrator.plans.data import fetch_datasets
+    from manyseed.orchestrator.plans.code import fetch_datasets, own_code
 
     own = own_code(sweep_file, SweepPaths(sweep_file.absolute().parent)).of_data()
     expansion = expand(read_sweep_file(sweep_file), sweep_file, own)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from manyseed.orchestrator.cli import completion, formats
+from manyseed.orchestrator.cli import arguments, formats
 from manyseed.orchestrator.cli.arguments import (
     Command,
     Directory,
@@ -58,7 +58,7 @@ def query(
         "--table",
         "-t",
         show_default="cells",
-        autocompletion=completion.tables,
+        autocompletion=arguments.tables,
         metavar="NAME",
         help="The table: cells, runs, pairs, repeats, effects, …; see 'manyseed docs results' "
         "for all.",
@@ -69,20 +69,20 @@ def query(
         "-w",
         metavar="SQL",
         help="A condition over the columns.",
-        autocompletion=completion.condition,
+        autocompletion=arguments.condition,
     ),
     columns: str = typer.Option(
         "",
         "--columns",
         "-c",
         help="Columns to show, separated by commas. '?' lists them.",
-        autocompletion=completion.columns,
+        autocompletion=arguments.columns,
     ),
     by: str = typer.Option(
         "",
         "--by",
         metavar="[COLUMN,…]",
-        autocompletion=completion.columns,
+        autocompletion=arguments.columns,
         help="Group by these columns: means with intervals, pooled spreads, n, coverage. "
         "Without columns: by everything but the seeds.",
     ),
@@ -90,7 +90,7 @@ def query(
         "",
         "--agg",
         metavar="FUNCTION,…",
-        autocompletion=completion.functions,
+        autocompletion=arguments.functions,
         help="What to compute per group instead: mean, sd, median, min, max, count, q05 (5 % "
         "quantile), q975 (97.5 %).",
     ),
@@ -101,7 +101,7 @@ def query(
         None,
         "--sort",
         help="The column to sort by; with - in front, descending.",
-        autocompletion=completion.sort,
+        autocompletion=arguments.sort,
     ),
     limit: int | None = typer.Option(
         None, "--limit", min=1, help="Rows to show.", show_default="40 in a table, or all"
@@ -111,7 +111,7 @@ def query(
         "--format",
         "-f",
         help="table, csv, json, markdown, latex (booktabs) or parquet.",
-        autocompletion=completion.formats,
+        autocompletion=arguments.formats,
     ),
     output: Path | None = typer.Option(
         None,
@@ -304,7 +304,7 @@ def plot(
         metavar="[KIND]",
         help="The figure; without it, all kinds are listed.",
         show_default=False,
-        autocompletion=completion.kinds,
+        autocompletion=arguments.kinds,
     ),
     by: str = typer.Option(
         "",
@@ -353,7 +353,7 @@ def plot(
 
         manyseed plot quickstart alpha-hat-accuracy --where "classifier = 'mlp'" --width single
     """
-    from manyseed.orchestrator.results.figures import save
+    from manyseed.orchestrator.results.page import save
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)

@@ -217,7 +217,7 @@ def run(
     from manyseed.orchestrator.grids.loading import read_sweep_file
     from manyseed.orchestrator.paths import SweepPaths
     from manyseed.orchestrator.plans.change import remarks
-    from manyseed.orchestrator.plans.data import fetch_datasets
+    from manyseed.orchestrator.plans.code import fetch_datasets
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
     from manyseed.orchestrator.submissions.profiles import AUTO, choose
     from manyseed.orchestrator.submissions.requirements import (

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.graph.group import GroupAnalysis, ReportProgress, analyze_group, compute
+from manyseed.analysis.graph.chunks import GroupAnalysis, ReportProgress, analyze_group, compute
 from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.metrics.alpha_hat import ALPHA_HAT, fewest_runs
 from manyseed.analysis.metrics.registry import select
@@ -39,8 +39,14 @@ from manyseed.analysis.tables.schema import without
 from manyseed.orchestrator import provenance
 from manyseed.orchestrator.computing import ensembles
 from manyseed.orchestrator.computing.conventions import why_not
-from manyseed.orchestrator.computing.inputs import KEY, Held, digests
-from manyseed.orchestrator.computing.published import Published, check_checksums, published
+from manyseed.orchestrator.computing.inputs import (
+    KEY,
+    Held,
+    Published,
+    check_checksums,
+    digests,
+    published,
+)
 from manyseed.orchestrator.computing.responses import responses
 from manyseed.orchestrator.computing.tables import (
     CMI,

@@ -19,8 +19,7 @@ from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.rows import EPOCH, REPEAT, RUN, Tables
 from manyseed.orchestrator.computing.cellgroups import GROUP, named, split
 from manyseed.orchestrator.computing.conventions import why_not
-from manyseed.orchestrator.computing.inputs import KEY
-from manyseed.orchestrator.computing.published import Published, check_checksums, published
+from manyseed.orchestrator.computing.inputs import KEY, Published, check_checksums, published
 from manyseed.orchestrator.computing.tables import (
     DRAWS,
     ENSEMBLES,

@@ -17,8 +17,8 @@ from polars import selectors as cs
 from manyseed.analysis.axes import AXES, LATER
 from manyseed.analysis.counts import some
 from manyseed.analysis.options import CALIBRATION, Options, is_own
-from manyseed.analysis.tables.records import records
 from manyseed.analysis.tables.rows import PAIR_KEY
+from manyseed.analysis.tables.schema import records
 from manyseed.orchestrator.disk.parquet import (
     checksum,
     damage_named,

@@ -11,7 +11,7 @@ import polars as pl
 from dask.delayed import Delayed
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.graph.group import compute_all
+from manyseed.analysis.graph.chunks import compute_all
 from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.options import CALIBRATION, Options
 from manyseed.analysis.questions import margins, members, tace

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import ManyseedError, UserError, first_line, nearest, toml_value
-from manyseed.orchestrator.importing.adding import add_runs
 from manyseed.orchestrator.importing.archive import unpack
 from manyseed.orchestrator.importing.arrays import (
     READERS,
@@ -24,7 +23,7 @@ from manyseed.orchestrator.importing.arrays import (
     opened_as_held,
 )
 from manyseed.orchestrator.importing.directory import write_sweep
-from manyseed.orchestrator.importing.matching import joined, pair_of
+from manyseed.orchestrator.importing.matching import add_runs, joined, pair_of
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     Names,

@@ -37,9 +37,8 @@ from manyseed.orchestrator.grids.loading import load_sweep_file
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.change import Change, warn_of_estimator
-from manyseed.orchestrator.plans.code import own_code, write_pins
+from manyseed.orchestrator.plans.code import fetch_datasets, own_code, write_pins
 from manyseed.orchestrator.plans.cost import check_room, observed_seconds
-from manyseed.orchestrator.plans.data import fetch_datasets
 from manyseed.orchestrator.plans.extension import extended
 from manyseed.orchestrator.plans.layout import (
     PAIR,

@@ -12,7 +12,7 @@ from manyseed.orchestrator.disk.placing import opened
 from manyseed.orchestrator.disk.records import read_record
 from manyseed.orchestrator.errors import DamagedFile, UserError, command
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.runs.description import find_run
+from manyseed.orchestrator.runs import find_run
 from manyseed.orchestrator.submissions.submission import (
     Submission,
     lost_failures,

@@ -15,9 +15,8 @@ from manyseed.orchestrator.grids.resolver import lacking_packages, not_trainable
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.change import Change
-from manyseed.orchestrator.plans.code import CodeHere
+from manyseed.orchestrator.plans.code import CodeHere, require_fetched
 from manyseed.orchestrator.plans.cost import require_room, rooms
-from manyseed.orchestrator.plans.data import require_fetched
 from manyseed.orchestrator.plans.keptmodels import counted
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan

@@ -26,7 +26,7 @@ from manyseed.jobs.training.handling import Device, Handling, gpu_model
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.errors import StoreError, command
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.data import remedy
+from manyseed.orchestrator.plans.code import remedy
 from manyseed.orchestrator.provenance import Recipe, code_digest, code_key, register
 from manyseed.orchestrator.store.groups import Group, open_group
 from manyseed.orchestrator.store.index import JournalFolder

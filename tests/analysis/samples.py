@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.graph.predictions import LazyArray, Predictions
 from manyseed.analysis.metrics.metric import Part
 from manyseed.analysis.options import Options

@@ -13,7 +13,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import PathPatch
 
-from manyseed.analysis.figures import drawing, quantities
+from manyseed.analysis.figures import drawing, labels
 from manyseed.analysis.figures.drawing import WIDTHS, Given, as_files, why_not
 from manyseed.analysis.figures.labels import colour
 from manyseed.analysis.figures.style import drawn_wide
@@ -115,7 +115,7 @@ def test_a_classifier_has_its_colour_wherever_it_stands(tables):
 )
 def test_a_column_is_drawn_of_its_table_with_a_row_a_cell(tables, name, table):
     plots = drawing.plots(Given(tables), name)
-    titles = [f"data-0{n}: {quantities.labelled(name)}" for n in range(2)]
+    titles = [f"data-0{n}: {labels.labelled(name)}" for n in range(2)]
     assert [plot.title for plot in plots] == titles
     n = getattr(tables, table).filter(dataset="data-00").height
     assert f"n = {n:,} {table}." in plots[0].caption
@@ -125,8 +125,8 @@ def test_a_column_is_drawn_of_its_table_with_a_row_a_cell(tables, name, table):
 def test_what_identical_runs_say_is_left_out_and_counted():
     tables = sweep({"vehicle": 60}, {"lr-sgd": 0.6, "xgb": 0.0}, repeats=2, runs=4)
     for name in ("accuracy", "churn", "accuracy_range", "accuracy_mean"):
-        (found,) = quantities.column(name)(tables)
-        frame = getattr(tables, quantities.table_of(quantities.schemas(tables), name))
+        (found,) = labels.column(name)(tables)
+        frame = getattr(tables, labels.table_of(labels.schemas(tables), name))
         same = tables.repeats.filter(pl.col("identical"))
         there = found.values.join(same, on=["cell", "repeat_index"], how="semi").height
         copies = int(tables.runs["identical"].sum())

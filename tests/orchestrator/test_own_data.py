@@ -17,7 +17,7 @@ from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.datasets.function import digest
 from manyseed.jobs.datasets.info import Samples
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.plans.data import fetch_datasets
+from manyseed.orchestrator.plans.code import fetch_datasets
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
 from tests.orchestrator.conftest import command

@@ -32,7 +32,7 @@ from manyseed.orchestrator.results.questions.registry import AskedSweep
 
 if TYPE_CHECKING:  # the options of a question are read without the kernels
     from manyseed.analysis.metrics.metric import Part
-    from manyseed.orchestrator.computing.published import Published
+    from manyseed.orchestrator.computing.inputs import Published
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ class _Store:
     """What is read of one sweep."""
 
     def __init__(self, sweep: AnalysedSweep) -> None:
-        from manyseed.orchestrator.computing.published import published
+        from manyseed.orchestrator.computing.inputs import published
 
         self.sweep = sweep
         self.options = without_own(read_analysis(sweep.paths)[0])

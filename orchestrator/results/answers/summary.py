@@ -43,10 +43,10 @@ def answers(paths: SweepPaths) -> list[Answer]:
         finished = record.runs.get("analysed", finished)
         lacking, repeats = found["repeats"]
         short = incomplete(lacking, repeats, counts["runs"], finished, counts["failed"])
-    return [*sentences["first"], *short, *sentences["rest"], *further(paths, record)]
+    return [*sentences["first"], *short, *sentences["rest"], *further_answers(paths, record)]
 
 
-def further(paths: SweepPaths, record: Analysis) -> list[Answer]:
+def further_answers(paths: SweepPaths, record: Analysis) -> list[Answer]:
     """Return the answers to questions that are no sentences of the analysis, and what has none."""
     return [*on_page(paths), *unanswered(record)]
 
@@ -85,7 +85,7 @@ def _kept(paths: SweepPaths, record: Analysis) -> Mapping[str, Any] | None:
 
 def _worked_out(paths: SweepPaths, record: Analysis) -> Mapping[str, Any]:
     """Make the sentences from the tables; `first` are on recipes, before those on missing runs."""
-    from manyseed.analysis.questions.answers import answers, short_repeats
+    from manyseed.analysis.questions.question import answers, short_repeats
 
     of, tables = evidence(paths)
     mixed = [

@@ -157,7 +157,7 @@ def evidence(paths: SweepPaths) -> tuple[Evidence, Tables]:
     """Return what the page's questions are answered from, and all tables, with duplicate fits."""
     from manyseed.analysis.questions.effects import effects
     from manyseed.analysis.tables.rows import at_last, last, once, paired
-    from manyseed.orchestrator.asking.effects import compared
+    from manyseed.orchestrator.asking.averaging import compared
     from manyseed.orchestrator.computing.tables import (
         CMI,
         DRAWN_PAIRS,

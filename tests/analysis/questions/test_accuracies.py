@@ -9,8 +9,8 @@ from scipy import stats
 
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.accuracy import accuracies, sentences
-from manyseed.analysis.questions.answers import answers
 from manyseed.analysis.questions.effects import effects
+from manyseed.analysis.questions.question import answers
 from tests.analysis.planted import planted
 from tests.analysis.questions.test_answers import of_classifier, without
 

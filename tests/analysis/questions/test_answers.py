@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions.answers import answers
 from manyseed.analysis.questions.classifiers import (
     Standing,
     Standings,
@@ -21,7 +20,7 @@ from manyseed.analysis.questions.classifiers import (
 )
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.howmany import for_mean
-from manyseed.analysis.questions.question import Answer
+from manyseed.analysis.questions.question import Answer, answers
 from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import equal_runs, one_apart, planted
 

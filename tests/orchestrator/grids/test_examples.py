@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
 from tests.analysis.samples import noisy, predictions, regular

@@ -13,7 +13,7 @@ from scipy import stats
 import manyseed
 from manyseed import Sweep
 from manyseed.analysis.options import Options
-from manyseed.orchestrator.cli.effects import print_effects
+from manyseed.orchestrator.cli.analyze import print_effects
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.results.answers import compare

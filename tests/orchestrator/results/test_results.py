@@ -19,7 +19,7 @@ from polars.testing import assert_frame_equal
 
 from manyseed import Sweep
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.graph.group import GroupAnalysis
+from manyseed.analysis.graph.chunks import GroupAnalysis
 from manyseed.analysis.graph.predictions import Predictions
 from manyseed.analysis.metrics.registry import METRICS
 from manyseed.analysis.options import CALIBRATION, DEFAULT_METRICS, Options

@@ -25,7 +25,6 @@ from hypothesis.stateful import (
 )
 
 from manyseed.jobs import whole
-from manyseed.orchestrator.disk import leasefiles
 from manyseed.orchestrator.disk.lease import Lease
 from manyseed.orchestrator.store import encoding
 from manyseed.orchestrator.store.compact import compact
@@ -182,7 +181,7 @@ class StoreMachine(RuleBasedStateMachine):
         """Take over the lease of a dead holder, then give it back."""
         name = lease_name(self.world.group, shard)
         lease = Lease(self.world.watch, name)
-        assert lease._supersede(leasefiles.look(self.world.watch.folder, name))
+        assert lease._supersede(lease.look(self.world.watch.folder, name))
         lease.release()
 
     # --- people ---

@@ -7,7 +7,6 @@ import pytest
 import xarray as xr
 
 from manyseed.jobs import whole
-from manyseed.orchestrator.disk import leasefiles
 from manyseed.orchestrator.disk.lease import Lease
 from manyseed.orchestrator.errors import (
     DamagedShard,
@@ -203,7 +202,7 @@ def test_a_suspended_publisher_cannot_undo_a_later_one(world, monkeypatch):
                 seen.append(path)
                 # Another takes the lease over, publishes more, and gives the lease back.
                 lease = Lease(world.watch, lease_name(world.group, 0))
-                assert lease._supersede(leasefiles.look(world.watch.folder, lease.name))
+                assert lease._supersede(lease.look(world.watch.folder, lease.name))
                 lease.release()
                 world.finish(1)
                 publish(world.group, 0, world.index(), world.watch)

@@ -12,13 +12,12 @@ import asyncio
 import json
 import logging
 import os
-import shutil
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,11 +26,11 @@ from manyseed.jobs.packages import install
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import UnavailableError, UserError, nearest
 from manyseed.orchestrator.paths import WORKER_KEYS
-from manyseed.orchestrator.submissions.cluster import refusal
+from manyseed.orchestrator.submissions.cluster import passing, refusal, submit_jobs
 from manyseed.orchestrator.submissions.profiles import AUTO, choose, the_one
-from manyseed.orchestrator.submissions.scheduler import ASK_SECONDS
+from manyseed.orchestrator.submissions.scheduler import ASK_SECONDS, scheduler_of
+from manyseed.orchestrator.submissions.submission import Submission
 from manyseed.orchestrator.tasks.intent import LOCAL as THIS_MACHINE
-from manyseed.orchestrator.tasks.intent import SubmissionPaths
 from manyseed.orchestrator.working.node import Node
 from manyseed.slurm import (
     ClusterError,
@@ -39,9 +38,7 @@ from manyseed.slurm import (
     available,
     commands,
     processes,
-    states,
 )
-from manyseed.slurm.processes import user_name
 from manyseed.slurm.profile import Profile
 from manyseed.slurm.refused import Refused
 
@@ -182,34 +179,36 @@ def slurm_workers(
 
     security = _security()
     name = f"manyseed-workers-{uuid.uuid4().hex[:8]}"
-    folder = parent / name
-    folder.mkdir(parents=True, mode=0o700)
-    jobs, watch = _Jobs(profile, folder, name), None
+    watch = None
     options = {"security": security, "dashboard": False, "dashboard_address": _PAGES, "port": 0}
-    try:
-        with (
-            SpecCluster(
-                scheduler={"cls": Scheduler, "options": options},
-                security=security,
-                silence_logs=logging.CRITICAL,  # `_Following` reports problems
-            ) as cluster,
-            Client(cluster, set_as_default=False) as client,
-        ):
-            jobs.submit(_arguments(cluster.scheduler_address, folder, security), n)
-            with _Following(cluster, client, jobs, report) as watch:
-                yield client
-    except KilledWorker as error:
-        raise UnavailableError(
-            f"workers died repeatedly, perhaps for lack of memory: {error}\n"
-            f"  ask for more mem in {profile.path}, or for fewer cpus-per-task"
-        ) from None
-    except Exception:
-        if watch is None or not watch.problem:
-            raise
-        raise UnavailableError(watch.problem) from None
-    finally:
-        jobs.end()
-        shutil.rmtree(folder, ignore_errors=True)
+    parent.mkdir(parents=True, exist_ok=True)
+    with passing(profile, "cpu", parent / name, name, n) as jobs:
+        try:
+            with (
+                SpecCluster(
+                    scheduler={"cls": Scheduler, "options": options},
+                    security=security,
+                    silence_logs=logging.CRITICAL,  # `_Following` reports problems
+                ) as cluster,
+                Client(cluster, set_as_default=False) as client,
+            ):
+                arguments = [_arguments(cluster.scheduler_address, jobs.folder, security)] * n
+                submit_jobs(
+                    jobs, profile, _FUNCTION, lambda _: arguments, signal_seconds=_SIGNAL_SECONDS
+                )
+                with _Following(cluster, client, jobs, profile, report) as watch:
+                    yield client
+        except (ClusterError, Refused) as error:
+            raise refusal(error, profile) from None
+        except KilledWorker as error:
+            raise UnavailableError(
+                f"workers died repeatedly, perhaps for lack of memory: {error}\n"
+                f"  ask for more mem in {profile.path}, or for fewer cpus-per-task"
+            ) from None
+        except Exception:
+            if watch is None or not watch.problem:
+                raise
+            raise UnavailableError(watch.problem) from None
 
 
 def work(address: str, keys: str, modules: str) -> str:
@@ -271,50 +270,21 @@ def _arguments(address: str, folder: Path, security: Any) -> list[str]:
     return [address, str(keys.resolve()), str(Path.cwd())]
 
 
-class _Jobs:
-    """The workers' jobs."""
-
-    def __init__(self, profile: Profile, folder: Path, name: str) -> None:
-        self.profile, self.folder, self.name = profile, folder, name
-        self.logs = SubmissionPaths(folder).submitit
-        self.ids: list[str] = []
-        self._started = time.time()
-
-    def submit(self, arguments: Sequence[str], n: int) -> None:
-        try:
-            tasks = arrays.Tasks(
-                _FUNCTION,
-                [arguments] * n,
-                self.name,
-                comment=str(self.folder.absolute()),
-                signal_seconds=_SIGNAL_SECONDS,
-            )
-            arrays.submit_array(self.profile, "cpu", self.logs, tasks, self.ids.extend)
-        except (ClusterError, Refused) as error:
-            raise refusal(error, self.profile) from None
-
-    def states(self) -> list[states.JobState]:
-        """Return the jobs' states; raise a ClusterError if SLURM does not answer."""
-        with commands.speaking_to(self.profile.slurm_conf):
-            return list(states.ask(self.ids, self._started).values())
-
-    def end(self) -> None:
-        """Cancel the jobs by name: names are known even if the submission was interrupted."""
-        names = {script.stem for script in self.logs.glob(f"{self.name}.*.sh")}
-        # a worker without a scheduler ends by itself
-        with suppress(ClusterError), commands.speaking_to(self.profile.slurm_conf):
-            for name in sorted(names):
-                commands.run(["scancel", f"--user={user_name()}", f"--name={name}"])
-
-
 class _Following:
     """Closes the client if no worker comes, or all jobs are over."""
 
     def __init__(
-        self, cluster: Any, client: Any, jobs: _Jobs, report: Callable[[str], None]
+        self,
+        cluster: Any,
+        client: Any,
+        submission: Submission,
+        profile: Profile,
+        report: Callable[[str], None],
     ) -> None:
         self.problem = ""
-        self._cluster, self._client, self._jobs, self._report = cluster, client, jobs, report
+        self._cluster, self._client, self._report = cluster, client, report
+        self._files, self._jobs = submission.files, submission.noted_jobs().values()
+        self._slurm = scheduler_of(profile.slurm_conf)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="slurm workers", daemon=True)
 
@@ -328,7 +298,7 @@ class _Following:
 
     def _run(self) -> None:
         began, reported, look = time.monotonic(), "", 0.0
-        n_jobs = len(self._jobs.ids)
+        n_jobs = len(self._jobs)
         while not self._ended.wait(_LOOK_SECONDS):
             now = time.monotonic()
             if n := len(self._cluster.scheduler.workers):
@@ -346,10 +316,10 @@ class _Following:
 
     def _without(self, seconds: float) -> str:
         """Return the jobs' states while there is no worker; set `problem` if none will come."""
-        first = commands.compact_ids(self._jobs.ids)[0]
+        first = commands.compact_ids([job.id for job in self._jobs])[0]
         try:
-            found = self._jobs.states()
-        except ClusterError as error:  # submitted jobs may start all the same
+            found = self._slurm.states(self._jobs, fresh=True).values()
+        except UnavailableError as error:  # submitted jobs may start all the same
             text, alive = str(error), True
         else:
             text = ", ".join(dict.fromkeys(f"{one.state} {one.reason}".strip() for one in found))
@@ -364,7 +334,7 @@ class _Following:
         return f"jobs {first}: {text}"
 
     def _last_words(self) -> str:
-        logs = sorted(self._jobs.logs.glob("*_log.err"))
-        texts = [log.read_text(errors="replace").strip() for log in logs]
+        logs = [self._files.printed_errors(job.id) for job in self._jobs]
+        texts = [log.read_text(errors="replace").strip() for log in logs if log.is_file()]
         lines = next((text for text in texts if text), "they printed nothing").splitlines()
         return "\n".join(lines[-_SHOWN_LINES:])

@@ -63,27 +63,9 @@ def submit_array(
 ) -> list[str]:
     """Submit tasks to the profile's cluster; return their job ids, ``"123_0"``, in order.
 
-    Parameters
-    ----------
-    profile : Profile
-    resource_class : str
-        ``cpu`` or ``gpu``.
-    folder : Path
-        Folder for submitit's files, on a file system shared with the nodes. The output of all
-        attempts of a task goes to ``<job id>_0_log.out`` and ``.err``.
-    tasks : Tasks
-    submitted : callable
-        Called with the job ids of each array as soon as it is submitted.
-
-    Raises
-    ------
-    ClusterError
-        If SLURM refuses, with its message. Arrays already submitted stay, and `submitted` has been
-        called for them.
-    ClusterUnavailable
-        If the cluster does not answer.
-    Refused
-        If the profile has no such resource class, or its walltime is too short.
+    `resource_class`: ``cpu`` or ``gpu``. `folder`: folder for submitit's files, on a file system
+    shared with the nodes. The output of all attempts of a task goes to ``<job id>_0_log.out`` and
+    ``.err``. `submitted`: called with the job ids of each array as soon as it is submitted.
     """
     resources = profile.resources(resource_class)
     if resources.minutes * 60 <= tasks.signal_seconds:

@@ -234,10 +234,7 @@ def belong_to_parent(parent: int | None = None) -> None:
 
     Otherwise the process of a killed task would go on with runs that are about to be retrained.
 
-    Parameters
-    ----------
-    parent : int, optional
-        The parent's number, where known: another one may have adopted this process already.
+    `parent`: the parent's number, where known: another one may have adopted this process already.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":

@@ -46,18 +46,9 @@ def names(tables: Tables) -> list[str]:
 def plots(given: Given, name: str, by: Sequence[str] = ()) -> list[Plot]:
     """Draw a kind of figures.
 
-    Parameters
-    ----------
-    name : str
-        Name of a kind or column; words may be joined by - or _.
-    by : sequence of str
-        For a column: one or two columns in which cells differ (`analysis.figures.violins`); by
-        default each cell has its own row.
-
-    Returns
-    -------
-    list of Plot
-        Empty if there is nothing to draw.
+    `name`: name of a kind or column; words may be joined by - or _. `by`: for a column: one or two
+    columns in which cells differ (`analysis.figures.violins`); by default each cell has its own
+    row. Empty if there is nothing to draw.
     """
     kind = find(name)
     if kind is not None:
@@ -129,12 +120,7 @@ _WITH_ZEROS = ("sources_", "epochs_")  # kinds that show α̂ also where it is 0
 def why_not(name: str, given: Given) -> str:
     """Return why nothing is drawn: too little to compare, or values undefined or 0; "" if unknown.
 
-    Parameters
-    ----------
-    name : str
-        A kind, or a column of the tables.
-    given : Given
-        With the further table that the kind needs.
+    `name`: a kind, or a column of the tables. `given`: with the further table that the kind needs.
     """
     kind = find(name)
     plain = name.replace("-", "_") if kind is None else kind.name.replace("-", "_")
@@ -210,13 +196,9 @@ _SUBSET = re.compile(rb"/[A-Z]{6}\+")
 def as_files(plots: Sequence[Plot], form: str, dpi: int = DPI) -> list[bytes]:
     """Return figures as files: one PDF with a page per figure, or one file per figure.
 
-    Parameters
-    ----------
-    form : str
-        One of `FORMATS`. PDF embeds fonts as TrueType, SVG draws letters as paths; CSV holds the
-        numbers drawn (`analysis.figures.style.numbers`), in UTF-8.
-    dpi : int
-        Pixels per inch of PNG, and of parts with too many dots for vectors.
+    `form`: one of `FORMATS`. PDF embeds fonts as TrueType, SVG draws letters as paths; CSV holds
+    the numbers drawn (`analysis.figures.style.numbers`), in UTF-8. `dpi`: pixels per inch of PNG,
+    and of parts with too many dots for vectors.
     """
     if form not in FORMATS:
         raise Refused("format", form, allowed=FORMATS)

@@ -55,10 +55,7 @@ _CONTEXT = [axis for axis in AXES if axis != "ensembling"]
 def likelihood_against(runs: pl.DataFrame, other: str) -> Plot | None:
     """Draw the log-likelihood of each run against another metric, before and after calibration.
 
-    Parameters
-    ----------
-    runs : polars frame
-        The table of runs.
+    `runs`: the table of runs.
     """
     own = runs.filter(~pl.col("identical") & pl.col("cll").is_not_null())
     own = own.filter(pl.col("log_likelihood").is_finite())

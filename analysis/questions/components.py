@@ -38,11 +38,8 @@ Limits = tuple[float, float]
 class Estimates:
     """An unbiased estimate from each repeat.
 
-    Attributes
-    ----------
-    own : float array (repeat,)
-    left_out : tuple of float arrays (run,), one per repeat
-        The estimate without each run.
+    `own`, float array (repeat,). `left_out`, tuple of float arrays (run,), one per repeat: the
+    estimate without each run.
     """
 
     own: Real
@@ -96,13 +93,8 @@ class Estimates:
     def limits(self, confidence: float, kind: Kind, scale: Limits | None = None) -> Limits:
         """Return the confidence interval.
 
-        Parameters
-        ----------
-        confidence : float
-        kind : Kind
-        scale : (float, float) or None
-            For a covariance: the mean squares of the sum and the difference of the standardized
-            sides, times the product of their standard deviations.
+        `scale`, (float, float) or None: for a covariance: the mean squares of the sum and the
+        difference of the standardized sides, times the product of their standard deviations.
         """
         n = self.own.size
         share = 1 / 2 if n == 2 else 1.0
@@ -131,16 +123,9 @@ def _around(value: float, half: float, kind: Kind) -> Limits:
 def covariances(one: Sequence[Real], two: Sequence[Real]) -> tuple[Estimates, Limits]:
     """Estimate the covariance between two cells over runs that share streams.
 
-    Parameters
-    ----------
-    one, two : sequence of float arrays (run,)
-        One per repeat, of three runs or more each, in the same order.
-
-    Returns
-    -------
-    Estimates
-    tuple of float
-        The `scale` of `Estimates.limits`. Equal sides give the variance.
+    `one` and `two`, sequence of float arrays (run,): one per repeat, of three runs or more each, in
+    the same order. Returns the `scale` of `Estimates.limits`. Equal sides give
+    the variance.
     """
     own, left_out = [], []
     for x, y in zip(one, two, strict=True):
@@ -174,12 +159,7 @@ def difference_limits(
     Modified large-sample limits of Ting, Burdick, Graybill, Jeyaratnam and Lu (1990), which are
     exact if either is 0, and may be negative.
 
-    Parameters
-    ----------
-    one, two : float
-        Independent multiples of χ² with the degrees of freedom below; not both 0.
-    freedom_1, freedom_2 : float
-    confidence : float
+    `one` and `two`: independent multiples of χ² with the degrees of freedom below; not both 0.
     """
     tail, value = (1 - confidence) / 2, one - two
 
@@ -205,16 +185,9 @@ Runs = Mapping[int, tuple[NDArray[Any], Real]]
 class Varied:
     """A cell, the sources that vary in it, and the results of its runs.
 
-    Attributes
-    ----------
-    cell : int
-    sources : frozenset of str
-        Those of `vary`, subsample, and axes of schemes.
-    accuracy : Runs
-    errors : mapping of int to tuple
-        By repeat index: run indices, followed by what `inconsistency` returns.
-    pairs : mapping of str to mapping of int to float array (run, run)
-        By column and repeat index.
+    `sources`: those of `vary`, subsample, and axes of schemes. `errors`: by repeat index: run
+    indices, followed by what `inconsistency` returns. `pairs`, mapping of str to mapping of int to
+    float array (run, run): by column and repeat index.
     """
 
     cell: int
@@ -231,10 +204,7 @@ Term = tuple[float, Varied, Varied]
 def contexts(tables: Tables) -> dict[tuple[Any, ...], list[Varied]]:
     """Return cells by the values of `CONTEXT`, all that describes them except `vary`.
 
-    Parameters
-    ----------
-    tables : Tables
-        With the columns of `AXES` in the repeats.
+    `tables`: with the columns of `AXES` in the repeats.
     """
     known = tables.repeats.filter(pl.col("n_runs") > 1)
     fraction = pl.col("train_fraction").cast(pl.String)
@@ -336,10 +306,8 @@ def sharing(own: Sequence[Varied], full: Varied) -> dict[str, list[Term]]:
 def combined(terms: Sequence[Term]) -> tuple[Estimates, tuple[float, float]] | None:
     """Estimate a sum of covariances over the runs that all its cells have.
 
-    Returns
-    -------
-    (Estimates, (float, float)) or None
-        The second is the scale of the first term (`components.covariances`); None without runs.
+    Returns (Estimates, (float, float)) or None: the second is the scale of the first term
+    (`components.covariances`); None without runs.
     """
     accuracy = {one.cell: one.accuracy for _, *both in terms for one in both}
     shared = _shared(list(accuracy.values()))

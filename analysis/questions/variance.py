@@ -86,23 +86,16 @@ Row = Mapping[str, Any]  # columns `SCHEMA`
 def variance(tables: Tables, confidence: float = CONFIDENCE) -> pl.DataFrame:
     """Split the variance of every context, that is of cells that differ only in `vary`.
 
-    Parameters
-    ----------
-    tables : Tables
-        With the columns of `analysis.axes.AXES` in the repeats.
-    confidence : float
+    `tables`: with the columns of `analysis.axes.AXES` in the repeats.
 
-    Returns
-    -------
-    polars frame
-        Columns `SCHEMA`: `cell`, the one of the context that varies most; `metric` (of `METRICS`);
-        `source` (of `vary`; subsample; an axis of schemes; all sources that vary, joined by +);
-        `part` (of the parts above); `variance`, whose estimate may be negative, and its interval;
-        `share` of the variance of all, if parts add up to it; `unequal`, by how much the variance
-        differs between test sets (sd of its logarithm); `n_repeats` and `n_runs` that it
-        rests on; `over`, what the interval is over; `cells` that it is estimated from. Error
-        consistency is a different quantity in each cell, so it has only `ALONE` and `ALL`, the
-        variances of a pair of runs, and `TEST_SET`.
+    Returns columns `SCHEMA`: `cell`, the one of the context that varies most; `metric` (of
+    `METRICS`); `source` (of `vary`; subsample; an axis of schemes; all sources that vary, joined by
+    +); `part` (of the parts above); `variance`, whose estimate may be negative, and its interval;
+    `share` of the variance of all, if parts add up to it; `unequal`, by how much the variance
+    differs between test sets (sd of its logarithm); `n_repeats` and `n_runs` that it rests on;
+    `over`, what the interval is over; `cells` that it is estimated from. Error consistency is a
+    different quantity in each cell, so it has only `ALONE` and `ALL`, the variances of a pair of
+    runs, and `TEST_SET`.
     """
     cells = contexts(tables)
     rows: list[Row] = []

@@ -25,10 +25,7 @@ _BASELINES = {
 def of_responses(responses: pl.DataFrame | None, found: pl.DataFrame | None) -> list[Listed]:
     """Return the tables of PRC that a sweep's models allow.
 
-    Parameters
-    ----------
-    responses, found : frames or None
-        The tables of responses and of conditional mutual information.
+    `responses` and `found`: the tables of responses and of conditional mutual information.
     """
     if responses is None or found is None or found.is_empty():
         return []

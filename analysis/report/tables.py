@@ -25,12 +25,8 @@ Row = tuple[str, ...]
 class Listed:
     """A table of the page.
 
-    Attributes
-    ----------
-    name, title, legend : str
-        Anchor; heading above the table; text below it.
-    words : int
-        Number of leading columns that hold words; the others hold numbers.
+    `name`, `title` and `legend`: anchor; heading above the table; text below it. `words`: number of
+    leading columns that hold words; the others hold numbers.
     """
 
     name: str
@@ -46,14 +42,8 @@ def listed(
 ) -> list[Listed]:
     """Return the tables that have rows.
 
-    Parameters
-    ----------
-    tables : Tables
-        Of one snapshot, without duplicate fits.
-    close : float
-        The option that the other tables were made with.
-    ensembles, sources : polars frames or None
-        These tables, if present.
+    `tables`: of one snapshot, without duplicate fits. `close`: the option that the other tables
+    were made with. `ensembles` and `sources`: these tables, if present.
     """
     found = [
         _ensembles(ensembles, close),
@@ -185,15 +175,7 @@ def similar(runs: pl.DataFrame) -> pl.DataFrame:
     Runs of a repeat are ordered by accuracy. Of all windows of four neighbours, the one with the
     largest range of α̂ is taken; ties go to the first.
 
-    Parameters
-    ----------
-    runs : polars frame
-        The table of runs.
-
-    Returns
-    -------
-    polars frame
-        Its rows, sorted by dataset, classifier and α̂.
+    `runs`: the table of runs. Returns its rows, sorted by dataset, classifier and α̂.
     """
     repeat = ["dataset", "classifier", "cell", "repeat_index"]
     known = runs.filter(~pl.col("identical") & pl.col("alpha_hat").is_not_null())
@@ -319,10 +301,7 @@ _CONTEXT = [axis for axis in AXES if axis not in ("ensembling", "test_augment")]
 def of_methods(uncertainty: pl.DataFrame | None, dee: pl.DataFrame | None) -> list[Listed]:
     """Return the table of methods and deep ensembles; empty without methods.
 
-    Parameters
-    ----------
-    uncertainty, dee : frames or None
-        The tables of these names.
+    `uncertainty` and `dee`: the tables of these names.
     """
     if uncertainty is None or "fit_seconds" not in uncertainty.columns:
         return []

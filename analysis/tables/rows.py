@@ -53,18 +53,11 @@ Failures = Mapping[str, str]
 class Tables:
     """The results of one group; ``docs/results.md`` describes every column.
 
-    Attributes
-    ----------
-    runs : polars frame
-        One row per finished run and snapshot, sorted by cell, epoch, repeat index and run index.
-    pairs : polars frame
-        One row per pair of runs of a repeat, run_i < run_j, and snapshot.
-    repeats : polars frame
-        One row per cell, snapshot and repeat index.
-    cells : polars frame
-        One row per cell and snapshot: the distribution over its repeats.
-    failures : mapping of metric name to str
-        Why users' own metrics could not be computed; their columns are all null.
+    `runs`: one row per finished run and snapshot, sorted by cell, epoch, repeat index and run
+    index. `pairs`: one row per pair of runs of a repeat, run_i < run_j, and snapshot. `repeats`:
+    one row per cell, snapshot and repeat index. `cells`: one row per cell and snapshot: the
+    distribution over its repeats. `failures`: why users' own metrics could not be computed; their
+    columns are all null.
     """
 
     runs: pl.DataFrame
@@ -187,17 +180,9 @@ def same_as(fits: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
 
     It is the one with the most finished runs; among equals, the one planned first.
 
-    Parameters
-    ----------
-    fits : polars frame
-        Columns cell, draws_from, and fits: equal for cells with the same fits.
-    cells : polars frame
-        The table of cells.
-
-    Returns
-    -------
-    polars frame
-        Columns cell, draws_from and `same_as` (a cell), for the cells of `cells`.
+    `fits`: columns cell, draws_from, and fits: equal for cells with the same fits. `cells`: the
+    table of cells. Returns columns cell, draws_from and `same_as` (a cell), for the cells of
+    `cells`.
     """
     each = cells.group_by("cell", maintain_order=True).agg(pl.col("n_distinct").max())
     known = each.join(fits, on="cell", how="left", maintain_order="left")

@@ -62,13 +62,8 @@ Arrays = Mapping[str, NDArray[Any]]
 class Keys:
     """What the table of a dataset says of its columns.
 
-    Attributes
-    ----------
-    target : str
-    lists : mapping of str to list of str
-        The columns of each of `LISTS`, if given.
-    own : mapping
-        Those of `parts.OPTIONS` that are given: which rows are the test set, or belong together.
+    `lists`: the columns of each of `LISTS`, if given. `own`: those of `parts.OPTIONS` that are
+    given: which rows are the test set, or belong together.
     """
 
     target: str
@@ -108,10 +103,7 @@ Taken = tuple[Samples, tuple[ColumnInfo, ...]]
 def of_tables(paths: Sequence[Path], tables: Sequence[Columns], keys: Keys) -> Taken:
     """Return the samples of one table, or of two, of which the second is the test set.
 
-    Parameters
-    ----------
-    paths : sequence of Path
-        Where each comes from, for messages.
+    `paths`: where each comes from, for messages.
     """
     n_first, columns = None, tables[0]
     for path, other in zip(paths[1:], tables[1:], strict=True):
@@ -258,12 +250,8 @@ def columns_of(
 ) -> Columns:
     """Return the columns of a table; ignored ones are None.
 
-    Parameters
-    ----------
-    path : Path
-        For messages.
-    doubts : mapping
-        What else columns of numbers look like as they are written, and a value.
+    `path`: for messages. `doubts`: what else columns of numbers look like as they are written, and
+    a value.
     """
     import polars as pl
 
@@ -356,12 +344,7 @@ def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
 def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
     """Read a file of a table or of arrays.
 
-    Parameters
-    ----------
-    name : str
-        Its path.
-    given : mapping
-        `OPTIONS`, except those of folders of images.
+    `name`: its path. `given`: `OPTIONS`, except those of folders of images.
     """
     path = expanded(name).absolute()
     if imagefolder.SIZE in given:

@@ -59,27 +59,11 @@ def scheduler(
 ) -> Iterator[Any]:
     """Yield a scheduler for `analysis.graph.group.compute`.
 
-    Parameters
-    ----------
-    dask : str
-        One of `LOCAL`; `SLURM`; or the address of a dask scheduler, whose workers must see the
-        sweep directory under the same path.
-    folder : Path
-        For the files of SLURM jobs, on the file system that the nodes share.
-    cluster : str, optional
-        With `SLURM`: the cluster whose jobs are the workers, as in
-        `orchestrator.submissions.profiles.choose`; by default ``auto``. Without it, only ``local``.
-    workers : int, optional
-        Number of jobs, with `SLURM`.
-    report : callable
-        Called with the state of the jobs.
-
-    Raises
-    ------
-    UserError
-        For another `dask`, a profile that is wrong or refused, and a cluster without SLURM.
-    UnavailableError
-        If nothing answers at the address, or no worker comes.
+    `dask`: one of `LOCAL`; `SLURM`; or the address of a dask scheduler, whose workers must see the
+    sweep directory under the same path. `folder`: for the files of SLURM jobs, on the file system
+    that the nodes share. `cluster`: with `SLURM`: the cluster whose jobs are the workers, as in
+    `orchestrator.submissions.profiles.choose`; by default ``auto``. Without it, only ``local``.
+    `workers`: number of jobs, with `SLURM`. `report`: called with the state of the jobs.
     """
     if cluster not in (None, THIS_MACHINE) and dask != SLURM:
         remedy = 'dask = "slurm", or submit the analysis as a job'
@@ -99,15 +83,7 @@ def scheduler(
 
 
 def of_slurm(cluster: str) -> Profile:
-    """Return the profile of a cluster that has SLURM.
-
-    Raises
-    ------
-    UserError
-        For an unknown or wrong profile, and for this machine.
-    UnavailableError
-        If SLURM is not installed.
-    """
+    """Return the profile of a cluster that has SLURM."""
     # a job may submit jobs, too
     profile = the_one() if cluster == AUTO else choose(cluster)
     if not available():
@@ -157,23 +133,9 @@ def slurm_workers(
     Work begins when the first worker connects. Each has the cores of the profile's ``cpu`` class. A
     worker whose walltime ends hands over what it holds, and its job is requeued.
 
-    Parameters
-    ----------
-    parent : Path
-        A folder that the nodes share; a temporary folder in it holds the jobs' files.
-    profile : Profile
-    n : int
-        Number of jobs, one worker each.
-    report : callable
-        Called with the state of the jobs, whenever it changes.
-
-    Raises
-    ------
-    UserError
-        If SLURM refuses the jobs.
-    UnavailableError
-        If the cluster does not answer, there is no worker for `START_SECONDS`, or workers die
-        repeatedly.
+    `parent`: a folder that the nodes share; a temporary folder in it holds the jobs' files. `n`:
+    number of jobs, one worker each. `report`: called with the state of the jobs, whenever it
+    changes.
     """
     from distributed import Client, KilledWorker, Scheduler, SpecCluster
 

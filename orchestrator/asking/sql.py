@@ -116,16 +116,7 @@ def ask_sql(sweeps: Mapping[str, Results], text: str) -> pl.DataFrame:
     Tables are read lazily: only the columns and rows that are needed. With several sweeps, a table
     has the rows of all, and the column sweep.
 
-    Parameters
-    ----------
-    sweeps : mapping of str to Results
-    text : str
-        One SELECT, with or without WITH (`statements` says what it may contain).
-
-    Raises
-    ------
-    UserError
-        For any other statement, an unknown table or an unknown column.
+    `text`: one SELECT, with or without WITH (`statements` says what it may contain).
     """
     shown = text[:_SHOWN]
     try:

@@ -131,12 +131,8 @@ class OnDisk:
     ) -> OnDisk:
         """Read the header at `start`, which precedes the array.
 
-        Parameters
-        ----------
-        path, key
-            For errors.
-        size : int, optional
-            Size of header and array in bytes; by default up to the end of the file.
+        `path` and `key`: for errors. `size`: size of header and array in bytes; by default up to
+        the end of the file.
         """
         end = os.fstat(file.fileno()).st_size
         end = end if size is None else min(end, start + size)
@@ -274,12 +270,8 @@ def entries_of(
 ) -> Entries:
     """Return the entries of a file of arrays, or of arrays in memory.
 
-    Parameters
-    ----------
-    more : mapping
-        Entries from other files: y_true and attributes of runs.
-    probability, probabilities
-        How scores become probabilities; whether they already are.
+    `more`: entries from other files: y_true and attributes of runs. `probability` and
+    `probabilities`: how scores become probabilities; whether they already are.
     """
     path, large, given = held.file, held.large, {**held.small, **more}
     if len(large) != 1:

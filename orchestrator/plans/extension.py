@@ -94,12 +94,8 @@ def with_parameters(
 ) -> Further:
     """Add the array that stores the parameters of trained models.
 
-    Parameters
-    ----------
-    canonicals : iterable of str
-        Canonical descriptions of the group's cells.
-    where : str
-        The condition on runs whose parameters are kept; empty for all runs.
+    `canonicals`: canonical descriptions of the group's cells. `where`: the condition on runs whose
+    parameters are kept; empty for all runs.
     """
     from manyseed.jobs.parameters import layouts  # builds networks, which workers do not need
 
@@ -138,14 +134,9 @@ _KEPT = {
 def merged(held: GroupSpec, wanted: GroupSpec, path: Path, *, exists: bool) -> GroupSpec:
     """Return the layout of a group to which cells are added.
 
-    Parameters
-    ----------
-    held, wanted : GroupSpec
-        The layout planned so far, and the layout for the added cells alone.
-    path : Path
-        The sweep file, for messages.
-    exists : bool
-        Whether an earlier planning fixed the layout, so that it never changes.
+    `held` and `wanted`: the layout planned so far, and the layout for the added cells alone.
+    `path`: the sweep file, for messages. `exists`: whether an earlier planning fixed the layout, so
+    that it never changes.
     """
     if held.parameters and wanted.parameters and held.parameters_where == wanted.parameters_where:
         wanted = _with_parameters_of(held, wanted, path)
@@ -206,15 +197,9 @@ def extended(
 ) -> Groups:
     """Return groups and those that new cells need.
 
-    Parameters
-    ----------
-    asked : DataFrame
-        Columns dataset, classifier, canonical, repeats, runs, group (null for a new cell) and
-        the `LATER` axes.
-    file, expansion
-        The sweep file and its cells.
-    path : Path
-        The file, for messages.
+    `asked`: columns dataset, classifier, canonical, repeats, runs, group (null for a new cell) and
+    the `LATER` axes. `file` and `expansion`: the sweep file and its cells. `path`: the file, for
+    messages.
     """
     for keep in (file.keep, *(table.keep for table in file.dataset.values() if table.keep)):
         if isinstance(keep.parameters, str):

@@ -59,16 +59,8 @@ def next_steps(
 ) -> Iterator[Step]:
     """Yield the next commands for a sweep.
 
-    Parameters
-    ----------
-    runs : mapping
-        The number of its runs by state.
-    tasks : collection of str
-        The states of its tasks.
-    cells : DataFrame
-        The cells of its plan.
-    analysing : bool
-        Whether an analysis job waits or runs.
+    `runs`: the number of its runs by state. `tasks`: the states of its tasks. `cells`: the cells of
+    its plan. `analysing`: whether an analysis job waits or runs.
     """
     from manyseed.orchestrator.plans.plan import IS_IMPORTED  # imports polars
 
@@ -478,10 +470,7 @@ def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) 
     The speed of the processes is the cost of what they finished since they started, blended with
     the expected speed.
 
-    Parameters
-    ----------
-    attempts : sequence of Attempt
-        The running attempts, with at least one training process in total.
+    `attempts`: the running attempts, with at least one training process in total.
     """
     runs = _priced(paths, state)
     left = float(runs.filter(state=MISSING)["seconds"].sum())

@@ -120,10 +120,7 @@ def parse(metadata: bytes) -> Format:
 class ChunkWriter:
     """Writes one file, one inner chunk after another.
 
-    Attributes
-    ----------
-    written : int
-        Bytes written to the file so far.
+    `written`: bytes written to the file so far.
     """
 
     def __init__(self, form: Format, file: BinaryIO) -> None:
@@ -256,14 +253,8 @@ def write_behind(
 
     The files are completed, not synced, when the block ends without an exception.
 
-    Parameters
-    ----------
-    forms : sequence of Format
-        Formats of the files.
-    paths : sequence of Path
-        The files, which must not exist.
-    rows : int
-        Maximum number of rows written at a time; memory holds twice as many.
+    `forms`: formats of the files. `paths`: the files, which must not exist. `rows`: maximum number
+    of rows written at a time; memory holds twice as many.
     """
     buffers = [[form.empty(rows) for form in forms] for _ in range(2)]
     with contextlib.ExitStack() as stack:

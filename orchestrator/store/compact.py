@@ -149,15 +149,9 @@ def compact(
 ) -> Compaction:
     """Publish all journals, read the rows back, remove journals and leftovers, write metadata.
 
-    Parameters
-    ----------
-    watch : LeaseWatch
-        Watch of the lease folder.
-    besides : collection of str
-        Names of leases that the caller holds.
-    progress : callable
-        Called before the first shard and after each, with the number of shards done and the number
-        of shards with rows in journals.
+    `watch`: watch of the lease folder. `besides`: names of leases that the caller holds.
+    `progress`: called before the first shard and after each, with the number of shards done and the
+    number of shards with rows in journals.
     """
     require_rest(watch, besides)
     groups, published = list_groups(store), 0

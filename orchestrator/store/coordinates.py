@@ -360,16 +360,9 @@ def of_members(
 ) -> tuple[tuple[OptionalArray, ...], tuple[Coordinate, ...]]:
     """Return the arrays and coordinates that keep an ensembling method's members.
 
-    Parameters
-    ----------
-    keep : {"sizes", "all", "none"}
-        ``keep.members`` of a sweep file.
-    taken : sequence of int
-        The epoch after which each member is taken.
-    sizes : sequence of int
-        Numbers of members whose ensembles are kept.
-    points : (int, int)
-        Number of test points, and of classes.
+    `keep`: ``keep.members`` of a sweep file. `taken`: the epoch after which each member is taken.
+    `sizes`: numbers of members whose ensembles are kept. `points`, (int, int): number of test
+    points, and of classes.
     """
     n, n_classes = points
     binary = n_classes == 2

@@ -43,14 +43,8 @@ def encode(metadata: bytes, index: int, data: Array) -> tuple[str, bytes]:
     chunks would move when they are filled, and a reader with the index of the previous file could
     find a valid chunk of other runs at the old offset.
 
-    Parameters
-    ----------
-    metadata : bytes
-        The array's ``zarr.json``.
-    index : int
-        Number of the shard or chunk.
-    data : array
-        Its rows, as many as fit or fewer; inner chunks after them take no space.
+    `metadata`: the array's ``zarr.json``. `index`: number of the shard or chunk. `data`: its rows,
+    as many as fit or fewer; inner chunks after them take no space.
     """
     form, buffer = parse(metadata), io.BytesIO()
     writer = ChunkWriter(form, buffer)
@@ -62,14 +56,8 @@ def encode(metadata: bytes, index: int, data: Array) -> tuple[str, bytes]:
 def read(folder: Path, start: int, stop: int, needed: Needed = nothing_needed) -> Array:
     """Read rows of an array; absent files that are not needed read as the fill value.
 
-    Parameters
-    ----------
-    folder : Path
-        Folder of the array.
-    start, stop : int
-        Range of rows, clipped to the array.
-    needed : Needed
-        Which files must exist.
+    `folder`: folder of the array. `start` and `stop`: range of rows, clipped to the array.
+    `needed`: which files must exist.
     """
     form = _form(folder)
     start, stop = max(0, start), min(stop, form.rows)

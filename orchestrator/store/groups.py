@@ -66,12 +66,8 @@ def find_group(store: Path, wanted: GroupSpec | str) -> Group | None:
 
     This is the only function that decides whether a group exists.
 
-    Parameters
-    ----------
-    store : Path
-        Folder of the store; need not exist.
-    wanted : GroupSpec or str
-        The group's planned layout, or its path inside the store.
+    `store`: folder of the store; need not exist. `wanted`: the group's planned layout, or its path
+    inside the store.
     """
     path = wanted if isinstance(wanted, str) else wanted.path
     file = store / path / METADATA

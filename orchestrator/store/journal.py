@@ -182,16 +182,9 @@ def parse_header(data: bytes) -> Header | None:
 def parse_headers(data: NDArray[np.uint8]) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
     """Parse consecutive headers; return their fields, and which are valid.
 
-    Parameters
-    ----------
-    data : uint8 array (n, HEADER_SIZE)
-        Contiguous.
-
-    Returns
-    -------
-    fields : structured array (n,)
-        As in `Header`, but `source` is the length of `optional` unless the run is a copy.
-    good : bool array (n,)
+    `data`, uint8 array (n, HEADER_SIZE): contiguous. Returns `fields`, structured array (n,): as in
+    `Header`, but `source` is the length of `optional` unless the run is a copy. `good`, bool array
+    (n,).
     """
     fields = data.view(_FIELDS)[:, 0]
     checksums = [google_crc32c.value(header[: _HEADER.size]) for header in data]
@@ -262,10 +255,8 @@ def encode_row(
 ) -> RowBytes:
     """Reduce a prediction to the arrays that its group keeps.
 
-    Parameters
-    ----------
-    y_true : integer array (sample,)
-        True classes of the run's test set; only used for the true-class margin.
+    `y_true`, integer array (sample,): true classes of the run's test set; only used for the
+    true-class margin.
     """
     grid = (len(spec.epochs), spec.samples)
     classes = () if spec.n_classes == 2 else (spec.n_classes,)
@@ -345,13 +336,8 @@ SYNC_SECONDS = 30.0
 class JournalWriter:
     """Appends records to a new file.
 
-    Parameters
-    ----------
-    path : Path
-        A name never used before, with the suffix ``.journal``: names order records and distinguish
-        attempts.
-    plan : str
-        Identity of the plan that numbers the rows; empty if unknown.
+    `path`: a name never used before, with the suffix ``.journal``: names order records and
+    distinguish attempts. `plan`: identity of the plan that numbers the rows; empty if unknown.
     """
 
     def __init__(self, path: Path, plan: str = "") -> None:

@@ -54,11 +54,8 @@ class Needed:
 def statuses(group: Group, journaled: Integers | None = None) -> NDArray[np.uint8]:
     """Return the published status of every row (run,); padding is 255 even if unpublished.
 
-    Parameters
-    ----------
-    journaled : integer array, optional
-        Rows that journals hold. They distinguish a lost ``status`` from one not yet published;
-        without them, a lost one is not detected.
+    `journaled`: rows that journals hold. They distinguish a lost ``status`` from one not yet
+    published; without them, a lost one is not detected.
     """
     if journaled is not None:
         require_statuses(group, journaled)
@@ -129,12 +126,7 @@ class StoredArray:
 
     A part is read again if a file is replaced meanwhile.
 
-    Attributes
-    ----------
-    shape, chunks : tuple of int
-        Shape of the array when its group was opened, and of an inner chunk.
-    ndim : int
-    dtype : numpy.dtype
+    `shape` and `chunks`: shape of the array when its group was opened, and of an inner chunk.
     """
 
     def __init__(self, group: Group, name: str) -> None:
@@ -171,10 +163,7 @@ def read_rows(
 def test_sets(group: Group, repeats: Integers) -> tuple[Array, Array]:
     """Return all of ``y_true`` and ``test_index``, (repeat, sample).
 
-    Parameters
-    ----------
-    repeats : integer array
-        The repeats that finished runs were tested on.
+    `repeats`: the repeats that finished runs were tested on.
     """
     test_index, y_true = (read_array(group, name) for name in ("test_index", "y_true"))
     lost = [int(repeat) for repeat in np.unique(repeats) if (test_index[repeat] < 0).any()]

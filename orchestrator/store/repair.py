@@ -250,20 +250,11 @@ def repair(
 ) -> Repair:
     """Repair what was found.
 
-    Parameters
-    ----------
-    groups : iterable of Group
-        The groups of the findings.
-    findings : iterable of Finding
-        The findings of `verify`; each is checked again.
-    watch : LeaseWatch
-        Watch of the lease folder.
-    copies : mapping of bool arrays, optional
-        Which runs are identical to the first of their repeat, by group path.
-    test_sets : callable, optional
-        Makes test sets again. Without it, or if it returns None, workers write them later.
-    before_dropping : callable, optional
-        Called with the rows that will be reset to missing.
+    `groups`: the groups of the findings. `findings`: the findings of `verify`; each is checked
+    again. `watch`: watch of the lease folder. `copies`: which runs are identical to the first of
+    their repeat, by group path. `test_sets`: makes test sets again. Without it, or if it returns
+    None, workers write them later. `before_dropping`: called with the rows that will be reset to
+    missing.
     """
     require_rest(watch)
     by_path = {group.spec.path: group for group in groups}

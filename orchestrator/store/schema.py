@@ -427,14 +427,9 @@ def planned_group(
     be mostly empty with the planned number of runs, chunks are shorter: as long as possible with
     empty rows for at most a tenth of the runs, but at least 1 MiB of the largest array.
 
-    Parameters
-    ----------
-    number, dataset, classifier, samples, class_names, epochs, scores, dtype, probability
-        See `GroupSpec`, likewise `curves` to `parameters_where`.
-    repeats : int
-        Number of test sets.
-    runs : int, optional
-        Number of planned runs.
+    `number`, `dataset`, `classifier`, `samples`, `class_names`, `epochs`, `scores`, `dtype` and
+    `probability`: see `GroupSpec`, likewise `curves` to `parameters_where`. `repeats`: number of
+    test sets. `runs`: number of planned runs.
     """
     points = samples * len(epochs)
     smallest = points * itemsize(label_dtype(len(class_names)))

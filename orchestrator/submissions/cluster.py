@@ -53,22 +53,12 @@ def cut(
 ) -> pl.DataFrame:
     """Assign each run its resource class and its task.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        Runs: columns group, cell, repeat, run, row.
-    costs : DataFrame
-        A row per cell: columns cell, seconds (of a fit), device (cpu or gpu).
-    identical : Series
-        Cells in which only the first run of a repeat is trained; its copies stay in its task.
-    shapes : mapping
-        By resource class.
+    `rows`: runs: columns group, cell, repeat, run, row. `costs`: a row per cell: columns cell,
+    seconds (of a fit), device (cpu or gpu). `identical`: cells in which only the first run of a
+    repeat is trained; its copies stay in its task. `shapes`: by resource class.
 
-    Returns
-    -------
-    DataFrame
-        The runs with the columns resource (String) and task (UInt32, counted from 0 over all
-        classes), in the order in which they are cut: by repeat, `turns`, group, row.
+    Returns the runs with the columns resource (String) and task (UInt32, counted from 0 over all
+    classes), in the order in which they are cut: by repeat, `turns`, group, row.
     """
     priced = (
         rows.join(costs.rename({"device": "resource"}), on="cell", how="left")
@@ -129,14 +119,8 @@ def shapes(
 ) -> dict[str, TaskSize]:
     """Return the size limits of tasks, by resource class.
 
-    Parameters
-    ----------
-    wanted : iterable of str
-        Resource classes.
-    cluster : Cluster
-        With its limits.
-    waiting : int
-        Number of jobs that this sweep already has there.
+    `wanted`: resource classes. `cluster`: with its limits. `waiting`: number of jobs that this
+    sweep already has there.
     """
     sizes = {}
     classes = list(wanted)

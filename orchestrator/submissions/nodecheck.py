@@ -56,14 +56,9 @@ def check(
 ) -> list[CheckResult]:
     """Check a cluster, with one job for each resource class.
 
-    Parameters
-    ----------
-    folder : Path
-        A folder that the nodes share; the jobs' files lie in a temporary folder in it.
-    seconds : float
-        Longest time to wait for each job.
-    waiting : callable
-        Called with a text that says what is being waited for.
+    `folder`: a folder that the nodes share; the jobs' files lie in a temporary folder in it.
+    `seconds`: longest time to wait for each job. `waiting`: called with a text that says what is
+    being waited for.
     """
     with scheduler_of(profile.slurm_conf).active():
         cluster = discover.discover()

@@ -133,14 +133,8 @@ def wait_for_ending(
     They finish their fits in flight first. Tasks that a pause holds in a queue never end by
     themselves, so they are not waited for; nor are tasks that are not visible from here.
 
-    Parameters
-    ----------
-    seconds : float
-        Longest time to wait.
-    dispensable : callable
-        As in `tasks_of`.
-    report : callable
-        Called once with a message if there is something to wait for.
+    `seconds`: longest time to wait. `dispensable`: as in `tasks_of`. `report`: called once with a
+    message if there is something to wait for.
     """
     stopped = [submission for submission in submissions if submission.files.stop.exists()]
     until, is_reported = time.monotonic() + seconds, False

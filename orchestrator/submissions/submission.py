@@ -262,14 +262,9 @@ def tasks_of(
 ) -> list[list[TaskState]]:
     """Return the states of all tasks of several submissions, querying each scheduler once.
 
-    Parameters
-    ----------
-    ask : bool
-        Whether to query schedulers; if not, only the tasks' reports are used.
-    fresh : bool
-        Query the scheduler however recently it was queried.
-    dispensable : callable
-        Whether a scheduler that does not answer may be treated as out of reach.
+    `ask`: whether to query schedulers; if not, only the tasks' reports are used. `fresh`: query the
+    scheduler however recently it was queried. `dispensable`: whether a scheduler that does not
+    answer may be treated as out of reach.
     """
     views = [_View(submission) for submission in submissions]
     remote = [view for view in views if view.submission.cluster != LOCAL] if ask else []

@@ -182,16 +182,9 @@ class _Submitter:
     ) -> Submission:
         """Submit an array of tasks for each resource class, split to respect the cluster's limits.
 
-        Parameters
-        ----------
-        rows : DataFrame
-            The runs to train.
-        profile : Profile
-            The resources that jobs request on this cluster.
-        earlier : list of Submission
-            Their attempts show which nodes are broken.
-        n_waiting : int
-            Number of tasks that already wait or run, which count towards the user's limits.
+        `rows`: the runs to train. `profile`: the resources that jobs request on this cluster.
+        `earlier`: their attempts show which nodes are broken. `n_waiting`: number of tasks that
+        already wait or run, which count towards the user's limits.
         """
         from manyseed.orchestrator.plans.cost import planned_seconds
         from manyseed.slurm.discover import discover

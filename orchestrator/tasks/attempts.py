@@ -192,12 +192,8 @@ _WIDEST = 500
 def kind(failure: Failure) -> tuple[str, str]:
     """Return what failures of one cause share.
 
-    Returns
-    -------
-    error : str
-        Exception and message without paths and digits, which differ from run to run.
-    line : str
-        The innermost line of the user's own code that raised it; empty if none did.
+    Returns `error`: exception and message without paths and digits, which differ from run to run.
+    `line`: the innermost line of the user's own code that raised it; empty if none did.
     """
     files = [_FRAME.match(line) for line in failure.traceback.splitlines()]
     own = [found for found in files if found and not _foreign(found[1])]

@@ -208,10 +208,7 @@ class Intent:
     def read(cls, folder: Path, plan: str = "") -> Intent:
         """Read the intent of a submission's folder.
 
-        Parameters
-        ----------
-        plan : str
-            Identity that its plan must have; empty if unknown.
+        `plan`: identity that its plan must have; empty if unknown.
         """
         file = SubmissionPaths(folder).intent
         value = read_json(file)

@@ -200,12 +200,9 @@ def turns(*by: str, together: pl.Expr) -> pl.Expr:
     Four or more repeats of a cell are trained one after another. Fewer are each split into two to
     four turns over all cells, so that all cells progress at a similar pace.
 
-    Parameters
-    ----------
-    *by : str
-        Columns that identify one sequence of work, such as a task; without any, all runs are one.
-    together : Expr
-        Whether the runs of a cell and repeat must stay together, as copies and their source do.
+    ``*by``: columns that identify one sequence of work, such as a task; without any, all runs are
+    one. `together`: whether the runs of a cell and repeat must stay together, as copies and their
+    source do.
     """
     import polars as pl
 
@@ -227,16 +224,10 @@ def make_tasks(
 ) -> Iterator[Task]:
     """Yield the tasks that train `rows`, in order of their numbers.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        Columns group, cell, repeat, run, row, resource and task.
-    shard_lengths : dict
-        Rows per shard of every group.
-    code : mapping
-        For cells with users' own code: its digest, and the timeout of a command in seconds.
-    where : mapping
-        For groups that keep the parameters of only some runs: their condition (`plans.keptmodels`).
+    `rows`: columns group, cell, repeat, run, row, resource and task. `shard_lengths`: rows per
+    shard of every group. `code`: for cells with users' own code: its digest, and the timeout of a
+    command in seconds. `where`: for groups that keep the parameters of only some runs: their
+    condition (`plans.keptmodels`).
     """
     import polars as pl  # tasks import this module but do not need polars
 

@@ -76,10 +76,7 @@ Shard = tuple[int, int]
 class Queue:
     """The unfinished runs of a task, breadth first.
 
-    Parameters
-    ----------
-    settled : dict
-        By group, the rows that are already finished or failed.
+    `settled`: by group, the rows that are already finished or failed.
     """
 
     def __init__(self, task: Task, settled: dict[int, set[int]]) -> None:

@@ -97,7 +97,8 @@ def test_sections_in_docstrings_stand_where_users_and_contributors_call() -> Non
     for file in FILES:
         place = file.relative_to(ROOT).with_suffix("").as_posix()
         for node in ast.walk(ast.parse(file.read_bytes())):
-            if isinstance(node, kinds) and SECTION.search(ast.get_docstring(node) or ""):
-                if node.name.startswith("_") or not OPEN.fullmatch(place):
-                    wrong.append(f"{place}:{node.lineno} {node.name}")
+            if not isinstance(node, kinds) or not SECTION.search(ast.get_docstring(node) or ""):
+                continue
+            if re.match("_[^_]", node.name) or not OPEN.fullmatch(place):
+                wrong.append(f"{place}:{node.lineno} {node.name}")
     assert wrong == []

@@ -19,7 +19,7 @@ from polars import selectors
 
 from manyseed.analysis.figures import labels
 from manyseed.analysis.figures.cells import RICH, of_datasets
-from manyseed.analysis.figures.kind import Given, Kind, all_kinds
+from manyseed.analysis.figures.kind import FigureTables, Kind, all_kinds
 from manyseed.analysis.figures.labels import LEVELS, NOTHING, schemas, table_of
 from manyseed.analysis.figures.style import Plot, heights, numbers, places, values
 from manyseed.analysis.figures.svg import MARKS, NUMBERS, Picture
@@ -31,7 +31,7 @@ KINDS = all_kinds()
 """The named kinds, in the order of the page."""
 
 
-def all_figures(given: Given) -> list[Plot]:
+def all_figures(given: FigureTables) -> list[Plot]:
     """Draw all figures of the page that the tables allow."""
     small = given.tables.cells["cell"].n_unique() <= RICH
     shown = (kind for kind in KINDS if small or not kind.small)
@@ -43,7 +43,7 @@ def names(tables: Tables) -> list[str]:
     return [*(kind.name for kind in KINDS), *labels.names(tables)]
 
 
-def plots(given: Given, name: str, by: Sequence[str] = ()) -> list[Plot]:
+def plots(given: FigureTables, name: str, by: Sequence[str] = ()) -> list[Plot]:
     """Draw a kind of figures.
 
     `name`: name of a kind or column; words may be joined by - or _. `by`: for a column: one or two
@@ -90,7 +90,7 @@ def drawn(plot: Plot) -> Picture:
     )
 
 
-def all_drawn(given: Given) -> list[Picture]:
+def all_drawn(given: FigureTables) -> list[Picture]:
     """Draw all figures of the page that the tables allow."""
     return [drawn(plot) for plot in all_figures(given)]
 
@@ -117,7 +117,7 @@ _GRID = ("perturb_continuous", "perturb_hparams")
 _WITH_ZEROS = ("sources_", "epochs_")  # kinds that show α̂ also where it is 0 everywhere
 
 
-def why_not(name: str, given: Given) -> str:
+def why_not(name: str, given: FigureTables) -> str:
     """Return why nothing is drawn: too little to compare, or values undefined or 0; "" if unknown.
 
     `name`: a kind, or a column of the tables. `given`: with the further table that the kind needs.
@@ -133,7 +133,7 @@ def why_not(name: str, given: Given) -> str:
     return ""
 
 
-def _nothing_to_compare(kind: str, given: Given) -> str:
+def _nothing_to_compare(kind: str, given: FigureTables) -> str:
     cells = given.tables.cells
     by_dataset = kind.startswith("overview-") or kind == "mean-ranks"
     if by_dataset and cells["dataset"].n_unique() < 2:
@@ -150,7 +150,7 @@ def _nothing_to_compare(kind: str, given: Given) -> str:
     return ""
 
 
-def _columns(name: str, given: Given, *, of_page: bool) -> list[tuple[str, str]]:
+def _columns(name: str, given: FigureTables, *, of_page: bool) -> list[tuple[str, str]]:
     """Return the columns, each with its table, without which a kind shows nothing."""
     if not of_page:
         table = table_of(schemas(given.tables), name)

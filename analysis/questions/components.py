@@ -182,7 +182,7 @@ Runs = Mapping[int, tuple[NDArray[Any], Real]]
 
 
 @dataclass(frozen=True, slots=True)
-class Varied:
+class CellResults:
     """A cell, the sources that vary in it, and the results of its runs.
 
     `sources`: those of `vary`, subsample, and axes of schemes. `errors`: by repeat index: run
@@ -197,11 +197,11 @@ class Varied:
     pairs: Mapping[str, Mapping[int, Real]] = field(repr=False)
 
 
-Term = tuple[float, Varied, Varied]
+Term = tuple[float, CellResults, CellResults]
 """A coefficient and the two cells whose covariance over runs it multiplies."""
 
 
-def contexts(tables: Tables) -> dict[tuple[Any, ...], list[Varied]]:
+def contexts(tables: Tables) -> dict[tuple[Any, ...], list[CellResults]]:
     """Return cells by the values of `CONTEXT`, all that describes them except `vary`.
 
     `tables`: with the columns of `AXES` in the repeats.
@@ -214,7 +214,7 @@ def contexts(tables: Tables) -> dict[tuple[Any, ...], list[Varied]]:
     names = [name for name in CONSISTENCY if name in tables.pairs.columns]
     pairs = tables.pairs.select("cell", "repeat_index", "run_i", "run_j", *names)
     of_pairs = _by_cell(pairs.sort("cell", "repeat_index", "run_i", "run_j"))
-    found: dict[tuple[Any, ...], list[Varied]] = {}
+    found: dict[tuple[Any, ...], list[CellResults]] = {}
     for row in described.iter_rows(named=True):
         one = _read(row, of_runs.get(row["cell"]), of_pairs.get(row["cell"]), names)
         found.setdefault(tuple(row[name] for name in CONTEXT), []).append(one)
@@ -234,7 +234,7 @@ def _read(
     runs: pl.DataFrame | None,
     pairs: pl.DataFrame | None,
     names: Sequence[str],
-) -> Varied:
+) -> CellResults:
     drawn = [axis for axis, level in UNPERTURBED.items() if row[axis] != level]
     sources = {"subsample" if axis == "train_fraction" else axis for axis in drawn}
     accuracy, errors = {}, {}
@@ -255,7 +255,7 @@ def _read(
                 and not np.isnan(both[~np.eye(index.size, dtype=bool)]).any()
             ):
                 errors[repeat] = (index, *inconsistency(1 - values, both))
-    return Varied(
+    return CellResults(
         int(row["cell"]),
         frozenset(sources | set(row["vary"].split("+"))),
         accuracy,
@@ -285,7 +285,7 @@ def ordered(sources: frozenset[str]) -> list[str]:
     return [*(s for s in first if s in sources), *sorted(sources.difference(first))]
 
 
-def sharing(own: Sequence[Varied], full: Varied) -> dict[str, list[Term]]:
+def sharing(own: Sequence[CellResults], full: CellResults) -> dict[str, list[Term]]:
     """Return the terms of the own part of each source, where cells of a context determine it."""
     everything = frozenset().union(*(one.sources for one in own))
     if len(everything) < 2:
@@ -333,7 +333,7 @@ def _shared(sides: Sequence[Runs]) -> list[tuple[Real, ...]]:
     return found
 
 
-def errors(cells: Sequence[Varied]) -> list[Estimates] | None:
+def errors(cells: Sequence[CellResults]) -> list[Estimates] | None:
     """Return the estimates of each cell from the repeats in which all have the same runs."""
     repeats = [
         repeat

@@ -259,7 +259,7 @@ class Gain:
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
+class EquivalentRuns:
     """How many independent runs of deep cells are worth as much as ensembles of other cells.
 
     `value` and `deep_value`: levels of the compared cells and the deep cells in this axis.
@@ -331,7 +331,9 @@ def _bounded(uncertainty: pl.DataFrame, metric: str) -> float | None:
     return float(found.mean()) if found.size else None
 
 
-def worths(rows: pl.DataFrame, cells: pl.DataFrame, members: int | None = None) -> list[Worth]:
+def worths(
+    rows: pl.DataFrame, cells: pl.DataFrame, members: int | None = None
+) -> list[EquivalentRuns]:
     """Average comparisons over repeats and cells, by axis, pair of values and size.
 
     `rows`: as `compared` returns them, for one metric. `cells`: `cell` and the columns of `AXES`.
@@ -364,14 +366,16 @@ def _shared_sizes(rows: pl.DataFrame) -> list[int]:
     return found
 
 
-def _worth(axis: str, value: object, deep_value: object, members: int, rows: pl.DataFrame) -> Worth:
+def _worth(
+    axis: str, value: object, deep_value: object, members: int, rows: pl.DataFrame
+) -> EquivalentRuns:
     """Average the rows (one or more) of one axis, pair of values and size."""
     reached = rows.filter(pl.col("dee").is_not_null())
     dee = reached["dee"].to_numpy()
     # without a known spread at that size (dee_std = "independent") there is no bound
     lower = reached["dee_lower"].fill_null(reached["dee"]).to_numpy()
     upper = reached["dee_upper"]
-    return Worth(
+    return EquivalentRuns(
         metric=rows["metric"][0],
         axis=axis,
         value=value,

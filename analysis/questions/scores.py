@@ -21,7 +21,7 @@ LISTED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class ScoreSummary:
     """What response-curve scores of a dataset's and classifier's models predict.
 
     `compared`: number of scores, over all transforms and layers. `leading`: for each transform and
@@ -73,7 +73,7 @@ def judged(found: pl.DataFrame) -> pl.DataFrame:
     return found.with_columns(beyond=beyond, sure=pl.when(known & is_single()).then(sure))
 
 
-def telling(found: pl.DataFrame) -> list[Telling]:
+def telling(found: pl.DataFrame) -> list[ScoreSummary]:
     """Return what scores predict, for each dataset and classifier with scores that have a null.
 
     `found`: as `analysis.response.corpora.information` returns it.
@@ -93,7 +93,9 @@ def telling(found: pl.DataFrame) -> list[Telling]:
             leading.append({**best, "near": near})
         leading.sort(key=lambda row: -row["cmi"])
         sure = rows.filter("sure").height
-        result.append(Telling(str(dataset), str(classifier), rows.height, leading, sure, silent))
+        result.append(
+            ScoreSummary(str(dataset), str(classifier), rows.height, leading, sure, silent)
+        )
     return result
 
 

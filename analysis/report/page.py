@@ -13,7 +13,7 @@ import polars as pl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from manyseed.analysis.figures.kind import Given
+from manyseed.analysis.figures.kind import FigureTables
 from manyseed.analysis.figures.labels import colour, differing
 from manyseed.analysis.figures.svg import MARKS, NUMBERS, Picture
 from manyseed.analysis.options import Options
@@ -21,7 +21,7 @@ from manyseed.analysis.questions import caveats
 from manyseed.analysis.questions.effects import effects, signed
 from manyseed.analysis.questions.intervals import TEST_SETS, too_few
 from manyseed.analysis.questions.question import Answer, answers
-from manyseed.analysis.report.tables import Listed, filled, listed, number, of_methods
+from manyseed.analysis.report.tables import PageTable, filled, listed, number, of_methods
 from manyseed.analysis.report.wording import (
     Rows,
     better,
@@ -137,7 +137,7 @@ class Context:
     switches: Sequence[tuple[str, Sequence[str]]]
     notes: Sequence[str]
     provenance: Mapping[str, str]
-    tables: Sequence[Listed]
+    tables: Sequence[PageTable]
     sweep_file: str
     citations: Sequence[str]
 
@@ -173,9 +173,9 @@ def context(
     computed with. `provenance`: what the results were made with, shown verbatim. `notes`: shown
     with the conventions, e.g. what could not be computed and why. `curves`, `ensembles`,
     `uncertainty`, `dee`, `tace`, `ensemble_draws` and `margins`: what figures are drawn from
-    besides (`analysis.figures.kind.Given`), if present. `compared`: the tables that effects are
-    computed from; by default `tables`. `variance`: the table of variances. `sources`: the table of
-    sources of randomness. `sweep_file`: its text. `responses`, `response_curves` and `cmi`:
+    besides (`analysis.figures.kind.FigureTables`), if present. `compared`: the tables that effects
+    are computed from; by default `tables`. `variance`: the table of variances. `sources`: the table
+    of sources of randomness. `sweep_file`: its text. `responses`, `response_curves` and `cmi`:
     response curves, and what their scores predict, if measured. `further`: shown after the answers.
     `figures`: the figures, if they were drawn before from the same tables and options.
     """
@@ -192,7 +192,7 @@ def context(
     if figures is None:
         from manyseed.analysis.figures.drawing import all_drawn  # Matplotlib
 
-        given = Given(
+        given = FigureTables(
             own,
             curves,
             ensembles,
@@ -248,7 +248,7 @@ def context(
     )
 
 
-def _of_responses(responses: pl.DataFrame | None, cmi: pl.DataFrame | None) -> list[Listed]:
+def _of_responses(responses: pl.DataFrame | None, cmi: pl.DataFrame | None) -> list[PageTable]:
     if responses is None or cmi is None:
         return []
     from manyseed.analysis.report.responses import of_responses  # SciPy

@@ -55,7 +55,7 @@ class MembersFile(TypedDict):
 
 
 @dataclass(slots=True)
-class Beside:
+class SideFiles:
     """The files beside the checkpoint of one training."""
 
     files: list[MembersFile] = field(default_factory=list)  # files in the order of their members
@@ -160,7 +160,7 @@ class TrainingParts:
     augment: np.random.Generator | None = None
     trajectory: Ensembling | None = None
     plateau: Plateau | None = None
-    beside: Beside = field(default_factory=Beside)
+    beside: SideFiles = field(default_factory=SideFiles)
 
 
 def save(checkpoint: Checkpoint, parts: TrainingParts, progress: TrainingState) -> None:

@@ -18,7 +18,7 @@ from manyseed.jobs.cells import UNPERTURBED
 from manyseed.jobs.checks import quoted, same_spelling
 from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import UserError, nearest
-from manyseed.orchestrator.grids.sweepfile import Keep as Kept
+from manyseed.orchestrator.grids.sweepfile import Keep as ArrayFields
 from manyseed.orchestrator.importing.classes import Predicted, codes, texts
 from manyseed.orchestrator.paths import encode_name
 from manyseed.orchestrator.store.schema import Keep, ScoreType
@@ -125,7 +125,7 @@ def prediction_file(entries: Entries, probability: Probability) -> PredictionFil
         classifier=entries.names.classifier or "imported",
         class_names=class_names,
         epochs=entries.epochs,
-        keep="none" if entries.score_type is None else Kept().resolve(len(class_names))[0],
+        keep="none" if entries.score_type is None else ArrayFields().resolve(len(class_names))[0],
         dtype=entries.score_type or "float32",
         probability="softmax"
         if entries.are_probabilities and probability == "ovr"

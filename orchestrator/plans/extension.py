@@ -41,7 +41,7 @@ from manyseed.orchestrator.store.schema import GroupSpec, own_name, planned_grou
 
 
 @dataclass(frozen=True, slots=True)
-class Further:
+class Extras:
     """What a group stores besides predictions, in fields of `GroupSpec`."""
 
     optional: tuple[OptionalArray, ...] = ()
@@ -51,7 +51,7 @@ class Further:
     parameters_where: str = ""
 
 
-def with_responses(further: Further, asked: Asked) -> Further:
+def with_responses(further: Extras, asked: Asked) -> Extras:
     """Add the arrays that store each model's answers, measured when it is trained."""
     grids = asked.grids
     lengths = {
@@ -86,12 +86,12 @@ def with_responses(further: Further, asked: Asked) -> Further:
 
 
 def with_parameters(
-    further: Further,
+    further: Extras,
     canonicals: Iterable[str],
     dataset: DatasetInfo,
     classifier: str,
     where: str = "",
-) -> Further:
+) -> Extras:
     """Add the array that stores the parameters of trained models.
 
     `canonicals`: canonical descriptions of the group's cells. `where`: the condition on runs whose
@@ -341,7 +341,7 @@ def _spec(
     info, model = expansion.datasets[dataset], expansion.classifiers[classifier, dataset]
     scores, dtype = keep.resolve(len(info.class_names))
     epochs = model.snapshots or (0,)
-    further = Further((TRAIN_ACCURACY.of(),) if keep.train_accuracy else ())
+    further = Extras((TRAIN_ACCURACY.of(),) if keep.train_accuracy else ())
     if response is not None:
         options = response.options()
         is_raw = model.canonical.get("encode") == "raw"
@@ -351,7 +351,7 @@ def _spec(
         taken = member_epochs(method, model.epochs or 0)
         epochs, points = taken[-1:], (info.n_test, len(info.class_names))
         kept = keep.members_of(points[1])
-        further = Further(*of_members(kept, taken, sizes(len(taken)), points, dtype))
+        further = Extras(*of_members(kept, taken, sizes(len(taken)), points, dtype))
     if keep.parameters:
         where = keep.parameters if isinstance(keep.parameters, str) else ""
         name = ensembling.removesuffix(SEEN) or NONE

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from manyseed.analysis.report.page import RunCounts
 from manyseed.analysis.figures import drawing as known
 from manyseed.analysis.figures.drawing import FORMATS, WIDTHS, as_files, why_not
-from manyseed.analysis.figures.kind import Given
+from manyseed.analysis.figures.kind import FigureTables
 from manyseed.analysis.figures.labels import OF, table_of
 from manyseed.analysis.figures.style import Plot, drawn_wide
 from manyseed.analysis.refused import Refused
@@ -435,7 +435,7 @@ class Plots:
         return checked(draw, f"Sweep.plot.{name}")
 
 
-def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) -> Given:
+def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) -> FigureTables:
     """Read what a kind is drawn from, for the cells that are asked for."""
     column = kind.replace("-", "_")
     tables = results.of_analysis(tuple(dict.fromkeys((*DRAWN_PAIRS, column))), whole=True)
@@ -452,7 +452,7 @@ def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) ->
     meanings = {k: text for table in OF[::-1] for k, text in _meanings(results, table).items()}
     every = of_cells(every, tables.cells.select("cell").unique())
     close = read_analysis(paths)[0].close
-    return Given(tables, close=close, meanings=meanings, every=every, **further)
+    return FigureTables(tables, close=close, meanings=meanings, every=every, **further)
 
 
 def _of_cells(table: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
@@ -490,7 +490,7 @@ def _unknown(kind: str, tables: Tables) -> UserError:
     return UserError("unknown kind of figure", key="KIND", value=kind, remedy=remedy)
 
 
-def _why(kind: str, given: Given, paths: SweepPaths) -> str:
+def _why(kind: str, given: FigureTables, paths: SweepPaths) -> str:
     found = known.find(kind)
     if found is not None and found.of and getattr(given, found.of) is None:
         from manyseed.orchestrator.asking.query import how

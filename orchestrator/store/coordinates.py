@@ -190,7 +190,7 @@ class OptionalArray:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class Declaration:
     """The declaration of an optional array, the same for all groups."""
 
     name: str
@@ -217,7 +217,7 @@ class Declared:
         return OptionalArray(self.name, dtype or self.dtypes[0], self.dims, tuple(shape), self.fill)
 
 
-TRAIN_ACCURACY = Declared(
+TRAIN_ACCURACY = Declaration(
     name="final_train_accuracy",
     keep="train_accuracy",
     dtypes=("float32",),
@@ -233,11 +233,11 @@ TRAIN_ACCURACY = Declared(
 )
 
 RESPONSE = "response"
-"""Value of `Declared.keep` for arrays requested by the sweep file's table of this name."""
+"""Value of `Declaration.keep` for arrays requested by the sweep file's table of this name."""
 
 _RIGHT = "right predictions of the rows or pairs that the model was asked about"
 _RESPONSES = tuple(
-    Declared(
+    Declaration(
         name=name,
         keep=RESPONSE,
         dtypes=("uint32",),
@@ -271,7 +271,7 @@ _RESPONSES = tuple(
     )
 )
 
-DBI = Declared(
+DBI = Declaration(
     name="dbi",
     keep=RESPONSE,
     dtypes=("float32",),
@@ -287,11 +287,11 @@ DBI = Declared(
 _PRECISIONS = ("float32", "float16")
 
 
-def _of_members(name: str, dims: tuple[str, ...], what: str) -> Declared:
+def _of_members(name: str, dims: tuple[str, ...], what: str) -> Declaration:
     per = (
         "gap of two classes, class 1 minus class 0" if name.endswith("margin") else "of each class"
     )
-    return Declared(
+    return Declaration(
         name=name,
         keep="members",
         dtypes=_PRECISIONS,
@@ -305,7 +305,7 @@ def _of_members(name: str, dims: tuple[str, ...], what: str) -> Declared:
     )
 
 
-PARAMETERS = Declared(
+PARAMETERS = Declaration(
     name="parameters",
     keep="parameters",
     dtypes=("float32", "float64"),
@@ -329,7 +329,7 @@ SIZE_MARGIN = _of_members(
 MEMBER_SCORE = _of_members("member_score", ("member", "sample", "class"), "of a member")
 MEMBER_MARGIN = _of_members("member_margin", ("member", "sample"), "of a member")
 
-DECLARED: dict[str, Declared] = {
+DECLARED: dict[str, Declaration] = {
     declared.name: declared
     for declared in (
         TRAIN_ACCURACY,

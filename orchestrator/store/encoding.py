@@ -27,7 +27,7 @@ _AHEAD_FILES, _AHEAD_BYTES = 4, 2**23  # read ahead while one file is decoded
 Array = NDArray[Any]
 Bools = NDArray[np.bool_]
 T = TypeVar("T")
-Needed = Callable[[int], bool]
+Need = Callable[[int], bool]
 """Whether the file with an index must exist; only called for absent files."""
 
 
@@ -53,7 +53,7 @@ def encode(metadata: bytes, index: int, data: Array) -> tuple[str, bytes]:
     return form.name(index), buffer.getvalue()
 
 
-def read(folder: Path, start: int, stop: int, needed: Needed = nothing_needed) -> Array:
+def read(folder: Path, start: int, stop: int, needed: Need = nothing_needed) -> Array:
     """Read rows of an array; absent files that are not needed read as the fill value.
 
     `folder`: folder of the array. `start` and `stop`: range of rows, clipped to the array.
@@ -115,7 +115,7 @@ def _close(file: int | None) -> None:
         os.close(file)
 
 
-def read_part(folder: Path, key: tuple[Any, ...], needed: Needed = nothing_needed) -> Array:
+def read_part(folder: Path, key: tuple[Any, ...], needed: Need = nothing_needed) -> Array:
     """Read what a basic index selects, a slice or number per dimension; otherwise like `read`."""
     rows = range(_form(folder).rows)[key[0]]
     if isinstance(rows, int):
@@ -129,7 +129,7 @@ def read_part(folder: Path, key: tuple[Any, ...], needed: Needed = nothing_neede
 def read_rows(
     folder: Path,
     rows: Sequence[int] | NDArray[np.integer[Any]],
-    needed: Needed = nothing_needed,
+    needed: Need = nothing_needed,
 ) -> Array:
     """Read rows of an array like `read`, but only the inner chunks that hold them."""
     form, wanted = _form(folder), np.asarray(rows, dtype=np.int64)

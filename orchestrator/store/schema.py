@@ -19,8 +19,8 @@ from manyseed.orchestrator.store.arrays import (
     FLAGS,
     LATER_FLAGS,
     SEEN,
+    ArrayFields,
     ArraySpec,
-    Kept,
     arrays_of,
     itemsize,
     label_dtype,
@@ -195,7 +195,7 @@ class GroupSpec:
     def arrays(self) -> tuple[ArraySpec, ...]:
         """All arrays, published ones in the order in which their files are replaced."""
         return arrays_of(
-            Kept(
+            ArrayFields(
                 n_classes=self.n_classes,
                 scores=self.scores,
                 dtype=self.dtype,

@@ -36,8 +36,7 @@ from manyseed.jobs.training.handling import (
 from manyseed.jobs.training.network import Named, Network, Shape
 from manyseed.jobs.tuning import SEARCH, is_tuned
 
-LARGEST = 256 * 10**6
-"""Limit on the bytes of a run's arrays."""
+LARGEST = 256 * 10**6  # limit on the bytes of a run's arrays
 
 OPTION = "parameters"
 

@@ -40,13 +40,11 @@ from manyseed.jobs.tuning import trainer_of_process
 SCALES = tuple(10 ** (-2 + number / 8) for number in range(25))
 """Candidate scales: 0.01 to 10, evenly spaced on a log scale."""
 
-NETWORKS = 5
-"""How many networks each scale is judged on."""
+NETWORKS = 5  # how many networks each scale is judged on
 
 VALIDATION_SHARE = 0.1
 
-_IRRELEVANT = ("test_augment",)
-"""Fields of a cell that the search does not depend on."""
+_IRRELEVANT = ("test_augment",)  # fields of a cell that the search does not depend on
 
 
 @dataclass(frozen=True, slots=True)

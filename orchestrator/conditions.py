@@ -24,10 +24,8 @@ import polars as pl
 from manyseed.analysis.tables.rows import IS_LAST
 from manyseed.orchestrator.errors import UserError, first_line, nearest
 
-MAX_LENGTH = 10_000
-"""Most characters of a condition."""
-MAX_DEPTH = 64
-"""Most nested brackets, signs and sums."""
+MAX_LENGTH = 10_000  # most characters of a condition
+MAX_DEPTH = 64  # most nested brackets, signs and sums
 
 FUNCTIONS: dict[str, tuple[range, Callable[..., pl.Expr]]] = {
     "abs": (range(1, 2), lambda x: x.abs()),

@@ -66,13 +66,10 @@ class Verified(TypedDict):
     runs_checked: int
     runs_wrong: int
     findings: list[WrongRows]
-    runs_healed: NotRequired[int]
-    """Restored from journals."""
+    runs_healed: NotRequired[int]  # restored from journals
     runs_set_back: NotRequired[int]
-    set_back: NotRequired[list[str]]
-    """Addresses of these runs, CELL:REPEAT:RUN."""
-    not_mended: NotRequired[list[str]]
-    """Sentences that say what stays damaged, and why."""
+    set_back: NotRequired[list[str]]  # addresses of these runs, CELL:REPEAT:RUN
+    not_mended: NotRequired[list[str]]  # sentences that say what stays damaged, and why
 
 
 def verify(

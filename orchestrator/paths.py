@@ -20,17 +20,14 @@ LEDGER, LEDGER_MARK = "retrained.json", "retrained.given"
 RECIPE, GIVEN = ".json", ".given"
 """Suffixes of a recipe's files: its content, and the mark that its number was given."""
 
-WORKER_KEYS = "keys.json"
-"""TLS keys of dask's workers, in the folder of their jobs while these run."""
+WORKER_KEYS = "keys.json"  # TLS keys of dask's workers, in the folder of their jobs while these run
 
-METADATA = "zarr.json"
-"""The file that Zarr reads first in a store, in each group and in each array."""
+METADATA = "zarr.json"  # the file that Zarr reads first in a store, in each group and in each array
 
 SET_SUMS = "crc32c.json"
 """Checksums of a group's test sets, beside the chunks of its ``test_index``."""
 
-BESIDE = ".manyseed"
-"""The folder of an exported store that holds plan and sweep file."""
+BESIDE = ".manyseed"  # the folder of an exported store that holds plan and sweep file
 
 PACKED = r"sweep\.toml|plan/(?:[a-z]+/)?[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\.(?:json|parquet)"
 """The pattern of their names, relative to the sweep: other programs' files are not exported."""
@@ -41,8 +38,7 @@ CHUNK = r"c(?P<place>(?:\.\d{1,9})*)"
 UNFINISHED, MAKER = ".manyseed-", ".maker"
 """Prefix of a directory being created, and the file in it that names the creating process."""
 
-NAME_BYTES = 255
-"""Most bytes that file systems allow in the name of a file or folder."""
+NAME_BYTES = 255  # most bytes that file systems allow in the name of a file or folder
 
 _NUMBERED = "[0-9][0-9][0-9][0-9]"
 

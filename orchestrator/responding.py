@@ -55,11 +55,9 @@ from manyseed.orchestrator.stored import ComparedShards, stored_groups
 from manyseed.orchestrator.submissions.submission import nothing_finished
 from manyseed.orchestrator.working.pool import spawned
 
-Counts = dict[str, list[Any]]
-"""A model's answers: each array as nested lists, None for NaN."""
+Counts = dict[str, list[Any]]  # a model's answers: each array as nested lists, None for NaN
 
-Key = tuple[str, int, int, int]
-"""Key of a run: group, cell, repeat, run."""
+Key = tuple[str, int, int, int]  # key of a run: group, cell, repeat, run
 
 KEY = ("group", "cell", "repeat", "run")
 SCHEMA: Mapping[str, Any] = {

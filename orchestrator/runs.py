@@ -223,12 +223,9 @@ class Differences(TypedDict):
     """How a run that was trained again compares with its stored predictions."""
 
     same_recipe: bool
-    recipe_changes: dict[str, list[object]]
-    """The old and the new value, by name."""
-    equal: bool
-    """Bit for bit."""
-    labels: int
-    """Number of labels compared: points times epochs."""
+    recipe_changes: dict[str, list[object]]  # the old and the new value, by name
+    equal: bool  # bit for bit
+    labels: int  # number of labels compared: points times epochs
     labels_differ: int
     largest_difference: float | None
     """The largest difference of scores or margins; None if only labels are kept."""

@@ -42,16 +42,12 @@ class Tasks:
     """An importable function of strings, as ``module:name``. It registers with `processes.on_stop`,
     ends soon after it is called back, and returns `STOPPED` if work is left: the job is then
     requeued and the function called again. Any other value ends the job."""
-    arguments: Sequence[Sequence[str]]
-    """The arguments of each task."""
-    name: str
-    """Unique name of the submission; letters, digits, ``-`` and ``_``."""
-    comment: str = ""
-    """Shown by squeue; accounting may not keep it."""
+    arguments: Sequence[Sequence[str]]  # the arguments of each task
+    name: str  # unique name of the submission; letters, digits, ``-`` and ``_``
+    comment: str = ""  # shown by squeue; accounting may not keep it
     parallelism: int | None = None
     """Maximum number of tasks of an array that run at once. Default: the profile's, or all."""
-    signal_seconds: int = 120
-    """Minimum time between the signal to end and the walltime."""
+    signal_seconds: int = 120  # minimum time between the signal to end and the walltime
 
 
 def submit_array(

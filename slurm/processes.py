@@ -35,13 +35,10 @@ _UNSEEN = 0
 class Process:
     """A process."""
 
-    host: str
-    """Host name."""
+    host: str  # host name
     boot: str
-    namespace: str
-    """Boot id of the kernel and process namespace; ``-`` if unknown."""
-    pid: int
-    """Process number."""
+    namespace: str  # boot id of the kernel and process namespace; ``-`` if unknown
+    pid: int  # process number
     started: int
     """Start time, on Linux in clock ticks since boot; 0 if hidden, -1 if the process had ended."""
 

@@ -19,8 +19,7 @@ from pathlib import Path
 from manyseed.slurm import commands
 from manyseed.slurm.commands import ClusterError, ClusterUnavailable
 
-CUT = "..."
-"""Ends a list that SLURM has cut."""
+CUT = "..."  # ends a list that SLURM has cut
 
 _SPAN = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)\+?")

@@ -27,8 +27,7 @@ from manyseed.analysis.figures.violins import violins
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.rows import Tables, several
 
-KINDS = all_kinds()
-"""The named kinds, in the order of the page."""
+KINDS = all_kinds()  # the named kinds, in the order of the page
 
 
 def all_figures(given: FigureTables) -> list[Plot]:

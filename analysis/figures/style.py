@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from manyseed.analysis.figures.labels import GREY, colour, first_of_each, marker, titles
 from manyseed.analysis.figures.svg import CELLS, compact
 
-Handle = Artist | Container
-"""What a legend shows beside a label."""
+Handle = Artist | Container  # what a legend shows beside a label
 
 P = ParamSpec("P")
 Drawn = TypeVar("Drawn")

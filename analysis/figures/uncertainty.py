@@ -37,8 +37,7 @@ from manyseed.analysis.tables.rows import IS_METHOD, mean_of, pooled, std_of
 KEY = ["cell", "repeat_index"]
 LIKELIHOODS = {"cll": "calibrated (cll)", "log_likelihood": "uncalibrated"}
 FEWEST = 3  # runs needed for a correlation
-PLAIN = "black"
-"""The colour of single runs and their ensembles, which methods are compared with."""
+PLAIN = "black"  # the colour of single runs and their ensembles, which methods are compared with
 DEEP = "none: deep ensembles"
 _LINE = ["of", "value", "members"]
 _CONTEXT = [axis for axis in AXES if axis != "ensembling"]

@@ -22,8 +22,7 @@ from manyseed.analysis.questions.intervals import holm
 from manyseed.analysis.questions.quantiles import average_ranks, normal_above
 from manyseed.analysis.tables.rows import REPEAT, VARIES
 
-SIGNIFICANT = 0.05
-"""Probability of any warning for a sweep whose runs are missing at random."""
+SIGNIFICANT = 0.05  # probability of any warning for a sweep whose runs are missing at random
 
 FEWEST = 8  # repeats or runs below which a correlation says nothing
 
@@ -130,8 +129,7 @@ def _ranks(values: Floats) -> Floats:
     return centred
 
 
-DRAWS = 1_999
-"""Permutations of each test."""
+DRAWS = 1_999  # permutations of each test
 _MOST = 10_000  # runs tested of one classifier on one dataset
 _LEAST = 20  # arrangements below which no difference can reach 5 %
 _GROUP = ["dataset", "classifier"]

@@ -38,8 +38,7 @@ from manyseed.analysis.tables.rows import (
     of_one_probe,
 )
 
-LEVEL = 0.05
-"""Probability of any claim by chance among all comparisons of a sentence."""
+LEVEL = 0.05  # probability of any claim by chance among all comparisons of a sentence
 
 LISTED = 3
 

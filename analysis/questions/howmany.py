@@ -47,13 +47,11 @@ from manyseed.analysis.questions.quantiles import chi2_quantile
 from manyseed.analysis.questions.question import Answer, Evidence
 from manyseed.analysis.tables.rows import REPEAT, Tables
 
-PRECISE = 0.005
-"""Half-width of the interval that a mean accuracy should have."""
+PRECISE = 0.005  # half-width of the interval that a mean accuracy should have
 
 MAX_RUNS = 10_000_000  # more runs are no practical answer
 _ROUNDING = 1e-24  # equal values below 1 may seem to have this variance
-SKEWED = 1.0
-"""Skewness beyond which answers warn that an interval assumes normal values."""
+SKEWED = 1.0  # skewness beyond which answers warn that an interval assumes normal values
 
 Real = NDArray[np.float64]
 

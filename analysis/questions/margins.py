@@ -37,8 +37,7 @@ EDGES: NDArray[np.float64] = np.round(
 points in the bins above it are predicted as positive."""
 
 N_FINITE = EDGES.size + 1
-APART = ("nan", "-inf", "inf")
-"""Values outside all bins, counted after them in this order."""
+APART = ("nan", "-inf", "inf")  # values outside all bins, counted after them in this order
 
 SCHEMA: Mapping[str, Any] = {
     "cell": pl.UInt32,

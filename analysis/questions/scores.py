@@ -13,11 +13,9 @@ from manyseed.analysis.questions.question import Answer, Evidence
 GROUP = ("dataset", "classifier")
 RESPONSE = (*GROUP, "transform", "layer")
 
-LEVEL = 0.05
-"""Probability of any claim by chance among all scores of a dataset and classifier."""
+LEVEL = 0.05  # probability of any claim by chance among all scores of a dataset and classifier
 
-LISTED = 3
-"""Most transforms named in a sentence, and most pairs of dataset and classifier with one."""
+LISTED = 3  # most transforms named in a sentence, and most pairs of dataset and classifier with one
 
 
 @dataclass(frozen=True, slots=True)

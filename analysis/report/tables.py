@@ -282,8 +282,7 @@ def _seconds(value: Any) -> str:
     return f"{value:.3f}" if value < 10 else f"{value:,.1f}"
 
 
-SHOWN = (1, 5, 10, 50, 100)
-"""Sizes in PIT's tables; each cell's largest is shown as well."""
+SHOWN = (1, 5, 10, 50, 100)  # sizes in PIT's tables; each cell's largest is shown as well
 
 COLUMNS: Mapping[str, tuple[str, int]] = {
     "log_likelihood": ("Log-likelihood", 3),

@@ -20,8 +20,7 @@ import polars as pl
 from manyseed.analysis import counts
 from manyseed.analysis.axes import VARY
 
-EPOCH = {"epoch": pl.UInt32}
-"""The column that names a row's snapshot, and its type."""
+EPOCH = {"epoch": pl.UInt32}  # the column that names a row's snapshot, and its type
 
 REPEAT = ("cell", "repeat_index")
 RUN = (*REPEAT, "run_index")
@@ -36,8 +35,7 @@ ORDER = {"runs": RUN_KEY, "pairs": PAIR_KEY, "repeats": REPEAT_KEY}
 """The columns that each table is sorted by."""
 
 
-VARIES = pl.col("n_distinct") > 1
-"""Whether the runs of a repeat differ: at least two are distinct."""
+VARIES = pl.col("n_distinct") > 1  # whether the runs of a repeat differ: at least two are distinct
 
 _COMPARING = (
     *("ec_", "churn", "agreement", "label_kappa"),

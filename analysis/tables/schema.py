@@ -35,8 +35,7 @@ from manyseed.analysis.tables.rows import (
     std_of,
 )
 
-Meaning = tuple[str, str]
-"""A unit, or an empty string, and a sentence."""
+Meaning = tuple[str, str]  # a unit, or an empty string, and a sentence
 
 
 @dataclass(frozen=True, slots=True)

@@ -140,8 +140,7 @@ def _digest_of(path: Path, _size: int, _modified: int) -> str:
 
 Features = NDArray[np.float32]
 
-VERSION = 1
-"""Version of the preprocessing of images; features of other versions are ignored."""
+VERSION = 1  # version of the preprocessing of images; features of other versions are ignored
 
 ROWS_OF_A_PART = 128
 _ROWS_AT_ONCE = 16

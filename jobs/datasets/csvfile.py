@@ -19,8 +19,7 @@ from manyseed.jobs.datasets.info import Looks
 if TYPE_CHECKING:
     import polars as pl
 
-MISSING = ("", "?", "NA", "NaN", "nan")
-"""Cells that hold no value."""
+MISSING = ("", "?", "NA", "NaN", "nan")  # cells that hold no value
 
 _DECIMAL = r"^\s*[+-]?\d+(,\d+)?([eE][+-]?\d+)?\s*$"
 _SEP_LINE = re.compile(rb'"?sep=([^\r\n"])"?[ \t]*\r?\n', re.IGNORECASE)

@@ -17,8 +17,7 @@ from manyseed.jobs.datasets.split import TEST, TRAIN, Index, Roles, n_points
 SPLIT, ORDER, LAST, TEST_FILE, FOLDS = "split", "order", "last", "test_file", "folds"
 GROUP = "group"
 PARAMETERS = (SPLIT, ORDER, LAST, TEST_FILE, FOLDS)
-COLUMNS = (SPLIT, ORDER, FOLDS)
-"""Those that name a column, which is then not a feature."""
+COLUMNS = (SPLIT, ORDER, FOLDS)  # those that name a column, which is then not a feature
 
 ANY_TEXT = r"^[\s\S]+$"
 

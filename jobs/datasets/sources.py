@@ -48,8 +48,7 @@ SOURCES: dict[str, DatasetSource] = {
     "function": function.SOURCE,
 }
 
-COMMON_PARAMETERS = ("source", "classes", "positive", "test")
-"""Keys of every dataset's table."""
+COMMON_PARAMETERS = ("source", "classes", "positive", "test")  # keys of every dataset's table
 
 _BARE = {entry.name: entry.source for suite in SUITES.values() for entry in suite}
 

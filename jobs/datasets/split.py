@@ -17,14 +17,12 @@ from manyseed.jobs.datasets.info import OFFICIAL
 from manyseed.jobs.run import raw, stream
 
 Index = NDArray[np.int64]
-Sizes = NDArray[np.int64]
-"""Rows of each group."""
+Sizes = NDArray[np.int64]  # rows of each group
 
 TRAIN, TEST = 1, 2
 """Roles of a row in an official test set and its training part; 0 where it is in neither."""
 
-Roles = NDArray[np.uint8]
-"""(set, sample)"""
+Roles = NDArray[np.uint8]  # (set, sample)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,22 +40,19 @@ LISTS: Mapping[str, Option] = {
     "continuous": Option("Columns of numbers.", list, called="a list of columns"),
     "ignore": Option("Columns that are not features.", list, called="a list of columns"),
 }
-_ASIDE = (*parts.COLUMNS, parts.GROUP)
-"""Keys that name a column, which is then not a feature."""
+_ASIDE = (*parts.COLUMNS, parts.GROUP)  # keys that name a column, which is then not a feature
 
 _SEPARATED = {
     ".csv": "columns must be separated by commas, semicolons or tabs",
     ".tsv": "columns must be separated by tabs",
 }
 
-_EXACT = 2.0**53
-"""Whole numbers up to this are exact as float64."""
+_EXACT = 2.0**53  # whole numbers up to this are exact as float64
 
 Columns = dict[str, DataColumn | None]
 """By name, in the file's order; None for those that are not features."""
 
-Arrays = Mapping[str, NDArray[Any]]
-"""By name: ``X``, the target's, and those that are not features."""
+Arrays = Mapping[str, NDArray[Any]]  # by name: ``X``, the target's, and those that are not features
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +93,7 @@ class Keys:
                 raise Refused(key, name, "is already named for something else")
 
 
-Taken = tuple[Samples, tuple[ColumnInfo, ...]]
-"""Samples, and how the columns are taken, in order."""
+Taken = tuple[Samples, tuple[ColumnInfo, ...]]  # samples, and how the columns are taken, in order
 
 
 def of_tables(paths: Sequence[Path], tables: Sequence[Columns], keys: Keys) -> Taken:

@@ -43,8 +43,7 @@ from manyseed.jobs.ensembling.laplace import Laplace
 from manyseed.jobs.ensembling.methods import SINGLE
 from manyseed.jobs.training.layers import torch_generator
 
-LOG_SD_RATE = 1e-3
-"""Adam's rate for ln σ."""
+LOG_SD_RATE = 1e-3  # Adam's rate for ln σ
 
 _LEAST_VARIANCE = 1e-30  # keeps the square root differentiable where all inputs are 0
 
@@ -193,8 +192,7 @@ class Variational(Ensembling):
         self._adam.load_state_dict(state["adam"])
 
 
-LEAST_VARIANCE = 1e-30
-"""A smaller variance of a weight is mere rounding (PIT's code)."""
+LEAST_VARIANCE = 1e-30  # a smaller variance of a weight is mere rounding (PIT's code)
 
 
 def falling_to(first: float, last: float, pretrain: int) -> Rate:

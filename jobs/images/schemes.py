@@ -11,8 +11,7 @@ MOST = {"rotate": 180.0, "shift-x": 1.0, "shift-y": 1.0, "colour": 0.5}
 hues."""
 
 CROP_FLIP = "crop-flip"
-AUGMENTATIONS = (CROP_FLIP, *MOST)
-"""Names of random transforms."""
+AUGMENTATIONS = (CROP_FLIP, *MOST)  # names of random transforms
 
 _EXAMPLES = {CROP_FLIP: "4", "rotate": "45", "shift-x": "0.25", "shift-y": "0.25", "colour": "0.25"}
 _MOST_PIXELS = 64

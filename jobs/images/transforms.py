@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 GREY = (0.2989, 0.587, 0.114)
 """Weights of red, green and blue (ITU-R BT.601, as torchvision rounds them)."""
 
-COLOURS = 4
-"""Number of magnitudes that colour takes: brightness, contrast, saturation and hue."""
+COLOURS = 4  # number of magnitudes that colour takes: brightness, contrast, saturation and hue
 
 
 def transformed(name: str, images: Tensor, magnitudes: Tensor, largest: float) -> Tensor:

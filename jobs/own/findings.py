@@ -22,8 +22,7 @@ from manyseed.jobs.own.copies import Code
 from manyseed.jobs.own.table import ENTRY, TABLE, Own, check_param
 from manyseed.jobs.whole import place, sha256
 
-PROBE_ROWS = 64
-"""Training rows of a probe, at least; with many classes there are more."""
+PROBE_ROWS = 64  # training rows of a probe, at least; with many classes there are more
 
 _MOST_SECONDS = 600
 LAST_LINES = 12

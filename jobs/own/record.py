@@ -14,8 +14,7 @@ from manyseed.jobs.own.table import Own
 from manyseed.jobs.run import Generators, Probability, TrainingSet
 from manyseed.jobs.training.handling import Device, Fitted, Handling
 
-SEMANTICS = 1
-"""Version of how users' code is called; part of the identity."""
+SEMANTICS = 1  # version of how users' code is called; part of the identity
 
 _PROBABILITY: Mapping[str, Probability] = dict.fromkeys(
     ("predict_proba", "logits", "probabilities"), "softmax"

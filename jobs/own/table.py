@@ -24,8 +24,7 @@ from manyseed.jobs.hparams.grid import text_of
 from manyseed.jobs.hparams.kinds import Categorical, Continuous, Free, Hparam, Ordinal, Value
 from manyseed.jobs.run import Json, canonical_json, text_identity
 
-NEEDED = ("train", "test", "out")
-"""Files: training rows, test rows, and the command's output."""
+NEEDED = ("train", "test", "out")  # files: training rows, test rows, and the command's output
 
 SEEDS: Mapping[str, str] = {
     "seed": "batch",
@@ -115,8 +114,7 @@ def command_name(words: Iterable[str]) -> str:
     return PurePosixPath(words[0]).name if words else ""
 
 
-SOURCES = ("init", "batch")
-"""The streams that a seed may be drawn from."""
+SOURCES = ("init", "batch")  # the streams that a seed may be drawn from
 
 SCORES: Mapping[Form, tuple[str, ...]] = {
     "estimator": ("predict_proba", "decision_function", "predict"),
@@ -126,8 +124,7 @@ SCORES: Mapping[Form, tuple[str, ...]] = {
 }
 """The kinds of scores that a fit may return, by form."""
 
-ROWS = ("npz", "csv", "parquet")
-"""Formats of the files that give a command its rows."""
+ROWS = ("npz", "csv", "parquet")  # formats of the files that give a command its rows
 
 ENTRY = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
 """How an entry point is written, ``"module:name"``; the name may have dots."""

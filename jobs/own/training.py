@@ -26,8 +26,7 @@ OFFERED = (
     *STREAMS,
     *("device", "checkpoint"),
 )
-_KEY = ".key"
-"""The file in a checkpoint's folder that says which run and recipe it belongs to."""
+_KEY = ".key"  # the file in a checkpoint's folder that says which run and recipe it belongs to
 
 
 def fit(

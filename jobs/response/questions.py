@@ -12,10 +12,8 @@ from manyseed.jobs.images.schemes import MOST
 PAIRED = ("intra", "inter")
 """Interpolations towards a point of the same class, and of another class."""
 
-PAIR_END = 0.5
-"""The magnitude at which intra ends and which inter stops short of."""
-ROTATE_END = 179.0
-"""The last magnitude of rotations through the full circle."""
+PAIR_END = 0.5  # the magnitude at which intra ends and which inter stops short of
+ROTATE_END = 179.0  # the last magnitude of rotations through the full circle
 
 ROWS, BATCH, DRAWS, MAGNITUDES, PAIR_MAGNITUDES = 23_040, 128, 1, 21, 11
 

@@ -124,8 +124,7 @@ def _is_xgb(fit: object) -> bool:
     return getattr(fit, "__module__", "").endswith(".xgb")
 
 
-_OF_TRAINING = 1 / 3
-"""Cost of predicting a row, relative to training on it for one epoch."""
+_OF_TRAINING = 1 / 3  # cost of predicting a row, relative to training on it for one epoch
 
 _ROW_SECONDS = 1e-5
 """Seconds per row and binary problem of predictions by a classifier without epochs."""

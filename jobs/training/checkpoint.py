@@ -40,8 +40,7 @@ if TYPE_CHECKING:  # naming a checkpoint should not import torch
     from manyseed.jobs.ensembling.ensemble import Ensembling
     from manyseed.jobs.training.schedules import Plateau
 
-LEAST = 64_000_000
-"""Bytes from which on members are written to a separate file."""
+LEAST = 64_000_000  # bytes from which on members are written to a separate file
 
 SUFFIX = ".members"
 

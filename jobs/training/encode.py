@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.run import TrainingSet
 
-_BLOCK = 2**18
-"""Values processed at a time."""
+_BLOCK = 2**18  # values processed at a time
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,8 +116,7 @@ def fill(module: Linear | Conv2d, generator: torch.Generator) -> None:
         nn.init.uniform_(module.bias, -bound, bound, generator=generator)
 
 
-Step = tuple[int, int, int]
-"""A convolution without bias: channels out, side of the kernel, stride."""
+Step = tuple[int, int, int]  # a convolution without bias: channels out, side of the kernel, stride
 
 
 def _convolution(inputs: int, step: Step) -> Conv2d:

@@ -109,11 +109,9 @@ def _connected(address: str) -> Iterator[Any]:
         yield client
 
 
-WORKERS = 4
-"""Number of jobs, by default."""
+WORKERS = 4  # number of jobs, by default
 
-START_SECONDS = 1800.0
-"""How long the analysis waits without any worker before it gives up."""
+START_SECONDS = 1800.0  # how long the analysis waits without any worker before it gives up
 
 _FUNCTION = "manyseed.orchestrator.analyses.schedulers:work"
 _CONNECT_SECONDS = 60.0

@@ -156,8 +156,7 @@ _FREEDOM: Mapping[str, pl.Expr] = {
 }
 """By table, the degrees of freedom of its standard deviations: n - 1 per repeat, or the draws'."""
 
-TWINS = "n_twins"
-"""Counts rows of cells whose fits are another cell's, in the group or not."""
+TWINS = "n_twins"  # counts rows of cells whose fits are another cell's, in the group or not
 
 _RESOLUTION = ("delta", "n_side", "n_test", "smallest_class", "epoch")
 _SIDES = ("delta_lo", "delta_hi")

@@ -87,8 +87,7 @@ def main_columns(table: str, frame: pl.LazyFrame) -> list[str]:
     return [*what_varies(frame), *twins, *main, *kept]
 
 
-SWEEP = "sweep"
-"""The column that says which of several sweeps a row comes from."""
+SWEEP = "sweep"  # the column that says which of several sweeps a row comes from
 
 
 @dataclass(frozen=True)

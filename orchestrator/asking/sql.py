@@ -18,10 +18,8 @@ from manyseed.orchestrator.errors import UserError, first_line, nearest
 
 MAX_TOKENS = 1000
 """Words, numbers, texts and signs: the time for a sum grows with the square of its length."""
-MAX_DEPTH = 32
-"""Depth of nested brackets."""
-MAX_PARTS = 32
-"""Number of SELECT and JOIN together."""
+MAX_DEPTH = 32  # depth of nested brackets
+MAX_PARTS = 32  # number of SELECT and JOIN together
 
 FUNCTIONS = frozenset(
     [

@@ -142,20 +142,16 @@ def read_analysis(paths: SweepPaths) -> tuple[Options, Analysis]:
 
 
 PARTS = ("runs", "pairs", "repeats")
-TABLES = (*PARTS, "cells", "sources", "ranking")
-"""Tables that `analyze` always writes."""
+TABLES = (*PARTS, "cells", "sources", "ranking")  # tables that `analyze` always writes
 
-ENSEMBLES = "ensembles"
-"""Written by `howmany`."""
+ENSEMBLES = "ensembles"  # written by `howmany`
 
 DRAWS = "ensemble_draws"
 """The single ensembles that ENSEMBLES summarises; also written by `howmany`."""
 
-MARGINS = "margins"
-"""Written by `analyze` if α̂ was asked for and margins were kept."""
+MARGINS = "margins"  # written by `analyze` if α̂ was asked for and margins were kept
 
-CURVES = "curves"
-"""Written by `analyze` if learning curves were kept."""
+CURVES = "curves"  # written by `analyze` if learning curves were kept
 
 UNCERTAINTY, DEE, TACE = "uncertainty", "dee", "tace"
 """Written by `analyze` if calibrated metrics were asked for and runs differ."""
@@ -175,17 +171,14 @@ WITHOUT_REPEATS = (ENSEMBLES, DRAWS, CURVES, RESPONSE_CURVES)
 WITHOUT_COPIES = (*WITHOUT_REPEATS, UNCERTAINTY, DEE, TACE)
 """Tables without rows of copies: their rows are neither runs nor comparisons of runs."""
 
-EFFECTS, VARIANCE = "effects", "variance"
-"""Written by `analyze`, but not by its earlier versions."""
+EFFECTS, VARIANCE = "effects", "variance"  # written by `analyze`, but not by its earlier versions
 
-OF_EFFECT = ("axis", "level", "reference", "metric")
-"""Columns that effects are never averaged over."""
+OF_EFFECT = ("axis", "level", "reference", "metric")  # columns that effects are never averaged over
 
 DRAWN_PAIRS = (*PAIR_KEY, "dataset", "classifier", "ec_local", "ec_global", "churn")
 """Columns of pairs that figures and the page show."""
 
-INPUTS = "inputs"
-"""The table with a digest of what each repeat's rows were computed from."""
+INPUTS = "inputs"  # the table with a digest of what each repeat's rows were computed from
 
 INPUT_COLUMNS: Mapping[str, pl.DataType] = {
     "cell": pl.UInt32(),

@@ -20,8 +20,7 @@ from manyseed.orchestrator.disk.placing import open_plain, place, place_new, pla
 from manyseed.orchestrator.errors import DamagedFile, StoreUnavailable, first_line
 
 _MAGIC = b"PAR1"
-_TAIL_BYTES = 8
-"""After the footer: its length, 4 bytes little-endian, and the magic."""
+_TAIL_BYTES = 8  # after the footer: its length, 4 bytes little-endian, and the magic
 _MARK = b"crc32c="
 _ZEROS = b"00000000"
 _CHECKSUM = {"manyseed": (_MARK + _ZEROS).decode()}

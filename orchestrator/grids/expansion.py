@@ -35,8 +35,7 @@ from manyseed.orchestrator.grids.plannotes import Notes
 from manyseed.orchestrator.grids.resolver import Fit, Resolver
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 
-_FITS = ("dataset", "classifier", "hparams")
-"""The axes that determine how the others resolve."""
+_FITS = ("dataset", "classifier", "hparams")  # the axes that determine how the others resolve
 
 VALUES = tuple(axis for axis in AXES if axis not in _FITS)
 """The axes that resolve independently, given dataset, classifier and hparams."""

@@ -26,8 +26,7 @@ from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value
 from manyseed.orchestrator.grids.sweepfile import Exclusion, Grid
 
 SUITE = "suite:"
-GRID = "grid"
-"""Value of the axis ``hparams``: every configuration of each classifier's hparam grid."""
+GRID = "grid"  # value of the axis ``hparams``: every configuration of each classifier's hparam grid
 HPARAMS = ("default", "tuned", GRID)
 MAX_COMBINATIONS = 5_000_000
 """Limit for one grid: its table of cells still fits in a login node's memory."""

@@ -263,10 +263,8 @@ TARGETS = ("target", "label", "labels", "class", "y", "species", "diagnosis", "o
 TARGET = "target"
 
 _TABULAR, _ON_IMAGES = ("lr-sgd", "xgb", "mlp"), ("cnn",)
-_ALWAYS = ("lr-sgd",)
-"""Can be trained in every installation."""
-_REPEATS = 5
-"""Test sets; fewer than four allow no useful intervals over test sets."""
+_ALWAYS = ("lr-sgd",)  # can be trained in every installation
+_REPEATS = 5  # test sets; fewer than four allow no useful intervals over test sets
 _SHOWN = 6
 _WIDTH = 27
 

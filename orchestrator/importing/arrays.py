@@ -102,8 +102,7 @@ def _array(path: Path, name: str, value: Any) -> NDArray[Any]:
 
 
 LARGE = ("scores", "labels")
-ALSO = {"logits": "scores"}
-"""Alternative names of entries."""
+ALSO = {"logits": "scores"}  # alternative names of entries
 ENTRIES = (*LARGE, "y_true", "test_index", "class_names", *ATTRIBUTES)
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,

@@ -96,8 +96,7 @@ def _outcome(paths: SweepPaths) -> Estimate:
     return Estimate(fits, n_bytes, n_files, seconds / 3600)
 
 
-_FURTHER = ("feature", "response")
-"""Work that takes hours besides fits."""
+_FURTHER = ("feature", "response")  # work that takes hours besides fits
 
 
 @dataclass(frozen=True)

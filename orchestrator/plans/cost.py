@@ -31,8 +31,7 @@ from manyseed.orchestrator.store.journal import HEADER_SIZE
 from manyseed.orchestrator.store.reader import read_array
 from manyseed.orchestrator.store.schema import GroupSpec, count_files, planned_group, stored_bytes
 
-GPU_SPEEDUP = 20.0
-"""How many cores train as fast as one GPU with many seeds at once (a choice)."""
+GPU_SPEEDUP = 20.0  # how many cores train as fast as one GPU with many seeds at once (a choice)
 
 OBSERVED = pl.Schema({"cell": pl.UInt32(), "n": pl.UInt32(), "observed": pl.Float64()})
 """Columns of `observed_seconds`: how many fits of a cell finished, and their total seconds."""
@@ -283,12 +282,9 @@ class GroupRoom:
     spec: GroupSpec
     runs: int
     repeats: int
-    models: int | None = None
-    """How many runs keep their parameters; None for all."""
-    chunks: int | None = None
-    """How many chunks hold the runs; None if the runs follow each other."""
-    length: int = 0
-    """Rows with the padding between parts of the plan."""
+    models: int | None = None  # how many runs keep their parameters; None for all
+    chunks: int | None = None  # how many chunks hold the runs; None if the runs follow each other
+    length: int = 0  # rows with the padding between parts of the plan
 
     @cached_property
     def bytes(self) -> int:

@@ -111,11 +111,9 @@ _CELLS_DIGEST = "cells"
 """Key in a part's footer: the SHA-256, in hexadecimal, of the cells planned when the part was
 written. Parts of earlier versions lack it."""
 
-_IDENTITY = "plan"
-"""Key in the first part's footer: the plan's identity."""
+_IDENTITY = "plan"  # key in the first part's footer: the plan's identity
 
-_UNKNOWN_SECONDS = 1.0
-"""The expected duration of a fit in plans that do not record one."""
+_UNKNOWN_SECONDS = 1.0  # the expected duration of a fit in plans that do not record one
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,8 +50,7 @@ from manyseed.orchestrator.plans.layout import (
 from manyseed.orchestrator.plans.plan import CELLS, METHOD, PREFIX, Plan, with_anchors, write_plan
 from manyseed.orchestrator.plans.twins import SETTING_APART, Torn, Twin, merge_twins
 
-Check = Callable[[SweepPaths, Change], None]
-"""Refuses a change before it is written."""
+Check = Callable[[SweepPaths, Change], None]  # refuses a change before it is written
 
 MAX_RUNS = 10**8
 """The most runs of a sweep: a table of them fits into memory, and any group's rows into 31 bits."""

@@ -26,8 +26,7 @@ from manyseed.orchestrator.provenance import Recipe
 if TYPE_CHECKING:
     import polars as pl
 
-SCALE_NAME = "ensembling.scale"
-"""The name of a scale beside hparams."""
+SCALE_NAME = "ensembling.scale"  # the name of a scale beside hparams
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,7 @@ from manyseed.jobs.run import Cell, canonical_json
 from manyseed.orchestrator.errors import toml_value
 from manyseed.orchestrator.plans.plan import IS_IMPORTED
 
-SETTING_APART = ("train_fraction", "vary")
-"""The axes in which twins may differ."""
+SETTING_APART = ("train_fraction", "vary")  # the axes in which twins may differ
 
 _ALIKE = [axis for axis in AXES if axis not in SETTING_APART]
 _SIZE = ("repeats", "runs")

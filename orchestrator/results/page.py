@@ -115,8 +115,7 @@ def _read(written: Mapping[str, Any]) -> Picture:
     return Picture(**written)
 
 
-IMPORTED = "imported"
-"""The device of imported predictions."""
+IMPORTED = "imported"  # the device of imported predictions
 
 TEST_SHARE = 0.25  # by default
 

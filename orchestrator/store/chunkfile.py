@@ -43,22 +43,14 @@ _KNOWN = (["bytes", "crc32c"], ["bytes", "blosc", "crc32c"])
 class Format:
     """The format of an array's files, as described by its ``zarr.json``."""
 
-    rows: int
-    """Length of the array."""
-    row: tuple[int, ...]
-    """Shape of one row."""
-    dtype: np.dtype[Any]
-    """Little-endian."""
-    fill: float | int
-    """The value of elements that were never written."""
-    length: int
-    """Rows per file."""
-    chunk: int
-    """Rows per inner chunk; a divisor of `length`."""
-    sharded: bool
-    """Whether a file ends with an index of inner chunks; if not, it is a single chunk."""
-    blosc: Blosc | None
-    """The compressor."""
+    rows: int  # length of the array
+    row: tuple[int, ...]  # shape of one row
+    dtype: np.dtype[Any]  # little-endian
+    fill: float | int  # the value of elements that were never written
+    length: int  # rows per file
+    chunk: int  # rows per inner chunk; a divisor of `length`
+    sharded: bool  # whether a file ends with an index of inner chunks; if not, it is a single chunk
+    blosc: Blosc | None  # the compressor
 
     def name(self, index: int) -> str:
         """Return the name of the `index`-th file along the first dimension."""

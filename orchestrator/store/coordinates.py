@@ -31,8 +31,7 @@ class Coordinate:
     """A coordinate of dimensions that only optional arrays have, the same for all runs."""
 
     name: str
-    values: Values
-    """Tuples nested by dimension; None for NaN."""
+    values: Values  # tuples nested by dimension; None for NaN
     meanings: tuple[str, ...] = ()
     """If the values are codes, their words: code n stands for the n-th (from 0)."""
 
@@ -84,15 +83,12 @@ def _tuples(value: Any) -> Any:
 class DeclaredCoordinate:
     """The declaration of a coordinate of optional arrays, the same for all groups."""
 
-    name: str
-    """Must not be the name of an array."""
+    name: str  # must not be the name of an array
     dtype: Literal["int16", "int32", "float64"]
-    dims: tuple[str, ...]
-    """Dimensions of optional arrays."""
+    dims: tuple[str, ...]  # dimensions of optional arrays
     long_name: str
     units: str = "1"
-    comment: str = ""
-    """Its attributes in the store."""
+    comment: str = ""  # its attributes in the store
 
     def of(self, values: Iterable[Any], meanings: Iterable[str] = ()) -> Coordinate:
         """Return a group's coordinate with these values; NaN becomes None."""
@@ -159,12 +155,9 @@ class OptionalArray:
 
     name: str
     dtype: str
-    dims: tuple[str, ...] = ()
-    """Dimensions after run; empty for a number per run."""
-    shape: tuple[int, ...] = ()
-    """Lengths of `dims`."""
-    fill: Fill = NAN
-    """The value of elements that were never written."""
+    dims: tuple[str, ...] = ()  # dimensions after run; empty for a number per run
+    shape: tuple[int, ...] = ()  # lengths of `dims`
+    fill: Fill = NAN  # the value of elements that were never written
 
     def __post_init__(self) -> None:
         """Check it against the declaration."""
@@ -193,24 +186,17 @@ class OptionalArray:
 class Declaration:
     """The declaration of an optional array, the same for all groups."""
 
-    name: str
-    """Unique among arrays; also its key in `jobs.run.Prediction.measured`."""
-    keep: str
-    """The key in the sweep file's table [keep] that requests it."""
-    dtypes: tuple[str, ...]
-    """Allowed dtypes."""
-    dims: tuple[str, ...]
-    """Dimensions after run."""
+    name: str  # unique among arrays; also its key in `jobs.run.Prediction.measured`
+    keep: str  # the key in the sweep file's table [keep] that requests it
+    dtypes: tuple[str, ...]  # allowed dtypes
+    dims: tuple[str, ...]  # dimensions after run
     fill: Fill
     long_name: str
     units: str
-    comment: str
-    """Its attributes in the store."""
+    comment: str  # its attributes in the store
     least: float = -math.inf
-    most: float = math.inf
-    """Bounds of its values; if the fill is NaN, values may be NaN too."""
-    pads: bool = False
-    """Whether runs may have fewer values than others; the rest is filled."""
+    most: float = math.inf  # bounds of its values; if the fill is NaN, values may be NaN too
+    pads: bool = False  # whether runs may have fewer values than others; the rest is filled
 
     def of(self, shape: Iterable[int] = (), dtype: str | None = None) -> OptionalArray:
         """Return a group's array of this shape; its dtype is the first allowed one by default."""
@@ -347,8 +333,7 @@ DECLARED: dict[str, Declaration] = {
 RESPONSE_ARRAYS = tuple(declared.name for declared in _RESPONSES)
 """The arrays of every group with response curves."""
 
-LARGEST_ALL = 256 * 10**6
-"""Maximum bytes of all members of a run."""
+LARGEST_ALL = 256 * 10**6  # maximum bytes of all members of a run
 
 
 class TooLarge(ValueError):

@@ -28,13 +28,10 @@ REMEDY = "run manyseed verify --repair, which rewrites it from the plan"
 class Group:
     """A group of a store."""
 
-    store: Path
-    """Folder of the store."""
-    spec: GroupSpec
-    """Its layout."""
+    store: Path  # folder of the store
+    spec: GroupSpec  # its layout
     rows: int
-    repeats: int
-    """Planned so far; `rows` includes padding and is a multiple of the shard length."""
+    repeats: int  # planned so far; `rows` includes padding and is a multiple of the shard length
 
     @property
     def folder(self) -> Path:

@@ -135,8 +135,7 @@ def _read_all(file: int, offset: int, records: list[list[Any]]) -> None:
 class JournalFolder:
     """A folder of journals, and the plan that numbers their rows."""
 
-    path: Path
-    """Contains ``*.journal`` and ``*.tombstone``; may not exist yet."""
+    path: Path  # contains ``*.journal`` and ``*.tombstone``; may not exist yet
     plan: str = ""
     """Identity of the plan; empty if unknown. Journals that name another plan do not count, as
     their rows are other runs."""

@@ -73,10 +73,8 @@ class RowBytes:
     score: bytes = b""
     confidence: bytes = b""
     """`score` is the score or the margin; parts that the group does not keep are empty."""
-    clipped: int = 0
-    """Number of scores beyond the range of float16."""
-    optional: bytes = b""
-    """Learning curves, then the group's optional arrays."""
+    clipped: int = 0  # number of scores beyond the range of float16
+    optional: bytes = b""  # learning curves, then the group's optional arrays
 
     def parts(self, spec: GroupSpec) -> dict[str, bytes]:
         """Return the bytes of each of the group's prediction arrays, in their order."""
@@ -105,26 +103,18 @@ class RowBytes:
 class Header:
     """The header of a record."""
 
-    status: int
-    """`DONE`, or `COPY` of the row `source`."""
-    recipe: int
-    """Index into the sweep's recipes."""
+    status: int  # `DONE`, or `COPY` of the row `source`
+    recipe: int  # index into the sweep's recipes
     group: int
-    row: int
-    """Place of the run in the store."""
-    source: int
-    """The row of the same group that a copy equals; 0 for other runs."""
-    crc: int
-    """CRC-32C of the payload."""
-    clipped: int
-    """Number of scores beyond the range of float16."""
-    fit_seconds: float
-    """Wall time of fitting."""
+    row: int  # place of the run in the store
+    source: int  # the row of the same group that a copy equals; 0 for other runs
+    crc: int  # CRC-32C of the payload
+    clipped: int  # number of scores beyond the range of float16
+    fit_seconds: float  # wall time of fitting
     label: int
     score: int
     confidence: int
-    optional: int = 0
-    """Lengths of the payload's parts."""
+    optional: int = 0  # lengths of the payload's parts
 
     @property
     def payload(self) -> int:

@@ -150,13 +150,10 @@ class Flags:
 class GroupRows:
     """Coordinates of new rows of a group, in arrays of equal length."""
 
-    cell: Integers
-    """Row of the plan's table of cells."""
+    cell: Integers  # row of the plan's table of cells
     repeat_index: Integers
-    run_index: Integers
-    """Which test set, and which run of the repeat."""
-    train_fraction: NDArray[np.float64]
-    """Share of training samples, or their number if above 1."""
+    run_index: Integers  # which test set, and which run of the repeat
+    train_fraction: NDArray[np.float64]  # share of training samples, or their number if above 1
     flags: Mapping[str, Flags]
     """Schemes, hparams and vary, one for each name in `arrays.FLAGS`, and those in
     `arrays.LATER_FLAGS` that the group has."""

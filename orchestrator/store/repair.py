@@ -222,14 +222,10 @@ TestSets = Callable[[Group, int, int], tuple[Integers, Integers] | None]
 class Repair:
     """The result of a repair."""
 
-    healed: int
-    """Number of runs taken from journals."""
-    dropped: int
-    """Number of runs reset to missing."""
-    splits: int
-    """Number of damaged chunks of test sets."""
-    unmade: tuple[str, ...] = ()
-    """Messages about test sets that could not be made again."""
+    healed: int  # number of runs taken from journals
+    dropped: int  # number of runs reset to missing
+    splits: int  # number of damaged chunks of test sets
+    unmade: tuple[str, ...] = ()  # messages about test sets that could not be made again
 
 
 def require_rest(watch: LeaseWatch, besides: Collection[str] = ()) -> None:

@@ -57,28 +57,19 @@ ScoreType = Literal["float32", "float16"]
 class GroupSpec:
     """What is fixed when a group, the runs of one dataset and classifier, is created."""
 
-    number: int
-    """Identifies the group in journals; unique in a store."""
+    number: int  # identifies the group in journals; unique in a store
     dataset: str
-    classifier: str
-    """Names as in the sweep file; percent-encoded, they form the group's path."""
-    samples: int
-    """Points in a test set."""
-    class_names: tuple[str, ...]
-    """With two classes, class 1 is the positive one."""
-    epochs: tuple[int, ...]
-    """Epochs trained at each snapshot; (0,) for a classifier without epochs."""
-    scores: Keep
-    """What is stored besides labels."""
-    dtype: ScoreType
-    """Dtype of stored scores, margins and confidences."""
-    probability: Probability
-    """How scores become probabilities."""
+    classifier: str  # names as in the sweep file; percent-encoded, they form the group's path
+    samples: int  # points in a test set
+    class_names: tuple[str, ...]  # with two classes, class 1 is the positive one
+    epochs: tuple[int, ...]  # epochs trained at each snapshot; (0,) for a classifier without epochs
+    scores: Keep  # what is stored besides labels
+    dtype: ScoreType  # dtype of stored scores, margins and confidences
+    probability: Probability  # how scores become probabilities
     shard_length: int
     chunk_length: int
     """Runs published together, and runs read together; the first is a multiple of the second."""
-    split_length: int
-    """Repeats in one chunk of `y_true` and `test_index`."""
+    split_length: int  # repeats in one chunk of `y_true` and `test_index`
     curves: bool = False
     """Whether learning curves are kept: a number for each epoch up to the last snapshot."""
     optional: tuple[OptionalArray, ...] = ()

@@ -38,20 +38,16 @@ from manyseed.orchestrator.store.reader import (
     statuses,
 )
 
-Origin = Place | int
-"""A journal record, or a published row of the group."""
+Origin = Place | int  # a journal record, or a published row of the group
 
 
 @dataclass(frozen=True, slots=True)
 class RowSource:
     """Where a row's values are."""
 
-    status: int
-    """`DONE` or `COPY`."""
-    origin: Origin
-    """The record of the row, or the origin of the row that it copies."""
-    recipe: int = NO_RECIPE
-    """A copy's own recipe; `NO_RECIPE` if the origin's applies."""
+    status: int  # `DONE` or `COPY`
+    origin: Origin  # the record of the row, or the origin of the row that it copies
+    recipe: int = NO_RECIPE  # a copy's own recipe; `NO_RECIPE` if the origin's applies
 
 
 _NUMBERS = {"crc": "uint32", "clipped": "uint32", "recipe": "uint16", "fit_seconds": "float32"}
@@ -182,12 +178,9 @@ _TAKES = 3  # attempts to publish when the lease is lost meanwhile
 class Publication:
     """The state of a shard after publishing."""
 
-    added: int
-    """Number of newly published rows."""
-    finished: int
-    """Number of published rows."""
-    waiting: tuple[int, ...]
-    """Rows of copies whose source is not finished yet."""
+    added: int  # number of newly published rows
+    finished: int  # number of published rows
+    waiting: tuple[int, ...]  # rows of copies whose source is not finished yet
 
 
 def publish(

@@ -41,16 +41,11 @@ from manyseed.orchestrator.store.testsets import (
 class Finding:
     """Something wrong in a group."""
 
-    group: str
-    """Path of the group."""
-    problem: str
-    """Message that says what is wrong."""
-    rows: tuple[int, ...] = ()
-    """Affected rows."""
-    shard: int | None = None
-    """The shard, if one of its record arrays is affected."""
-    split: int | None = None
-    """The affected chunk of test sets."""
+    group: str  # path of the group
+    problem: str  # message that says what is wrong
+    rows: tuple[int, ...] = ()  # affected rows
+    shard: int | None = None  # the shard, if one of its record arrays is affected
+    split: int | None = None  # the affected chunk of test sets
     damaged: bool = False
     """Whether bytes changed after they were written, so that a journal may hold the right ones."""
 

@@ -29,8 +29,7 @@ from manyseed.slurm.processes import user_name
 from manyseed.slurm.profile import Profile, Resources
 from manyseed.slurm.refused import Refused
 
-_LEAST_SECONDS = 300.0
-"""Shortest training time worth the startup cost of a task."""
+_LEAST_SECONDS = 300.0  # shortest training time worth the startup cost of a task
 _LEAST_FIT = 1e-4
 
 
@@ -38,14 +37,12 @@ _LEAST_FIT = 1e-4
 class TaskSize:
     """Limits for a cluster's tasks of one resource class."""
 
-    processes: int
-    """Training processes of a task."""
+    processes: int  # training processes of a task
     seconds: float
     """Longest training time of a task; one that takes longer is requeued until it is done."""
     parallelism: int
     """Number of tasks that may run at once; the work is spread over that many if it is enough."""
-    most: int
-    """Number of tasks that may be submitted."""
+    most: int  # number of tasks that may be submitted
 
 
 def cut(
@@ -104,14 +101,12 @@ def _cut(rows: pl.DataFrame, number: int) -> pl.DataFrame:
     return cut.with_columns(task=(pl.col("part").rank("dense") - 1).cast(pl.UInt32)).drop("part")
 
 
-SIGNAL_SECONDS = 120
-"""How long before the end of its walltime a task is asked to end."""
+SIGNAL_SECONDS = 120  # how long before the end of its walltime a task is asked to end
 
 _SHARE = 0.5
 """Share of the walltime that a task's estimated time may take: estimates err, and cores differ."""
 _PARALLELISM = 256
-_SHOWN = 40
-"""Number of letters of the sweep's name in a job name."""
+_SHOWN = 40  # number of letters of the sweep's name in a job name
 
 
 def shapes(

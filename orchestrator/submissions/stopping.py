@@ -118,8 +118,7 @@ def _alive(submissions: Sequence[Submission]) -> list[tuple[Submission, list[Tas
 
 
 _POLL_SECONDS = 0.25
-_PATIENCE = 10.0
-"""The pause between two checks, in multiples of the time that a check takes."""
+_PATIENCE = 10.0  # the pause between two checks, in multiples of the time that a check takes
 
 
 def wait_for_ending(

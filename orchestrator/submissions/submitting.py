@@ -61,18 +61,12 @@ FUNCTION = "manyseed.orchestrator.working.worker:run_task"
 class Request:
     """What to submit, and where."""
 
-    profile: Profile | None = None
-    """A SLURM cluster; None for this machine."""
-    workers: int = 1
-    """Largest number of training processes on this machine."""
-    failed: bool = False
-    """Submit exactly the failed runs instead of the missing ones."""
-    other_recipe: bool = False
-    """Allow a recipe that differs from the recorded ones."""
-    only: str | None = None
-    """An SQL condition on cells."""
-    limit: int | None = None
-    """Largest number of runs, spread over all cells."""
+    profile: Profile | None = None  # a SLURM cluster; None for this machine
+    workers: int = 1  # largest number of training processes on this machine
+    failed: bool = False  # submit exactly the failed runs instead of the missing ones
+    other_recipe: bool = False  # allow a recipe that differs from the recorded ones
+    only: str | None = None  # an SQL condition on cells
+    limit: int | None = None  # largest number of runs, spread over all cells
     patience: float = 300.0
     """Seconds to wait for tasks that were asked to stop and still finish their fits in flight."""
 

@@ -121,11 +121,9 @@ class SubmissionPaths:
         return [log.parent / PROGRESS for log in logs if not (log.parent / PROGRESS).exists()]
 
 
-LOCAL = "local"
-"""The cluster name that stands for this machine."""
+LOCAL = "local"  # the cluster name that stands for this machine
 
-_MOST_SECONDS = 2.0**40
-"""Larger values are refused as times."""
+_MOST_SECONDS = 2.0**40  # larger values are refused as times
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,35 +145,24 @@ class TaskArray:
 class AnalysisRequest:
     """The request for an analysis that runs as a job."""
 
-    options: Mapping[str, object]
-    """As returned by `orchestrator.computing.tables.to_json`."""
-    dask: str
-    """The Dask scheduler."""
-    workers: int | None
-    """Number of threads or processes."""
+    options: Mapping[str, object]  # as returned by `orchestrator.computing.tables.to_json`
+    dask: str  # the Dask scheduler
+    workers: int | None  # number of threads or processes
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
     """What one submission was asked to do."""
 
-    cluster: str
-    """The name of a cluster profile, or `LOCAL`."""
-    submitter: str
-    """The fingerprint of the process that submitted it."""
-    submitted: float = 0.0
-    """The time of submission, in seconds since the epoch."""
-    user: str = ""
-    """The user who submitted it."""
+    cluster: str  # the name of a cluster profile, or `LOCAL`
+    submitter: str  # the fingerprint of the process that submitted it
+    submitted: float = 0.0  # the time of submission, in seconds since the epoch
+    user: str = ""  # the user who submitted it
     runs: int = 0
-    tasks: int = 1
-    """Number of runs and of tasks."""
-    workers: int = 0
-    """Number of training processes on this machine; 0 on a cluster."""
-    gpu: str = ""
-    """On this machine, if a classifier requests a GPU: its model, or ``none``."""
-    scheduler: str = ""
-    """SLURM's name for the cluster."""
+    tasks: int = 1  # number of runs and of tasks
+    workers: int = 0  # number of training processes on this machine; 0 on a cluster
+    gpu: str = ""  # on this machine, if a classifier requests a GPU: its model, or ``none``
+    scheduler: str = ""  # SLURM's name for the cluster
     profile: str = ""
     """The absolute path of the profile's file. It only identifies one of the user's own profiles
     and is never opened for any other reason: see `orchestrator.submissions.profiles`."""
@@ -184,14 +171,11 @@ class Intent:
     """Nodes that tasks were kept away from, and why."""
     exclude: Mapping[str, str] = field(default_factory=dict)
     """By resource class, the nodes excluded in sbatch, separated by commas."""
-    walltime: Mapping[str, float] = field(default_factory=dict)
-    """By resource class, in seconds."""
-    request: AnalysisRequest | None = None
-    """For an analysis only."""
+    walltime: Mapping[str, float] = field(default_factory=dict)  # by resource class, in seconds
+    request: AnalysisRequest | None = None  # for an analysis only
     modules: str = ""
     """For an analysis: the folder from which users' metrics are imported; empty if none."""
-    plan: str = ""
-    """Identity of the sweep's plan; empty if an earlier version wrote the intent."""
+    plan: str = ""  # identity of the sweep's plan; empty if an earlier version wrote the intent
 
     @classmethod
     def now(cls, cluster: str, plan: str) -> Intent:
@@ -315,11 +299,9 @@ def _texts(key: str, value: Any) -> dict[str, str]:
 STOPPED = ""
 """Content of the stop file: finish the fits in flight, however long they take, then end."""
 
-PAUSED = "pause\n"
-"""Like `STOPPED`, until `resume` revokes it."""
+PAUSED = "pause\n"  # like `STOPPED`, until `resume` revokes it
 
-NOW = "now\n"
-"""End at once; fits in flight are trained again."""
+NOW = "now\n"  # end at once; fits in flight are trained again
 
 
 def stop_request(submission: Path) -> str | None:

@@ -43,10 +43,8 @@ class Span:
     repeat: int
     run: int
     count: int
-    source: int = -1
-    """Row of the run that these are copies of; -1 if each is trained."""
-    models: int = 1
-    """1 to keep their parameters, if the group keeps those of some runs; else 0."""
+    source: int = -1  # row of the run that these are copies of; -1 if each is trained
+    models: int = 1  # 1 to keep their parameters, if the group keeps those of some runs; else 0
 
     def runs(self) -> Iterator[tuple[int, int]]:
         """Yield (row, run) of each run."""
@@ -62,27 +60,21 @@ class TaskCell:
     snapshots: tuple[int, ...]
     device: str = "cpu"
     """The resource class requested; a GPU is used only if the task's own class is ``gpu``."""
-    code: str = ""
-    """For users' own code: its digest, or the library's version."""
-    timeout: float = 0.0
-    """Seconds after which a user's command is killed; 0 for never."""
+    code: str = ""  # for users' own code: its digest, or the library's version
+    timeout: float = 0.0  # seconds after which a user's command is killed; 0 for never
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """The work of one job on one node."""
 
-    groups: dict[int, str]
-    """Store path of each group."""
-    cells: dict[int, TaskCell]
-    """By cell number."""
+    groups: dict[int, str]  # store path of each group
+    cells: dict[int, TaskCell]  # by cell number
     spans: tuple[Span, ...]
     """Breadth first: one test set for all cells before the next test set; with few test sets, some
     runs of all cells before further runs (see `turns`)."""
-    resource: str = "cpu"
-    """The resource class, ``cpu`` or ``gpu``."""
-    plan: str = ""
-    """Identity of the plan; empty if an earlier version wrote the task."""
+    resource: str = "cpu"  # the resource class, ``cpu`` or ``gpu``
+    plan: str = ""  # identity of the plan; empty if an earlier version wrote the task
     own_code: str = ""
     """`provenance.code_digest` of the process that wrote the task; empty for a release, or if an
     earlier version wrote the task."""

@@ -44,8 +44,7 @@ from manyseed.slurm.processes import belong_to_parent, shielded
 NURSERY = "nursery"
 """Instead of the number of a training process, in the arguments of `working.process`."""
 
-CAN_FORK = sys.platform == "linux"
-"""Elsewhere the kernel does not kill forks with their parent."""
+CAN_FORK = sys.platform == "linux"  # elsewhere the kernel does not kill forks with their parent
 
 THREADED = 75
 """Exit code of a nursery whose libraries have started threads, so that it must not fork."""
@@ -59,8 +58,7 @@ class Fork:
 
     def __init__(self, nursery: Nursery, index: int) -> None:
         self._nursery, self.index = nursery, index
-        self.fingerprint: str | None = None
-        """Set when it is known that the process has begun."""
+        self.fingerprint: str | None = None  # set when it is known that the process has begun
         self.returncode: int | None = None
 
     def kill(self) -> None:
@@ -89,8 +87,7 @@ class Nursery:
         with theirs:
             self._process = start(theirs.fileno())
         self._forks: dict[int, Fork] = {}
-        self.returncode: int | None = None
-        """Set when the nursery has ended."""
+        self.returncode: int | None = None  # set when the nursery has ended
 
     def fileno(self) -> int:
         """Return the descriptor that is readable when `receive` has something to do."""
@@ -246,8 +243,7 @@ def leave(code: int) -> NoReturn:
 _THREADS = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "NUMBA")
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in _THREADS}
 
-_END_SECONDS = 1.0
-"""Longest time that a nursery without forks needs to end; it has nothing to save."""
+_END_SECONDS = 1.0  # longest time that a nursery without forks needs to end; it has nothing to save
 
 
 @dataclass(eq=False)

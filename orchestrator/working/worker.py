@@ -59,8 +59,7 @@ from manyseed.orchestrator.working.queue import (
 )
 from manyseed.slurm import processes
 
-_STOP_SECONDS = 60.0
-"""Less than the time that schedulers leave between their signal and the kill."""
+_STOP_SECONDS = 60.0  # less than the time that schedulers leave between their signal and the kill
 
 
 class Stop:

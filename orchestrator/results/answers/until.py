@@ -31,8 +31,7 @@ from manyseed.orchestrator.submissions.requirements import require_code
 from manyseed.orchestrator.submissions.submission import training
 from manyseed.orchestrator.survey import survey
 
-MOST = 200
-"""Most runs of a cell on each test set, by default."""
+MOST = 200  # most runs of a cell on each test set, by default
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,6 +17,7 @@ from typing import Any
 from manyseed.orchestrator.disk.placing import read_plain
 from manyseed.orchestrator.disk.records import read_json, require_same_plan, write_json
 from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.paths import Below
 from manyseed.slurm import processes
 from manyseed.slurm.processes import user_name
 
@@ -33,15 +34,15 @@ class SubmissionPaths:
 
     folder: Path
 
-    @property
-    def intent(self) -> Path:
-        """What it was asked to do."""
-        return self.folder / "intent.json"
-
-    @property
-    def shards(self) -> Path:
-        """Which shards each task was given."""
-        return self.folder / "shards.json"
+    intent = Below("intent.json")  # what it was asked to do
+    shards = Below("shards.json")  # which shards each task was given
+    local_job = Below("job.json")  # its only job, if it was submitted to this machine
+    jobs = Below("jobs.json")  # the job ids of its tasks, by number
+    submitted = Below("submitted")  # exists once all its jobs are recorded
+    stop = Below("stop")  # while it exists, tasks finish their fits in flight and end
+    skip = Below("skip.json")  # cells that its tasks no longer train
+    submitit = Below("submitit")  # the scripts and the output of its jobs
+    attempts = Below("lives")  # the attempts of its tasks, one folder each
 
     def task(self, number: int) -> Path:
         """Return the file of a task."""
@@ -50,36 +51,6 @@ class SubmissionPaths:
     def tasks(self) -> list[Path]:
         """Return the files of all tasks, by number."""
         return sorted(self.folder.glob("task-*.json"))
-
-    @property
-    def local_job(self) -> Path:
-        """Its only job, if it was submitted to this machine."""
-        return self.folder / "job.json"
-
-    @property
-    def jobs(self) -> Path:
-        """The job ids of its tasks, by number."""
-        return self.folder / "jobs.json"
-
-    @property
-    def submitted(self) -> Path:
-        """Exists once all its jobs are recorded."""
-        return self.folder / "submitted"
-
-    @property
-    def stop(self) -> Path:
-        """While it exists, tasks finish their fits in flight and end."""
-        return self.folder / "stop"
-
-    @property
-    def skip(self) -> Path:
-        """Cells that its tasks no longer train."""
-        return self.folder / "skip.json"
-
-    @property
-    def submitit(self) -> Path:
-        """The scripts and the output of its jobs."""
-        return self.folder / "submitit"
 
     def printed(self, job_id: str = "*") -> list[Path]:
         """Return the files with the output of one job, or of all."""
@@ -97,11 +68,6 @@ class SubmissionPaths:
     def leases(self) -> Path:
         """The leases of attempts, shared with the sweep's other submissions."""
         return self.folder.parent / "leases"
-
-    @property
-    def attempts(self) -> Path:
-        """The attempts of its tasks, one folder each."""
-        return self.folder / "lives"
 
     def attempt(self, task: int, name: str) -> Path:
         """Return the folder of one attempt of a task."""

@@ -30,10 +30,7 @@ if TYPE_CHECKING:
 class Unsuited(Refused):
     """An ensembling method that does not suit a classifier.
 
-    Parameters
-    ----------
-    needs : mapping
-        Options of the classifier with which the method would suit it.
+    `needs`: options of the classifier with which the method would suit it.
     """
 
     def __init__(self, method: str, reason: str, needs: Mapping[str, Any] = NOTHING) -> None:
@@ -88,16 +85,10 @@ UNPERTURBED = {
 class ResolvedCell:
     """A cell, and what the plan reports about it.
 
-    Attributes
-    ----------
-    differing : tuple of str
-        Axes by which the runs of a repeat differ: those with a scheme, a fraction that leaves
-        points out, and ``vary`` if it names a source that fits draw from.
-    idle : tuple of str
-        Axes, such as ``perturb_categorical``, whose scheme has nothing to act on and became
-        ``none``.
-    unmoved : tuple of str
-        Hparams that `perturb_hparams` is asked to move but cannot.
+    `differing`: axes by which the runs of a repeat differ: those with a scheme, a fraction that
+    leaves points out, and ``vary`` if it names a source that fits draw from. `idle`: axes, such as
+    ``perturb_categorical``, whose scheme has nothing to act on and became ``none``. `unmoved`:
+    hparams that `perturb_hparams` is asked to move but cannot.
     """
 
     cell: Cell
@@ -130,25 +121,12 @@ def resolve_cell(
 ) -> ResolvedCell:
     """Resolve one combination of a grid.
 
-    Parameters
-    ----------
-    seed : int
-        The sweep's seed.
-    dataset, classifier
-        The information on both.
-    **axes
-        train_fraction : a share in (0, 1], or a number of points, at least 2; 1 means all.
-        perturb_continuous, perturb_categorical, perturb_hparams : schemes; one that has nothing to
-        act on gives the same cell as ``none``. vary : some of init, batch and train, joined by
-        ``+``. augment, test_augment : a random transform applied each time a training image is
-        presented, or a test image is predicted. ensembling : the method that gives a run several
-        members (`jobs.ensembling.methods.resolve`), or None. By default all points, none, and
-        init+batch.
-
-    Raises
-    ------
-    Refused
-        If a value is unknown or out of range.
+    Of the axes, `train_fraction` is a share in (0, 1] or a number of points, at least 2. A scheme
+    that has nothing to act on gives the same cell as ``none``. `vary` is some of init, batch and
+    train, joined by ``+``. `augment` and `test_augment` are random transforms applied each time a
+    training image is presented, or a test image is predicted. `ensembling` is the method that gives
+    a run several members (`jobs.ensembling.methods.resolve`), or None. By default all points, none,
+    and init+batch.
     """
     [found] = resolve_cells(seed, [(dataset, classifier, axes)])
     if isinstance(found, Refused):

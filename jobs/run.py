@@ -344,8 +344,7 @@ def seed31(generator: np.random.Generator) -> int:
     return int(generator.bit_generator.random_raw() & 0x7FFFFFFF)
 
 
-OFF = 1e-3
-"""Largest deviation from 1 of the sum of a row's probabilities."""
+OFF = 1e-3  # largest deviation from 1 of the sum of a row's probabilities
 
 
 def prediction(

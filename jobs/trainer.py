@@ -46,12 +46,8 @@ CACHE_BYTES = 2 * 2**30
 class TestSet:
     """The points that a repeat's runs predict.
 
-    Attributes
-    ----------
-    index : int64 array (n_test,)
-        Ascending row indices into the prepared dataset.
-    y_true : uint16 array (n_test,)
-        Class index.
+    `index`, int64 array (n_test,): ascending row indices into the prepared dataset. `y_true`,
+    uint16 array (n_test,): class index.
     """
 
     __test__ = False  # keeps pytest from collecting it
@@ -63,23 +59,15 @@ class TestSet:
 class Trainer:
     """Trains runs and caches what several of them need.
 
-    Parameters
-    ----------
-    cache_bytes : int
-        Size up to which datasets, splits and neighbours are kept; the least recently used go first.
+    `cache_bytes`: size up to which datasets, splits and neighbours are kept; the least recently
+    used go first.
     """
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self._cache = _Cache(cache_bytes)
 
     def test_set(self, cell: Cell, repeat: int) -> TestSet:
-        """Return the test set of a repeat.
-
-        Raises
-        ------
-        jobs.run.MachineError
-            If the data is missing or differs from the planned data.
-        """
+        """Return the test set of a repeat."""
         index = self._split(cell, repeat).test
         return TestSet(index, self._dataset(cell).y[index])
 
@@ -89,13 +77,7 @@ class Trainer:
         return None if groups is None else groups[rows]
 
     def train(self, run: Run, handling: Handling = PLAIN) -> Prediction:
-        """Train one run and predict its test set.
-
-        Raises
-        ------
-        jobs.run.MachineError
-            If data is missing; beyond that, raises what `jobs.classifiers.fit` does.
-        """
+        """Train one run and predict its test set."""
         if handling.response is not None:
             handling = replace(handling, after_training=self.answering(run, handling.response))
         if run.cell.ensembling is not None:

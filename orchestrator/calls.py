@@ -36,8 +36,7 @@ _ELEMENTS: Mapping[str, tuple[Any, str]] = {
     "Sequence[str]": (str, "text"),
     "Sequence[str | Path]": (str | os.PathLike, "a path"),
 }
-_UNNAMED = ("self", "cls", "options", "grid")
-"""Parameters that callers do not name."""
+_UNNAMED = ("self", "cls", "options", "grid")  # parameters that callers do not name
 
 _BY_PLACE = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _COUNTS = ("limit", "workers")

@@ -35,10 +35,8 @@ _LONGEST = 1000  # characters of a value shown in a message
 class ManyseedError(Exception):
     """An error that is printed as one message, without a traceback.
 
-    Attributes
-    ----------
-    from_python : bool
-        Whether a call from Python raised it: then it names arguments, not the command's options.
+    `from_python`: whether a call from Python raised it: then it names arguments, not the command's
+    options.
     """
 
     exit_code: ClassVar[int] = 1
@@ -59,14 +57,8 @@ class ManyseedError(Exception):
 class UserError(ManyseedError):
     """The user's mistake.
 
-    Parameters
-    ----------
-    message : str
-        What is wrong.
-    file, key, value
-        Where the mistake is; each is left out of the text if not given.
-    remedy : str
-        What to do about it.
+    `message`: what is wrong. `file`, `key` and `value`: where the mistake is; each is left out of
+    the text if not given. `remedy`: what to do about it.
     """
 
     exit_code = 2
@@ -198,13 +190,8 @@ class UnavailableError(ManyseedError):
 class DamagedFile(UnavailableError):
     """A file of a sweep directory is not as it was written.
 
-    Parameters
-    ----------
-    file : path
-    reason : str
-        What is wrong with it.
-    remedy : str, optional
-        What to do about it; by default, restore it from a copy.
+    `reason`: what is wrong with it. `remedy`: what to do about it; by default, restore it from a
+    copy.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.results.answers.comparison import Compared
     from manyseed.orchestrator.results.answers.dee import DeepAnswers
     from manyseed.orchestrator.results.answers.howmany import GroupAnswers
-    from manyseed.orchestrator.results.answers.likeness import Alike
+    from manyseed.orchestrator.results.answers.likeness import Likeness
     from manyseed.orchestrator.results.answers.variance import VarianceSplit
     from manyseed.orchestrator.results.page import Plots
     from manyseed.orchestrator.store.lazy import FinishedRuns
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.keeping import Verified
     from manyseed.orchestrator.plans.drop import Drop
     from manyseed.orchestrator.progress.status import Status
-    from manyseed.orchestrator.results.answers.until import Answered
+    from manyseed.orchestrator.results.answers.until import CellEstimate
     from manyseed.orchestrator.runs import Differences, Rerun
     from manyseed.orchestrator.store.compact import Compaction
     from manyseed.orchestrator.survey import Survey
@@ -466,12 +466,12 @@ class Learning:
         return found
 
     @further("results.answers.likeness:alike", but=("paths",))
-    def alike(self, other: Learning | str | Path | None = None, **options: Any) -> list[Alike]:
+    def alike(self, other: Learning | str | Path | None = None, **options: Any) -> list[Likeness]:
         """Say whether A's runs are like B's, by α̂ and error consistency between them.
 
         See `orchestrator.results.answers.likeness.alike` for the options and the result.
         """
-        found: list[Alike] = self._found("alike", {"other": other, **options})
+        found: list[Likeness] = self._found("alike", {"other": other, **options})
         return found
 
     @further("results.answers.dee:dee", but=("paths",))
@@ -956,7 +956,7 @@ class Sweep(Executing, Learning):
         workers: int | None = None,
         tell: Callable[[str], None] | None = None,
         **options: Any,
-    ) -> list[Answered]:
+    ) -> list[CellEstimate]:
         """Train blocks of runs until each cell's mean accuracy is known to ± `half_width`.
 
         Parameters

@@ -110,13 +110,7 @@ class Profile:
     slurm_conf: Path | None = None
 
     def resources(self, name: str) -> Resources:
-        """Return a resource class, ``cpu`` or ``gpu``.
-
-        Raises
-        ------
-        Refused
-            If the profile has no such class.
-        """
+        """Return a resource class, ``cpu`` or ``gpu``."""
         resources = {"cpu": self.cpu, "gpu": self.gpu}.get(name)
         if resources is None:
             raise Refused(name, None, "the profile has no such table")
@@ -135,13 +129,7 @@ class Profile:
 
 
 def read_profile(path: Path) -> Profile:
-    """Read a profile.
-
-    Raises
-    ------
-    Refused
-        With the key, its value and what is allowed.
-    """
+    """Read a profile."""
     import tomllib
 
     try:
@@ -186,11 +174,6 @@ def find_profile(name: str) -> Path:
 
     A name ``NAME`` is looked up as ``NAME.toml`` in the current folder, then in `user_folder`,
     where a running test cluster is registered as ``testcluster``.
-
-    Raises
-    ------
-    Refused
-        If it does not exist, with the names in `user_folder`.
     """
     if "/" in name or name.endswith(".toml"):
         if Path(name).is_file():
@@ -228,10 +211,6 @@ def minutes(text: str | int) -> int:
 
     The formats are ``minutes``, ``minutes:seconds``, ``hours:minutes:seconds``, ``days-hours``,
     ``days-hours:minutes`` and ``days-hours:minutes:seconds``.
-
-    Raises
-    ------
-    Refused
     """
     match = _TIME.fullmatch(str(text).strip())
     if match is None:

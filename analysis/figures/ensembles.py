@@ -27,13 +27,8 @@ LISTED = 3  # most cells that are named
 def ensembles_close(ensembles: pl.DataFrame, close: float) -> Plot | None:
     """Draw the share of ensembles of each size that the robust and the classical test accept.
 
-    Parameters
-    ----------
-    ensembles : polars frame
-        `analysis.questions.ensembles.table_one` of each dataset and classifier, with `cell`,
-        `n_side` and `delta`.
-    close : float
-        The one that the table was made with.
+    `ensembles`: `analysis.questions.ensembles.table_one` of each dataset and classifier, with
+    `cell`, `n_side` and `delta`. `close`: the one that the table was made with.
     """
     if ensembles.is_empty():
         return None

@@ -84,18 +84,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class InputCheck:
-    """Findings about the predictions of a repeat, or of a part of it.
+    """Findings about the predictions of a repeat, or of a part of it."""
 
-    Attributes
-    ----------
-    largest : int
-        The largest label.
-    undefined : int
-        Runs with a NaN margin or score.
-    """
-
-    largest: int
-    undefined: int
+    largest: int  # the largest label
+    undefined: int  # runs with a NaN margin or score
 
     @classmethod
     def of(cls, checks: Sequence[InputCheck]) -> InputCheck:
@@ -490,12 +482,8 @@ def compute(
 ) -> list[Tables]:
     """Compute groups together and return the tables of each.
 
-    Parameters
-    ----------
-    scheduler : str or distributed.Client
-        One of dask's local schedulers ("threads", "processes", "synchronous"), or a client.
-    workers : int or None
-        Threads or processes of a local scheduler; None for dask's default.
+    `scheduler`: one of dask's local schedulers ("threads", "processes", "synchronous"), or a
+    client. `workers`: threads or processes of a local scheduler; None for dask's default.
     """
     blocks = [block for group in groups for block in group.blocks]
     results = compute_all(blocks, scheduler=scheduler, workers=workers, progress=progress)

@@ -67,13 +67,8 @@ def counting() -> Iterator[list[str]]:
 def locate(backbone: str, weights: object = None) -> tuple[Path, str]:
     """Return a weights file and its SHA-256, hexadecimal.
 
-    Parameters
-    ----------
-    backbone : str
-        One of `PUBLISHED`.
-    weights : str, optional
-        Path of a file with the backbone's state dict; by default the published file in torch hub's
-        cache.
+    `backbone`: one of `PUBLISHED`. `weights`: path of a file with the backbone's state dict; by
+    default the published file in torch hub's cache.
     """
     if weights is not None:
         OPTION.check("weights", weights)
@@ -109,13 +104,7 @@ def keep(backbone: str, weights: object = None) -> str:
 
 
 def find(backbone: str, digest: str) -> Path:
-    """Return the file with the weights that a run was planned with.
-
-    Raises
-    ------
-    jobs.run.MachineError
-        If the file is not on this machine or has changed.
-    """
+    """Return the file with the weights that a run was planned with."""
     copy = _kept(digest)
     for path in (copy, _in_hub(backbone)):
         if path.is_file() and _digest(path) == digest:
@@ -151,8 +140,7 @@ def _digest_of(path: Path, _size: int, _modified: int) -> str:
 
 Features = NDArray[np.float32]
 
-VERSION = 1
-"""Version of the preprocessing of images; features of other versions are ignored."""
+VERSION = 1  # version of the preprocessing of images; features of other versions are ignored
 
 ROWS_OF_A_PART = 128
 _ROWS_AT_ONCE = 16
@@ -164,16 +152,9 @@ _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, for bo
 class Backbone:
     """A torchvision network without its last layer.
 
-    Attributes
-    ----------
-    head : str
-        The module that maps features to ImageNet's classes, which is left out.
-    size : int
-        Height and width to which images are scaled.
-    interpolation : {"bicubic", "bilinear"}
-        How they are scaled, as the published weights expect.
-    width : int
-        Number of features per image.
+    `head`: the module that maps features to ImageNet's classes, which is left out. `size`: height
+    and width to which images are scaled. `interpolation`: how they are scaled, as the published
+    weights expect. `width`: number of features per image.
     """
 
     build: Callable[[], nn.Module]
@@ -201,20 +182,8 @@ def features(
 
     Features of unperturbed rows are looked up, those of perturbed rows computed.
 
-    Parameters
-    ----------
-    backbone, digest : str
-        The backbone, and the digest of its weights that `keep` returned.
-
-    Returns
-    -------
-    tuple of float32 arrays
-        (n_train, n_features) and (n_test, n_features).
-
-    Raises
-    ------
-    jobs.run.MachineError
-        If the weights are missing or of another network, or the data folder cannot be used.
+    `backbone` and `digest`: the backbone, and the digest of its weights that `keep` returned.
+    Returns (n_train, n_features) and (n_test, n_features).
     """
     in_dataset, image = data.in_dataset, data.image
     if image is None:
@@ -256,15 +225,9 @@ def _compute(
 def as_expected(backbone: Backbone, images: Tensor) -> Tensor:
     """Return images in the form that a backbone was trained on.
 
-    Parameters
-    ----------
-    images : float32 tensor (row, height, width, channel)
-        Brightness from 0 to 1; a single channel serves as all three colours.
-
-    Returns
-    -------
-    float32 tensor (row, 3, size, size)
-        Whole images, scaled, and normalised by ImageNet's means and standard deviations.
+    `images`, float32 tensor (row, height, width, channel): brightness from 0 to 1; a single channel
+    serves as all three colours. Returns float32 tensor (row, 3, size, size): whole images, scaled,
+    and normalised by ImageNet's means and standard deviations.
     """
     colours = images.permute(0, 3, 1, 2).expand(-1, 3, -1, -1)
     size = (backbone.size, backbone.size)

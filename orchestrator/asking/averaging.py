@@ -62,16 +62,9 @@ def require_half_width(option: str, value: float, of: str) -> None:
 class Averages:
     """Means of columns within groups of rows, and their intervals.
 
-    Attributes
-    ----------
-    tables : Results
-    table : str
-    rows : LazyFrame
-        The rows to average. Must have the columns in `by`, dataset, perturb_hparams, cell, epoch if
-        the table has it, and, in tables with rows within repeats, repeat_index and n_distinct.
-    by : sequence of str
-    columns : sequence of str
-        Numeric columns to average.
+    `rows`: the rows to average. Must have the columns in `by`, dataset, perturb_hparams, cell,
+    epoch if the table has it, and, in tables with rows within repeats, repeat_index and n_distinct.
+    `columns`: numeric columns to average.
     """
 
     tables: Results
@@ -349,18 +342,8 @@ def compared(results: Results) -> Tables:
 def grouped(results: Results, rows: pl.LazyFrame, by: Sequence[str]) -> pl.DataFrame:
     """Return effects averaged within groups, with their own intervals.
 
-    Parameters
-    ----------
-    results : Results
-    rows : LazyFrame
-        Rows of the table of effects: the comparisons to average.
-    by : sequence of str
-        Axes, cell, and any of `OF_EFFECT`.
-
-    Raises
-    ------
-    UserError
-        For any other column.
+    `rows`: rows of the table of effects: the comparisons to average. `by`: axes, cell, and any of
+    `OF_EFFECT`.
     """
     allowed = (*AXES, "cell", *OF_EFFECT)
     for name in by:

@@ -87,8 +87,7 @@ def main_columns(table: str, frame: pl.LazyFrame) -> list[str]:
     return [*what_varies(frame), *twins, *main, *kept]
 
 
-SWEEP = "sweep"
-"""The column that says which of several sweeps a row comes from."""
+SWEEP = "sweep"  # the column that says which of several sweeps a row comes from
 
 
 @dataclass(frozen=True)
@@ -139,11 +138,6 @@ def ask(sweeps: Mapping[str, Results], question: Query) -> pl.DataFrame:
 
     Sweeps are never averaged together. A column that a sweep lacks is null there. Only the columns
     and rows that are asked for are read.
-
-    Raises
-    ------
-    UserError
-        For an unknown table or column, or a condition that cannot be read.
     """
     require(question.agg)
     frames = named_rows(sweeps, question.table)
@@ -305,19 +299,8 @@ def chosen_runs(tables: Results, where: str | None = None, best: int | None = No
     If all runs of a repeat are the same fit, the first stands for all. Of several snapshots the
     last counts, unless the condition uses epochs.
 
-    Parameters
-    ----------
-    tables : Results
-    where : str, optional
-        An SQL condition over the table of runs.
-    best : int, optional
-        At most this many runs of each cell: the most accurate on their test sets, the first among
-        equals.
-
-    Raises
-    ------
-    UserError
-        For a condition that cannot be read, a number below 1, and if no run is left.
+    `where` is an SQL condition over the table of runs, `best` at most so many runs of each cell:
+    the most accurate on their test sets, the first among equals.
     """
     if best is not None and best < 1:
         raise UserError("must be at least 1", key="--best", value=best)
@@ -353,22 +336,8 @@ def chosen_runs(tables: Results, where: str | None = None, best: int | None = No
 def described(sweeps: Mapping[str, Results], table: str, *, grouped: bool = False) -> pl.DataFrame:
     """Return the columns of a table.
 
-    Parameters
-    ----------
-    sweeps : mapping of str to Results
-    table : str
-    grouped : bool
-        Whether rows are grouped: the columns that only groups have come first.
-
-    Returns
-    -------
-    DataFrame
-        Columns column, unit and meaning, which is empty if an earlier version wrote the table.
-
-    Raises
-    ------
-    UserError
-        For an unknown table.
+    `grouped`: whether rows are grouped: the columns that only groups have come first. Returns
+    columns column, unit and meaning, which is empty if an earlier version wrote the table.
     """
     added, of_groups = records()["added"].columns, records()["grouped"].columns
     meanings = dict(of_groups) if grouped else {}

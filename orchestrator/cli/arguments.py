@@ -159,8 +159,7 @@ def option(parameter: inspect.Parameter, meaning: str, **details: Any) -> inspec
 class Command(TyperCommand):
     """A command whose help never truncates names of options, and whose errors name options."""
 
-    now = ""
-    """Of a verb that the help does not list: what does the same."""
+    now = ""  # of a verb that the help does not list: what does the same
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; its errors speak of options, also those of methods of `Sweep`."""

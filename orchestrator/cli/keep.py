@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.keeping import Verified
     from manyseed.orchestrator.runs import Differences, Rerun
 
-_NAMED = 20
-"""How many runs are named; ``--json`` names all."""
+_NAMED = 20  # how many runs are named; ``--json`` names all
 
 
 @takes("verify", "repair")

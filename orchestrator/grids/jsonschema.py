@@ -31,8 +31,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]
 
-_OWN = "own"
-"""The name that stands for users' own code among classifiers' tables."""
+_OWN = "own"  # the name that stands for users' own code among classifiers' tables
 
 
 def schema() -> Schema:

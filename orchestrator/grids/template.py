@@ -263,10 +263,8 @@ TARGETS = ("target", "label", "labels", "class", "y", "species", "diagnosis", "o
 TARGET = "target"
 
 _TABULAR, _ON_IMAGES = ("lr-sgd", "xgb", "mlp"), ("cnn",)
-_ALWAYS = ("lr-sgd",)
-"""Can be trained in every installation."""
-_REPEATS = 5
-"""Test sets; fewer than four allow no useful intervals over test sets."""
+_ALWAYS = ("lr-sgd",)  # can be trained in every installation
+_REPEATS = 5  # test sets; fewer than four allow no useful intervals over test sets
 _SHOWN = 6
 _WIDTH = 27
 
@@ -286,17 +284,10 @@ def sweep_file(
 ) -> str:
     """Return the text of a sweep file.
 
-    Parameters
-    ----------
-    data : str
-        A file, a source such as ``"sklearn:wine"``, or a function such as ``"mydata:load"``.
-    model : str, optional
-        A classifier, ``"module:name"`` in the working folder or installed, a script, or a Python
-        file that defines a model.
-    target : str, optional
-        The column of classes, if it is not the one that looks like it.
-    name : str, optional
-        What to name the sweep after, by default the data.
+    `data`: a file, a source such as ``"sklearn:wine"``, or a function such as ``"mydata:load"``.
+    `model`: a classifier, ``"module:name"`` in the working folder or installed, a script, or a
+    Python file that defines a model. `target`: the column of classes, if it is not the one that
+    looks like it. `name`: what to name the sweep after, by default the data.
     """
     table = {} if model is None else model_table(model)
     described = _data(entry_point(data, "DATA"), target)

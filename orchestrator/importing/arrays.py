@@ -102,8 +102,7 @@ def _array(path: Path, name: str, value: Any) -> NDArray[Any]:
 
 
 LARGE = ("scores", "labels")
-ALSO = {"logits": "scores"}
-"""Alternative names of entries."""
+ALSO = {"logits": "scores"}  # alternative names of entries
 ENTRIES = (*LARGE, "y_true", "test_index", "class_names", *ATTRIBUTES)
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -131,12 +130,8 @@ class OnDisk:
     ) -> OnDisk:
         """Read the header at `start`, which precedes the array.
 
-        Parameters
-        ----------
-        path, key
-            For errors.
-        size : int, optional
-            Size of header and array in bytes; by default up to the end of the file.
+        `path` and `key`: for errors. `size`: size of header and array in bytes; by default up to
+        the end of the file.
         """
         end = os.fstat(file.fileno()).st_size
         end = end if size is None else min(end, start + size)
@@ -274,12 +269,8 @@ def entries_of(
 ) -> Entries:
     """Return the entries of a file of arrays, or of arrays in memory.
 
-    Parameters
-    ----------
-    more : mapping
-        Entries from other files: y_true and attributes of runs.
-    probability, probabilities
-        How scores become probabilities; whether they already are.
+    `more`: entries from other files: y_true and attributes of runs. `probability` and
+    `probabilities`: how scores become probabilities; whether they already are.
     """
     path, large, given = held.file, held.large, {**held.small, **more}
     if len(large) != 1:

@@ -21,13 +21,9 @@ from manyseed.orchestrator.errors import UserError, nearest
 class Predicted:
     """Predictions of some runs.
 
-    Attributes
-    ----------
-    label : integer array (run, epoch, sample) or None
-        None if it follows from the scores.
-    scores : float array (run, sample) of logit gaps or (run, sample, class), or None
-    floored : int
-        Number of test points with a probability that was raised to have a finite logarithm.
+    `label`, integer array (run, epoch, sample) or None: none if it follows from the scores.
+    `scores`, float array (run, sample) of logit gaps or (run, sample, class), or None. `floored`:
+    number of test points with a probability that was raised to have a finite logarithm.
     """
 
     label: NDArray[np.integer[Any]] | None
@@ -103,19 +99,12 @@ def predicted(
 ) -> Predicted:
     """Return labels and scores for the probabilities of runs.
 
-    Parameters
-    ----------
-    p : float array (run, sample) or (run, sample, class)
-        Probability of the positive of two classes, or of each class.
-    refuse : callable
-        Raises an error; takes the indices in `p` of a run and of a test point whose values are not
-        probabilities, and what is wrong with them.
+    `p`, float array (run, sample) or (run, sample, class): probability of the positive of two
+    classes, or of each class. `refuse`: raises an error; takes the indices in `p` of a run and of a
+    test point whose values are not probabilities, and what is wrong with them.
 
-    Returns
-    -------
-    Predicted
-        Scores are float32: for two classes the gap log p₁ − log p₀, for more log p. Their softmax
-        is p, however p was computed. Test points with a probability below `FLOOR` are counted.
+    Scores are float32: for two classes the gap log p₁ − log p₀, for more log p. Their
+    softmax is p, however p was computed. Test points with a probability below `FLOOR` are counted.
     """
     label = np.empty(p.shape[:2], dtype=np.int64)
     two = p.ndim == 2 or p.shape[2] == 2
@@ -161,11 +150,7 @@ def texts(values: NDArray[Any], key: str, file: Path) -> NDArray[Any]:
 def codes(values: NDArray[Any], class_names: Sequence[str], key: str, file: Path) -> NDArray[Any]:
     """Return labels, given as names or as indices of classes, as indices.
 
-    Parameters
-    ----------
-    values : array of str or integers
-    key, file
-        For errors.
+    `key` and `file`: for errors.
     """
     values = texts(values, key, file)
     if values.dtype.kind == "U":

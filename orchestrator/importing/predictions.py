@@ -18,7 +18,7 @@ from manyseed.jobs.cells import UNPERTURBED
 from manyseed.jobs.checks import quoted, same_spelling
 from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import UserError, nearest
-from manyseed.orchestrator.grids.sweepfile import Keep as Kept
+from manyseed.orchestrator.grids.sweepfile import Keep as ArrayFields
 from manyseed.orchestrator.importing.classes import Predicted, codes, texts
 from manyseed.orchestrator.paths import encode_name
 from manyseed.orchestrator.store.schema import Keep, ScoreType
@@ -50,29 +50,12 @@ class Names:
 class Entries:
     """What a reader gives: the predictions of runs, read on demand, and what is known of them.
 
-    Attributes
-    ----------
-    file : Path
-        For messages.
-    names : Names
-    class_names : tuple of str
-    n_runs, n_samples : int
-    y_true : array (sample,) or (repeat, sample)
-        Names or indices of classes.
-    read : callable
-        Takes positions, returns their predictions.
-    attributes : mapping
-        Some of `ATTRIBUTES` by name, each a list of values, one per run.
-    test_index : integer array like `y_true`, optional
-    copy : Series, optional
-        Whether each run is a copy of another run of its repeat.
-    epochs : tuple of int
-    score_type
-        Type of scores; None for labels alone.
-    are_probabilities : bool
-        Whether scores are logarithms of probabilities, which softmax recovers.
-    origin : str, optional
-        Recorded as the origin; by default the file's name.
+    `file`: for messages. `y_true`, array (sample,) or (repeat, sample): names or indices of
+    classes. `read`: takes positions, returns their predictions. `attributes`: some of `ATTRIBUTES`
+    by name, each a list of values, one per run. `copy`: whether each run is a copy of another run
+    of its repeat. `score_type`: type of scores; None for labels alone. `are_probabilities`: whether
+    scores are logarithms of probabilities, which softmax recovers. `origin`: recorded as the
+    origin; by default the file's name.
     """
 
     file: Path
@@ -95,27 +78,12 @@ class Entries:
 class PredictionFile:
     """Predictions of one dataset and classifier, read on demand.
 
-    Attributes
-    ----------
-    file : Path
-        For messages.
-    origin : str
-        Recorded as the origin: the file's name.
-    dataset, classifier : str
-    class_names : tuple of str
-    epochs : tuple of int
-    keep, dtype
-        Which scores are stored, and their type.
-    probability
-        How scores become probabilities.
-    y_true, test_index : integer arrays (repeat, sample)
-    runs : DataFrame
-        One row per run, in the order of positions: `ATTRIBUTES` and `copy` (whether it is a copy of
-        another run of its repeat).
-    read : callable
-        Takes positions, returns their predictions.
-    numbered : bool
-        Whether the file itself numbers its runs, instead of their order.
+    `file`: for messages. `origin`: recorded as the origin: the file's name. `keep` and `dtype`:
+    which scores are stored, and their type. `probability`: how scores become probabilities.
+    `y_true` and `test_index`, integer arrays (repeat, sample). `runs`: one row per run, in the
+    order of positions: `ATTRIBUTES` and `copy` (whether it is a copy of another run of its repeat).
+    `read`: takes positions, returns their predictions. `numbered`: whether the file itself numbers
+    its runs, instead of their order.
     """
 
     file: Path
@@ -157,7 +125,7 @@ def prediction_file(entries: Entries, probability: Probability) -> PredictionFil
         classifier=entries.names.classifier or "imported",
         class_names=class_names,
         epochs=entries.epochs,
-        keep="none" if entries.score_type is None else Kept().resolve(len(class_names))[0],
+        keep="none" if entries.score_type is None else ArrayFields().resolve(len(class_names))[0],
         dtype=entries.score_type or "float32",
         probability="softmax"
         if entries.are_probabilities and probability == "ovr"

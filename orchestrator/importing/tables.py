@@ -35,8 +35,7 @@ from manyseed.orchestrator.store.exchange import SCHEMA
 
 _KINDS: dict[Any, str] = {pl.Int64: "whole numbers", pl.Float64: "numbers", pl.String: "names"}
 NEEDED = ("row_id", "prediction", "truth")
-_LABELS = ("prediction", "truth", "correct")
-"""Columns whose text is kept as it is written."""
+_LABELS = ("prediction", "truth", "correct")  # columns whose text is kept as it is written
 CONFIDENCE = "confidence."
 MAX_ROWS = 200_000_000
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from manyseed.analysis.report.page import RunCounts
 from manyseed.analysis.figures import drawing as known
 from manyseed.analysis.figures.drawing import FORMATS, WIDTHS, as_files, why_not
-from manyseed.analysis.figures.kind import Given
+from manyseed.analysis.figures.kind import FigureTables
 from manyseed.analysis.figures.labels import OF, table_of
 from manyseed.analysis.figures.style import Plot, drawn_wide
 from manyseed.analysis.refused import Refused
@@ -108,21 +108,14 @@ def keep(paths: SweepPaths, of: Identity | None, figures: Sequence[Picture]) -> 
 
 
 def _read(written: Mapping[str, Any]) -> Picture:
-    """Return a figure from JSON.
-
-    Raises
-    ------
-    ValueError
-        Unless it is one, with a picture that can do nothing but be seen.
-    """
+    """Return a figure from JSON."""
     texts = all(isinstance(written[name], str) for name in _TEXTS)
     if written.keys() != _FIELDS or not texts or not is_picture(written["svg"]):
         raise ValueError("not a figure")
     return Picture(**written)
 
 
-IMPORTED = "imported"
-"""The device of imported predictions."""
+IMPORTED = "imported"  # the device of imported predictions
 
 TEST_SHARE = 0.25  # by default
 
@@ -132,15 +125,8 @@ def origin(
 ) -> dict[str, str]:
     """Return how results were made: descriptions in words, by heading.
 
-    Parameters
-    ----------
-    paths : SweepPaths
-    cells : frame
-        The table of cells.
-    packages : mapping
-        Versions of the packages that analysed.
-    analysed : str
-        Time of the analysis.
+    `cells`: the table of cells. `packages`: versions of the packages that analysed. `analysed`:
+    time of the analysis.
     """
     recipes = read_recipes(paths.recipes)
     devices = sorted({f"{r.device} ({r.device_class})" for r in recipes.values()})
@@ -328,28 +314,12 @@ def plots(
 ) -> list[Plot]:
     """Draw all figures of a kind.
 
-    Parameters
-    ----------
-    paths : SweepPaths
-        An analysed sweep.
-    kind : str
-        One of `kinds`: a figure of the page, or a column of the tables of runs, pairs or repeats.
-    by : sequence of str
-        For a column: one or two axes to group by.
-    where : str or None
-        An SQL condition over the table of cells: those to draw.
-    width : str or float or None
-        ``single`` or ``double`` column of a journal (89 and 183 mm), or millimetres.
+    `paths`: an analysed sweep. `kind`: one of `kinds`: a figure of the page, or a column of the
+    tables of runs, pairs or repeats. `by`: for a column: one or two axes to group by. `where`: an
+    SQL condition over the table of cells: those to draw. `width`: ``single`` or ``double`` column
+    of a journal (89 and 183 mm), or millimetres.
 
-    Returns
-    -------
-    list of Plot
-        At least one, each with its `figure`, `title`, `caption` and `n`.
-
-    Raises
-    ------
-    UserError
-        For an unknown kind, column or width, and if there is nothing to draw.
+    Returns at least one, each with its `figure`, `title`, `caption` and `n`.
     """
     results = read_results(paths)
     given = _given(paths, results, kind, where)
@@ -375,10 +345,7 @@ def plots(
 def kinds(paths: SweepPaths) -> pl.DataFrame:
     """Return the kinds of figures for which a sweep's results have tables and values.
 
-    Returns
-    -------
-    polars frame
-        Columns kind, of (the column's table, or page) and shows.
+    Returns columns kind, of (the column's table, or page) and shows.
     """
     results = read_results(paths)
     available = [one for one in known.KINDS if not one.of or one.of in results]
@@ -400,17 +367,8 @@ def kinds(paths: SweepPaths) -> pl.DataFrame:
 def save(drawn: Sequence[Plot], file: Path, form: str | None = None) -> list[Path]:
     """Write figures: one PDF with a page each, or numbered files; the bytes are reproducible.
 
-    Parameters
-    ----------
-    drawn : sequence of Plot
-    file : Path
-    form : str or None
-        pdf, svg, png or csv; by default the suffix of the file's name.
-
-    Returns
-    -------
-    list of Path
-        The files written.
+    `form`: pdf, svg, png or csv; by default the suffix of the file's name. Returns the files
+    written.
     """
     form = form or file.suffix.removeprefix(".").lower()
     if form not in FORMATS:
@@ -440,13 +398,7 @@ class Plots:
 
     @further("results.page:plots", but=("paths",))
     def __call__(self, kind: str, *, by: str | Sequence[str] = (), **options: Any) -> Figure:
-        """Return the figure of a kind; parameters as in `plots`.
-
-        Raises
-        ------
-        UserError
-            As `plots`, and if there are several figures.
-        """
+        """Return the figure of a kind; parameters as in `plots`."""
         drawn = self.all(kind, by=by, **options)
         if len(drawn) > 1:
             titles = "; ".join(one.title for one in drawn)
@@ -482,7 +434,7 @@ class Plots:
         return checked(draw, f"Sweep.plot.{name}")
 
 
-def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) -> Given:
+def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) -> FigureTables:
     """Read what a kind is drawn from, for the cells that are asked for."""
     column = kind.replace("-", "_")
     tables = results.of_analysis(tuple(dict.fromkeys((*DRAWN_PAIRS, column))), whole=True)
@@ -499,7 +451,7 @@ def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) ->
     meanings = {k: text for table in OF[::-1] for k, text in _meanings(results, table).items()}
     every = of_cells(every, tables.cells.select("cell").unique())
     close = read_analysis(paths)[0].close
-    return Given(tables, close=close, meanings=meanings, every=every, **further)
+    return FigureTables(tables, close=close, meanings=meanings, every=every, **further)
 
 
 def _of_cells(table: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
@@ -537,7 +489,7 @@ def _unknown(kind: str, tables: Tables) -> UserError:
     return UserError("unknown kind of figure", key="KIND", value=kind, remedy=remedy)
 
 
-def _why(kind: str, given: Given, paths: SweepPaths) -> str:
+def _why(kind: str, given: FigureTables, paths: SweepPaths) -> str:
     found = known.find(kind)
     if found is not None and found.of and getattr(given, found.of) is None:
         from manyseed.orchestrator.asking.query import how

@@ -56,7 +56,7 @@ class ArraySpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ArrayFields:
     """The fields of `schema.GroupSpec` that decide which arrays a group has."""
 
     n_classes: int
@@ -73,7 +73,7 @@ class Kept:
 
 
 @functools.lru_cache(maxsize=1024)
-def arrays_of(kept: Kept) -> tuple[ArraySpec, ...]:
+def arrays_of(kept: ArrayFields) -> tuple[ArraySpec, ...]:
     """Return all arrays, published ones in the order in which their files are replaced."""
     return (*_predictions(kept), *_records(kept), *_splits(kept), *_coordinates(kept))
 
@@ -90,7 +90,7 @@ def label_dtype(n_classes: int) -> str:
     return "uint8" if n_classes <= 256 else "uint16"
 
 
-def _predictions(kept: Kept) -> list[ArraySpec]:
+def _predictions(kept: ArrayFields) -> list[ArraySpec]:
     def array(name: str, dtype: str, dims: tuple[str, ...], fill: float, **attributes: str) -> None:
         compressed = name == "label" or (name == PARAMETERS.name and bool(kept.parameters_where))
         arrays.append(ArraySpec(name, dtype, dims, fill, "prediction", compressed, attributes))
@@ -182,12 +182,12 @@ def _predictions(kept: Kept) -> list[ArraySpec]:
     return arrays
 
 
-def _parameter_attributes(kept: Kept) -> dict[str, str]:
+def _parameter_attributes(kept: ArrayFields) -> dict[str, str]:
     condition = {"condition": kept.parameters_where} if kept.parameters_where else {}
     return {"layouts": kept.parameters, **condition}
 
 
-def _records(kept: Kept) -> list[ArraySpec]:
+def _records(kept: ArrayFields) -> list[ArraySpec]:
     def array(name: str, dtype: str, fill: float, **attributes: Any) -> None:
         arrays.append(ArraySpec(name, dtype, RUN, fill, "record", True, attributes))
 
@@ -245,7 +245,7 @@ def _records(kept: Kept) -> list[ArraySpec]:
     return arrays
 
 
-def _splits(kept: Kept) -> tuple[ArraySpec, ...]:
+def _splits(kept: ArrayFields) -> tuple[ArraySpec, ...]:
     dims = ("repeat", "sample")
     return (
         ArraySpec(
@@ -277,7 +277,7 @@ def _splits(kept: Kept) -> tuple[ArraySpec, ...]:
     )
 
 
-def _coordinates(kept: Kept) -> list[ArraySpec]:
+def _coordinates(kept: ArrayFields) -> list[ArraySpec]:
     def array(
         name: str,
         dtype: str,

@@ -41,10 +41,8 @@ _LOST = f"restore it, or remove {LEDGER_MARK} beside it: {_UNCOUNTED}"
 class Ledger:
     """The count for journals that have been or are being removed."""
 
-    count: Annotated[int, Interval(ge=0, le=2**40)] = 0
-    """Number of superfluous fits in them."""
-    journals: frozenset[str] = frozenset()
-    """Names of counted journals that may still exist."""
+    count: Annotated[int, Interval(ge=0, le=2**40)] = 0  # number of superfluous fits in them
+    journals: frozenset[str] = frozenset()  # names of counted journals that may still exist
 
     @classmethod
     def read(cls, folder: Path) -> Ledger:
@@ -125,14 +123,10 @@ _ATTEMPTS = 2
 class Compaction:
     """The result of a compaction."""
 
-    published: int
-    """Number of newly published rows."""
-    journals: int
-    """Number of removed journals."""
-    kept: tuple[str, ...]
-    """Journals kept because they hold copies whose source is not finished."""
-    partial: int
-    """Number of removed temporary files."""
+    published: int  # number of newly published rows
+    journals: int  # number of removed journals
+    kept: tuple[str, ...]  # journals kept because they hold copies whose source is not finished
+    partial: int  # number of removed temporary files
     damaged: tuple[str, ...] = ()
     """Journals kept because some of their records are unreadable and may not be published."""
     foreign: tuple[str, ...] = ()
@@ -149,15 +143,9 @@ def compact(
 ) -> Compaction:
     """Publish all journals, read the rows back, remove journals and leftovers, write metadata.
 
-    Parameters
-    ----------
-    watch : LeaseWatch
-        Watch of the lease folder.
-    besides : collection of str
-        Names of leases that the caller holds.
-    progress : callable
-        Called before the first shard and after each, with the number of shards done and the number
-        of shards with rows in journals.
+    `watch`: watch of the lease folder. `besides`: names of leases that the caller holds.
+    `progress`: called before the first shard and after each, with the number of shards done and the
+    number of shards with rows in journals.
     """
     require_rest(watch, besides)
     groups, published = list_groups(store), 0

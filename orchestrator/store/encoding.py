@@ -27,7 +27,7 @@ _AHEAD_FILES, _AHEAD_BYTES = 4, 2**23  # read ahead while one file is decoded
 Array = NDArray[Any]
 Bools = NDArray[np.bool_]
 T = TypeVar("T")
-Needed = Callable[[int], bool]
+Need = Callable[[int], bool]
 """Whether the file with an index must exist; only called for absent files."""
 
 
@@ -43,14 +43,8 @@ def encode(metadata: bytes, index: int, data: Array) -> tuple[str, bytes]:
     chunks would move when they are filled, and a reader with the index of the previous file could
     find a valid chunk of other runs at the old offset.
 
-    Parameters
-    ----------
-    metadata : bytes
-        The array's ``zarr.json``.
-    index : int
-        Number of the shard or chunk.
-    data : array
-        Its rows, as many as fit or fewer; inner chunks after them take no space.
+    `metadata`: the array's ``zarr.json``. `index`: number of the shard or chunk. `data`: its rows,
+    as many as fit or fewer; inner chunks after them take no space.
     """
     form, buffer = parse(metadata), io.BytesIO()
     writer = ChunkWriter(form, buffer)
@@ -59,17 +53,11 @@ def encode(metadata: bytes, index: int, data: Array) -> tuple[str, bytes]:
     return form.name(index), buffer.getvalue()
 
 
-def read(folder: Path, start: int, stop: int, needed: Needed = nothing_needed) -> Array:
+def read(folder: Path, start: int, stop: int, needed: Need = nothing_needed) -> Array:
     """Read rows of an array; absent files that are not needed read as the fill value.
 
-    Parameters
-    ----------
-    folder : Path
-        Folder of the array.
-    start, stop : int
-        Range of rows, clipped to the array.
-    needed : Needed
-        Which files must exist.
+    `folder`: folder of the array. `start` and `stop`: range of rows, clipped to the array.
+    `needed`: which files must exist.
     """
     form = _form(folder)
     start, stop = max(0, start), min(stop, form.rows)
@@ -127,7 +115,7 @@ def _close(file: int | None) -> None:
         os.close(file)
 
 
-def read_part(folder: Path, key: tuple[Any, ...], needed: Needed = nothing_needed) -> Array:
+def read_part(folder: Path, key: tuple[Any, ...], needed: Need = nothing_needed) -> Array:
     """Read what a basic index selects, a slice or number per dimension; otherwise like `read`."""
     rows = range(_form(folder).rows)[key[0]]
     if isinstance(rows, int):
@@ -141,7 +129,7 @@ def read_part(folder: Path, key: tuple[Any, ...], needed: Needed = nothing_neede
 def read_rows(
     folder: Path,
     rows: Sequence[int] | NDArray[np.integer[Any]],
-    needed: Needed = nothing_needed,
+    needed: Need = nothing_needed,
 ) -> Array:
     """Read rows of an array like `read`, but only the inner chunks that hold them."""
     form, wanted = _form(folder), np.asarray(rows, dtype=np.int64)

@@ -28,13 +28,10 @@ REMEDY = "run manyseed verify --repair, which rewrites it from the plan"
 class Group:
     """A group of a store."""
 
-    store: Path
-    """Folder of the store."""
-    spec: GroupSpec
-    """Its layout."""
+    store: Path  # folder of the store
+    spec: GroupSpec  # its layout
     rows: int
-    repeats: int
-    """Planned so far; `rows` includes padding and is a multiple of the shard length."""
+    repeats: int  # planned so far; `rows` includes padding and is a multiple of the shard length
 
     @property
     def folder(self) -> Path:
@@ -66,12 +63,8 @@ def find_group(store: Path, wanted: GroupSpec | str) -> Group | None:
 
     This is the only function that decides whether a group exists.
 
-    Parameters
-    ----------
-    store : Path
-        Folder of the store; need not exist.
-    wanted : GroupSpec or str
-        The group's planned layout, or its path inside the store.
+    `store`: folder of the store; need not exist. `wanted`: the group's planned layout, or its path
+    inside the store.
     """
     path = wanted if isinstance(wanted, str) else wanted.path
     file = store / path / METADATA

@@ -2,7 +2,7 @@
 
 A reader that has seen a row's status as done finds its predictions, as their files were replaced
 before. Reads that fall between two replacements raise an error, never return wrong data, and are
-retried. A missing file that published data need counts as damage for every reader (`Needed`).
+retried. A missing file that published data need counts as damage for every reader (`Need`).
 
 `lazy` opens whole groups; this module serves tasks and imports neither xarray nor dask.
 """
@@ -32,7 +32,7 @@ Integers = NDArray[np.integer[Any]]
 
 
 @dataclass(frozen=True, slots=True)
-class Needed:
+class Need:
     """Whether an absent file of an array, given by its index, must exist.
 
     Files of coordinates must exist once the group is planned. ``status`` is put in place after all
@@ -54,11 +54,8 @@ class Needed:
 def statuses(group: Group, journaled: Integers | None = None) -> NDArray[np.uint8]:
     """Return the published status of every row (run,); padding is 255 even if unpublished.
 
-    Parameters
-    ----------
-    journaled : integer array, optional
-        Rows that journals hold. They distinguish a lost ``status`` from one not yet published;
-        without them, a lost one is not detected.
+    `journaled`: rows that journals hold. They distinguish a lost ``status`` from one not yet
+    published; without them, a lost one is not detected.
     """
     if journaled is not None:
         require_statuses(group, journaled)
@@ -108,7 +105,7 @@ def read_array(group: Group, name: str) -> Array:
     array = group.spec.array(name)
     check_form(group, array)
     stop = group.spec.shape(array, group.rows, group.repeats)[0]
-    folder, needed = group.folder / name, Needed(group, array)
+    folder, needed = group.folder / name, Need(group, array)
     return encoding.patiently(lambda: encoding.read(folder, 0, stop, needed), folder)
 
 
@@ -129,12 +126,7 @@ class StoredArray:
 
     A part is read again if a file is replaced meanwhile.
 
-    Attributes
-    ----------
-    shape, chunks : tuple of int
-        Shape of the array when its group was opened, and of an inner chunk.
-    ndim : int
-    dtype : numpy.dtype
+    `shape` and `chunks`: shape of the array when its group was opened, and of an inner chunk.
     """
 
     def __init__(self, group: Group, name: str) -> None:
@@ -143,7 +135,7 @@ class StoredArray:
         self.shape = group.spec.shape(array, group.rows, group.repeats)
         self.chunks = (group.spec.chunks(array)[0], *self.shape[1:])
         self.ndim, self.dtype = len(self.shape), np.dtype(array.dtype)
-        self._folder, self._needed = group.folder / name, Needed(group, array)
+        self._folder, self._needed = group.folder / name, Need(group, array)
 
     def __getitem__(self, key: tuple[Any, ...]) -> Array:
         """Read what slices or numbers, one for each of the first dimensions, select."""
@@ -162,7 +154,7 @@ def read_rows(
     for name in sorted(names, key=lambda name: name != "status"):
         array = group.spec.array(name)
         check_form(group, array)
-        folder, needed = group.folder / name, Needed(group, array)
+        folder, needed = group.folder / name, Need(group, array)
         read = functools.partial(encoding.read_rows, folder, rows, needed)
         values[name] = encoding.patiently(read, folder)
     return values
@@ -171,10 +163,7 @@ def read_rows(
 def test_sets(group: Group, repeats: Integers) -> tuple[Array, Array]:
     """Return all of ``y_true`` and ``test_index``, (repeat, sample).
 
-    Parameters
-    ----------
-    repeats : integer array
-        The repeats that finished runs were tested on.
+    `repeats`: the repeats that finished runs were tested on.
     """
     test_index, y_true = (read_array(group, name) for name in ("test_index", "y_true"))
     lost = [int(repeat) for repeat in np.unique(repeats) if (test_index[repeat] < 0).any()]

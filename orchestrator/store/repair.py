@@ -222,14 +222,10 @@ TestSets = Callable[[Group, int, int], tuple[Integers, Integers] | None]
 class Repair:
     """The result of a repair."""
 
-    healed: int
-    """Number of runs taken from journals."""
-    dropped: int
-    """Number of runs reset to missing."""
-    splits: int
-    """Number of damaged chunks of test sets."""
-    unmade: tuple[str, ...] = ()
-    """Messages about test sets that could not be made again."""
+    healed: int  # number of runs taken from journals
+    dropped: int  # number of runs reset to missing
+    splits: int  # number of damaged chunks of test sets
+    unmade: tuple[str, ...] = ()  # messages about test sets that could not be made again
 
 
 def require_rest(watch: LeaseWatch, besides: Collection[str] = ()) -> None:
@@ -250,20 +246,11 @@ def repair(
 ) -> Repair:
     """Repair what was found.
 
-    Parameters
-    ----------
-    groups : iterable of Group
-        The groups of the findings.
-    findings : iterable of Finding
-        The findings of `verify`; each is checked again.
-    watch : LeaseWatch
-        Watch of the lease folder.
-    copies : mapping of bool arrays, optional
-        Which runs are identical to the first of their repeat, by group path.
-    test_sets : callable, optional
-        Makes test sets again. Without it, or if it returns None, workers write them later.
-    before_dropping : callable, optional
-        Called with the rows that will be reset to missing.
+    `groups`: the groups of the findings. `findings`: the findings of `verify`; each is checked
+    again. `watch`: watch of the lease folder. `copies`: which runs are identical to the first of
+    their repeat, by group path. `test_sets`: makes test sets again. Without it, or if it returns
+    None, workers write them later. `before_dropping`: called with the rows that will be reset to
+    missing.
     """
     require_rest(watch)
     by_path = {group.spec.path: group for group in groups}

@@ -19,8 +19,8 @@ from manyseed.orchestrator.store.arrays import (
     FLAGS,
     LATER_FLAGS,
     SEEN,
+    ArrayFields,
     ArraySpec,
-    Kept,
     arrays_of,
     itemsize,
     label_dtype,
@@ -57,28 +57,19 @@ ScoreType = Literal["float32", "float16"]
 class GroupSpec:
     """What is fixed when a group, the runs of one dataset and classifier, is created."""
 
-    number: int
-    """Identifies the group in journals; unique in a store."""
+    number: int  # identifies the group in journals; unique in a store
     dataset: str
-    classifier: str
-    """Names as in the sweep file; percent-encoded, they form the group's path."""
-    samples: int
-    """Points in a test set."""
-    class_names: tuple[str, ...]
-    """With two classes, class 1 is the positive one."""
-    epochs: tuple[int, ...]
-    """Epochs trained at each snapshot; (0,) for a classifier without epochs."""
-    scores: Keep
-    """What is stored besides labels."""
-    dtype: ScoreType
-    """Dtype of stored scores, margins and confidences."""
-    probability: Probability
-    """How scores become probabilities."""
+    classifier: str  # names as in the sweep file; percent-encoded, they form the group's path
+    samples: int  # points in a test set
+    class_names: tuple[str, ...]  # with two classes, class 1 is the positive one
+    epochs: tuple[int, ...]  # epochs trained at each snapshot; (0,) for a classifier without epochs
+    scores: Keep  # what is stored besides labels
+    dtype: ScoreType  # dtype of stored scores, margins and confidences
+    probability: Probability  # how scores become probabilities
     shard_length: int
     chunk_length: int
     """Runs published together, and runs read together; the first is a multiple of the second."""
-    split_length: int
-    """Repeats in one chunk of `y_true` and `test_index`."""
+    split_length: int  # repeats in one chunk of `y_true` and `test_index`
     curves: bool = False
     """Whether learning curves are kept: a number for each epoch up to the last snapshot."""
     optional: tuple[OptionalArray, ...] = ()
@@ -195,7 +186,7 @@ class GroupSpec:
     def arrays(self) -> tuple[ArraySpec, ...]:
         """All arrays, published ones in the order in which their files are replaced."""
         return arrays_of(
-            Kept(
+            ArrayFields(
                 n_classes=self.n_classes,
                 scores=self.scores,
                 dtype=self.dtype,
@@ -427,14 +418,9 @@ def planned_group(
     be mostly empty with the planned number of runs, chunks are shorter: as long as possible with
     empty rows for at most a tenth of the runs, but at least 1 MiB of the largest array.
 
-    Parameters
-    ----------
-    number, dataset, classifier, samples, class_names, epochs, scores, dtype, probability
-        See `GroupSpec`, likewise `curves` to `parameters_where`.
-    repeats : int
-        Number of test sets.
-    runs : int, optional
-        Number of planned runs.
+    `number`, `dataset`, `classifier`, `samples`, `class_names`, `epochs`, `scores`, `dtype` and
+    `probability`: see `GroupSpec`, likewise `curves` to `parameters_where`. `repeats`: number of
+    test sets. `runs`: number of planned runs.
     """
     points = samples * len(epochs)
     smallest = points * itemsize(label_dtype(len(class_names)))

@@ -38,20 +38,16 @@ from manyseed.orchestrator.store.reader import (
     statuses,
 )
 
-Origin = Place | int
-"""A journal record, or a published row of the group."""
+Origin = Place | int  # a journal record, or a published row of the group
 
 
 @dataclass(frozen=True, slots=True)
 class RowSource:
     """Where a row's values are."""
 
-    status: int
-    """`DONE` or `COPY`."""
-    origin: Origin
-    """The record of the row, or the origin of the row that it copies."""
-    recipe: int = NO_RECIPE
-    """A copy's own recipe; `NO_RECIPE` if the origin's applies."""
+    status: int  # `DONE` or `COPY`
+    origin: Origin  # the record of the row, or the origin of the row that it copies
+    recipe: int = NO_RECIPE  # a copy's own recipe; `NO_RECIPE` if the origin's applies
 
 
 _NUMBERS = {"crc": "uint32", "clipped": "uint32", "recipe": "uint16", "fit_seconds": "float32"}
@@ -76,14 +72,8 @@ class RowSources:
 
         Payloads are not checked before they are read.
 
-        Parameters
-        ----------
-        wanted : iterable of int
-            The rows.
-        span : tuple of int
-            A range of rows, start and stop, that contains them.
-        unusable : set of int
-            Published rows that must not be copied from.
+        `wanted`: the rows. `span`: a range of rows, start and stop, that contains them. `unusable`:
+        published rows that must not be copied from.
         """
         sources: dict[int, RowSource] = {}
         copies: dict[int, Header] = {}
@@ -135,19 +125,11 @@ class RowSources:
     ) -> dict[str, Array]:
         """Read predictions into rows of arrays; return the numbers stored with them.
 
-        Parameters
-        ----------
-        origins : sequence of Place or int
-            What to read.
-        at : sequence of int
-            The row of `parts` that each origin fills.
-        parts : sequence of 2-D arrays
-            One per prediction array, little-endian.
+        `origins`: what to read. `at`: the row of `parts` that each origin fills. `parts`: one per
+        prediction array, little-endian.
 
-        Returns
-        -------
-        dict of arrays (len(origins),)
-            ``crc``, ``clipped``, ``recipe`` and ``fit_seconds``, which is NaN for published rows.
+        Returns dict of arrays (len(origins),): ``crc``, ``clipped``, ``recipe`` and
+        ``fit_seconds``, which is NaN for published rows.
         """
         numbers: dict[str, Array] = {
             name: np.zeros(len(origins), dtype=dtype) for name, dtype in _NUMBERS.items()
@@ -196,12 +178,9 @@ _TAKES = 3  # attempts to publish when the lease is lost meanwhile
 class Publication:
     """The state of a shard after publishing."""
 
-    added: int
-    """Number of newly published rows."""
-    finished: int
-    """Number of published rows."""
-    waiting: tuple[int, ...]
-    """Rows of copies whose source is not finished yet."""
+    added: int  # number of newly published rows
+    finished: int  # number of published rows
+    waiting: tuple[int, ...]  # rows of copies whose source is not finished yet
 
 
 def publish(
@@ -217,22 +196,11 @@ def publish(
 ) -> Publication:
     """Publish a shard, holding its lease; raises LeaseHeld while another process publishes it.
 
-    Parameters
-    ----------
-    shard : int
-        Number of the shard.
-    journals : JournalIndex
-        All journals that can hold rows of the shard.
-    watch : LeaseWatch
-        Watch of the lease folder.
-    wait : float
-        Seconds to wait for another process that publishes the shard.
-    distrusted : collection of int
-        Published rows to replace from journals that hold them.
-    dropped : collection of int
-        Rows to reset to missing; their records must be void (`tombstones`).
-    refresh : bool
-        Look for new journal records first; unnecessary if nobody writes any.
+    `shard`: number of the shard. `journals`: all journals that can hold rows of the shard. `watch`:
+    watch of the lease folder. `wait`: seconds to wait for another process that publishes the shard.
+    `distrusted`: published rows to replace from journals that hold them. `dropped`: rows to reset
+    to missing; their records must be void (`tombstones`). `refresh`: look for new journal records
+    first; unnecessary if nobody writes any.
     """
     lease = Lease(watch, lease_name(group, shard))
     for _ in range(_TAKES):
@@ -264,16 +232,9 @@ def replacing_shard(
 
     Memory holds twice the rows that are written at a time.
 
-    Parameters
-    ----------
-    shard : int
-        Number of the shard.
-    numbers : mapping
-        Values of the shard's record arrays by name, read when the block ends.
-    rows : int
-        Maximum number of rows written at a time.
-    before_rename : callable, optional
-        See `disk.placing.replacing`, which also lists the errors.
+    `shard`: number of the shard. `numbers`: values of the shard's record arrays by name, read when
+    the block ends. `rows`: maximum number of rows written at a time. `before_rename`: see
+    `disk.placing.replacing`, which also lists the errors.
     """
     predictions = [array for array in group.spec.arrays if array.role == "prediction"]
     records = [array for array in group.spec.arrays if array.role == "record"]

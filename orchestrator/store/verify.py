@@ -41,16 +41,11 @@ from manyseed.orchestrator.store.testsets import (
 class Finding:
     """Something wrong in a group."""
 
-    group: str
-    """Path of the group."""
-    problem: str
-    """Message that says what is wrong."""
-    rows: tuple[int, ...] = ()
-    """Affected rows."""
-    shard: int | None = None
-    """The shard, if one of its record arrays is affected."""
-    split: int | None = None
-    """The affected chunk of test sets."""
+    group: str  # path of the group
+    problem: str  # message that says what is wrong
+    rows: tuple[int, ...] = ()  # affected rows
+    shard: int | None = None  # the shard, if one of its record arrays is affected
+    split: int | None = None  # the affected chunk of test sets
     damaged: bool = False
     """Whether bytes changed after they were written, so that a journal may hold the right ones."""
 
@@ -74,14 +69,9 @@ def verify(
     classes in range, and labels that agree with scores up to ties. Holds one inner chunk in memory.
     Findings are checked again until no file changes meanwhile, as others may be publishing.
 
-    Parameters
-    ----------
-    checked : callable
-        Called after each of `shards_to_verify` with its number of finished rows.
-    shards : collection of int, optional
-        Check only these.
-    journals : JournalIndex, optional
-        Rows in these are not reported if an interrupted publication left their shard incomplete.
+    `checked`: called after each of `shards_to_verify` with its number of finished rows. `shards`:
+    check only these. `journals`: rows in these are not reported if an interrupted publication left
+    their shard incomplete.
     """
     splits, y_true = _settled(lambda: _verify_splits(group), lambda: _split_stamp(group))
     yield from splits
@@ -291,12 +281,8 @@ def _verify_chunk(
 def wrong_values(spec: GroupSpec, parts: Parts, y_true: Array) -> Iterator[tuple[str, Bools]]:
     """Yield each possible problem of predictions, and the rows that have it.
 
-    Parameters
-    ----------
-    parts : mapping of arrays (run, ...)
-        Prediction arrays by name.
-    y_true : integer array (run, sample)
-        True classes; negative if unknown.
+    `parts`, mapping of arrays (run, ...): prediction arrays by name. `y_true`, integer array (run,
+    sample): true classes; negative if unknown.
     """
     label = parts["label"]
     yield "a label is not a class", _any(label >= spec.n_classes)
@@ -340,12 +326,9 @@ def _disagrees(spec: GroupSpec, label: Array, values: Array, y_true: Array) -> B
 def read_predictions(group: Group, start: int, stop: int) -> tuple[Parts, Parts]:
     """Read the predictions of rows of one shard, in the order of the checksum.
 
-    Returns
-    -------
-    parts : dict of arrays (run, ...)
-        Prediction arrays by name, with fill values for rows that cannot be decoded.
-    damaged : dict of bool arrays (run,)
-        Which rows cannot be decoded, by array name.
+    Returns `parts`, dict of arrays (run, ...): prediction arrays by name, with fill values for rows
+    that cannot be decoded. `damaged`, dict of bool arrays (run,): which rows cannot be decoded, by
+    array name.
     """
     parts: Parts = {}
     damaged: Parts = {}
@@ -410,10 +393,8 @@ def compare(group: Group, shard: int, copies: Bools) -> None:
 
     Holds one inner chunk in memory. Retries, as files may be replaced meanwhile.
 
-    Parameters
-    ----------
-    copies : bool array (run,)
-        Which runs of the shard are planned as identical to the first of their repeat.
+    `copies`, bool array (run,): which runs of the shard are planned as identical to the first of
+    their repeat.
     """
     for attempt in range(encoding.ATTEMPTS):
         problem = _problem(group, shard, copies)
@@ -456,12 +437,8 @@ def verify_journals(
     Checks checksums, lengths, and values like `verify`. Holds as many runs in memory as an inner
     chunk. Unreadable records are read once more with a fresh index.
 
-    Parameters
-    ----------
-    journals : JournalIndex
-        A current index; rows published after its refresh are not detected.
-    checked : callable
-        Called with the number of finished runs just checked.
+    `journals`: a current index; rows published after its refresh are not detected. `checked`:
+    called with the number of finished runs just checked.
     """
     spec = group.spec
     held = journals.rows(spec.number)

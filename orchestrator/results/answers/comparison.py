@@ -155,8 +155,7 @@ def _saved(what: str, saving: Saving, n: int, noun: str) -> str:
     )
 
 
-IMPORTED = "imported"
-"""Source of datasets that are known only through imported predictions."""
+IMPORTED = "imported"  # source of datasets that are known only through imported predictions
 
 NOT_COMPARED: Mapping[str, str] = {
     "fit_seconds": "how long a fit takes depends on the machine",

@@ -13,8 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CLOSE, CONFIDENCE, Options
-from manyseed.analysis.questions import between
-from manyseed.analysis.questions.between import AlphaHatBetween, ConsistencyBetween
+from manyseed.analysis.questions import likeness
+from manyseed.analysis.questions.likeness import AlphaHatBetween, ConsistencyBetween
 from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.refused import Refused
 from manyseed.orchestrator.asking.averaging import require_confidence
@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # the options of a question are read without the kernels
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
+class Likeness:
     """Whether the runs of one cell are like those of another.
 
     Attributes
@@ -106,13 +106,13 @@ def alpha_hat(
             raise UserError("must be above 0 and below 1", key=key, value=share)
     require_confidence(confidence)
     try:
-        sides = [between.probes(name, one, y) for name, one in (("a", a), ("b", b))]
+        sides = [likeness.probes(name, one, y) for name, one in (("a", a), ("b", b))]
         _require_same_points(*sides)
-        if sides[1].shape[0] < between.FEWEST_B:
+        if sides[1].shape[0] < likeness.FEWEST_B:
             raise Refused("b", sides[1].shape, "must have 2 runs or more, as a reference")
     except Refused as error:
         raise refused(error, key=error.option) from None
-    return between.alpha_hat_between(
+    return likeness.alpha_hat_between(
         [sides[0]],
         [sides[1]],
         epsilon=epsilon,
@@ -144,13 +144,13 @@ def error_consistency(
     """
     require_confidence(confidence)
     try:
-        sides = [between.labels(name, one) for name, one in (("a", a), ("b", b))]
+        sides = [likeness.labels(name, one) for name, one in (("a", a), ("b", b))]
         _require_same_points(*sides)
-        true = between.classes(y, sides[0].shape[1])
+        true = likeness.classes(y, sides[0].shape[1])
     except Refused as error:
         raise refused(error, key=error.option) from None
     wrong = [[one != true] for one in sides]
-    return between.consistency_between(*wrong, confidence=confidence)
+    return likeness.consistency_between(*wrong, confidence=confidence)
 
 
 def _require_same_points(a: NDArray[Any], b: NDArray[Any]) -> None:
@@ -168,7 +168,7 @@ def alike(
     b: str | None = None,
     where: str | None = None,
     confidence: float = CONFIDENCE,
-) -> list[Alike]:
+) -> list[Likeness]:
     """Say whether A's runs are like B's, by α̂ and error consistency between them.
 
     Cells are compared on the test sets that they share.
@@ -231,14 +231,14 @@ class _Store:
 
 def _alike(
     stores: Sequence[_Store], pair: tuple[AnalysedCell, AnalysedCell], confidence: float
-) -> Alike:
+) -> Likeness:
     from manyseed.analysis.metrics.alpha_tests import defined, values_of
     from manyseed.analysis.metrics.custom import Failed
 
     described = [one.sweep.described(cell) for one, cell in zip(stores, pair, strict=True)]
     sets = [one.test_sets(cell) for one, cell in zip(stores, pair, strict=True)]
     options = stores[0].options
-    unknown = Alike(described[0], described[1], None, None)
+    unknown = Likeness(described[0], described[1], None, None)
     shared = [digest for digest in sets[0] if digest in sets[1]]
     if not shared:
         return replace(unknown, reason="the cells share no test set")
@@ -255,18 +255,18 @@ def _alike(
                 wrong[side].append(part.label != part.y_true)
     except Refused as error:
         return replace(unknown, reason=error.reason or str(error))
-    consistency = between.consistency_between(*wrong, confidence=confidence)
-    if min(one.shape[0] for one in values[1]) < between.FEWEST_B or not values[0][0].shape[0]:
-        reason = f"α̂ needs {between.FEWEST_B} distinct runs of B as a reference"
+    consistency = likeness.consistency_between(*wrong, confidence=confidence)
+    if min(one.shape[0] for one in values[1]) < likeness.FEWEST_B or not values[0][0].shape[0]:
+        reason = f"α̂ needs {likeness.FEWEST_B} distinct runs of B as a reference"
         return replace(unknown, error_consistency=consistency, reason=reason)
-    tested = between.alpha_hat_between(
+    tested = likeness.alpha_hat_between(
         *values, epsilon=options.epsilon, close=options.close, confidence=confidence
     )
     return replace(unknown, alpha_hat=tested, error_consistency=consistency)
 
 
 def reply(
-    pairs: Sequence[Alike],
+    pairs: Sequence[Likeness],
     other: AskedSweep | SweepPaths | str | Path | None = None,
     *,
     limit: int = 40,

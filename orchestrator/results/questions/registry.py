@@ -115,12 +115,8 @@ def _subject(sweep: AskedSweep, subject: str) -> Any:
 def reply(sweep: AskedSweep, name: str, **given: Any) -> Reply:
     """Ask a question; return its answers in words and numbers.
 
-    Parameters
-    ----------
-    sweep : Sweep
-    name : str
-    **given
-        Options, as `options` returns them, and ``report``, which `until` calls with each step.
+    ``**given``: options, as `options` returns them, and ``report``, which `until` calls with each
+    step.
     """
     question = named(name)
     for option, (other, same) in question.variants.items():

@@ -16,7 +16,7 @@ from manyseed.orchestrator.errors import StillRunning, UserError
 from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import MARK, grow
-from manyseed.orchestrator.results.answers.until import Answered, means, preview, recorded
+from manyseed.orchestrator.results.answers.until import CellEstimate, means, preview, recorded
 from manyseed.orchestrator.submissions.requirements import require_code
 from tests.orchestrator.conftest import inside, stored, write
 
@@ -65,7 +65,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sweep, list, dict, 
 )
 def test_what_the_interval_assumes_is_said(skewness: float, said: str) -> None:
     decision = Decision(10, 0.9, 0.89, 0.91, 10, 10, skewness)
-    words = Answered(0, "id", "name", 2, 10, decision, "enough").words
+    words = CellEstimate(0, "id", "name", 2, 10, decision, "enough").words
     assert "10 runs are enough. The interval assumes roughly normal accuracies" in words
     assert said in words
 

@@ -80,6 +80,7 @@ UNPERTURBED = {
     "perturb_continuous": "none",
     "perturb_categorical": "none",
     "perturb_hparams": "none",
+    "perturb_labels": "none",
 }
 """Settings with which the runs of a repeat differ only by `vary`."""
 
@@ -138,12 +139,12 @@ def resolve_cell(
         The information on both.
     **axes
         train_fraction : a share in (0, 1], or a number of points, at least 2; 1 means all.
-        perturb_continuous, perturb_categorical, perturb_hparams : schemes; one that has nothing to
-        act on gives the same cell as ``none``. vary : some of init, batch and train, joined by
-        ``+``. augment, test_augment : a random transform applied each time a training image is
-        presented, or a test image is predicted. ensembling : the method that gives a run several
-        members (`jobs.ensembling.methods.resolve`), or None. By default all points, none, and
-        init+batch.
+        perturb_continuous, perturb_categorical, perturb_hparams, perturb_labels : schemes; one that
+        has nothing to act on gives the same cell as ``none``. vary : some of init, batch and
+        train, joined by ``+``. augment, test_augment : a random transform applied each time a
+        training image is presented, or a test image is predicted. ensembling : the method that
+        gives a run several members (`jobs.ensembling.methods.resolve`), or None. By default all
+        points, none, and init+batch.
 
     Raises
     ------
@@ -183,11 +184,13 @@ def _resolved(
     augment: str = "none",
     ensembling: Mapping[str, Any] | None = None,
     test_augment: str = "none",
+    perturb_labels: str = "none",
 ) -> ResolvedCell:
     asked = {
         "perturb_continuous": perturb.canonical("continuous", perturb_continuous),
         "perturb_categorical": perturb.canonical("categorical", perturb_categorical),
         "perturb_hparams": hparams.canonical(perturb_hparams),
+        "perturb_labels": perturb.canonical("labels", perturb_labels),
     }
     if classifier.defaults == "library" and asked["perturb_hparams"] != "none":
         raise Refused(
@@ -203,6 +206,7 @@ def _resolved(
         "perturb_continuous": dataset.n_continuous,
         "perturb_categorical": dataset.n_categorical,
         "perturb_hparams": len(classifier.hparams) - len(unmoved),
+        "perturb_labels": len(dataset.class_names),
     }
     schemes = {axis: scheme if acts_on[axis] else "none" for axis, scheme in asked.items()}
     cell = Cell(

@@ -114,9 +114,9 @@ def import_predictions(
     if asked is None:
         remedy = nearest(probability, PROBABILITIES)
         raise UserError("unknown", key="--probability", value=probability, remedy=remedy)
-    for key, name in (("--dataset", dataset), ("--classifier", classifier)):
+    for option, name in (("--dataset", dataset), ("--classifier", classifier)):
         if not isinstance(name, str | None):
-            raise UserError(f"must be text, not {type(name).__name__}", key=key)
+            raise UserError(f"must be text, not {type(name).__name__}", key=option)
     if adding:
         dataset, classifier = pair_of(
             directory, dataset, classifier, is_classifier_given=bool(classifiers) and not files

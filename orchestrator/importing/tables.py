@@ -250,7 +250,7 @@ def _frame(path: Path, named: Columns) -> pl.DataFrame:
         if "fold" not in frame.columns:  # a fold's rows are others than those of the next
             place = pl.int_range(pl.len())
             frame = frame.with_columns(row_id=place.over(of_run) if of_run else place)
-    for name in NEEDED:
+    for name in reversed(NEEDED):
         if name not in frame.columns:
             remedy = "a row is a test point of a run and needs prediction and truth"
             remedy += ", with folds also row_id" if name == "row_id" else ""

@@ -120,10 +120,9 @@ def of_answers(found: Reply) -> pl.DataFrame:
         for row in one.rows
     ]
     frame = pl.DataFrame(rows, infer_schema_length=None, strict=False)
-    empty = [
-        name for name in frame.columns if frame[name].is_in([None, ""], nulls_equal=True).all()
-    ]
-    return frame.drop(empty)
+    return frame.select(
+        name for name in frame.columns if any(value not in (None, "") for value in frame[name])
+    )
 
 
 def flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:

@@ -163,7 +163,7 @@ def _named(
     if len(words) > 2 and not one_sweep:
         remedy = "give one level of each sweep, or one for both"
         raise UserError("are more than two sides", key="--between", value=words, remedy=remedy)
-    both = pl.concat([a, b.select(a.columns)], how="vertical_relaxed")
+    both = pl.concat([side.select(*AXES, "cell") for side in (a, b)], how="vertical_relaxed")
     for axis in (by, *AXES, "cell"):
         if all(_has(both[axis], word).any() for word in words):
             break

@@ -14,9 +14,10 @@ AXES = (
     "augment",
     "ensembling",
     "test_augment",
+    "perturb_labels",
 )
 
-LATER = {"augment": "none", "ensembling": "none", "test_augment": "none"}
+LATER = dict.fromkeys(("augment", "ensembling", "test_augment", "perturb_labels"), "none")
 """Axes added later, and the level that cells of earlier plans have."""
 
 VARY = "init+batch"  # the level of `vary` that other levels are compared with

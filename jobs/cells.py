@@ -77,6 +77,7 @@ UNPERTURBED = {
     "perturb_continuous": "none",
     "perturb_categorical": "none",
     "perturb_hparams": "none",
+    "perturb_labels": "none",
 }
 """Settings with which the runs of a repeat differ only by `vary`."""
 
@@ -161,11 +162,13 @@ def _resolved(
     augment: str = "none",
     ensembling: Mapping[str, Any] | None = None,
     test_augment: str = "none",
+    perturb_labels: str = "none",
 ) -> ResolvedCell:
     asked = {
         "perturb_continuous": perturb.canonical("continuous", perturb_continuous),
         "perturb_categorical": perturb.canonical("categorical", perturb_categorical),
         "perturb_hparams": hparams.canonical(perturb_hparams),
+        "perturb_labels": perturb.canonical("labels", perturb_labels),
     }
     if classifier.defaults == "library" and asked["perturb_hparams"] != "none":
         raise Refused(
@@ -181,6 +184,7 @@ def _resolved(
         "perturb_continuous": dataset.n_continuous,
         "perturb_categorical": dataset.n_categorical,
         "perturb_hparams": len(classifier.hparams) - len(unmoved),
+        "perturb_labels": len(dataset.class_names),
     }
     schemes = {axis: scheme if acts_on[axis] else "none" for axis, scheme in asked.items()}
     cell = Cell(

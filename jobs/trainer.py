@@ -22,6 +22,7 @@ from manyseed.jobs.perturb import (
     find_neighbours,
     perturb_categorical,
     perturb_continuous,
+    perturb_labels,
     uses_neighbours,
 )
 from manyseed.jobs.run import (
@@ -123,7 +124,7 @@ class Trainer:
         perturbed = {cell.perturb_continuous, cell.perturb_categorical} != {"none"}
         return TrainingSet(
             X=X,
-            y=data.y[part.train[points]],
+            y=self._labels(run, data.y[part.train[points]]),
             X_test=data.rows(part.test),
             n_classes=len(data.class_names),
             cardinality=data.cardinality,
@@ -159,6 +160,13 @@ class Trainer:
             generator = _stream(run, "perturb_categorical")
             X = perturb_categorical(X, cardinality, scheme, generator)
         return X
+
+    def _labels(self, run: Run, y: NDArray[np.uint16]) -> NDArray[np.uint16]:
+        scheme = run.cell.perturb_labels
+        if scheme == "none":
+            return y
+        n_classes = len(self._dataset(run.cell).class_names)
+        return perturb_labels(y, n_classes, scheme, _stream(run, "perturb_labels"))
 
     def _dataset(self, cell: Cell) -> Dataset:
         key = dataset_id(cell.dataset)
@@ -209,6 +217,8 @@ def stream_keys(run: Run) -> dict[Stream, list[str | int]]:
         keys["perturb_categorical"] = [dataset, cell.perturb_categorical, run.repeat, run.run]
     if cell.perturb_hparams != "none":
         keys["perturb_hparams"] = [classifier, cell.perturb_hparams, run.repeat, run.run]
+    if cell.perturb_labels != "none":
+        keys["perturb_labels"] = [dataset, cell.perturb_labels, run.repeat, run.run]
     keys["init"] = [dataset, classifier, run.repeat, *([run.run] if "init" in cell.vary else [])]
     varied: list[str | int] = [run.run] if "batch" in cell.vary else []
     keys["batch"] = keys["dropout"] = [dataset, classifier, run.repeat, *varied]

@@ -536,17 +536,19 @@ class Learning:
         tell_newer(self.paths)
         return Plots(self.paths)
 
-    def report(self, tell: Callable[[str], None] | None = None) -> Path:
+    def report(
+        self, tell: Callable[[str], None] | None = None, output: str | Path | None = None
+    ) -> Path:
         """Write the report's page; return its path.
 
         `tell` is called for each lost file without which the page is incomplete; the page lists
-        them, too.
+        them, too. `output` is where to write it, by default in the sweep.
         """
         from manyseed.orchestrator.results.caveats import tell_newer
         from manyseed.orchestrator.results.page import report
 
         tell_newer(self.paths)
-        return report(self.paths, self.name, tell)
+        return report(self.paths, self.name, tell, None if output is None else Path(output))
 
 
 def _paths(argument: str, sweep: Learning | str | Path) -> SweepPaths:

@@ -46,6 +46,7 @@ UNPERTURBED = {
     "perturb_continuous": "none",
     "perturb_categorical": "none",
     "perturb_hparams": "none",
+    "perturb_labels": "none",
     "train_fraction": "1.0",
 }
 """The axes of schemes, and the reference level of each."""

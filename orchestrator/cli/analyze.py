@@ -25,6 +25,7 @@ from manyseed.orchestrator.cli.arguments import (
     Json,
     OwnMetrics,
     names,
+    require_outside,
     takes,
     whole_numbers,
     workers_option,
@@ -38,6 +39,7 @@ from manyseed.orchestrator.cli.progress import bar, one_core, resumable
 from manyseed.orchestrator.errors import (
     INTERRUPTED,
     RunsError,
+    StoreUnavailable,
     UnavailableError,
     UserError,
     command,
@@ -240,16 +242,35 @@ def _task(sweep: Sweep) -> str:
     return f"the analysis of {counted(runs['done'] + runs['copy'], 'finished run')}"
 
 
-def report(directory: Directory) -> None:
+def report(
+    directory: Directory,
+    output: Path | None = typer.Option(
+        None,
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Where to write it, also for a sweep that may only be read.",
+        show_default="DIR/report/index.html",
+    ),
+) -> None:
     """Write the report, one page with tables and figures: DIR/report/index.html.
 
     Examples:
 
         manyseed report quickstart
+
+        manyseed report quickstart --output page.html
     """
     from manyseed.orchestrator.sweep import Sweep
 
-    say_report(Sweep(directory).report(tell=_warn))
+    sweep = Sweep(directory)
+    require_outside(output, sweep)
+    try:
+        page = sweep.report(tell=_warn, output=output)
+    except StoreUnavailable as error:
+        elsewhere = command("report", directory, "--output", "FILE")
+        raise error if output else StoreUnavailable(f"{error}\n  or: {elsewhere}") from None
+    say_report(page)
 
 
 def say_report(page: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -173,7 +174,7 @@ def import_(
     files: list[Path] | None = typer.Argument(
         None,
         metavar="[DIR] FILE…",
-        help="Predictions; before them, optionally, an import to add them to.",
+        help="Predictions, or folders of them; before these, optionally, an import to add to.",
         show_default=False,
     ),
     out: Path | None = typer.Option(
@@ -187,7 +188,7 @@ def import_(
         show_default="imported",
     ),
     truth: Path | None = typer.Option(
-        None, metavar="FILE.npy", help="The true classes, for an NPY file."
+        None, metavar="FILE", help="The true classes, where the files lack them."
     ),
     runs: Path | None = typer.Option(
         None, metavar="TABLE", help="CSV or Parquet that describes each run in a row."
@@ -198,6 +199,18 @@ def import_(
     probabilities: bool = typer.Option(
         False, "--probabilities", help="Scores of arrays are already probabilities."
     ),
+    columns: list[str] | None = typer.Option(
+        None,
+        metavar="OURS=THEIRS,…",
+        help="The names of columns in tables: truth=label,prediction=pred,confidence='p_{class}'.",
+        show_default=False,
+    ),
+    key: list[str] | None = typer.Option(
+        None,
+        metavar="OURS=THEIRS,…",
+        help="The names of entries in NPZ and PyTorch files: scores=preds,y_true=targets.",
+        show_default=False,
+    ),
 ) -> None:
     """Make a sweep directory from predictions that were made elsewhere.
 
@@ -205,7 +218,7 @@ def import_(
     torch.save with tensors of these names; an NPY with scores or labels; CSV or Parquet tables with
     OpenML's columns, one per run; or the output of manyseed export. analyze, query, report and
     howmany take the directory like any other. Several files of arrays with the same dataset and
-    classifier are further runs.
+    classifier are further runs; a folder stands for the files in it.
 
     If a directory stands before the files, they are added to the import in it as further runs: all
     of them or none.
@@ -215,6 +228,8 @@ def import_(
         manyseed import logits.npz --out imported
 
         manyseed import seed-1.npz seed-2.npz --out imported --dataset digits --classifier cnn
+
+        manyseed import folder-of-seeds --out imported --key scores=logits,y_true=targets
 
         manyseed import --classifier cnn=a.npz --classifier vit=b.npz --out both --dataset digits
 
@@ -229,7 +244,7 @@ def import_(
 
     name, of_each = _given_classifiers(classifier or [])
     files = files or []
-    into = files[0] if files and files[0].is_dir() else None
+    into = _into(files, out)
     unnamed = files[1:] if into else files
     if of_each and unnamed and name is None:
         raise UserError(
@@ -250,6 +265,8 @@ def import_(
         runs=runs,
         probability=probability,
         probabilities=probabilities,
+        columns=_pairs(columns or [], "--columns"),
+        key=_pairs(key or [], "--key"),
         adding=into is not None,
     )
     done = Sweep(directory).survey().counts
@@ -265,6 +282,28 @@ def import_(
             f"{FLOOR:.2g}, which is used instead, since the logarithm of 0 is not a score."
         )
     say_next("Next", "analyze", directory)
+
+
+def _into(files: list[Path], out: Path | None) -> Path | None:
+    """Return the directory to add to, which stands before the files; others hold predictions."""
+    from manyseed.orchestrator.paths import SweepPaths
+
+    if not files or not files[0].is_dir():
+        return None
+    is_meant = SweepPaths(files[0]).is_sweep or (out is None and len(files) > 1)
+    return files[0] if is_meant else None
+
+
+def _pairs(given: list[str], name: str) -> dict[str, str]:
+    """Return pairs such as ``scores=preds,y_true=targets`` by the first of each."""
+    found: dict[str, str] = {}
+    for text in given:
+        for pair in re.split(r",(?=\w+=)", text):
+            own, equals, theirs = pair.partition("=")
+            if not equals or not theirs:
+                raise UserError("is not OURS=THEIRS", key=name, value=pair)
+            found[own.strip()] = theirs
+    return found
 
 
 def _import_directory(into: Path | None, out: Path | None) -> Path:

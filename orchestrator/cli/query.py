@@ -151,7 +151,7 @@ def query(
     from manyseed.orchestrator.asking.query import Query, ask
     from manyseed.orchestrator.sweep import Sweep
 
-    form = _form(form, output, as_json)
+    form = formats.asked(form, output, as_json=as_json)
     _require_no_table(directories)
     sweeps = {str(directory): Sweep(directory) for directory in directories}
     for sweep in sweeps.values():
@@ -203,13 +203,6 @@ def _require_no_table(directories: list[Path]) -> None:
                 file=directory,
                 remedy=f"name a table with its option: --table {directory}",
             )
-
-
-def _form(form: str | None, output: Path | None, as_json: bool) -> str:
-    if as_json and form not in (None, formats.JSON):
-        remedy = "leave out one of them"
-        raise UserError("contradicts --json", key="--format", value=form, remedy=remedy)
-    return formats.chosen(formats.JSON if as_json else form, output)
 
 
 def _show(

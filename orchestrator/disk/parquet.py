@@ -55,6 +55,7 @@ def write_parquet(
         (place_new if is_new else place)(path, buffer.getvalue(), before_rename)
         return
     with placing(path) as partial:
+        partial.touch(exist_ok=False)  # polars does not tell a read-only folder from a full disk
         try:
             frame.sink_parquet(
                 partial, compression="zstd", compression_level=compression_level, metadata=metadata

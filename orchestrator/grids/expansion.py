@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
+from manyseed.jobs import perturb
 from manyseed.jobs.cells import SOURCES_OF_RANDOMNESS
 from manyseed.jobs.classifiers import ClassifierInfo
 from manyseed.jobs.datasets import DatasetInfo
@@ -111,6 +112,7 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
     notes.unused(resolver.unused(used))
     notes.own(own.notes)
     cells = tables.described(distinct)
+    cells = _as_written(cells, sweep)
     _require_deep(cells, path)
     tuned = cells.filter(pl.col("hparams") == "tuned")
     pairs = cells.select("dataset", "classifier").unique(maintain_order=True)
@@ -129,6 +131,16 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
         notes.unexpected(),
         tuned.select("dataset", "classifier").n_unique() if len(tuned) else 0,
     )
+
+
+def _as_written(cells: pl.DataFrame, sweep: SweepFile) -> pl.DataFrame:
+    """Name schemes of categorical features as in identities only if the file does so throughout."""
+    asked = {value for grid in sweep.grid for value in grid.perturb_categorical}
+    if not any(perturb.is_renamed("categorical", value) for value in asked):
+        return cells
+    held = cells["perturb_categorical"]
+    names = {one: perturb.shown("categorical", one) for one in held.unique()}
+    return cells.with_columns(held.replace(names))
 
 
 def _require_deep(cells: pl.DataFrame, path: Path) -> None:

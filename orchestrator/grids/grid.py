@@ -193,7 +193,11 @@ def normal_form(axis: str, value: Any, *, where: str, path: Path) -> str:
             case "perturb_continuous":
                 return perturb.canonical("continuous", value)
             case "perturb_categorical":
-                return perturb.canonical("categorical", value)
+                named = perturb.canonical("categorical", value)
+                is_renamed = perturb.is_renamed("categorical", value)
+                return perturb.shown("categorical", named) if is_renamed else named
+            case "perturb_labels":
+                return perturb.canonical("labels", value)
             case "perturb_hparams":
                 return hparams.canonical(value)
             case "augment" | "test_augment":

@@ -186,6 +186,7 @@ def _known() -> Mapping[str, list[str]]:
         "classifier": [*classifiers.names()],
         "perturb_continuous": [*schemes("continuous")],
         "perturb_categorical": [*schemes("categorical")],
+        "perturb_labels": [*schemes("labels")],
         "augment": ["none", *AUGMENTATIONS],
         "ensembling": [methods.NONE, *methods.names()],
         "test_augment": ["none", *AUGMENTATIONS],

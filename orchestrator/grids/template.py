@@ -450,7 +450,8 @@ def _lines(
         yield _line("perturb_continuous", ["none", "relative:0.1"], what)
     if info.n_categorical:
         what = f"on {info.n_categorical} categorical features"
-        yield _line("perturb_categorical", ["none", "label:0.1"], what)
+        yield _line("perturb_categorical", ["none", "value:0.1"], what)
+    yield f"# {_line('perturb_labels', ['none', 'flip:0.1'], 'of training rows: 10 % are wrong')}"
     yield f"# {_line('train_fraction', [0.5, 1.0], 'shares of the training rows')}"
     counts = info.class_counts or (None,) * len(info.class_names)
     classes = [

@@ -39,7 +39,7 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
 
 def require_one_order(names: Sequence[str], key: str, file: Path) -> None:
     """Refuse names whose order decides what the predictions mean, if others may sort otherwise."""
-    orders = [sorted(names), sorted(names, key=_folded), sorted(names, key=_by_numbers)]
+    orders = [sorted(names), sorted(names, key=_folded), sorted(names, key=by_numbers)]
     if other := next((order for order in orders if order != [*names]), None):
         place = next(i for i, name in enumerate(names) if other[i] != name)
         raise UserError(
@@ -56,7 +56,8 @@ def _folded(name: str) -> tuple[str, str]:
     return name.casefold(), name
 
 
-def _by_numbers(name: str) -> list[Any]:
+def by_numbers(name: str) -> list[Any]:
+    """Return a key that sorts names as people number them: c2 before c10."""
     if is_number(name):
         return [(0, float(name.replace(",", ".", 1)), name)]
     return [

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.analysis.axes import LATER
 from manyseed.jobs.cells import UNPERTURBED
 from manyseed.jobs.checks import quoted, same_spelling
 from manyseed.jobs.run import Probability
@@ -25,7 +26,11 @@ from manyseed.orchestrator.store.schema import Keep, ScoreType
 
 Positions = NDArray[np.int64]
 
-DEFAULTS: Mapping[str, Any] = {**UNPERTURBED, "hparams": "default", "vary": "init+batch"}
+DEFAULTS: Mapping[str, Any] = {
+    **{axis: level for axis, level in UNPERTURBED.items() if axis not in LATER},
+    "hparams": "default",
+    "vary": "init+batch",
+}
 """The attributes that distinguish cells, with their default values."""
 
 ATTRIBUTES = (*DEFAULTS, "repeat", "run", "fit_seconds")

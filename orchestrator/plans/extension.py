@@ -24,7 +24,7 @@ from manyseed.orchestrator.paths import encode_name
 from manyseed.orchestrator.plans.keptmodels import may_be_met, require_condition
 from manyseed.orchestrator.plans.layout import PAIR, Groups
 from manyseed.orchestrator.plans.plan import METHOD
-from manyseed.orchestrator.store.arrays import SEEN
+from manyseed.orchestrator.store.arrays import method_of
 from manyseed.orchestrator.store.coordinates import (
     COORDINATES,
     DECLARED,
@@ -277,12 +277,12 @@ def extended(
 
 def _check_names(dataset: str, classifier: str, ensembling: str, path: Path, *, new: bool) -> None:
     """Refuse names that no folder of the store can have, or that could clash with another group."""
-    if new and "~" in ensembling.removesuffix(SEEN):
+    if new and "~" in method_of(ensembling):
         raise UserError(
             "a method's name cannot contain ~, which joins names of the store's folders",
             file=path,
             key="ensembling",
-            value=ensembling.removesuffix(SEEN),
+            value=method_of(ensembling),
             remedy="choose another name",
         )
     if new and "~" in classifier:
@@ -354,7 +354,7 @@ def _spec(
         further = Extras(*of_members(kept, taken, sizes(len(taken)), points, dtype))
     if keep.parameters:
         where = keep.parameters if isinstance(keep.parameters, str) else ""
-        name = ensembling.removesuffix(SEEN) or NONE
+        name = method_of(ensembling) or NONE
         if not where or may_be_met(where, dataset, classifier, name):
             further = with_parameters(further, canonicals, info, classifier, where)
     return planned_group(

@@ -19,7 +19,7 @@ from manyseed.orchestrator.disk.placing import place_new, unavailable
 from manyseed.orchestrator.disk.records import json_text, read_record, require_same_plan
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.paths import GIVEN, SweepPaths
-from manyseed.orchestrator.store.arrays import SEEN
+from manyseed.orchestrator.store.arrays import NOISY, SEEN
 from manyseed.orchestrator.store.index import JournalFolder
 
 if TYPE_CHECKING:
@@ -93,9 +93,15 @@ plan part that added the cell."""
 METHOD = (
     pl.when(pl.all_horizontal(pl.col(axis) == value for axis, value in LATER.items()))
     .then(pl.lit(""))
-    .when(pl.col("test_augment") == NONE)
-    .then(pl.col("ensembling"))
-    .otherwise(pl.concat_str("ensembling", pl.lit(SEEN)))
+    .otherwise(
+        pl.concat_str(
+            "ensembling",
+            *(
+                pl.when(pl.col(axis) == NONE).then(pl.lit("")).otherwise(pl.lit(suffix))
+                for axis, suffix in (("test_augment", SEEN), ("perturb_labels", NOISY))
+            ),
+        )
+    )
     .alias("method")
 )
 """`GroupSpec.ensembling` of a cell's group: cells that use a `LATER` axis have their own groups."""

@@ -189,8 +189,13 @@ def _commit() -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = None) -> Path:
-    """Write the page of an analysed sweep; return its path.
+def report(
+    paths: SweepPaths,
+    name: str,
+    tell: Callable[[str], None] | None = None,
+    output: Path | None = None,
+) -> Path:
+    """Write the page of an analysed sweep, by default in the sweep; return its path.
 
     The page lists files whose loss makes it incomplete, and `tell` is called with each.
     """
@@ -237,10 +242,11 @@ def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = No
         figures=figures,
         **shown,
     )
-    place(paths.report, render(content).encode())
+    page = output or paths.report
+    place(page, render(content).encode())
     if figures is None:
         keep(paths, of, content.figures)
-    return paths.report
+    return page
 
 
 def _counts(paths: SweepPaths, record: Analysis) -> RunCounts:

@@ -19,10 +19,11 @@ from manyseed.orchestrator.store.coordinates import (
 MISSING, DONE, COPY, PADDING = 0, 1, 2, 255
 STATUSES = {"missing": MISSING, "done": DONE, "copy": COPY, "padding": PADDING}
 FLAGS = ("perturb_continuous", "perturb_categorical", "perturb_hparams", "hparams", "vary")
-LATER_FLAGS = ("augment", "test_augment")
-"""Flags of groups with `schema.GroupSpec.ensembling`; the second only if it ends in `SEEN`."""
-SEEN = "~test_augment"
-"""Suffix of `schema.GroupSpec.ensembling` for cells whose test images are transformed."""
+SEEN, NOISY = "~test_augment", "~perturb_labels"
+"""Suffixes of `schema.GroupSpec.ensembling`, in this order, for cells whose test images are
+transformed and for those with noise on training labels."""
+LATER_FLAGS = {"augment": "", "test_augment": SEEN, "perturb_labels": NOISY}
+"""Flags of groups with `schema.GroupSpec.ensembling`, if it has this suffix."""
 NO_RECIPE = 65535
 CURVES = {
     "train_loss": "mean cross-entropy of the training batches of an epoch, as they were trained",
@@ -31,6 +32,12 @@ CURVES = {
     "test_accuracy": "share of right predictions of the test set after an epoch",
 }
 """Learning curves, in the order in which they are stored."""
+
+
+def method_of(ensembling: str) -> str:
+    """Return the name of the method in `schema.GroupSpec.ensembling`; empty if it is."""
+    return ensembling.removesuffix(NOISY).removesuffix(SEEN)
+
 
 RUN, GRID = ("run",), ("run", "epoch", "sample")
 

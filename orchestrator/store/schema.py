@@ -18,12 +18,12 @@ from manyseed.orchestrator.paths import encode_name
 from manyseed.orchestrator.store.arrays import (
     FLAGS,
     LATER_FLAGS,
-    SEEN,
     ArrayFields,
     ArraySpec,
     arrays_of,
     itemsize,
     label_dtype,
+    method_of,
 )
 from manyseed.orchestrator.store.coordinates import (
     DECLARED,
@@ -78,7 +78,7 @@ class GroupSpec:
     """Coordinates of the dimensions that only those arrays have."""
     ensembling: str = ""
     """Cells with the axes of `arrays.LATER_FLAGS` have separate groups: their ensembling method or
-    ``none``, followed by `arrays.SEEN` if test images are transformed. Empty for other groups."""
+    ``none``, followed by suffixes (`arrays.SEEN`). Empty for other groups."""
     response: str = ""
     """Which response curves are measured: `jobs.response.asked.Asked` as JSON, or empty."""
     parameters: str = ""
@@ -135,13 +135,14 @@ class GroupSpec:
     @property
     def method(self) -> str:
         """The ensembling method's name, or ``none``."""
-        return self.ensembling.removesuffix(SEEN) or "none"
+        return method_of(self.ensembling) or "none"
 
     @property
     def flags(self) -> tuple[str, ...]:
         """Names of the coordinates that hold codes for words."""
-        later = LATER_FLAGS if self.ensembling.endswith(SEEN) else LATER_FLAGS[:1]
-        return (*FLAGS, *(later if self.ensembling else ()))
+        if not self.ensembling:
+            return FLAGS
+        return (*FLAGS, *(name for name, mark in LATER_FLAGS.items() if mark in self.ensembling))
 
     @property
     def n_classes(self) -> int:

@@ -397,6 +397,7 @@ def test_equivalents_are_drawn_for_each_cell_that_counts():
             "perturb_hparams": "none",
             "ensembling": "none",
             "test_augment": "none",
+            "perturb_labels": "none",
             "hparams": "default",
             "vary": "init+batch",
             "dee": of_noise["worth"],

@@ -35,6 +35,7 @@ def axes(classifier, ensembling, seen):
         "vary": "init+batch",
         "ensembling": ensembling,
         "test_augment": seen,
+        "perturb_labels": "none",
     }
 
 

@@ -164,6 +164,7 @@ def alike(
     other: AskedSweep | SweepPaths | str | Path | None = None,
     *,
     by: str = "classifier",
+    between: Sequence[str] = (),
     a: str | None = None,
     b: str | None = None,
     where: str | None = None,
@@ -181,6 +182,9 @@ def alike(
         Another sweep: A is in the first, B in this.
     by : str
         Compare pairs of cells that differ only in this.
+    between : sequence of str
+        Compare these levels only, A first: classifiers, or levels of another axis, or numbers of
+        cells.
     a : str, optional
         A condition on cells A; with one on B.
     b : str, optional
@@ -192,7 +196,7 @@ def alike(
     """
     require_confidence(confidence)
     first, second = both_sweeps(paths, other)
-    pairs = pairs_of(first, second, by=by, a=a, b=b, where=where)
+    pairs = pairs_of(first, second, by=by, between=between, a=a, b=b, where=where)
     stores = [_Store(first)]
     stores.append(stores[0] if second is first else _Store(second))
     return [_alike(stores, pair, confidence) for pair in pairs]
@@ -285,12 +289,13 @@ def reply(
     for pair in pairs[:limit]:
         axes = pair.b.axes
         same = {name: level for name, level in pair.a.axes.items() if level == axes[name]}
-        named = [
-            f"{name}: {two_named(cell, rest, same, of_sweeps=other is not None)}"
-            for name, cell, rest in (("A", pair.a, pair.b), ("B", pair.b, pair.a))
-        ]
+        sides = {
+            name: two_named(cell, rest, same, of_sweeps=other is not None)
+            for name, cell, rest in (("a", pair.a, pair.b), ("b", pair.b, pair.a))
+        }
         found = [one for one in (pair.alpha_hat, pair.error_consistency) if one is not None]
-        answers.append(Answer("\n".join(named), tuple(pair.words), rows=[*map(asdict, found)]))
+        rows = [{**sides, **asdict(one)} for one in found]
+        answers.append(Answer(f"A: {sides['a']}\nB: {sides['b']}", tuple(pair.words), rows=rows))
     more = [further_ones(len(pairs) - limit)] if len(pairs) > limit else []
     values = [asdict(one) | {"words": one.words} for one in pairs]
     title = f"Are A's runs like B's, {counted(len(pairs), 'comparison')}"

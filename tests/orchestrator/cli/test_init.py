@@ -57,7 +57,7 @@ def test_a_table_is_looked_at(here: Path) -> None:
     }
     assert "# 60 rows of 2 features, 1 of them categorical" in text
     assert "ill (30), well (30)" in text
-    assert table["grid"][0]["perturb_categorical"] == ["none", "label:0.1"]
+    assert table["grid"][0]["perturb_categorical"] == ["none", "value:0.1"]
     summary = plan_change(here / "sweep.toml", here / "out").summary()
     assert summary["runs"] == 5 * 10 * 4 * len(table["grid"][0]["classifier"])
     assert not any("look like" in note for note in summary["notes"])

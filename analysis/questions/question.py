@@ -113,7 +113,8 @@ class Reply:
     columns : sequence of str
         Heads of `table`; empty if there is none.
     table : sequence of sequence
-        A row for each of several answers, shown unless the evidence is asked for.
+        A row for each of several answers, shown unless the evidence is asked for. The first column
+        holds the dataset, which is shown once above its rows.
     below : sequence of str
         What its columns are, in lines below it.
     left : str

@@ -304,6 +304,7 @@ def print_summary(sweep: Sweep) -> None:
         described.sort(key=lambda both: len(unusual(both[0])))
     rows = [
         (
+            row["dataset"],
             in_short(row)
             + (f", {row['epoch']}" if "epoch" in axes else "")
             + "".join(mark for mark in (" †", " ‡") if mark in cell),
@@ -311,8 +312,8 @@ def print_summary(sweep: Sweep) -> None:
         )
         for row, (_, _, cell, *others) in described[:_MOST_CELLS]
     ]
-    heads = ["", *frame.columns[3:]]
-    print_table(None, [_HEADS.get(name, name) for name in heads], rows)
+    heads = ["", "", *frame.columns[3:]]
+    print_table(None, [_HEADS.get(name, name) for name in heads], rows, nested=True)
     if frame.height > _MOST_CELLS:
         more = f"… {counted(frame.height - _MOST_CELLS, 'more cell')}"
         say_next(more, "query", sweep.directory, "--limit", frame.height)

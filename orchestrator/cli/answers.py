@@ -293,7 +293,7 @@ def _say(found: Reply, *, why: bool, most: int = _MOST_ROWS) -> None:
 
 def _say_table(found: Reply, most: int) -> None:
     """Print a row for each answer, and where the evidence is."""
-    print_table(None, found.columns, found.table[:most])
+    print_table(None, found.columns, found.table[:most], nested=True)
     left = len(found.table) - most
     if more := found.left or (f"… {left:,} more; see --where and --json" if left > 0 else ""):
         say(more, style="dim")

@@ -36,8 +36,8 @@ def unusual(axes: Mapping[str, Any]) -> list[str]:
 
 
 def in_short(axes: Mapping[str, Any]) -> str:
-    """Name a cell in a row of a table: its dataset, classifier and unusual levels."""
-    return ", ".join([" × ".join(str(axes[axis]) for axis in GROUP), *unusual(axes)])
+    """Name a cell in a row of a table, below its dataset: its classifier and unusual levels."""
+    return ", ".join([str(axes["classifier"]), *unusual(axes)])
 
 
 One = TypeVar("One")

@@ -26,7 +26,7 @@ from manyseed.analysis.tables.rows import cells_once, compares_runs, is_level, l
 from manyseed.jobs.run import Cell, Run, Stream
 from manyseed.jobs.trainer import stream_keys
 from manyseed.orchestrator.asking.averaging import require_confidence
-from manyseed.orchestrator.computing.cellgroups import GROUP, require_axes, unusual, usual_first
+from manyseed.orchestrator.computing.cellgroups import require_axes, unusual, usual_first
 from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
@@ -445,12 +445,13 @@ def _table(
     table: list[list[object]] = []
     for one in shown:
         a, b = _told_apart(one)
-        where = [str(one.same[axis]) for axis in GROUP if axis in one.same]
+        where = [str(one.same[axis]) for axis in ("classifier",) if axis in one.same]
         found, limits = one.result, _judged(one)
         table.append(
             [
-                ", ".join([*where, *unusual(one.same)]),
+                one.same.get("dataset", "several datasets"),
                 verdict(one, a, b),
+                ", ".join([*where, *unusual(one.same)]),
                 "–" if found is None else f"{found.difference:+.4f}",
                 "–" if limits is None else f"{limits[0]:+.4f} to {limits[1]:+.4f}",
                 "–" if found is None else f"{found.better:.2f}",
@@ -464,7 +465,7 @@ def _table(
     below = [f"{sure}: over {over}. P: that A is better, A named first."]
     if any(_told_apart(one) == ("A", "B") for one in shown):
         below.append(f"A: {shown[0].a.directory}; B: {shown[0].b.directory}.")
-    return ["", "", "A - B", sure, "P"], table, below
+    return ["", "", "with", "A - B", sure, "P"], table, below
 
 
 def _told_apart(one: Compared) -> tuple[str, str]:

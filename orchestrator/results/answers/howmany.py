@@ -251,6 +251,7 @@ def _table(groups: Sequence[GroupAnswers]) -> tuple[Sequence[str], Sequence[Sequ
     tested = any(_tested(group) for group in groups)
     table = [
         [
+            group.dataset or "several datasets",
             _name(group),
             *(_runs(one) for one in group.answers[:2]),
             *([_runs(_tested(group))] if tested else []),
@@ -262,7 +263,7 @@ def _table(groups: Sequence[GroupAnswers]) -> tuple[Sequence[str], Sequence[Sequ
     accuracy, consistency = (one.purpose.partition(" at ")[0] for one in groups[0].answers[:2])
     ec = consistency.replace("local error consistency", "EC")
     level = ["α̂"] if tested else []
-    return ["runs needed for:", accuracy, ec, *level, "there", "enough"], table
+    return ["", "runs needed for:", accuracy, ec, *level, "there", "enough"], table
 
 
 def _runs(one: RunsNeeded | None) -> str:

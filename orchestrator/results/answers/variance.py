@@ -204,6 +204,7 @@ def _table(
             limits = f"{seeds['low'] ** 0.5:.2g} to {seeds['high'] ** 0.5:.2g}"
         table.append(
             [
+                group.rows[0]["dataset"],
                 in_short(group.rows[0]),
                 _sd(seeds),
                 limits,
@@ -212,7 +213,7 @@ def _table(
                 _more(seeds, sets),
             ]
         )
-    heads = ["sd between:", "seeds", "95 %", *own, "test sets", "more"]
+    heads = ["", "sd between:", "seeds", "95 %", *own, "test sets", "more"]
     what = _METRICS[metric].partition(" (")[0]
     return heads, table, [f"{what}. <: not told from 0. More: the two 95 % intervals are apart."]
 

@@ -89,9 +89,9 @@ def test_the_evidence_is_printed_when_asked_for(sweep: Path) -> None:
 @pytest.mark.usefixtures("screen")
 def test_a_long_table_is_cut_and_the_rest_counted(capsys: pytest.CaptureFixture[str]) -> None:
     found = [Answer(f"cell {number}", (f"for {number}",)) for number in range(90)]
-    rows = [[f"cell {number}", number] for number in range(90)]
+    rows = [["data", f"cell {number}", number] for number in range(90)]
     notes = ["One of them.", "", "Another."]
-    reply = Reply(found, columns=["", "runs"], table=rows, below=["What they are."], notes=notes)
+    reply = Reply(found, columns=["", "", "runs"], table=rows, below=["What they are."], notes=notes)
     answers._say(reply, why=False)
     said = capsys.readouterr().out.splitlines()
     assert len(said) <= LINES

@@ -505,7 +505,7 @@ class Learning:
         Returns
         -------
         list of str, or of Answer
-            An `Answer` has `headline`, `details` and `rows`, the numbers.
+            An `Answer` has `headline`, `text`, `details` and `rows`, the numbers.
         """
         from manyseed.orchestrator.results.answers.summary import answers
         from manyseed.orchestrator.results.caveats import tell_newer
@@ -517,7 +517,7 @@ class Learning:
             remedy = "name a question before its options"
             raise UserError("Sweep.answers() has no such argument", key=name, remedy=remedy)
         tell_newer(self.paths)
-        return [one.headline for one in answers(self.paths)]
+        return [one.text for one in answers(self.paths)]
 
     def _found(self, question: str, options: dict[str, Any]) -> Any:
         from manyseed.orchestrator.results.questions.registry import ask, named

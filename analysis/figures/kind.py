@@ -22,8 +22,8 @@ P = ParamSpec("P")
 Drawn = TypeVar("Drawn")
 
 PAGE = (
-    *("overview", "cells", "alpha", "sources", "epochs", "correlations", "ensembles", "margins"),
-    *("training", "likelihood", "equivalents", "calibration", "responses"),
+    *("answers", "overview", "cells", "alpha", "sources", "epochs", "correlations", "ensembles"),
+    *("margins", "training", "likelihood", "equivalents", "calibration", "responses"),
 )
 """The chapters of figures, in the order of the page."""
 OF_ANALYSIS = ("runs", "pairs", "repeats", "cells")

@@ -26,7 +26,7 @@ from manyseed.analysis.questions.intervals import (
     t_interval,
     total,
 )
-from manyseed.analysis.questions.question import Answer, Evidence
+from manyseed.analysis.questions.question import Answer, Evidence, first_ones
 from manyseed.analysis.tables.rows import (
     PAIR,
     RUN,
@@ -365,7 +365,8 @@ def _answer(effects: pl.DataFrame, metric: str, name: str) -> Iterator[Answer]:
     single = tested.height == 1
     if moved.is_empty():
         yield Answer(
-            f"No factor is found to change {name} beyond chance "
+            f"Nothing is found to change {name}; each effect is known to ± {largest_half:.4f}.",
+            evidence=f"No factor is found to change {name} beyond chance "
             f"({'1 comparison' if single else corrected}); {'its' if single else 'each'} effect is "
             f"known to ± {largest_half:.4f}{'' if single else ' or better'}, so smaller effects "
             f"could have gone undetected.{without}",
@@ -382,9 +383,16 @@ def _answer(effects: pl.DataFrame, metric: str, name: str) -> Iterator[Answer]:
         count = f"{moved.height:,} of {tested.height:,} comparisons"
     by_size = "the largest estimates:" if moved.height > 1 else "it is"
     holm = f"p < {LEVEL:g}" if single else f"Holm, {LEVEL:.0%} for all together"
+    levels: dict[str, str] = {}
+    for row in order.iter_rows(named=True):
+        level = f"{row['axis']} {row['level']}".replace("_", " ")
+        levels.setdefault(level, f"{level} ({row['classifier']} {signed(row['difference'])})")
+    cases = "" if single else f"; {moved.height:,} of {tested.height:,} comparisons"
+    what = f"Matters for {name.removeprefix('local ')}"
     yield Answer(
-        f"{name[0].upper()}{name[1:]} changes beyond chance in {count} ({holm}); {by_size} "
-        f"{'; '.join(largest)}.{_unmoved(tested, moved)}{without}",
+        first_ones([*levels.values()], lambda text: f"{what}: {text}{cases}."),
+        evidence=f"{name[0].upper()}{name[1:]} changes beyond chance in {count} ({holm}); "
+        f"{by_size} {'; '.join(largest)}.{_unmoved(tested, moved)}{without}",
         rows=known.to_dicts(),
         figures=("effects",),
     )

@@ -477,7 +477,11 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     alike = [too_alike(*row) for row in cells.select("variance", "resolution").rows()]
     unknown, cells = cells.filter(alike), cells.filter(~pl.Series(alike))
     if cells.is_empty():
-        yield Answer(_no_spread(unknown, own), figures=("summary",))
+        yield Answer(
+            f"How many seeds accuracy ± {PRECISE:g} takes is not told: runs hardly differ.",
+            evidence=_no_spread(unknown, own),
+            figures=("summary",),
+        )
         return
     # More variance takes more runs, so the first and last cell give the range.
     least, needed = (
@@ -501,6 +505,17 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         f"{'' if alone else f' for all {cells.height:,} cells together'}; from {needed.made:,} "
         "runs). "
     )
+    takes = f"Accuracy to ± {PRECISE:g} takes"
+    if alone:
+        takes = f"{takes} {needed.runs:,} seeds ({interval.replace(' or more', '+')})"
+    elif least.runs == needed.runs:
+        takes = f"{takes} {needed.runs:,} seeds"
+    else:
+        takes = f"{takes} {least.runs:,} to {needed.runs:,} seeds"
+        takes += f" (most: {row['dataset']} × {row['classifier']})"
+    have = "there are enough" if enough else "there are too few"
+    if not alone:
+        have = f"{enough:,} of {cells.height:,} cells have enough"
     if enough == cells.height:
         text += "Each repeat has enough runs for that."
     elif alone:
@@ -512,7 +527,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     if unknown.height:
         text += f" {_no_spread(unknown, own)}"
     rows = cells.with_columns(sd=pl.col("variance").sqrt()).select("cell", "n", "sd").to_dicts()
-    yield Answer(text, rows=rows, figures=("summary",))
+    yield Answer(f"{takes}; {have}.", evidence=text, rows=rows, figures=("summary",))
 
 
 def _no_spread(unknown: pl.DataFrame, runs: pl.DataFrame) -> str:

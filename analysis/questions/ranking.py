@@ -190,11 +190,16 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     far = runs.filter(pl.col("apart") > options.close)
     blind = runs.filter(pl.col("delta") > options.close)
     where = blind["dataset"].cast(pl.String).unique().sort().to_list()
-    text = ""
+    text, lines = "", []
     if far.height:
         worst = far.sort("apart", *key, "run_index", descending=[True, *[False] * 3])
         row = worst.row(0, named=True)
         ties = far.filter(pl.col("apart") == row["apart"]).height
+        lines = [
+            f"{far.height:,} of {runs.height:,} runs {'is' if far.height == 1 else 'are'} unlike "
+            f"the others ({_by_classifier(far, runs)}); see run "
+            f"{row['cell']}:{row['repeat_index']}:{row['run_index']}."
+        ]
         closer = " against those that are close to each other" if far["moved"].any() else ""
         text = (
             f"{far.height:,} of {runs.height:,} runs {'is' if far.height == 1 else 'are'} unlike "
@@ -212,6 +217,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
             )
     elif blind.height < runs.height:
         seen = runs.height - blind.height
+        lines = [f"No run is seen to differ by more than {options.close:.0%} of the test points."]
         text = (
             f"No run is seen to differ from the others of its repeat by more than "
             f"{options.close:.0%} of the test points (α̂ ≤ {options.close:g} for all {seen:,} runs "
@@ -224,6 +230,10 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         from manyseed.analysis.alphahat.trimming import points_needed  # imports numba
 
         points = points_needed(options.close, options.epsilon)
+        where_not = "Test sets are too small for α̂"
+        if blind.height < runs.height:
+            where_not = f"{some(where, 1, ' datasets')}: too small for α̂"
+        lines.append(f"{where_not}, which takes about {points:,} test points on each side.")
         text += (
             f"{' ' if text else ''}With so few test points in {some(where, LISTED, ' datasets')}, "
             f"α̂ cannot detect differences below δ = {delta}; a small α̂ is not informative there "
@@ -231,7 +241,8 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         )
     shown = ("dataset", "classifier", *key, "run_index", "apart", "delta")
     yield Answer(
-        text,
+        "\n".join(lines),
+        evidence=text,
         rows=far.select(shown).to_dicts(),
         figures=("alpha-hat-accuracy", "cells-1", "summary"),
     )

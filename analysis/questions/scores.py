@@ -148,5 +148,13 @@ def _best(row: Mapping[str, Any]) -> str:
 def answer(evidence: Evidence) -> Iterator[Answer]:
     """Say which scores predict which of two models generalises worse."""
     if evidence.cmi is not None:
-        for text, figures in sentences(evidence.cmi):
-            yield Answer(text, figures=figures)
+        told = [one for one in telling(evidence.cmi) if one.leading]
+        for one, (text, figures) in zip(told, sentences(evidence.cmi), strict=False):
+            best = one.leading[0]
+            where, score = named(best["transform"], best["layer"]), best["measure"]
+            yield Answer(
+                f"{one.dataset} × {one.classifier}: {one.telling} of {one.compared} scores tell "
+                f"which gap is larger; best {score.replace('_', ' ')} for {where}.",
+                evidence=text,
+                figures=figures,
+            )

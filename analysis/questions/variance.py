@@ -304,7 +304,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         return
     own = variance.filter(pl.col("metric") == ACCURACY, pl.col("low").is_not_null())
     sources = own.filter(pl.col("part") == OWN, pl.col("low") > 0, pl.col("share").is_not_null())
-    parts = []
+    parts, lines = [], []
     if sources.height:
         row = sources.sort("share", "cell", "source", descending=[True, False, False]).row(
             0, named=True
@@ -314,6 +314,10 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
             f"Of the variance between runs, {row['source']} by itself accounts for "
             f"{row['share']:.0%} in {row['dataset']} × {row['classifier']} (cell {row['cell']}; "
             f"{ends}; n = {row['n_runs']:,} runs)"
+        )
+        lines.append(
+            f"{row['source']} by itself is {row['share']:.0%} of the variance between runs "
+            f"({row['dataset']} × {row['classifier']})."
         )
     sets = own.filter(pl.col("part") == TEST_SET, pl.col("low") > 0)
     runs = own.filter(pl.col("part") == ALL, pl.col("low") > 0)
@@ -331,10 +335,14 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
             f"{row['variance_all'] ** 0.5:.4f} ({row['low_all'] ** 0.5:.4f} to "
             f"{row['high_all'] ** 0.5:.4f}) between runs"
         )
+        lines.append(
+            f"Test sets vary accuracy more than seeds in {apart.height:,} of {contexts:,} cells."
+        )
     if parts:
         text = "; ".join(parts) + "."
         yield Answer(
-            text[0].upper() + text[1:],
+            "\n".join(lines),
+            evidence=text[0].upper() + text[1:],
             rows=own.to_dicts(),
             figures=("overview-accuracy-std", "summary"),
         )

@@ -24,6 +24,7 @@ from manyseed.analysis.questions.question import Answer, answers
 from manyseed.analysis.report.tables import PageTable, filled, listed, number, of_methods
 from manyseed.analysis.report.wording import (
     Rows,
+    below,
     better,
     conventions,
     repeats_in_words,
@@ -102,11 +103,15 @@ class RunCounts:
 
 @dataclass(frozen=True, slots=True)
 class LinkedSentence:
-    """A sentence with the anchor and label of what shows it; both empty if nothing does."""
+    """A sentence with the anchor and label of what shows it; both empty if nothing does.
+
+    `headline` says it in short lines; the same as `text` if there is no more to say.
+    """
 
     text: str
     anchor: str
     label: str
+    headline: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +304,7 @@ def linked(found: Sequence[Answer], figures: Sequence[Picture]) -> tuple[LinkedS
     labels |= {name: name.capitalize() for name in ("summary", "effects", "conventions")}
     anchors = [next((name for name in one.figures if name in labels), "") for one in found]
     return tuple(
-        LinkedSentence(one.headline, anchor, labels.get(anchor, ""))
+        LinkedSentence(one.text, anchor, labels.get(anchor, ""), one.headline)
         for one, anchor in zip(found, anchors, strict=True)
     )
 
@@ -342,6 +347,7 @@ def render(context: Context) -> str:
         number=number,
         shown=shown,
         known_effects=known_effects,
+        level=level,
         difference=difference,
         few_test_sets=few_test_sets,
         picture=picture,
@@ -350,6 +356,12 @@ def render(context: Context) -> str:
         bands=partial(bands, context.switches),
     )
     return environment.get_template("page.html").render(page=context, most=MAX_ROWS)
+
+
+def level(row: Mapping[str, Any]) -> str:
+    """Write a cell's α̂, or what it is below."""
+    value = row["alpha_hat_mean"]
+    return below(value, row["delta"], 4) or number(value, 4)
 
 
 def shown(rows: Rows, names: Iterable[str]) -> list[str]:

@@ -51,9 +51,10 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.analyses.jobstate import AnalysisJob
     from manyseed.orchestrator.sweep import Sweep
 
-_SHOWN = {"accuracy": "accuracy_mean", "EC": "ec_local_mean", "churn": "churn_mean"}
-_MOST_ROWS = 20
+_SHOWN = {"accuracy": "accuracy_mean", "EC": "ec_local_mean"}
+_MOST_ROWS = 6
 _SIGNIFICANT = 0.05
+_MOST_NOTES = 1
 
 
 def print_effects(sweep: Sweep) -> None:
@@ -69,19 +70,19 @@ def print_effects(sweep: Sweep) -> None:
         return
     rows = effect_rows(effects(compared(results), by=("classifier",)))
     console.print()
+    known = ((row, row["of"].get("accuracy_mean") or {}) for row in rows)
+    largest = sorted(known, key=lambda both: -abs(both[1].get("difference") or 0.0))
     print_table(
         None,
-        ["classifier", "effect of", "test\nsets", *_SHOWN],
+        ["effect of", "in", *_SHOWN],
         (
             (
+                f"{row['axis']} {row['level']}",
                 row["classifier"],
-                f"{row['axis']} {row['level']}, not {row['reference']}",
-                row["n_test_sets"],
                 *(_difference(row["of"].get(name)) for name in _SHOWN.values()),
             )
-            for row in rows[:_MOST_ROWS]
+            for row, _ in largest[:_MOST_ROWS]
         ),
-        nested=True,
     )
     accuracy = [row["of"][name] for row in rows for name in row["of"] if name == "accuracy_mean"]
     number = max((row["comparisons"] for row in accuracy), default=0)
@@ -92,7 +93,7 @@ def print_effects(sweep: Sweep) -> None:
     )
     if few := few_test_sets(rows):
         say(few)
-    say_next("All effects", "query", sweep.directory, "--table", EFFECTS)
+    say_next(f"All {counted(len(rows), 'effect')}", "query", sweep.directory, "--table", EFFECTS)
 
 
 def _difference(row: Mapping[str, Any] | None) -> str:
@@ -106,7 +107,7 @@ def _difference(row: Mapping[str, Any] | None) -> str:
 
 
 _POLL_SECONDS = 1.0
-_MOST_CELLS = 40
+_MOST_CELLS = 12
 _HEADS = {
     "test sets": "test\nsets",
     "accuracy ± seeds": "accuracy\n± seeds",
@@ -310,21 +311,29 @@ def _options(sweep: Sweep, **asked: Any) -> Options:
 
 def print_summary(sweep: Sweep) -> None:
     """Print the results cell by cell, and notes about them."""
-    from manyseed.analysis.report.wording import repeats_in_words, varying_axes
+    from manyseed.analysis.report.wording import repeats_in_words, summary, varying_axes
     from manyseed.analysis.tables.rows import in_words, last
+    from manyseed.orchestrator.computing.cellgroups import in_short, unusual
     from manyseed.orchestrator.computing.tables import read_analysis, read_results
     from manyseed.orchestrator.results.caveats import amounts
     from manyseed.orchestrator.results.page import summary_table
 
     cells = read_results(sweep.paths)["cells"]
     frame, axes = summary_table(cells), varying_axes(cells)
-    rows = (
-        (f"{dataset} × {classifier}", cell, *others)
-        if axes
-        else (dataset, f"{classifier}{cell}", *others)
-        for dataset, classifier, cell, *others in frame.head(_MOST_CELLS).iter_rows()
-    )
-    heads = ["", "cell" if axes else "classifier", *frame.columns[3:]]
+    described = list(zip(summary(cells), frame.rows(), strict=True))
+    if frame.height > _MOST_CELLS:
+        described.sort(key=lambda both: len(unusual(both[0])))
+    rows = [
+        (
+            row["dataset"],
+            in_short(row)
+            + (f", {row['epoch']}" if "epoch" in axes else "")
+            + "".join(mark for mark in (" †", " ‡") if mark in cell),
+            *others,
+        )
+        for row, (_, _, cell, *others) in described[:_MOST_CELLS]
+    ]
+    heads = ["", "", *frame.columns[3:]]
     print_table(None, [_HEADS.get(name, name) for name in heads], rows, nested=True)
     if frame.height > _MOST_CELLS:
         more = f"… {counted(frame.height - _MOST_CELLS, 'more cell')}"
@@ -344,15 +353,12 @@ def print_summary(sweep: Sweep) -> None:
         say(f"‡ The same fits as another cell, counted once: {same}.")
     if (sentence := amounts(read_analysis(sweep.paths)[1])) is not None:
         say(sentence)
-    say_notes(sweep)
-
-
-def say_notes(sweep: Sweep) -> bool:
-    """Print the notes about the results; return whether there are any."""
     found = notes(sweep)
-    for note in found:
-        say(note, style="yellow")
-    return bool(found)
+    if len(found) > _MOST_NOTES:
+        say_next(f"{len(found):,} notes", "answers", sweep.directory, "--why")
+    else:
+        for note in found:
+            say(note, style="yellow")
 
 
 def notes(sweep: Sweep) -> list[str]:

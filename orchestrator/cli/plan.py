@@ -246,8 +246,10 @@ def _sentences(change: Change) -> Iterator[str]:
     yield from remarks(change)
     summary = change.summary()
     held = summary["runs"] - summary["runs_added"]
+    asked, distinct = summary["runs_asked"], change.expansion.runs
     yield (
-        f"Asked for {summary['runs_asked']:,} runs, {change.expansion.runs:,} of them distinct, in "
+        f"Asked for {counted(asked, 'run')}"
+        f"{'' if asked == distinct else f', {distinct:,} of them distinct,'} in "
         f"{counted(summary['cells'], 'cell')}"
         + (f"; +{summary['runs_added']:,} −0 to the {held:,} planned before" if held else "")
         + "."

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from manyseed.analysis.figures.svg import Picture, drawing_version, is_picture
-from manyseed.analysis.report.wording import summary, varying_axes
+from manyseed.analysis.report.wording import below, summary, varying_axes
 from manyseed.analysis.tables.rows import IS_TWIN, SAME_AS, last
 from manyseed.orchestrator.asking.averaging import compared
 from manyseed.orchestrator.computing.tables import (
@@ -285,9 +285,11 @@ def summary_table(cells: pl.DataFrame) -> pl.DataFrame:
         "range": "accuracy_range",
         "EC": "ec_local_mean",
         "churn": "churn_mean",
-        "α̂": "alpha_hat_mean",
-        "δ": "delta",
     }
+    levels = [
+        below(*both) or ("–" if both[0] is None else f"{both[0]:.3f}")
+        for both in rows.select("alpha_hat_mean", "delta").rows()
+    ]
     accuracy = pl.format("{} ± {}", _decimals("accuracy_mean"), _decimals("accuracy_std"))
     return rows.select(
         "dataset",
@@ -297,6 +299,8 @@ def summary_table(cells: pl.DataFrame) -> pl.DataFrame:
         pl.col("n_repeats").alias("test sets"),
         accuracy.alias("accuracy ± seeds"),
         *(_decimals(name).alias(title) for title, name in shown.items()),
+        pl.Series("α̂", levels, dtype=pl.String),
+        _decimals("delta").alias("δ"),
         N=pl.col("n_side"),
     )
 

@@ -19,13 +19,14 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import Side, compare, compare_apart
+from manyseed.analysis.questions.howmany import PRECISE
 from manyseed.analysis.questions.intervals import too_few
 from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.tables.rows import cells_once, compares_runs, is_level, last
 from manyseed.jobs.run import Cell, Run, Stream
 from manyseed.jobs.trainer import stream_keys
 from manyseed.orchestrator.asking.averaging import require_confidence
-from manyseed.orchestrator.computing.cellgroups import require_axes
+from manyseed.orchestrator.computing.cellgroups import require_axes, unusual, usual_first
 from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
@@ -437,7 +438,7 @@ def reply(
     *,
     metric: str = "accuracy",
     confidence: float = CONFIDENCE,
-    limit: int = 40,
+    limit: int = 16,
 ) -> Reply:
     """Word each comparison, and what all of their intervals rest on.
 
@@ -450,7 +451,7 @@ def reply(
         Comparisons to print.
     """
     n, of_sweeps, notes = len(comparisons), other is not None, []
-    shown = comparisons[:limit]
+    shown = usual_first(comparisons, lambda one: one.same)[:limit]
     names = [
         {
             "a": two_named(one.a, one.b, one.same, of_sweeps=of_sweeps),
@@ -472,17 +473,83 @@ def reply(
     results = [one.result for one in shown if one.result and one.result.sets]
     if few := too_few(min((min(one.sets_a, one.sets_b) for one in results), default=0)):
         notes += ["", few]
-    if n > limit:
-        notes += [further_ones(n - limit)]
-    elif n > 1:
+    if n > 1:
         notes += [
             "",
             f"Each interval by itself holds at {100 * confidence:g} %: of {n:,}, about "
             f"{(1 - confidence) * n:.2g} are expected to miss.",
         ]
     values = [asdict(one) | {"words": [*words(one)]} for one in comparisons]
-    title = f"{metric}, {counted(n, 'comparison')}"
-    return Reply(answers, {"comparisons": values}, title=title, notes=notes, apart=True)
+    columns, table, below = _table(shown)
+    return Reply(
+        answers,
+        {"comparisons": values},
+        title=f"{metric}, {counted(n, 'comparison')}",
+        notes=notes,
+        apart=True,
+        columns=columns,
+        table=table,
+        below=below,
+        left=further_ones(n - limit) if n > limit else "",
+    )
+
+
+def _table(
+    shown: Sequence[Compared],
+) -> tuple[Sequence[str], Sequence[Sequence[object]], Sequence[str]]:
+    """Return the columns, a row per comparison with its verdict, and what the columns are."""
+    table: list[list[object]] = []
+    for one in shown:
+        a, b = _told_apart(one)
+        where = [str(one.same[axis]) for axis in ("classifier",) if axis in one.same]
+        found, limits = one.result, _judged(one)
+        table.append(
+            [
+                one.same.get("dataset", "several datasets"),
+                verdict(one, a, b),
+                ", ".join([*where, *unusual(one.same)]),
+                "–" if found is None else f"{found.difference:+.4f}",
+                "–" if limits is None else f"{limits[0]:+.4f} to {limits[1]:+.4f}",
+                "–" if found is None else f"{found.better:.2f}",
+            ]
+        )
+    results = [one.result for one in shown if one.result]
+    over = "seeds and new test sets"
+    if not all(one.sets for one in results):
+        over = "seeds, on these test sets"
+    sure = f"{100 * shown[0].confidence:g} %" if shown else ""
+    below = [f"{sure}: over {over}. P: that A is better, A named first."]
+    if any(_told_apart(one) == ("A", "B") for one in shown):
+        below.append(f"A: {shown[0].a.directory}; B: {shown[0].b.directory}.")
+    return ["", "", "with", "A - B", sure, "P"], table, below
+
+
+def _told_apart(one: Compared) -> tuple[str, str]:
+    """Name the two sides by the levels in which they differ, else A and B."""
+    apart = [axis for axis in AXES if axis not in one.same]
+    a, b = (", ".join(str(side.axes[axis]) for axis in apart) for side in (one.a, one.b))
+    return (a, b) if apart else ("A", "B")
+
+
+def _judged(one: Compared) -> tuple[float, float] | None:
+    """Return the interval that tells which is better: over new test sets, if there is one."""
+    return one.result and (one.result.sets or one.result.seeds)
+
+
+def verdict(one: Compared, a: str = "A", b: str = "B") -> str:
+    """Say which of two cells is better beyond chance, or that it is not told.
+
+    ``A ≈ B``: their mean accuracies differ by less than `PRECISE`.
+    """
+    limits = _judged(one)
+    if limits is None:
+        return f"{a}, {b}: not told"
+    low, high = limits
+    if low > 0 or high < 0:
+        return f"{a} > {b}" if (low > 0) == one.higher_is_better else f"{b} > {a}"
+    if one.metric == "accuracy" and max(-low, high) < PRECISE:
+        return f"{a} ≈ {b}"
+    return f"{a}, {b}: not told"
 
 
 def further_ones(number: int) -> str:

@@ -18,11 +18,9 @@ from manyseed.orchestrator.cli.arguments import (
     Directory,
     Json,
     meanings,
-    names,
     option,
     shown_help,
     spoken_of_options,
-    whole_numbers,
     without_conversion,
 )
 from manyseed.orchestrator.cli.output import console, counted, errors, print_json, say, say_next
@@ -207,11 +205,6 @@ def _asked(question: Question, directory: Path, given: dict[str, Any], *, as_jso
     """Ask a question; print its answers."""
     from manyseed.orchestrator.sweep import Sweep
 
-    for name, one in options(question).items():
-        if "Sequence[int]" in str(one.annotation) and given[name] is not None:
-            given[name] = whole_numbers(given[name], flag(name), "1,2,5")
-        elif "Sequence[str]" in str(one.annotation):
-            given[name] = names(given[name] or "")
     sweep = Sweep(directory)
     report: Callable[[str], None] = partial(say, to=errors) if as_json else say
     with _one_core(sweep, question, given):

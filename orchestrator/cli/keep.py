@@ -170,6 +170,13 @@ def export(
         say("It holds labels; export a .zip for scores and learning curves.")
 
 
+@takes(
+    "importing:import_predictions",
+    *("out", "dataset", "classifier", "truth", "runs", "probability", "probabilities"),
+    truth={"metavar": "FILE.npy"},
+    runs={"metavar": "TABLE"},
+    probability={"metavar": "softmax|ovr|none"},
+)
 def import_(
     files: list[Path] | None = typer.Argument(
         None,
@@ -180,25 +187,13 @@ def import_(
     out: Path | None = typer.Option(
         None, "--out", "-o", metavar="DIR", help="The new directory.", show_default=False
     ),
-    dataset: str | None = typer.Option(None, help="The dataset's name.", show_default="the file's"),
     classifier: list[str] | None = typer.Option(
         None,
         metavar="NAME|NAME=FILE",
         help="The classifier's name; or, once for each file, a classifier and its file.",
         show_default="imported",
     ),
-    truth: Path | None = typer.Option(
-        None, metavar="FILE.npy", help="The true classes, for an NPY file."
-    ),
-    runs: Path | None = typer.Option(
-        None, metavar="TABLE", help="CSV or Parquet that describes each run in a row."
-    ),
-    probability: str = typer.Option(
-        "softmax", metavar="softmax|ovr|none", help="How scores become probabilities."
-    ),
-    probabilities: bool = typer.Option(
-        False, "--probabilities", help="Scores of arrays are already probabilities."
-    ),
+    **options: Any,
 ) -> None:
     """Make a sweep directory from predictions that were made elsewhere.
 
@@ -244,14 +239,10 @@ def import_(
     floored = import_predictions(
         unnamed,
         directory,
-        dataset=dataset,
         classifier=name,
         classifiers=of_each,
-        truth=truth,
-        runs=runs,
-        probability=probability,
-        probabilities=probabilities,
         adding=into is not None,
+        **options,
     )
     done = Sweep(directory).survey().counts
     held, now = (each["done"] + each["copy"] for each in (before, done))
@@ -308,7 +299,11 @@ def _given_classifiers(given: list[str]) -> tuple[str | None, dict[str, list[Pat
     return names[0] if names else None, files
 
 
-@takes("rerun_where", "where", "best", "overwrite", "other_recipe", where=arguments.condition)
+@takes(
+    "rerun_where",
+    *("where", "best", "overwrite", "other_recipe"),
+    where={"autocompletion": arguments.condition},
+)
 def rerun(
     directory: Directory,
     run: str | None = typer.Argument(

@@ -23,7 +23,7 @@ from scipy.special import log_expit
 from manyseed.jobs.datasets.frame import is_masked, missing, to_numpy
 from manyseed.jobs.packages import install
 from manyseed.jobs.run import Probability, are_probabilities
-from manyseed.orchestrator.errors import UserError, first_line, nearest
+from manyseed.orchestrator.errors import UserError, first_line, require_one_of
 from manyseed.orchestrator.importing.archive import opened, reading_zip
 from manyseed.orchestrator.importing.classes import (
     Predicted,
@@ -180,9 +180,7 @@ class InMemory:
         name = ALSO.get(name, name)
         if name in self.large:
             raise UserError("holds both scores and logits; give only one of them", file=self.file)
-        if name not in ENTRIES:
-            remedy = nearest(name, ENTRIES)
-            raise UserError("unknown entry", file=self.file, key=name, remedy=remedy)
+        require_one_of(name, ENTRIES, "unknown entry", file=self.file)
         return name
 
 

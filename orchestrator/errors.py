@@ -19,11 +19,11 @@ import errno
 import json
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from manyseed.jobs.checks import quoted, shown, similar, spelling
+from manyseed.jobs.checks import Option, Refused, quoted, shown, similar, spelling
 from manyseed.jobs.whole import named_finally
 
 NOT_FINISHED = 3
@@ -134,7 +134,7 @@ def refused(
     there, if more than the refused value; `remedy` is a further one.
     """
     value = facts.value if value is _UNSET else value
-    part = "" if value == facts.value else _short(toml_value(facts.value))
+    part = "" if value is facts.value or value == facts.value else _short(toml_value(facts.value))
     message, near = facts.reason or "not a valid value", None
     if isinstance(facts.allowed, str):
         message = f"must be {facts.allowed}" + (f", not {part}" if part else "")
@@ -150,6 +150,30 @@ def refused(
         value=_UNSET if value is None else value,
         remedy="\n  ".join(filter(None, (near, remedy))) or None,
     )
+
+
+def given(key: str, value: Any, option: Option, *, file: Path | None = None) -> Any:
+    """Return a value of the command's or of a file, if an option's record allows it."""
+    try:
+        return option.check(key, value)
+    except Refused as error:
+        raise refused(error, file=file) from None
+
+
+def require_one_of(
+    name: str,
+    known: Collection[str],
+    message: str,
+    *,
+    file: Path | None = None,
+    key: str | None = None,
+    more: str = "",
+) -> None:
+    """Refuse a name that is not among those known: a value of `key`, or else a key itself."""
+    if name not in known:
+        value = _UNSET if key is None else name
+        remedy = f"{nearest(name, known)}{more}"
+        raise UserError(message, file=file, key=key or name, value=value, remedy=remedy)
 
 
 def command(*words: object) -> str:
@@ -347,7 +371,7 @@ def toml_value(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list | tuple):
         return "[" + ", ".join(toml_value(v) for v in value) + "]"
-    if isinstance(value, dict):
+    if isinstance(value, dict) and value:
         return "{ " + ", ".join(f"{toml_key(k)} = {toml_value(v)}" for k, v in value.items()) + " }"
     return str(value)
 

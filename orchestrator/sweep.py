@@ -342,13 +342,13 @@ class Learning:
         options : Options
             By default those of the sweep file's table ``[analysis]``.
         dask : str
-            threads, processes, or a dask scheduler's address; slurm: jobs that are workers of this
-            process's scheduler.
+            Where to compute: on this machine (threads, processes), in SLURM jobs that are workers
+            of this process's scheduler (slurm), or on a dask scheduler, by its address.
         cluster : str
             With slurm, the cluster: a cluster profile, its file, or auto.
         workers : int
-            Number of threads or processes; by default the cores that this process may use. With
-            slurm: number of jobs, 4 by default.
+            Threads or processes; with `dask` slurm, jobs; by default the available cores, or 4
+            jobs.
         metrics : sequence of str
             Without `options`: your own metrics, ``"module:function"``, to compute beside the
             others. Own metrics in the sweep file are code that may come from anybody; they are left
@@ -413,28 +413,42 @@ class Learning:
         tell_newer(self.paths)
         return read_results(self.paths)
 
-    @further("asking.query:Query")
     def query(
         self,
         table: str = "cells",
         *,
-        others: Sequence[Learning | str | Path] = (),
+        where: str | None = None,
+        columns: Sequence[str] = (),
+        by: Sequence[str] | bool = (),
+        agg: Sequence[str] = (),
         sql: str | None = None,
-        **options: Any,
+        sort: str | None = None,
+        others: Sequence[Learning | str | Path] = (),
     ) -> pl.DataFrame:
         """Return rows of a result table, of this sweep and others, or the result of an SQL query.
 
         Parameters
         ----------
         table : str
-            Name of the table.
+            The table: cells, runs, pairs, repeats, effects, …; see ``manyseed docs results`` for
+            all.
+        where : str
+            A condition over the columns.
+        columns : sequence of str
+            Columns to show; by default those of a cell, and the main metrics.
+        by : sequence of str or bool
+            Group by these columns: means with intervals, pooled spreads, n, coverage. Without
+            columns (in Python, True): by everything but the seeds. Of several snapshots each cell's
+            last is taken, unless grouped by epoch.
+        agg : sequence of str
+            What to compute per group instead: mean, sd, median, min, max, count, q05 (5 %
+            quantile), q975 (97.5 %).
+        sql : str
+            One SELECT over the tables, instead of all other choices.
+        sort : str
+            The column to sort by; with - in front, descending.
         others : sequence of Sweep or path
             Sweeps whose rows are appended; the column ``sweep`` holds each row's directory.
-        sql : str
-            One SELECT over the tables, instead of all other arguments (`orchestrator.asking.sql`).
-        **options
-            `where`, `columns`, `by`, `sort` and `agg`, as in
-            `orchestrator.asking.query.Query`.
         """
         from manyseed.orchestrator.asking.query import Query, ask
         from manyseed.orchestrator.computing.tables import read_results
@@ -448,7 +462,7 @@ class Learning:
             from manyseed.orchestrator.asking.sql import ask_sql
 
             return ask_sql(sweeps, sql)
-        return ask(sweeps, Query(table, **options))
+        return ask(sweeps, Query(table, where, columns, by, sort, agg))
 
     @further("results.answers.howmany:howmany", but=("paths",))
     def howmany(self, **options: Any) -> list[GroupAnswers]:

@@ -33,7 +33,7 @@ from manyseed.orchestrator.computing.tables import (
     WITHOUT_REPEATS,
     Results,
 )
-from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.errors import UserError, require_one_of
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 
@@ -62,9 +62,8 @@ def require(names: Sequence[str]) -> None:
     for name in names:
         if re.fullmatch(r"q\d+", name, re.ASCII) and _quantile(name) is None:
             raise UserError("not a quantile", key="--agg", value=name, remedy=_QUANTILES)
-        if name not in FUNCTIONS and _quantile(name) is None:
-            remedy = nearest(name, (*FUNCTIONS, "q05", "q95"))
-            raise UserError("unknown function", key="--agg", value=name, remedy=remedy)
+        if _quantile(name) is None:
+            require_one_of(name, (*FUNCTIONS, "q05", "q95"), "unknown function", key="--agg")
 
 
 def aggregate(name: str, column: pl.Expr) -> pl.Expr:

@@ -20,12 +20,10 @@ from manyseed.orchestrator.cli.arguments import (
     Directory,
     Json,
     meanings,
-    names,
     option,
     require_outside,
     shown_help,
     spoken_of_options,
-    whole_numbers,
     without_conversion,
 )
 from manyseed.orchestrator.cli.arguments import formats as complete_formats
@@ -291,11 +289,6 @@ def _asked(
     in_rows = form not in (formats.TABLE, formats.JSON) or output is not None
     if in_rows and "limit" in given and given["limit"] == options(question)["limit"].default:
         given["limit"] = sys.maxsize  # of what is read
-    for name, one in options(question).items():
-        if "Sequence[int]" in str(one.annotation) and given[name] is not None:
-            given[name] = whole_numbers(given[name], flag(name), "1,2,5")
-        elif "Sequence[str]" in str(one.annotation) and not isinstance(given[name], list):
-            given[name] = names(given[name] or "")
     sweep = Sweep(directory)
     require_outside(output, sweep)
     as_json = form == formats.JSON

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyseed.orchestrator.cli.output import SCHEMA, shown
-from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.errors import UserError, nearest, require_one_of
 
 if TYPE_CHECKING:
     import polars as pl
@@ -57,9 +57,7 @@ _LATEX = re.compile("|".join(map(re.escape, sorted(_IN_LATEX, key=len, reverse=T
 def chosen(name: str | None, output: Path | None) -> str:
     """Return the format given by its name, or else by the ending of the output's name."""
     if name is not None:
-        if name not in FORMATS:
-            remedy = nearest(name, FORMATS)
-            raise UserError("unknown format", key="--format", value=name, remedy=remedy)
+        require_one_of(name, FORMATS, "unknown format", key="--format")
         return name
     if output is None:
         return TABLE

@@ -170,6 +170,13 @@ def export(
         say("It holds labels; export a .zip for scores and learning curves.")
 
 
+@takes(
+    "importing:import_predictions",
+    *("out", "dataset", "classifier", "truth", "runs", "probability", "probabilities"),
+    truth={"metavar": "FILE"},
+    runs={"metavar": "TABLE"},
+    probability={"metavar": "softmax|ovr|none"},
+)
 def import_(
     files: list[Path] | None = typer.Argument(
         None,
@@ -180,24 +187,11 @@ def import_(
     out: Path | None = typer.Option(
         None, "--out", "-o", metavar="DIR", help="The new directory.", show_default=False
     ),
-    dataset: str | None = typer.Option(None, help="The dataset's name.", show_default="the file's"),
     classifier: list[str] | None = typer.Option(
         None,
         metavar="NAME|NAME=FILE",
         help="The classifier's name; or, once for each file, a classifier and its file.",
         show_default="imported",
-    ),
-    truth: Path | None = typer.Option(
-        None, metavar="FILE", help="The true classes, where the files lack them."
-    ),
-    runs: Path | None = typer.Option(
-        None, metavar="TABLE", help="CSV or Parquet that describes each run in a row."
-    ),
-    probability: str = typer.Option(
-        "softmax", metavar="softmax|ovr|none", help="How scores become probabilities."
-    ),
-    probabilities: bool = typer.Option(
-        False, "--probabilities", help="Scores of arrays are already probabilities."
     ),
     columns: list[str] | None = typer.Option(
         None,
@@ -211,6 +205,7 @@ def import_(
         help="The names of entries in NPZ and PyTorch files: scores=preds,y_true=targets.",
         show_default=False,
     ),
+    **options: Any,
 ) -> None:
     """Make a sweep directory from predictions that were made elsewhere.
 
@@ -258,16 +253,12 @@ def import_(
     floored = import_predictions(
         unnamed,
         directory,
-        dataset=dataset,
         classifier=name,
         classifiers=of_each,
-        truth=truth,
-        runs=runs,
-        probability=probability,
-        probabilities=probabilities,
         columns=_pairs(columns or [], "--columns"),
         key=_pairs(key or [], "--key"),
         adding=into is not None,
+        **options,
     )
     done = Sweep(directory).survey().counts
     held, now = (each["done"] + each["copy"] for each in (before, done))
@@ -346,7 +337,11 @@ def _given_classifiers(given: list[str]) -> tuple[str | None, dict[str, list[Pat
     return names[0] if names else None, files
 
 
-@takes("rerun_where", "where", "best", "overwrite", "other_recipe", where=arguments.condition)
+@takes(
+    "rerun_where",
+    *("where", "best", "overwrite", "other_recipe"),
+    where={"autocompletion": arguments.condition},
+)
 def rerun(
     directory: Directory,
     run: str | None = typer.Argument(

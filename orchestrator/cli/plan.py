@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.text import Text
@@ -19,7 +19,6 @@ from manyseed.orchestrator.cli.arguments import (
     alone,
     only_with,
     takes,
-    workers_option,
 )
 from manyseed.orchestrator.cli.output import (
     console,
@@ -82,7 +81,9 @@ def plan(
         help="With --tune: search here, even on a login node.",
         show_default="auto",
     ),
-    workers: Annotated[int | None, workers_option("With --tune: number of processes.")] = None,
+    workers: int | None = typer.Option(
+        None, min=1, help="With --tune: number of processes.", show_default="the available cores"
+    ),
     as_json: Json = False,
     **options: Any,
 ) -> None:

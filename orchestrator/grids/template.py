@@ -22,9 +22,16 @@ from manyseed.jobs.datasets.function import KEPT, OPTION
 from manyseed.jobs.datasets.sources import SOURCES
 from manyseed.jobs.datasets.tablefile import FORMATS, NO_SPREADSHEET, SPREADSHEETS, TABLES
 from manyseed.jobs.own import copies
-from manyseed.jobs.own.table import SCORES, form_of, is_entry
+from manyseed.jobs.own.table import SCORES, TABLE, form_of, is_entry
 from manyseed.jobs.packages import install
-from manyseed.orchestrator.errors import UserError, first_line, nearest, refused, toml_value
+from manyseed.orchestrator.errors import (
+    UserError,
+    first_line,
+    nearest,
+    refused,
+    require_one_of,
+    toml_value,
+)
 from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.plannotes import data_notes
 from manyseed.orchestrator.grids.resolver import lacking_packages, not_trainable
@@ -344,9 +351,8 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
         names = {name.lower().removesuffix(".npy"): name for name in reversed(columns)}
         known = next((names[name] for name in TARGETS if name in names), None)
         target, remark = known or columns[-1], "its name says so" if known else "the last column"
-    elif target not in columns and path.suffix not in TABLES:
-        remedy = nearest(target, columns)
-        raise UserError("unknown array", key="--target", value=target, remedy=remedy)
+    elif path.suffix not in TABLES:
+        require_one_of(target, columns, "unknown array", key="--target")
     ignored = [name for name in unreadable if name != target]
     source = f"file:{path}"
     options = {key: value for key, value in given.items() if key != TARGET}
@@ -475,11 +481,8 @@ def _lines(
             last = toml_value(others.pop())
             remark = f"by default; {', '.join(map(toml_value, others))} or {last} say otherwise"
             yield f"# scores  = {toml_value(usual)}          # {remark}"
-        if "command" in table:
-            yield "# timeout = 600              # seconds"
-            yield '# encode  = "dense"           # rows standardised and one-hot'
-        else:
-            yield "# params  = {}               # what it is called with"
+        offered = {"timeout": 600, "encode": "dense"} if "command" in table else {"params": {}}
+        yield from (f"# {_line(key, value, TABLE[key].about)}" for key, value in offered.items())
         yield "# space   = { lr = { low = 1e-4, high = 1.0, default = 0.01, log = true } }"
 
 

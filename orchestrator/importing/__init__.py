@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.jobs.run import Probability
-from manyseed.orchestrator.errors import ManyseedError, UserError, first_line, nearest, toml_value
+from manyseed.orchestrator.errors import (
+    ManyseedError,
+    UserError,
+    first_line,
+    nearest,
+    require_one_of,
+    toml_value,
+)
 from manyseed.orchestrator.importing.archive import unpack
 from manyseed.orchestrator.importing.arrays import (
     ALSO,
@@ -79,16 +86,20 @@ def import_predictions(
         that is named like the folder. One that is named ``y_true`` or ``truth`` is `truth`.
     directory : Path
         The sweep directory to make.
-    dataset, classifier : str
-        Names for the predictions in `files`; by default the file's name, and "imported".
+    dataset : str
+        The dataset's name; by default the file's.
+    classifier : str
+        The classifier's name; by default "imported".
     classifiers : mapping of str to sequence of Path
         Files of arrays of further classifiers, by name; then `dataset` defaults to "imported".
-    truth, runs : Path
-        In addition to files of arrays: a file of true classes, a table with a row per run.
+    truth : Path
+        The true classes, where the files lack them.
+    runs : Path
+        CSV or Parquet that describes each run in a row.
     probability : str
-        How scores become probabilities: softmax, ovr or none.
+        How scores become probabilities.
     probabilities : bool
-        Whether scores in arrays already are probabilities.
+        Scores of arrays are already probabilities.
     columns : mapping of str to str
         The names in tables of columns that have others than OpenML's, such as
         ``{"truth": "label", "confidence": "p_{class}"}``; further columns are then not read.
@@ -110,10 +121,8 @@ def import_predictions(
     UserError
         For files that can't be read or don't match.
     """
-    asked = next((each for each in PROBABILITIES if each == probability), None)
-    if asked is None:
-        remedy = nearest(probability, PROBABILITIES)
-        raise UserError("unknown", key="--probability", value=probability, remedy=remedy)
+    require_one_of(probability, PROBABILITIES, "unknown", key="--probability")
+    asked = cast(Probability, probability)
     for option, name in (("--dataset", dataset), ("--classifier", classifier)):
         if not isinstance(name, str | None):
             raise UserError(f"must be text, not {type(name).__name__}", key=option)
@@ -372,9 +381,6 @@ def _further_entries(
     if runs is not None:
         table = read_frame(runs)
         for name in table.columns:
-            if name not in ATTRIBUTES:
-                raise UserError(
-                    "unknown column", file=runs, key=name, remedy=nearest(name, ATTRIBUTES)
-                )
+            require_one_of(name, ATTRIBUTES, "unknown column", file=runs)
             entries[name] = table[name].to_list()
     return entries

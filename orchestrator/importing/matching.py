@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.placing import place, unavailable
 from manyseed.orchestrator.disk.records import locked
-from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.errors import UserError, require_one_of
 from manyseed.orchestrator.importing.classes import Predicted
 from manyseed.orchestrator.importing.directory import (
     ImportedRuns,
@@ -213,14 +213,9 @@ def pair_of(
     if dataset is None and len(datasets) > 1:
         raise _several("dataset", datasets, directory)
     dataset = dataset or datasets[0]
-    if dataset not in datasets:
-        raise UserError(
-            "the sweep holds no such dataset; runs can only be added to those that it holds",
-            file=directory,
-            key="--dataset",
-            value=dataset,
-            remedy=f"{nearest(dataset, datasets)}; else {ELSEWHERE}",
-        )
+    lacking = "the sweep holds no such dataset; runs can only be added to those that it holds"
+    more = f"; else {ELSEWHERE}"
+    require_one_of(dataset, datasets, lacking, file=directory, key="--dataset", more=more)
     if classifier is None and not is_classifier_given:
         classifiers = known.filter(pl.col("dataset") == dataset)["classifier"].to_list()
         if len(classifiers) > 1:

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.axes import LATER
 from manyseed.jobs.cells import UNPERTURBED
-from manyseed.jobs.checks import quoted, same_spelling
+from manyseed.jobs.checks import Option, quoted, same_spelling
 from manyseed.jobs.run import Probability
-from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.errors import UserError, given, require_one_of
 from manyseed.orchestrator.grids.sweepfile import Keep as ArrayFields
 from manyseed.orchestrator.importing.classes import Predicted, codes, texts
 from manyseed.orchestrator.paths import encode_name
@@ -33,14 +33,19 @@ DEFAULTS: Mapping[str, Any] = {
 }
 """The attributes that distinguish cells, with their default values."""
 
-ATTRIBUTES = (*DEFAULTS, "repeat", "run", "fit_seconds")
-_LARGEST = {"repeat": 2**15 - 2, "run": 2**16 - 1}  # the store counts in int16 and uint16
+ATTRIBUTES: Mapping[str, Option] = {
+    **{name: Option(default=value) for name, value in DEFAULTS.items()},
+    "train_fraction": Option("Share of the training rows.", float, 1.0, above=0, most=1e12),
+    "repeat": Option("The test set.", int, 0, least=0, most=2**15 - 2),  # stored as int16
+    "run": Option("The run of its repeat.", int, least=0, most=2**16 - 1),  # and uint16
+    "fit_seconds": Option("Time of the fit.", float, least=0, most=1e9, called="seconds"),
+}
+_TYPES: Mapping[type, Any] = {int: pl.Int64(), float: pl.Float64(), str: pl.String()}
 _MAX_WORD = 200  # letters of an attribute's value
 _MAX_CLASS_NAME = 1000
 MAX_CLASSES = 2**16 - 1
 _MAX_POINT = 2**31 - 1
 TEST_SETS_BYTES = 2**31 - 2**20  # limit for a chunk that holds all of them
-_MAX_SECONDS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,10 +220,7 @@ def _is_plain(text: str) -> bool:
 def attributes(given: Mapping[str, Any], n_runs: int, file: Path) -> pl.DataFrame:
     """Return the attributes of each run, with defaults filled in."""
     for name, values in given.items():
-        if name not in ATTRIBUTES:
-            raise UserError(
-                "not an attribute of a run", file=file, key=name, remedy=nearest(name, ATTRIBUTES)
-            )
+        require_one_of(name, ATTRIBUTES, "not an attribute of a run", file=file)
         if np.ndim(values) != 1:
             raise UserError("is not a list of values, one per run", file=file, key=name)
         if len(values) != n_runs:
@@ -252,31 +254,21 @@ def attributes(given: Mapping[str, Any], n_runs: int, file: Path) -> pl.DataFram
 
 
 def _typed(frame: pl.DataFrame, file: Path) -> pl.DataFrame:
-    types = {
-        "repeat": pl.Int64(),
-        "run": pl.Int64(),
-        "fit_seconds": pl.Float64(),
-        "train_fraction": pl.Float64(),
-        **{name: pl.String() for name in DEFAULTS if name != "train_fraction"},
-    }
-    for name, dtype in types.items():
+    for name, option in ATTRIBUTES.items():
         try:
-            frame = frame.with_columns(pl.col(name).cast(dtype))
+            frame = frame.with_columns(pl.col(name).cast(_TYPES[option.kind]))
         except pl.exceptions.PolarsError:
             raise UserError("must be numbers", file=file, key=name) from None
-        column = frame[name]
-        if name != "fit_seconds" and column.has_nulls():
-            raise UserError("has missing values", file=file, key=name)
-        if dtype == pl.String():
-            _check_words(column.unique(), name, file)
-        if name in _LARGEST and not column.is_between(0, _LARGEST[name]).all():
-            raise UserError(f"must lie in 0 to {_LARGEST[name]:,}", file=file, key=name)
-        if name == "train_fraction" and not column.is_between(0, 1e12, closed="right").all():
-            raise UserError("must be numbers above 0", file=file, key=name)
         if name == "fit_seconds":
             frame = frame.with_columns(pl.col(name).fill_nan(None))
-            if not frame[name].drop_nulls().is_between(0, _MAX_SECONDS).all():
-                raise UserError("must be seconds, 0 or more", file=file, key=name)
+        elif frame[name].has_nulls():
+            raise UserError("has missing values", file=file, key=name)
+        if option.kind is str:
+            _check_words(frame[name].unique(), name, file)
+            continue
+        ordered = frame[name].drop_nulls().sort()  # NaN is last
+        for end in (*ordered.head(1), *ordered.tail(1)):
+            given(name, end, option, file=file)
     return frame.select(*ATTRIBUTES, "copy")
 
 

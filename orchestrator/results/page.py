@@ -324,10 +324,20 @@ def plots(
 ) -> list[Plot]:
     """Draw all figures of a kind.
 
-    `paths`: an analysed sweep. `kind`: one of `kinds`: a figure of the page, or a column of the
-    tables of runs, pairs or repeats. `by`: for a column: one or two axes to group by. `where`: an
-    SQL condition over the table of cells: those to draw. `width`: ``single`` or ``double`` column
-    of a journal (89 and 183 mm), or millimetres.
+    Parameters
+    ----------
+    paths : SweepPaths
+        An analysed sweep.
+    kind : str
+        One of `kinds`: a figure of the page, or a column of the tables of runs, pairs or repeats.
+    by : sequence of str
+        For a column of the tables: group by one or two axes; two give the rows and the columns of a
+        grid; by default a row per cell.
+    where : str
+        Only cells that meet a condition.
+    width : str or float
+        single or double for columns of a journal (89 or 183 mm), or millimetres; by default as in
+        the report.
 
     Returns at least one, each with its `figure`, `title`, `caption` and `n`.
     """

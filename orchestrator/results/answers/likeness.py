@@ -17,9 +17,10 @@ from manyseed.analysis.questions import likeness
 from manyseed.analysis.questions.likeness import AlphaHatBetween, ConsistencyBetween
 from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.refused import Refused
+from manyseed.jobs.checks import Option
 from manyseed.orchestrator.asking.averaging import require_confidence
 from manyseed.orchestrator.computing.tables import read_analysis, without_own
-from manyseed.orchestrator.errors import UserError, refused
+from manyseed.orchestrator.errors import given, refused
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.answers.compare import (
     both_sweeps,
@@ -99,11 +100,9 @@ def alpha_hat(
         With `alpha_hat`, its interval `low` and `high`, `delta` and `words`.
     """
     for key, value, least in (("resamples", resamples, 2), ("bootstrap", bootstrap, 10)):
-        if value < least:
-            raise UserError(f"must be {least} or more", key=key, value=value)
+        given(key, int(value), Option(kind=int, least=least))
     for key, share in (("epsilon", epsilon), ("close", close)):
-        if not 0 < share < 1:
-            raise UserError("must be above 0 and below 1", key=key, value=share)
+        given(key, float(share), Option(kind=float, above=0, below=1))
     require_confidence(confidence)
     try:
         sides = [likeness.probes(name, one, y) for name, one in (("a", a), ("b", b))]

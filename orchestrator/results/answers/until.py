@@ -17,12 +17,13 @@ from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.howmany import BLOCK, FIRST, SKEWED, Decision, Real, decide
 from manyseed.analysis.questions.question import Answer, Reply
+from manyseed.jobs.checks import Option
 from manyseed.orchestrator.asking.averaging import require_confidence, require_half_width
 from manyseed.orchestrator.computing.cellgroups import named
 from manyseed.orchestrator.computing.tables import read_results
 from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.disk.records import read_record, write_json
-from manyseed.orchestrator.errors import RunsError, StillRunning, UserError, command
+from manyseed.orchestrator.errors import RunsError, StillRunning, UserError, command, given
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
 from manyseed.orchestrator.plans.planning import grow
@@ -243,9 +244,7 @@ def checked(half_width: float, confidence: float, block: int, most: int) -> Targ
     require_half_width("--until", half_width, "accuracy")
     require_confidence(confidence)
     for option, value, least in (("--block", block, 1), ("--most", most, FIRST)):
-        if not least <= value <= 60_000:
-            message = f"must be from {least} to 60,000"
-            raise UserError(message, key=option, value=value)
+        given(option, int(value), Option(kind=int, least=least, most=60_000))
     return Target(half_width, confidence, FIRST, block)
 
 

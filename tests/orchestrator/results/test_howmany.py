@@ -229,7 +229,7 @@ def test_answers_are_told_with_their_cells(three_cells: Sweep) -> None:
     ("asked", "message"),
     [
         ({"by": ["varry"]}, '^by = "varry": not an axis of cells\n  did you mean "vary"'),
-        ({"confidence": 1.0}, "^confidence = 1.0: must be above 0 and below 1"),
+        ({"confidence": 1.0}, "^confidence = 1.0: must be a number above 0 and below 1"),
         ({"accuracy": float("nan")}, "^accuracy = nan: must be above 0 and below 0.5"),
         (
             {"accuracy": 5.0},

@@ -178,8 +178,8 @@ def test_what_has_no_meaning_is_refused(tmp_path: Path) -> None:
     for options, said in (
         ({"half_width": 0.0}, "half_width = 0.0"),
         ({"half_width": 0.5}, "half_width = 0.5: must be above 0 and below 0.5"),
-        ({"half_width": 0.01, "most": 5}, "must be from 10"),
-        ({"half_width": 0.01, "block": 0}, "must be from 1"),
+        ({"half_width": 0.01, "most": 5}, "must be a whole number from 10 to 60000"),
+        ({"half_width": 0.01, "block": 0}, "must be a whole number from 1 to 60000"),
         ({"half_width": 0.01, "confidence": 1.5}, "confidence = 1.5"),
         ({"half_width": 0.01, "where": "cell = 77"}, "no cell meets"),
     ):

@@ -27,7 +27,7 @@ from scipy.special import log_expit
 from manyseed.jobs.datasets.frame import is_masked, missing, to_numpy
 from manyseed.jobs.packages import install
 from manyseed.jobs.run import Probability, are_probabilities
-from manyseed.orchestrator.errors import UserError, first_line
+from manyseed.orchestrator.errors import UserError, first_line, nearest
 from manyseed.orchestrator.importing.archive import opened, reading_zip
 from manyseed.orchestrator.importing.classes import (
     Predicted,

@@ -112,7 +112,8 @@ def with_options(verb: Callable[..., None]) -> None:
 
     name, names, details = vars(verb)["takes"]
     method = found(name) if ":" in name else inspect.unwrap(getattr(Sweep, name))
-    known, told = inspect.signature(method).parameters, meanings(inspect.getdoc(method) or "")
+    known = inspect.signature(method).parameters
+    told = meanings(inspect.getdoc(method) or "")  # empty with python -OO
     signature = inspect.signature(verb, eval_str=True)
     *every, _ = signature.parameters.values()
     arguments = [one for one in every if _is_argument(one)]
@@ -120,7 +121,7 @@ def with_options(verb: Callable[..., None]) -> None:
     options = [
         one
         if isinstance(one, inspect.Parameter)
-        else own.pop(one, None) or option(known[one], told[one], **details.get(one, {}))
+        else own.pop(one, None) or option(known[one], told.get(one, ""), **details.get(one, {}))
         for one in names
     ]
     parameters = [*arguments, *options, *own.values()]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -119,3 +121,16 @@ def test_options_are_those_of_a_function_among_the_verbs_own() -> None:
     )
     assert (truth.metavar, truth.help) == ("NPY", "The true classes, for an NPY file.")
     assert classifier.show_default == '"imported"'
+
+
+@pytest.mark.process
+def test_every_verb_is_there_without_docstrings() -> None:
+    code = (
+        "from manyseed.orchestrator.cli.commands import app;from typer.main import get_command;"
+        "verbs = get_command(app).commands;print(*(verbs[verb].name for verb in verbs))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-OO", "-B", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {"run", "import", "query"} <= {*done.stdout.split()}

@@ -246,7 +246,7 @@ def _meanings(question: Question) -> dict[str, str]:
         found = meanings(text) | found
     for name, (other, same) in question.variants.items():
         theirs = _meanings(named(other))
-        found[name] = theirs.pop(same) if same else named(other).asks
+        found[name] = theirs.pop(same, "") if same else named(other).asks
         for more, meaning in theirs.items():
             found.setdefault(more, f"With {flag(name)}: {meaning[0].lower()}{meaning[1:]}")
     return found

@@ -21,19 +21,20 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.nn.functional import interpolate
 
 from manyseed.jobs.checks import Option, Refused, expanded
 from manyseed.jobs.datasets.cache import HOME_VARIABLE, data_home
 from manyseed.jobs.packages import torchvision
 from manyseed.jobs.run import DatasetRows, MachineError, TrainingSet
 from manyseed.jobs.whole import appearing, place, sha256
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
 
 PUBLISHED = {
     "swin_t": "https://download.pytorch.org/models/swin_t-704ceda3.pth",
@@ -202,7 +203,6 @@ def _white(X: NDArray[Any]) -> float:
     return 255.0 if X.dtype == np.uint8 else float(X.max()) or 1.0
 
 
-@torch.no_grad()
 def _compute(
     backbone: str,
     digest: str,
@@ -211,6 +211,8 @@ def _compute(
     white: float,
     X: NDArray[Any],
 ) -> Features:
+    import torch
+
     if device.type == "cpu":
         torch.set_num_threads(1)  # rounding depends on it
     model = _model(backbone, digest, device)
@@ -218,7 +220,8 @@ def _compute(
     for start in range(0, len(X), _ROWS_AT_ONCE):
         rows = torch.tensor(X[start : start + _ROWS_AT_ONCE], dtype=torch.float32, device=device)
         images = as_expected(BACKBONES[backbone], rows.reshape(-1, *image) / white)
-        parts.append(model(images).cpu().numpy())
+        with torch.no_grad():
+            parts.append(model(images).cpu().numpy())
     return np.concatenate(parts)
 
 
@@ -229,6 +232,8 @@ def as_expected(backbone: Backbone, images: Tensor) -> Tensor:
     serves as all three colours. Returns float32 tensor (row, 3, size, size): whole images, scaled,
     and normalised by ImageNet's means and standard deviations.
     """
+    from torch.nn.functional import interpolate
+
     colours = images.permute(0, 3, 1, 2).expand(-1, 3, -1, -1)
     size = (backbone.size, backbone.size)
     scaled = interpolate(colours, size, mode=backbone.interpolation, antialias=True)
@@ -238,6 +243,9 @@ def as_expected(backbone: Backbone, images: Tensor) -> Tensor:
 
 @lru_cache(maxsize=1)
 def _model(backbone: str, digest: str, device: torch.device) -> nn.Module:
+    import torch
+    from torch import nn
+
     description = BACKBONES[backbone]
     head = description.head
     path = find(backbone, digest)

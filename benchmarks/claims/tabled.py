@@ -24,6 +24,7 @@ from benchmarks.claims.record import (
     number,
     numbers,
 )
+from manyseed.analysis.questions.accuracy import accuracies, verdict
 from manyseed.analysis.questions.classifiers import in_words, standings
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.howmany import PRECISE, fewest_runs
@@ -133,8 +134,7 @@ def answered(sweep: str, seed: int) -> Mapping[str, str]:
 @cache
 def verdicts(sweep: str, seed: int) -> tuple[str, ...]:
     """Return, for each dataset, which classifiers are said to be better."""
-    found = answers(tables_of(sweep, seed), effects_of("one cell", 0), None, OPTIONS)
-    return tuple(one.headline.splitlines()[1] for one in found if one.about == "accuracy")
+    return tuple(verdict(one) for one in accuracies(tables_of(sweep, seed)))
 
 
 def _verdict(sweep: str, pattern: str) -> Callable[[int], Tally]:

@@ -99,7 +99,8 @@ def parse(axis: str, scheme: str, table: Mapping[str, type[S]]) -> S | None:
         raise Refused(option, error.value, error.reason, error.allowed) from None
 
 
-Codes = Values = NDArray[np.float64]
+Codes = NDArray[np.float64]
+Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

@@ -267,7 +267,10 @@ def _asked(
     with _one_core(sweep, question, given):
         found = reply(sweep, question.name, **given, report=report)
     if not in_rows:
-        print_json(found.values) if as_json else _say(found)
+        if as_json:
+            print_json(found.values)
+        else:
+            _say(found)
         return
     notes = [note for note in (*found.cannot_tell, *found.notes) if note]
     rows = formats.of_answers(found)

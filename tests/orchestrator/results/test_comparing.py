@@ -250,6 +250,7 @@ def test_two_levels_are_compared_as_one_would_type_it(
     for one in found:
         expected = usual[one.a.cell, one.b.cell]
         assert one.result is not None
+        assert expected is not None
         assert one.result.difference == pytest.approx(-expected.difference)
     levels = sweep.compare(between=["relative:0.5", "none"])  # of another axis
     assert {one.a.axes["perturb_continuous"] for one in levels} == {"relative:0.5"}

@@ -501,5 +501,5 @@ def remove_dead_leases(watch: LeaseWatch) -> None:
     there = listed(watch.folder)
     for name, state in watch._looks(there):
         if not watch._is_alive(name, state):
-            for generation in sorted(listed[name]):
+            for generation in sorted(there[name]):
                 remove(watch.folder, name, generation)

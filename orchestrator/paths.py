@@ -29,6 +29,9 @@ METADATA = "zarr.json"
 SET_SUMS = "crc32c.json"
 """Checksums of a group's test sets, beside the chunks of its ``test_index``."""
 
+REPLICA = "records"
+"""The record arrays of a shard a second time: this and its number, beside its ``label``."""
+
 BESIDE = ".manyseed"
 """The folder of an exported store that holds plan and sweep file."""
 

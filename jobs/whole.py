@@ -89,8 +89,8 @@ def replacing(
                 sync(partial)
         for partial, path in zip(partials, paths, strict=True):
             if path is paths[-1]:
-                for other in paths[:-1]:
-                    sync(other.parent)
+                for folder in dict.fromkeys(other.parent for other in paths[:-1]):
+                    sync(folder)
             with _still_there(path):
                 rename(partial, path, before_rename)
     except BaseException:

@@ -28,6 +28,9 @@ METADATA = "zarr.json"  # the file that Zarr reads first in a store, in each gro
 SET_SUMS = "crc32c.json"
 """Checksums of a group's test sets, beside the chunks of its ``test_index``."""
 
+REPLICA = "records"
+"""The record arrays of a shard a second time: this and its number, beside its ``label``."""
+
 BESIDE = ".manyseed"  # the folder of an exported store that holds plan and sweep file
 
 PACKED = r"sweep\.toml|plan/(?:[a-z]+/)?[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\.(?:json|parquet)"

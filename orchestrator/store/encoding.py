@@ -8,11 +8,13 @@ import io
 import os
 import stat
 import time
+import zlib
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
@@ -51,6 +53,45 @@ def encode(metadata: bytes, index: int, data: Array) -> tuple[str, bytes]:
     writer.add(data)
     writer.finish()
     return form.name(index), buffer.getvalue()
+
+
+_REPLICA = b"\x93mseed\x03\n"
+_REPLICA_HEAD = len(_REPLICA) + 4
+
+
+def encode_records(spec: GroupSpec, records: Mapping[str, Array]) -> bytes:
+    """Return the content of `Group.replica`: the magic, the body's CRC-32C, and the body (zlib).
+
+    The body is the little-endian values of all rows of each record array, in the arrays' order.
+    """
+    values = (records[array.name].astype(_little(array)) for array in spec.of_role("record"))
+    body = zlib.compress(b"".join(value.tobytes() for value in values), 1)
+    return _head(body) + body
+
+
+def decode_records(spec: GroupSpec, content: bytes) -> dict[str, Array]:
+    """Return what `encode_records` encoded; empty if that cannot be told."""
+    head, body = content[:_REPLICA_HEAD], content[_REPLICA_HEAD:]
+    if head != _head(body):
+        return {}
+    row = np.dtype([(array.name, _little(array)) for array in spec.of_role("record")])
+    with contextlib.suppress(zlib.error, ValueError):
+        values = zlib.decompressobj().decompress(body, spec.shard_length * row.itemsize + 1)
+        parts, at = {}, 0
+        for array in spec.of_role("record"):
+            parts[array.name] = np.frombuffer(values, _little(array), spec.shard_length, at)
+            at += parts[array.name].nbytes
+        if at == len(values):
+            return parts
+    return {}
+
+
+def _head(body: bytes) -> bytes:
+    return _REPLICA + int(google_crc32c.value(body)).to_bytes(4, "little")
+
+
+def _little(array: ArraySpec) -> np.dtype[Any]:
+    return np.dtype(array.dtype).newbyteorder("<")
 
 
 def read(folder: Path, start: int, stop: int, needed: Need = nothing_needed) -> Array:

@@ -16,7 +16,7 @@ from manyseed.orchestrator.errors import (
     StoreError,
     StoreUnavailable,
 )
-from manyseed.orchestrator.paths import METADATA
+from manyseed.orchestrator.paths import METADATA, REPLICA
 from manyseed.orchestrator.store.arrays import ArraySpec
 from manyseed.orchestrator.store.chunkfile import file_name, parse
 from manyseed.orchestrator.store.schema import ATTRIBUTE, GroupSpec
@@ -52,6 +52,14 @@ class Group:
     def file(self, array: ArraySpec, index: int) -> Path:
         """Return the file that holds the `index`-th shard of an array."""
         return self.folder / array.name / file_name(index, len(array.dims))
+
+    def replica(self, shard: int) -> Path:
+        """Return the file that holds a shard's record arrays a second time.
+
+        It lies where Zarr readers list nothing, apart from what it replaces. Earlier versions
+        wrote none.
+        """
+        return self.folder / "label" / f"{REPLICA}.{shard}"
 
     def metadata(self, array: ArraySpec) -> bytes:
         """Return the ``zarr.json`` of an array; raises like `array_description`."""

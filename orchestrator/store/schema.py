@@ -202,6 +202,10 @@ class GroupSpec:
             )
         )
 
+    def of_role(self, *roles: str) -> list[ArraySpec]:
+        """Return the arrays of these roles, in the order of `arrays`."""
+        return [array for array in self.arrays if array.role in roles]
+
     def array(self, name: str) -> ArraySpec:
         """Return one array's description."""
         return next(array for array in self.arrays if array.name == name)
@@ -246,8 +250,7 @@ class GroupSpec:
         """Bytes of one run in each prediction array, uncompressed as in journals."""
         return {
             array.name: math.prod(self.part_shape(array)) * itemsize(array.dtype)
-            for array in self.arrays
-            if array.role == "prediction"
+            for array in self.of_role("prediction")
         }
 
     @property
@@ -366,13 +369,14 @@ def stored_bytes(
         elif array.role == "split":
             total += each * repeats
         else:
-            total += each * n_runs // 4
+            total += each * n_runs // 4 + each * n_runs * (array.role == "record")  # kept twice
     return total + 1024 * (len(spec.arrays) + 1)
 
 
 def count_files(spec: GroupSpec, n_rows: int, repeats: int = 1) -> int:
     """Count files and folders, including the group's folder, of runs and the padding between."""
-    total = 3  # the group's folder and description, and the checksums of test sets
+    # the group's folder and description, the checksums of test sets, and each shard's records again
+    total = 3 + math.ceil(n_rows / spec.shard_length)
     for array in spec.arrays:
         shape = spec.shape(array, spec.padded(n_rows), repeats)
         pieces = (math.ceil(n / shard) for n, shard in zip(shape, spec.shards(array), strict=True))

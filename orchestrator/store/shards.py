@@ -31,6 +31,7 @@ from manyseed.orchestrator.store.groups import Group, list_groups
 from manyseed.orchestrator.store.index import JournalFolder, JournalIndex, Place
 from manyseed.orchestrator.store.journal import LENGTHS, Header
 from manyseed.orchestrator.store.reader import (
+    Shard,
     finished_rows,
     read_array,
     read_rows,
@@ -63,7 +64,7 @@ class RowSources:
     def __init__(self, group: Group, journals: JournalIndex) -> None:
         self._group, self._journals = group, journals
         self._sizes = group.spec.part_bytes
-        self._arrays = [array for array in group.spec.arrays if array.role == "prediction"]
+        self._arrays = group.spec.of_role("prediction")
 
     def find(
         self, wanted: Iterable[int], span: tuple[int, int], unusable: set[int]
@@ -236,16 +237,25 @@ def replacing_shard(
     the block ends. `rows`: maximum number of rows written at a time. `before_rename`: see
     `disk.placing.replacing`, which also lists the errors.
     """
-    predictions = [array for array in group.spec.arrays if array.role == "prediction"]
-    records = [array for array in group.spec.arrays if array.role == "record"]
-    paths = [group.file(array, shard) for array in (*predictions, *records)]
+    predictions, records = group.spec.of_role("prediction"), group.spec.of_role("record")
     forms = [parse(group.metadata(array)) for array in predictions]
-    with replacing(paths, before_rename) as partials:
+    with replacing(shard_files(group, shard), before_rename) as partials:
         with write_behind(forms, partials[: len(forms)], rows) as files:
             yield files
-        for array, partial in zip(records, partials[len(forms) :], strict=True):
+        *others, copy, status = partials[len(forms) :]
+        copy.write_bytes(encoding.encode_records(group.spec, numbers))
+        for array, partial in zip(records, [*others, status], strict=True):
             metadata = group.metadata(array)
             partial.write_bytes(encoding.encode(metadata, shard, numbers[array.name])[1])
+
+
+def shard_files(group: Group, shard: int) -> list[Path]:
+    """Return the files of a shard in the order in which they are replaced.
+
+    The records' copy comes before ``status``: what that calls finished, the copy holds, too.
+    """
+    files = [group.file(array, shard) for array in group.spec.of_role("prediction", "record")]
+    return [*files[:-1], group.replica(shard), files[-1]]
 
 
 class _Damage(Exception):
@@ -276,15 +286,13 @@ class _Merge:
         self.distrusted = np.isin(numbers, list(distrusted))
         self.dropped = np.isin(numbers, list(dropped)) & ~self.padding
         self.damaged = np.zeros(len(numbers), dtype=np.bool_)
-        self.records = [array for array in self.spec.arrays if array.role == "record"]
-        self.predictions = [array for array in self.spec.arrays if array.role == "prediction"]
+        self.predictions = self.spec.of_role("prediction")
         self.published = group.file(self.spec.array("status"), shard).exists()
         if not self.published:  # a lost file must not be replaced by one with fewer rows
             require_status(group, shard, [*journals.rows(self.spec.number), *distrusted, *dropped])
 
     def run(self) -> Publication:
-        for array in (*self.predictions, *self.records):
-            file = self.group.file(array, self.shard)
+        for file in shard_files(self.group, self.shard):
             remove_partial(file.parent, file.name)
         while True:
             try:
@@ -295,10 +303,11 @@ class _Merge:
                 continue
 
     def _merge(self) -> Publication:
-        stored, unreadable = {}, False
-        for array in self.records:
-            values = stored[array.name] = encoding.filled(self.spec, array, len(self.padding))
-            unreadable |= bool(self._stored(array, self.start, self.stop, values).any())
+        rows, unreadable = len(self.padding), False
+        stored = {a.name: encoding.filled(self.spec, a, rows) for a in self.spec.of_role("record")}
+        if self.published:
+            shard = Shard(self.group, self.shard)
+            stored, unreadable = shard.records, bool(shard.lost)
         before = stored["status"]
         if unreadable:  # any row may have been published
             before = np.full_like(before, DONE)
@@ -337,9 +346,8 @@ class _Merge:
 
     def _place(self, stored: dict[str, Array], sources: dict[int, RowSource], kept: Bools) -> None:
         """Replace all files, and update `stored` with the numbers of new rows."""
-        for array in self.records:
-            if array.name != "status":
-                stored[array.name][~kept] = array.fill_value
+        for array in self.spec.of_role("record")[:-1]:  # all but `status`
+            stored[array.name][~kept] = array.fill_value
         planned = len(self.padding) - int(self.padding[::-1].argmin())  # the rest takes no space
         step = self.spec.chunk_length  # published rows are decoded one inner chunk at a time
         if not self.published:

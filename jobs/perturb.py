@@ -212,7 +212,7 @@ class Symmetric(LabelNoise):
 
 
 @dataclass(frozen=True, slots=True)
-class Pairs(LabelNoise):
+class NextClass(LabelNoise):
     """By the next class; the first follows the last."""
 
     name: ClassVar[str] = "pairs"
@@ -222,7 +222,9 @@ class Pairs(LabelNoise):
         return (y + 1) % n_classes
 
 
-LABELS: dict[str, type[LabelNoise]] = {scheme.name: scheme for scheme in (Flip, Symmetric, Pairs)}
+LABELS: dict[str, type[LabelNoise]] = {
+    scheme.name: scheme for scheme in (Flip, Symmetric, NextClass)
+}
 
 
 @dataclass(frozen=True, slots=True)

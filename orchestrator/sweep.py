@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.results.answers.howmany import GroupAnswers
     from manyseed.orchestrator.results.answers.likeness import Likeness
     from manyseed.orchestrator.results.answers.variance import VarianceSplit
-    from manyseed.orchestrator.results.page import Plots
+    from manyseed.orchestrator.results.figures import Plots
     from manyseed.orchestrator.store.lazy import FinishedRuns
     from manyseed.orchestrator.submissions.submission import Submission
 from contextlib import ExitStack
@@ -542,10 +542,10 @@ class Learning:
     def plot(self) -> Plots:
         """The figures of the results: ``sweep.plot.accuracy(by="perturb_continuous")``.
 
-        ``sweep.plot.kinds`` lists them; see `orchestrator.results.page`.
+        ``sweep.plot.kinds`` lists them; see `orchestrator.results.figures`.
         """
         from manyseed.orchestrator.results.caveats import tell_newer
-        from manyseed.orchestrator.results.page import Plots
+        from manyseed.orchestrator.results.figures import Plots
 
         tell_newer(self.paths)
         return Plots(self.paths)

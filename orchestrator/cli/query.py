@@ -247,7 +247,7 @@ def _incomplete(sweep: Sweep, *, several: bool) -> list[str]:
 
 
 @takes(
-    "results.page:plots",
+    "results.figures:plots",
     *("by", "where", "output", "width"),
     by={"metavar": "COLUMN[,COLUMN]"},
     width={"metavar": "MM"},
@@ -292,7 +292,7 @@ def plot(
 
         manyseed plot quickstart alpha-hat-accuracy --where "classifier = 'mlp'" --width single
     """
-    from manyseed.orchestrator.results.page import save
+    from manyseed.orchestrator.results.figures import save
     from manyseed.orchestrator.sweep import Sweep
 
     sweep = Sweep(directory)

@@ -180,12 +180,8 @@ class InMemory:
     def entries(self, found: Sequence[str], keys: Keys = NOTHING) -> dict[str, str]:
         """Return the standard name of each entry to read, by the name that it has here.
 
-        Parameters
-        ----------
-        found : sequence of str
-            All names that the file holds.
-        keys : mapping of str to str
-            The file's names of entries that have others than `ENTRIES`; further ones are not read.
+        `found` are all names that the file holds; `keys` its names of entries that have others than
+        `ENTRIES`: further ones are then not read.
         """
         entries: dict[str, str] = {}
         theirs = {name: own for own, name in keys.items()}

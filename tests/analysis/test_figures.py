@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.figures import cells as of_cells
-from manyseed.analysis.figures import ensembles, equivalents, scatters, style
+from manyseed.analysis.figures import ensembles, scatters, style
 from manyseed.analysis.figures import epochs as of_curves
 from manyseed.analysis.figures import uncertainty as of_uncertainty
 from manyseed.analysis.figures.drawing import FigureTables, all_figures
@@ -405,7 +405,7 @@ def test_equivalents_are_drawn_for_each_cell_that_counts():
             "dee_upper": of_noise["worth"],
         }
     )
-    plot = equivalents.equivalents(dee)
+    plot = ensembles.equivalents(dee)
     figure = plot.figure
     told = plot.data.select("cell", "classifier", "perturb_continuous", "averaged", "dee").rows()
     assert told == [(0, "mlp", "none", "xgb", 2.0), (1, "mlp", "noise", "xgb", 4.0)]

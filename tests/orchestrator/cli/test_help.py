@@ -119,7 +119,7 @@ def test_options_are_those_of_a_function_among_the_verbs_own() -> None:
     (truth,), (classifier,) = (
         parameters[name].annotation.__metadata__ for name in ("truth", "classifier")
     )
-    assert (truth.metavar, truth.help) == ("NPY", "The true classes, for an NPY file.")
+    assert (truth.metavar, truth.help) == ("NPY", "The true classes, where the files lack them.")
     assert classifier.show_default == '"imported"'
 
 

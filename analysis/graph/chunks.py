@@ -46,9 +46,6 @@ if TYPE_CHECKING:  # importing dask is slow, and not all that is here needs it
     from dask.delayed import Delayed
 from collections.abc import Callable
 
-from dask.base import compute as dask_compute
-from dask.callbacks import Callback
-from dask.delayed import Delayed
 
 from manyseed.analysis.graph.predictions import unavailable
 from manyseed.analysis.metrics.registry import schema
@@ -513,6 +510,9 @@ def compute_all(
 def _compute_locally(
     tasks: Sequence[Delayed], scheduler: str, workers: int | None, report: ReportProgress
 ) -> list[Any]:
+    from dask.base import compute
+    from dask.callbacks import Callback
+
     waiting = {task.key for task in tasks}
 
     def count(key: Any, *_: object) -> None:
@@ -521,7 +521,7 @@ def _compute_locally(
             report(len(tasks) - len(waiting), len(tasks))
 
     with Callback(posttask=count):
-        return list(dask_compute(*tasks, scheduler=scheduler, num_workers=workers))
+        return list(compute(*tasks, scheduler=scheduler, num_workers=workers))
 
 
 def _compute_on_client(tasks: Sequence[Delayed], client: Any, report: ReportProgress) -> list[Any]:

@@ -185,12 +185,8 @@ class Shard:
     def predictions(self, first: int, stop: int) -> tuple[Parts, Parts]:
         """Read the predictions of some rows, in the order of the checksum.
 
-        Returns
-        -------
-        parts : dict of arrays (run, ...)
-            Prediction arrays by name, with fill values for rows that cannot be decoded.
-        damaged : dict of bool arrays (run,)
-            Which rows cannot be decoded, by array name.
+        Returns arrays (run, ...) by name, with fill values for rows that cannot be decoded, and
+        bool arrays (run,): which rows these are.
         """
         read = {a.name: self._read(a, first, stop) for a in self.spec.of_role("prediction")}
         return {n: part for n, (part, _) in read.items()}, {n: bad for n, (_, bad) in read.items()}

@@ -46,7 +46,6 @@ if TYPE_CHECKING:  # importing dask is slow, and not all that is here needs it
     from dask.delayed import Delayed
 from collections.abc import Callable
 
-
 from manyseed.analysis.graph.predictions import unavailable
 from manyseed.analysis.metrics.registry import schema
 from manyseed.analysis.options import is_own

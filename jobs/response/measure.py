@@ -12,8 +12,16 @@ import torch
 from numpy.typing import NDArray
 
 from manyseed.jobs.images.transforms import transform_of_all, transformed
-from manyseed.jobs.response.questions import DBI, DBI_LAYERS, PAIRED, PARTS, Asked
-from manyseed.jobs.response.resolution import BATCH, DBI_BATCH, DBI_BATCHES
+from manyseed.jobs.response.questions import (
+    BATCH,
+    DBI,
+    DBI_BATCH,
+    DBI_BATCHES,
+    DBI_LAYERS,
+    PAIRED,
+    PARTS,
+    Asked,
+)
 from manyseed.jobs.run import gaps, labels, raw, stream
 from manyseed.jobs.training.handling import PREDICTED_AT_ONCE, Alive
 from manyseed.jobs.training.layers import evaluation

@@ -477,7 +477,7 @@ def _told_apart(one: Compared) -> tuple[str, str]:
 
 def _judged(one: Compared) -> tuple[float, float] | None:
     """Return the interval that tells which is better: over new test sets, if there is one."""
-    return one.result and (one.result.sets or one.result.seeds)
+    return None if one.result is None else one.result.sets or one.result.seeds
 
 
 def verdict(one: Compared, a: str = "A", b: str = "B") -> str:

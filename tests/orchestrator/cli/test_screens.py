@@ -91,7 +91,9 @@ def test_a_long_table_is_cut_and_the_rest_counted(capsys: pytest.CaptureFixture[
     found = [Answer(f"cell {number}", (f"for {number}",)) for number in range(90)]
     rows = [["data", f"cell {number}", number] for number in range(90)]
     notes = ["One of them.", "", "Another."]
-    reply = Reply(found, columns=["", "", "runs"], table=rows, below=["What they are."], notes=notes)
+    reply = Reply(
+        found, columns=["", "", "runs"], table=rows, below=["What they are."], notes=notes
+    )
     answers._say(reply, why=False)
     said = capsys.readouterr().out.splitlines()
     assert len(said) <= LINES

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.sweep import Sweep
 
 _SHOWN = {"accuracy": "accuracy_mean", "EC": "ec_local_mean"}
-_MOST_ROWS = 6
+_MOST_ROWS = 4
 _SIGNIFICANT = 0.05
 _MOST_NOTES = 1
 
@@ -106,7 +106,7 @@ def _difference(row: Mapping[str, Any] | None) -> str:
 
 
 _POLL_SECONDS = 1.0
-_MOST_CELLS = 12
+_MOST_CELLS = 10
 _HEADS = {
     "test sets": "test\nsets",
     "accuracy ± seeds": "accuracy\n± seeds",
@@ -213,7 +213,7 @@ def analyze(
     else:
         print_summary(sweep)
         print_effects(sweep)
-        say(f"\nTables: {sweep.paths.results}.")
+        say(f"Tables: {sweep.paths.results}.")
         say_next("Query them", "query", directory, "--by", "classifier")
         say_next("Report", "report", directory)
     raise_if_wrong(sweep)
@@ -318,13 +318,13 @@ def print_summary(sweep: Sweep) -> None:
     differing = f" Cells differ in {' · '.join(axes)}." if axes else ""
     say(f"{repeats_in_words(cells)}{differing}")
     several = frame["test sets"].max() != 1
-    between = " Between test sets: sd of the repeats' means." if several else ""
-    say(f"± seeds: sd between runs, within repeats.{between}")
+    between = "; between test sets: of the repeats' means" if several else ""
+    say(f"± seeds: sd between runs of a repeat{between}.")
     cells = last(cells)
     if identical := int(cells["n_identical_repeats"].sum()):
         copies = int((cells["n_runs"] - cells["n_distinct"]).sum())
-        repeats = f"{counted(identical, 'repeat')} of identical runs, {copies:,} of which are"
-        say(f"† {repeats} copies: left out of ± seeds, range, EC, churn and α̂.")
+        repeats = counted(identical, "repeat")
+        say(f"† {repeats} of identical runs: {copies:,} copies are left out of all but accuracy.")
     for same in in_words(cells):
         say(f"‡ The same fits as another cell, counted once: {same}.")
     if (sentence := amounts(read_analysis(sweep.paths)[1])) is not None:

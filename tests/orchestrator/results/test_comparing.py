@@ -224,7 +224,10 @@ def test_what_compares_runs_has_an_interval_over_test_sets_alone(sweeps: dict[st
 def test_the_command_is_read_at_80_columns_and_as_json(
     sweeps: dict[str, Sweep], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, told = inside("compare", sweeps["one"].directory, "--where", "train_fraction < 1")
+    asked = ("compare", sweeps["one"].directory, "--where", "train_fraction < 1")
+    short = inside(*asked)[1]
+    assert re.search(r"\n  (lr-sgd|xgb)( > |, )(lr-sgd|xgb)(: not told)? +0.25 ", short)
+    code, told = inside(*asked, "--why")
     assert code == 0
     assert "accuracy, 2 comparisons" in told
     assert "A: cancer × lr-sgd, train_fraction = 0.25 (cell 0)" in told
@@ -295,9 +298,9 @@ def test_intervals_over_few_test_sets_are_called_of_little_use_once(
 ) -> None:
     note = f"{sets} test sets are too few for useful intervals; more repeats narrow them"
     for verb, *more in (
-        ("compare",),
-        ("variance",),
-        ("answers",),
+        ("compare", "--why"),
+        ("variance", "--why"),
+        ("answers", "--why"),
         ("query", "--by", "classifier"),
         ("query", "--by"),
         ("query", "-t", "runs", "--by", "classifier", "--agg", "mean", "-c", "accuracy"),

@@ -212,7 +212,7 @@ def test_the_ranking_says_what_chose(three_cells: Sweep, tmp_path: Path) -> None
 
 def test_answers_are_told_with_their_cells(three_cells: Sweep) -> None:
     directory = str(three_cells.directory)
-    told = CliRunner().invoke(app, ["howmany", directory]).stdout
+    told = CliRunner().invoke(app, ["howmany", directory, "--why"]).stdout
     assert "toy × imported, vary = init (cell " in told
     assert "95 %); the mean is over seeds, on one fixed test set; from 10 runs of 1 repeat." in told
     (first, *_) = json.loads(CliRunner().invoke(app, ["howmany", directory, "--json"]).stdout)[
@@ -221,7 +221,7 @@ def test_answers_are_told_with_their_cells(three_cells: Sweep) -> None:
     cell = three_cells.results["cells"].filter(cell=first["cell"])
     described = cell.select("cell", "cell_id", *AXES).row(0, named=True)
     assert {name: first[name] for name in described} == described
-    by = CliRunner().invoke(app, ["howmany", directory, "--by", "vary"]).stdout
+    by = CliRunner().invoke(app, ["howmany", directory, "--by", "vary", "--why"]).stdout
     assert "toy × imported, vary = init (cell " in by
 
 

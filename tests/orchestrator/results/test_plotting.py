@@ -200,7 +200,7 @@ def test_answers_are_those_of_the_page(sweep: Sweep) -> None:
     said = sweep.answers()
     assert len(said) >= 3
     assert all(text in page for text in said)
-    code, told = inside("answers", sweep.directory)
+    code, told = inside("answers", sweep.directory, "--why")
     assert code == 0
     assert all(text in " ".join(told.split()) for text in said)
 

@@ -297,7 +297,7 @@ def test_every_column_is_documented_with_its_unit_there_and_in_the_file(analysed
 
 def test_howmany_answers_in_words(analysed: Sweep, tmp_path: Path) -> None:
     sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
-    result = command("howmany", sweep.directory, "--accuracy", 0.01)
+    result = command("howmany", sweep.directory, "--accuracy", 0.01, "--why")
     assert result.returncode == 0, result.stderr
     assert "For accuracy ± 0.01 at 95 % confidence:" in result.stdout
     assert "need 8 runs, and there are 4" in result.stdout

@@ -328,7 +328,7 @@ def test_variance_is_told_in_words_and_as_json(sweep: Sweep) -> None:
         assert cell["vary"] == "batch+train"
     half = rows.filter(metric="accuracy", train_fraction=0.5)
     assert set(half["source"]) >= {"batch+train+subsample", "train", "test set"}
-    code, told = inside("variance", sweep.directory)
+    code, told = inside("variance", sweep.directory, "--why")
     assert code == 0
     assert "wine × xgb, train_fraction = 0.5 (cell " in told
     assert "between runs, batch (dropout with it)+train (resampling) varying: sd 0.0" in told

@@ -5,6 +5,7 @@ Whether an ensembling method suits a classifier is decided here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -260,6 +261,9 @@ def _augment(axis: str, scheme: str, dataset: DatasetInfo, classifier: Classifie
 
 def _vary(value: str) -> tuple[str, ...]:
     names = value.split("+")
+    joined = "+".join(words := re.findall(r"\w+", value))
+    if {*words} <= {*SOURCES_OF_RANDOMNESS} and value != joined and words:
+        raise Refused("vary", value, f"sources of randomness are joined by +: {joined!r}")
     for name in names:
         if name not in SOURCES_OF_RANDOMNESS:
             raise Refused("vary", name, "unknown source of randomness", SOURCES_OF_RANDOMNESS)

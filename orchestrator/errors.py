@@ -30,6 +30,7 @@ NOT_FINISHED = 3
 INTERRUPTED = 130
 _UNSET: Any = object()
 _LONGEST = 1000  # characters of a value shown in a message
+MOST_TOLD = 10  # mistakes at once
 
 
 class ManyseedError(Exception):
@@ -109,6 +110,49 @@ class UserError(ManyseedError):
     @property
     def _key(self) -> str | None:
         return key_in_python(self.key) if self.key and self.from_python else self.key
+
+
+class SeveralErrors(UserError):
+    """Several mistakes of the user; each is told as it would be alone.
+
+    Parameters
+    ----------
+    errors : sequence of UserError
+        Two or more.
+    """
+
+    def __init__(self, errors: Sequence[UserError]) -> None:
+        self.errors = errors
+        first = errors[0]
+        super().__init__(
+            first.message, file=first.file, key=first.key, value=first.value, remedy=first.remedy
+        )
+
+    def __str__(self) -> str:
+        for each in self.errors:
+            each.from_python = self.from_python
+        n = len(self.errors)
+        last = f"{n} mistakes" if n <= MOST_TOLD else f"{n} mistakes, of which these are the first"
+        return "\n".join([*map(str, self.errors[:MOST_TOLD]), last])
+
+    def in_file(self, name: str | None) -> UserError:
+        """Return the same errors with another name for their file, or none."""
+        return SeveralErrors([each.in_file(name) for each in self.errors])
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """The facts of the first, and those of all as ``errors``."""
+        return {**super().facts, "errors": [each.facts for each in self.errors]}
+
+
+def together(errors: Sequence[UserError]) -> UserError:
+    """Return one error for all of these, of which there is at least one."""
+    return errors[0] if len(errors) == 1 else SeveralErrors(errors)
+
+
+def each_of(error: UserError) -> Sequence[UserError]:
+    """Return the errors that `together` made one."""
+    return error.errors if isinstance(error, SeveralErrors) else [error]
 
 
 class Facts(Protocol):

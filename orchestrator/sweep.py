@@ -661,7 +661,7 @@ class Sweep(Executing, Learning):
         UserError
             For a key or a value that is not allowed, data that do not exist, or changed code.
         """
-        from manyseed.orchestrator.grids.loading import read_sweep_file
+        from manyseed.orchestrator.grids.loading import name_of
         from manyseed.orchestrator.grids.objects import require_guard, written
         from manyseed.orchestrator.plans.change import warn_of
         from manyseed.orchestrator.plans.code import prepare_read
@@ -674,7 +674,7 @@ class Sweep(Executing, Learning):
                 file = stack.enter_context(written(sweep_file))
             else:
                 file = Path(sweep_file)
-            target = Path(read_sweep_file(file).name if directory is None else directory)
+            target = Path(name_of(file) if directory is None else directory)
             require = None if other_recipe else warn_of_code
             change = plan_sweep(file, target, require=require)
             prepare_read(change.expansion.datasets)

@@ -24,6 +24,7 @@ _DATE = re.compile(
     r"\d{4}-\d{1,2}(-\d{1,2})?([T ]\d{1,2}:\d{2}.*)?|\d{4}/\d{1,2}/\d{1,2}.*"
     r"|\d{1,2}[./-]\d{1,2}[./-](\d{2}|\d{4})( \d{1,2}:\d{2}.*)?"
 )
+_FEW = 10  # different numbers at most, each ten times or more on average
 _FEWEST = 20  # rows; with fewer, whole numbers may all differ by chance
 _SHARE = 0.5  # of the rows; a category with more labels says nothing about the class
 _NUMBERS = 0.9  # of the rows; with as many, a column was meant to hold numbers
@@ -70,6 +71,8 @@ def column_info(
             looks, shown = doubt[0], (doubt[1],)
         elif merged and (not looks or len(merged) == 1):
             looks, shown = "single", merged
+        elif not looks and _are_few(distinct, known.size):
+            looks, shown = "few", tuple(f"{number:.0f}" for number in distinct)
         return ColumnInfo(name, "continuous", looks=looks, shown=shown)
     labels = [value for value in values.tolist() if value is not None]
     different = {*labels}
@@ -197,6 +200,12 @@ def _of_numbers(name: str, known: NDArray[np.float64]) -> Looks:
     if _are_days(different):
         return "date"
     return "id" if different.size == known.size or _is_id(name, different.size, known.size) else ""
+
+
+def _are_few(distinct: NDArray[np.float64], n: int) -> bool:
+    """Return whether whole numbers repeat as labels do; two of them are the same either way."""
+    is_whole = np.equal(distinct, np.round(distinct)).all()
+    return bool(2 < distinct.size <= min(_FEW, n / _FEW) and is_whole)
 
 
 def _is_id(name: str, n_different: int, n: int) -> bool:

@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Refused, UnknownOption, integer, number, quoted, spelling
+from manyseed.jobs.checks import (
+    Refused,
+    UnknownOption,
+    expanded,
+    integer,
+    number,
+    quoted,
+    spelling,
+)
 from manyseed.jobs.datasets import (
     builtin,
     cache,
@@ -80,6 +88,8 @@ def describe(source: str, parameters: Mapping[str, Any]) -> DataShape:
     if not colon or kind_name not in SOURCES:
         raise Refused("source", source, "unknown source", (*names(), *_BARE))
     kind = SOURCES[kind_name]
+    if kind is tablefile.SOURCE:
+        tablefile.require_there("source", name, expanded(name).absolute())
     for key in parameters:
         if key not in (*kind.parameters, *kind.unwritten):
             allowed = (*COMMON_PARAMETERS, *kind.parameters)

@@ -425,8 +425,6 @@ def _parameters(
     Empty lists are left out, except ``categorical``, the oldest key: identities stay the same.
     """
     if path.suffix not in FORMATS:
-        if not path.suffix:
-            _require_there("source", name, path)
         if path.suffix.lower() in SPREADSHEETS:
             raise Refused("source", f"file:{name}", NO_SPREADSHEET)
         raise Refused("source", path.suffix, "unknown kind of file", FORMATS)
@@ -444,7 +442,7 @@ def _parameters(
 
 def _opened(key: str, name: str, path: Path, keys: Keys) -> _Loaded:
     """Read the file that a key names; a table is not parsed yet."""
-    _require_there(key, name, path)
+    require_there(key, name, path)
     if path.suffix in arrayfile.FORMATS:
         digest, arrays = arrayfile.read(path, keys.target, keys.aside)
         return _Loaded(path, digest, arrays=arrays)
@@ -456,7 +454,7 @@ def _opened(key: str, name: str, path: Path, keys: Keys) -> _Loaded:
     return _Loaded(path, hashlib.sha256(content).hexdigest(), content)
 
 
-def _require_there(key: str, name: str, path: Path) -> None:
+def require_there(key: str, name: str, path: Path) -> None:
     """Refuse a file that does not exist, and say where it was looked for."""
     try:
         path.lstat()

@@ -33,6 +33,9 @@ from manyseed.jobs.checks import Option
 LARGEST = 2**63 - 1
 """The largest integer in TOML, which has 64 bits."""
 
+NAME_PATTERN, LONGEST = r"^[A-Za-z0-9][A-Za-z0-9._-]*$", 100
+"""What names of sweeps look like, and how many letters they have at most."""
+
 Scores = Literal["all", "margin", "none"]
 Members = Literal["sizes", "all", "none"]
 ScoreType = Literal["float32", "float16"]
@@ -361,9 +364,7 @@ class EnsemblingTable(_OpenTable):
 class SweepFile(_Table):
     """A sweep file as the user wrote it, typed and with defaults filled in."""
 
-    name: Annotated[
-        StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100), _TEXT
-    ]
+    name: Annotated[StrictStr, Field(pattern=NAME_PATTERN, max_length=LONGEST), _TEXT]
     """Name of the sweep, and of its directory if none is given."""
     seed: Annotated[int, _By(Option(kind=int, least=0, most=LARGEST))]
     """Seed of all random streams; another seed makes another sweep."""

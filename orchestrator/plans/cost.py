@@ -355,7 +355,8 @@ def check_room(
     needed, free = store_bytes(after) - store_bytes(before), _free(disk)
     if needed > free:
         raise UserError(
-            f"its predictions need {_gb(needed)}; {place} has {_gb(free)} free",
+            f"its predictions need {_gb(needed)} ({_parts(before, after)}); "
+            f"{place} has {_gb(free)} free",
             file=file,
             remedy=_remedy(after, needed) + "or plan onto another disk with --out",
         )
@@ -380,14 +381,23 @@ def require_room(directory: Path, missing: list[GroupRoom]) -> None:
     if needed > free:
         raise UnavailableError(
             f"{directory}: {sum(group.runs for group in missing):,} runs need {_gb(needed)} "
-            f"(predictions {_gb(predictions)}, journals until compact {_gb(journals)}); the disk "
-            f"has {_gb(free)} free\n  make room, or plan again with --out onto another disk"
+            f"(predictions {_gb(predictions)}, journals until compact {_gb(journals)}, the largest "
+            f"file a second time while it is written {_gb(replaced)}); the disk has "
+            f"{_gb(free)} free\n  make room, or plan again with --out onto another disk"
             + (f"; {remedy}".rstrip("; ") if (remedy := _remedy(missing, predictions)) else "")
         )
 
 
 def _free(disk: os.statvfs_result) -> int:
     return disk.f_bavail * disk.f_frsize
+
+
+def _parts(before: list[GroupRoom], after: list[GroupRoom]) -> str:
+    """Return how many bytes of what is new are scores, and what the rest is."""
+    new = store_bytes(after) - store_bytes(before)
+    rest = store_bytes(each.kept(scores="none") for each in after)
+    rest = min(new, max(0, rest - store_bytes(each.kept(scores="none") for each in before)))
+    return f"scores {_gb(new - rest)}, labels, times and test sets {_gb(rest)}"
 
 
 def _remedy(groups: list[GroupRoom], needed: int) -> str:

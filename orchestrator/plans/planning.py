@@ -24,6 +24,7 @@ from manyseed.orchestrator.disk.placing import appearing, place
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import (
     DamagedFile,
+    SeveralErrors,
     UnavailableError,
     UserError,
     command,
@@ -33,7 +34,7 @@ from manyseed.orchestrator.errors import (
 )
 from manyseed.orchestrator.grids import objects
 from manyseed.orchestrator.grids.expansion import Expansion, expand
-from manyseed.orchestrator.grids.loading import load_sweep_file
+from manyseed.orchestrator.grids.loading import load_and_use, load_sweep_file
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.change import Change, warn_of_estimator
@@ -61,10 +62,11 @@ def plan_change(sweep_file: Path, directory: Path, settings: Sequence[str] = ())
 
     `settings`: values that replace the file's (`grids.settings.with_settings`).
     """
-    sweep, text = load_sweep_file(sweep_file, settings)
     paths = SweepPaths(directory)
     own = own_code(sweep_file, paths)
-    expansion = expand(sweep, sweep_file, own)
+    sweep, text, expansion = load_and_use(
+        sweep_file, settings, lambda sweep: expand(sweep, sweep_file, own)
+    )
     if paths.is_sweep:
         before, groups = Plan.read(paths), Groups.read(paths)
         # groups without a cell are left over from an interrupted planning
@@ -481,6 +483,8 @@ def plan_objects(
 
 def _of_arguments(error: UserError, file: Path) -> UserError:
     """Return an error about the temporary sweep file as one about the arguments of `Sweep.of`."""
+    if isinstance(error, SeveralErrors):
+        return SeveralErrors([_of_arguments(each, file) for each in error.errors])
     if error.file is None or Path(error.file) != file:
         return error
     key = error.key or ""

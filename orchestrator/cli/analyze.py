@@ -92,7 +92,9 @@ def print_effects(sweep: Sweep) -> None:
     )
     if few := few_test_sets(rows):
         say(few)
-    say_next(f"All {counted(len(rows), 'effect')}", "query", sweep.directory, "--table", EFFECTS)
+    if len(rows) > _MOST_ROWS:
+        more = f"All {len(rows):,} effects"
+        say_next(more, "query", sweep.directory, "--table", EFFECTS)
 
 
 def _difference(row: Mapping[str, Any] | None) -> str:

@@ -499,7 +499,9 @@ def test_what_only_reads_works_in_a_folder_that_is_read_only(
             code, said = inside(*arguments)
             assert "Read-only" not in said, arguments
             assert "ermission" not in said, arguments
-            assert code in (0, 1), f"{arguments}: {said}"
+            assert code in (0, 1) or "no more of them can be trained" in said, (
+                f"{arguments}: {said}"
+            )
         code, said = inside("report", folder)
     assert code == 4
     assert "--output FILE" in said

@@ -19,11 +19,11 @@ import errno
 import json
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from manyseed.jobs.checks import quoted, shown, similar, spelling
+from manyseed.jobs.checks import Option, Refused, quoted, shown, similar, spelling
 from manyseed.jobs.whole import named_finally
 
 NOT_FINISHED = 3
@@ -36,10 +36,8 @@ MOST_TOLD = 10  # mistakes at once
 class ManyseedError(Exception):
     """An error that is printed as one message, without a traceback.
 
-    Attributes
-    ----------
-    from_python : bool
-        Whether a call from Python raised it: then it names arguments, not the command's options.
+    `from_python`: whether a call from Python raised it: then it names arguments, not the command's
+    options.
     """
 
     exit_code: ClassVar[int] = 1
@@ -60,14 +58,8 @@ class ManyseedError(Exception):
 class UserError(ManyseedError):
     """The user's mistake.
 
-    Parameters
-    ----------
-    message : str
-        What is wrong.
-    file, key, value
-        Where the mistake is; each is left out of the text if not given.
-    remedy : str
-        What to do about it.
+    `message`: what is wrong. `file`, `key` and `value`: where the mistake is; each is left out of
+    the text if not given. `remedy`: what to do about it.
     """
 
     exit_code = 2
@@ -186,7 +178,7 @@ def refused(
     there, if more than the refused value; `remedy` is a further one.
     """
     value = facts.value if value is _UNSET else value
-    part = "" if value == facts.value else _short(toml_value(facts.value))
+    part = "" if value is facts.value or value == facts.value else _short(toml_value(facts.value))
     message, near = facts.reason or "not a valid value", None
     if isinstance(facts.allowed, str):
         message = f"must be {facts.allowed}" + (f", not {part}" if part else "")
@@ -202,6 +194,30 @@ def refused(
         value=_UNSET if value is None else value,
         remedy="\n  ".join(filter(None, (near, remedy))) or None,
     )
+
+
+def given(key: str, value: Any, option: Option, *, file: Path | None = None) -> Any:
+    """Return a value of the command's or of a file, if an option's record allows it."""
+    try:
+        return option.check(key, value)
+    except Refused as error:
+        raise refused(error, file=file) from None
+
+
+def require_one_of(
+    name: str,
+    known: Collection[str],
+    message: str,
+    *,
+    file: Path | None = None,
+    key: str | None = None,
+    more: str = "",
+) -> None:
+    """Refuse a name that is not among those known: a value of `key`, or else a key itself."""
+    if name not in known:
+        value = _UNSET if key is None else name
+        remedy = f"{nearest(name, known)}{more}"
+        raise UserError(message, file=file, key=key or name, value=value, remedy=remedy)
 
 
 def command(*words: object) -> str:
@@ -242,13 +258,8 @@ class UnavailableError(ManyseedError):
 class DamagedFile(UnavailableError):
     """A file of a sweep directory is not as it was written.
 
-    Parameters
-    ----------
-    file : path
-    reason : str
-        What is wrong with it.
-    remedy : str, optional
-        What to do about it; by default, restore it from a copy.
+    `reason`: what is wrong with it. `remedy`: what to do about it; by default, restore it from a
+    copy.
     """
 
     def __init__(
@@ -404,7 +415,7 @@ def toml_value(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list | tuple):
         return "[" + ", ".join(toml_value(v) for v in value) + "]"
-    if isinstance(value, dict):
+    if isinstance(value, dict) and value:
         return "{ " + ", ".join(f"{toml_key(k)} = {toml_value(v)}" for k, v in value.items()) + " }"
     return str(value)
 

@@ -115,7 +115,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "1 of 6 runs is unlike the others (α̂ > 0.05)",
         "answers",
-        r"unlike the others of {} repeat|those that are close to each other",
+        r"unlike the others (of {} repeat|\()|those that are close to each other",
         0.01,
         "runs",
         _unlike,

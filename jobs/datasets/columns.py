@@ -55,14 +55,9 @@ def column_info(
 ) -> ColumnInfo:
     """Describe a feature.
 
-    Parameters
-    ----------
-    values : float64 array or object array (sample,)
-        Numbers, NaN where missing; or labels as text, None where missing.
-    is_declared : bool
-        Whether labels are meant to be labels.
-    doubt : tuple of Looks and str
-        What else numbers look like as they are written, and one of them.
+    `values`, float64 array or object array (sample,): numbers, NaN where missing; or labels as
+    text, None where missing. `is_declared`: whether labels are meant to be labels. `doubt`: what
+    else numbers look like as they are written, and one of them.
     """
     looks: Looks
     shown: tuple[str, ...] = ()
@@ -177,10 +172,7 @@ def _measured(labels: set[str]) -> tuple[str, ...]:
 def _merged_in_single(distinct: NDArray[np.float64]) -> tuple[str, ...]:
     """Return numbers that float32 does not tell apart, if it merges many, or that it cannot hold.
 
-    Parameters
-    ----------
-    distinct : float64 array
-        In ascending order. Differences of the size of rounding errors do not count.
+    `distinct`: in ascending order. Differences of the size of rounding errors do not count.
     """
     if not distinct.size:
         return ()
@@ -238,14 +230,10 @@ MAX_CLASSES = np.iinfo(np.uint16).max
 class DataColumn:
     """One column of a table.
 
-    Attributes
-    ----------
-    values : float64 array or object array (sample,)
-        Numbers, NaN where missing; of a categorical column labels as text, None where missing.
-    is_declared : bool
-        Whether its kind was given, by the user or by the column's type.
-    doubt : tuple of Looks and str
-        What else its numbers look like as they are written, and one of them.
+    `values`, float64 array or object array (sample,): numbers, NaN where missing; of a categorical
+    column labels as text, None where missing. `is_declared`: whether its kind was given, by the
+    user or by the column's type. `doubt`: what else its numbers look like as they are written, and
+    one of them.
     """
 
     name: str
@@ -262,10 +250,7 @@ class DataColumn:
 def to_samples(what: str, features: Sequence[DataColumn], target: DataColumn) -> Samples:
     """Encode a table: labels become their places in natural order, missing values NaN.
 
-    Parameters
-    ----------
-    what : str
-        The source, for messages.
+    `what`: the source, for messages.
     """
     n = target.values.size
     if n == 0 or not features:

@@ -55,8 +55,7 @@ class ColumnInfo:
     shown: tuple[str, ...] = ()
 
 
-OFFICIAL = "official"
-"""Value of ``test`` where the source's own test part is the test set."""
+OFFICIAL = "official"  # value of ``test`` where the source's own test part is the test set
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.text import Text
@@ -19,7 +19,6 @@ from manyseed.orchestrator.cli.arguments import (
     alone,
     only_with,
     takes,
-    workers_option,
 )
 from manyseed.orchestrator.cli.output import (
     console,
@@ -82,7 +81,9 @@ def plan(
         help="With --tune: search here, even on a login node.",
         show_default="auto",
     ),
-    workers: Annotated[int | None, workers_option("With --tune: number of processes.")] = None,
+    workers: int | None = typer.Option(
+        None, min=1, help="With --tune: number of processes.", show_default="the available cores"
+    ),
     as_json: Json = False,
     **options: Any,
 ) -> None:
@@ -246,8 +247,10 @@ def _sentences(change: Change) -> Iterator[str]:
     yield from remarks(change)
     summary = change.summary()
     held = summary["runs"] - summary["runs_added"]
+    asked, distinct = summary["runs_asked"], change.expansion.runs
     yield (
-        f"Asked for {summary['runs_asked']:,} runs, {change.expansion.runs:,} of them distinct, in "
+        f"Asked for {counted(asked, 'run')}"
+        f"{'' if asked == distinct else f', {distinct:,} of them distinct,'} in "
         f"{counted(summary['cells'], 'cell')}"
         + (f"; +{summary['runs_added']:,} −0 to the {held:,} planned before" if held else "")
         + "."

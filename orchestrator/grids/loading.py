@@ -53,17 +53,8 @@ _HEADER = re.compile(r"\s*(\[\[?)\s*(.*?)\s*\]\]?\s*(#.*)?")
 def with_settings(text: str, settings: Sequence[str]) -> str:
     """Return the text of a sweep file with some values set.
 
-    Parameters
-    ----------
-    text : str
-    settings : sequence of str
-        Each ``key=value``: a key such as ``classifier.mlp.epochs``, ``grid[1].vary`` or
-        ``grid.1.vary``, and a TOML value, or a single word without quotes.
-
-    Raises
-    ------
-    UserError
-        For a malformed setting, or a key in something that is not a table.
+    `settings`: each ``key=value``: a key such as ``classifier.mlp.epochs``, ``grid[1].vary`` or
+    ``grid.1.vary``, and a TOML value, or a single word without quotes.
     """
     for setting in settings:
         try:
@@ -371,10 +362,7 @@ def _given_twice(text: str, message: str) -> str | None:
 def read_sweep_file(path: Path, settings: Sequence[str] = ()) -> SweepFile:
     """Read and check a sweep file.
 
-    Parameters
-    ----------
-    settings : sequence of str
-        Values that override its own (`with_settings`).
+    `settings`: values that override its own (`with_settings`).
     """
     return load_sweep_file(path, settings)[0]
 

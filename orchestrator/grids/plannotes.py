@@ -23,8 +23,7 @@ from manyseed.orchestrator.errors import toml_value
 from manyseed.orchestrator.grids.resolver import Fit, not_trainable
 
 _SHOWN = 5
-_FEW_STEPS = 5
-"""The plan notes when an epoch has fewer steps."""
+_FEW_STEPS = 5  # the plan notes when an epoch has fewer steps
 _LOOKS = {
     "constant": "is constant or empty, but is taken as a feature",
     "id": "looks like a row number or name, but is taken as a feature",
@@ -34,8 +33,7 @@ _LOOKS = {
 _MERGE = "classes = {…} can merge them"
 _FOUND = ("seeds: ", "draws from ", "a probe took ")
 """How notes on users' own code begin that tell what was found."""
-NAMELESS = "the column without a name"
-"""As pandas writes an index."""
+NAMELESS = "the column without a name"  # as pandas writes an index
 _WRITTEN = {
     "sklearn:digits",
     *(f"torchvision:{name}" for name in ("MNIST", "EMNIST", "KMNIST", "QMNIST", "SVHN", "USPS")),

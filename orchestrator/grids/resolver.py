@@ -184,15 +184,8 @@ class Pair:
 class Fit:
     """What a grid asks of a dataset, classifier and hparams, and how it is resolved.
 
-    Attributes
-    ----------
-    names : mapping of str to str
-        The dataset, the classifier and the hparams.
-    pair : Pair
-    plain : ResolvedCell
-        All axes at their defaults.
-    cells : mapping
-        For an axis and a value of it, the cell with all other axes at their defaults.
+    `names`: the dataset, the classifier and the hparams. `plain`: all axes at their defaults.
+    `cells`: for an axis and a value of it, the cell with all other axes at their defaults.
     """
 
     names: Mapping[str, str]
@@ -321,12 +314,8 @@ class Resolver:
     ) -> list[Fit]:
         """Resolve all that a grid asks for, in one pass.
 
-        Parameters
-        ----------
-        asked : sequence
-            For each dataset, classifier and hparams, the axes' values: pairs of axis and value.
-        where : str
-            The grid's key in the file.
+        `asked`: for each dataset, classifier and hparams, the axes' values: pairs of axis and
+        value. `where`: the grid's key in the file.
         """
         self._resolve_pairs([(names["dataset"], names["classifier"]) for names, _ in asked], where)
         requests: list[tuple[DatasetInfo, ClassifierInfo, Mapping[str, Any]]] = []

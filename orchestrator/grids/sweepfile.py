@@ -182,6 +182,7 @@ class Exclusion(_Table):
     augment: Patterns | None = None
     ensembling: Patterns | None = None
     test_augment: Patterns | None = None
+    perturb_labels: Patterns | None = None
 
     def patterns(self) -> dict[str, list[Any]]:
         """Return the patterns by axis."""
@@ -200,7 +201,7 @@ class Grid(_Table):
     perturb_continuous: Texts = ["none"]
     """Noise on continuous features, such as "relative:0.1"."""
     perturb_categorical: Texts = ["none"]
-    """Noise on categorical features, such as "label:0.1"."""
+    """Noise on categorical features, such as "value:0.1"."""
     perturb_hparams: Texts = ["none"]
     """Noise on hparams around their anchors, such as "sig-digit:0"."""
     hparams: Texts = ["default"]
@@ -215,6 +216,8 @@ class Grid(_Table):
     [ensembling.NAME]; "none": single models, of which deep ensembles are made."""
     test_augment: Texts = ["none"]
     """Random transforms of test images, drawn anew for each member, such as "crop-flip:4"."""
+    perturb_labels: Texts = ["none"]
+    """Noise on the labels of training rows, such as "flip:0.1"."""
     exclude: list[Exclusion] = []
     """Combinations to leave out."""
     zip: list[list[Text]] = []

@@ -27,7 +27,7 @@ from manyseed.jobs.datasets.info import ColumnInfo
 from manyseed.jobs.datasets.sources import SOURCES
 from manyseed.jobs.datasets.tablefile import FORMATS, NO_SPREADSHEET, SPREADSHEETS, TABLES
 from manyseed.jobs.own import copies
-from manyseed.jobs.own.table import SCORES, form_of, is_entry
+from manyseed.jobs.own.table import SCORES, TABLE, form_of, is_entry
 from manyseed.jobs.packages import install
 from manyseed.jobs.run import Generators, TrainingSet
 from manyseed.orchestrator.errors import (
@@ -37,6 +37,7 @@ from manyseed.orchestrator.errors import (
     meant,
     nearest,
     refused,
+    require_one_of,
     toml_key,
     toml_value,
 )
@@ -289,10 +290,8 @@ _LAST = "the last column"
 _SIDE = 64  # pixels; images become no larger, or the first run takes long
 
 _TABULAR, _ON_IMAGES = ("lr-sgd", "xgb", "mlp"), ("cnn",)
-_ALWAYS = ("lr-sgd",)
-"""Can be trained in every installation."""
-_REPEATS = 5
-"""Test sets; fewer than four allow no useful intervals over test sets."""
+_ALWAYS = ("lr-sgd",)  # can be trained in every installation
+_REPEATS = 5  # test sets; fewer than four allow no useful intervals over test sets
 _SHOWN = 6
 _WIDTH = 27
 
@@ -328,19 +327,11 @@ def sweep_file(
 ) -> tuple[str, list[str]]:
     """Return the text of a sweep file, and sentences on what its reader should check.
 
-    Parameters
-    ----------
-    data : str
-        A file, a source such as ``"sklearn:wine"``, or a function such as ``"mydata:load"``.
-    model : str, optional
-        A classifier, ``"module:name"`` in the working folder or installed, a script, or a Python
-        file that defines a model.
-    target : str, optional
-        The column of classes, if it is not the one that looks like it.
-    name : str, optional
-        What to name the sweep after, by default the data.
-    file : Path
-        What the file will be called.
+    `data`: a file, a source such as ``"sklearn:wine"``, or a function such as ``"mydata:load"``.
+    `model`: a classifier, ``"module:name"`` in the working folder or installed, a script, or a
+    Python file that defines a model. `target`: the column of classes, if it is not the one that
+    looks like it. `name`: what to name the sweep after, by default the data. `file`: what the
+    file will be called.
     """
     table = {} if model is None else model_table(model)
     described = _data(entry_point(data, "DATA"), target)
@@ -458,9 +449,8 @@ def _of_file(data: str, path: Path, target: str | None, given: Mapping[str, Any]
         names = {name.lower().removesuffix(".npy"): name for name in reversed(columns)}
         known = next((names[name] for name in TARGETS if name in names), None)
         target, remark = known or columns[-1], "its name says so" if known else _LAST
-    elif target not in columns and path.suffix not in TABLES:
-        remedy = nearest(target, columns)
-        raise UserError("unknown array", key="--target", value=target, remedy=remedy)
+    elif path.suffix not in TABLES:
+        require_one_of(target, columns, "unknown array", key="--target")
     ignored = [name for name in unreadable if name != target]
     source = f"file:{path}"
     options = {key: value for key, value in given.items() if key != TARGET}
@@ -748,11 +738,8 @@ def _lines(
             last = toml_value(others.pop())
             remark = f"by default; {', '.join(map(toml_value, others))} or {last} say otherwise"
             yield f"# scores  = {toml_value(usual)}          # {remark}"
-        if "command" in table:
-            yield "# timeout = 600              # seconds"
-            yield '# encode  = "dense"           # rows standardised and one-hot'
-        else:
-            yield "# params  = {}               # what it is called with"
+        offered = {"timeout": 600, "encode": "dense"} if "command" in table else {"params": {}}
+        yield from (f"# {_line(key, value, TABLE[key].about)}" for key, value in offered.items())
         yield "# space   = { lr = { low = 1e-4, high = 1.0, default = 0.01, log = true } }"
 
 
@@ -773,7 +760,8 @@ def _perturbations(info: DatasetInfo, rows: int) -> Iterator[str]:
         yield f"# {_line('perturb_continuous', ['none', 'relative:0.1'], what)}"
     if info.n_categorical:
         what = f"on {counted(info.n_categorical, 'categorical feature')}"
-        yield f"# {_line('perturb_categorical', ['none', 'label:0.1'], what)}"
+        yield f"# {_line('perturb_categorical', ['none', 'value:0.1'], what)}"
+    yield f"# {_line('perturb_labels', ['none', 'flip:0.1'], 'of training rows: 10 % are wrong')}"
     if not rows:
         yield f"# {_line('train_fraction', [0.5, 1.0], 'shares of the training rows')}"
 

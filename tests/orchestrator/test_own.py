@@ -423,7 +423,7 @@ def test_findings_of_a_probe_without_missing_values_stay_valid(
 ) -> None:
     file = gaps(tmp_path, 'estimator = "sklearn.linear_model:LogisticRegression"\n')
     with monkeypatch.context() as before:
-        before.setattr("manyseed.jobs.own.probe.with_missing", lambda *_: ())
+        before.setattr("manyseed.jobs.own.findings.with_missing", lambda *_: ())
         sweep = Sweep.plan(file, tmp_path / "sweep")
     assert plan_change(file, sweep.directory).is_empty
     kept = sweep.paths.own.read_bytes()
@@ -492,7 +492,7 @@ def test_mistakes_that_end_a_process_are_one_message(
 def test_code_that_hangs_is_one_message(
     project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("manyseed.jobs.own.probe._MOST_SECONDS", 8)
+    monkeypatch.setattr("manyseed.jobs.own.findings._MOST_SECONDS", 8)
     (tmp_path / "mymodel.py").write_text(
         MODEL.replace("super().fit", "__import__('threading').Event().wait()\n        super().fit")
     )

@@ -64,7 +64,7 @@ def test_a_table_is_looked_at(here: Path) -> None:
     }
     assert "# 60 rows of 2 features, 1 of them categorical" in text
     assert "ill (30), well (30)" in text
-    assert '# perturb_categorical = ["none", "label:0.1"]' in text
+    assert '# perturb_categorical = ["none", "value:0.1"]' in text
     summary = plan_change(here / "sweep.toml", here / "out").summary()
     assert table["runs"] == 10
     assert summary["runs"] == sum(

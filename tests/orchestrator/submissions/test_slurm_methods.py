@@ -67,9 +67,9 @@ STOPS = {(8, 0), (8, 2), (12, 1)}
 
 PAUSING = """
 if "manyseed.orchestrator.working.process" in sys.orig_argv:
-    from manyseed.jobs.training import beside, loop
+    from manyseed.jobs.training import checkpoint as files, loop
 
-    beside.LEAST, save = 1, loop.save
+    files.LEAST, save = 1, loop.save
 
     def pausing(checkpoint, parts, progress):
         save(checkpoint, parts, progress)

@@ -53,10 +53,10 @@ lr         = 0.05
 # where epoch `stop` begins it waits.
 PROCESS = """
 import sys
-from manyseed.jobs.training import beside, loop
+from manyseed.jobs.training import checkpoint, loop
 from manyseed.orchestrator.working import process
 
-beside.LEAST = 2 * 36 * 3 * 4
+checkpoint.LEAST = 2 * 36 * 3 * 4
 stop, cut, begun = int(sys.argv[1]), loop.batches, 0
 
 def batches(*arguments):

@@ -68,7 +68,6 @@ def print_effects(sweep: Sweep) -> None:
     if EFFECTS not in results or results[EFFECTS].is_empty():
         return
     rows = effect_rows(effects(compared(results), by=("classifier",)))
-    console.print()
     known = ((row, row["of"].get("accuracy_mean") or {}) for row in rows)
     largest = sorted(known, key=lambda both: -abs(both[1].get("difference") or 0.0))
     print_table(

@@ -362,7 +362,7 @@ def _given_twice(text: str, message: str) -> str | None:
 def read_sweep_file(path: Path, settings: Sequence[str] = ()) -> SweepFile:
     """Read and check a sweep file.
 
-    `settings`: values that override its own (`settings.with_settings`).
+    `settings`: values that override its own (`with_settings`).
     """
     return load_sweep_file(path, settings)[0]
 

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from manyseed import Sweep
 from manyseed.analysis.questions.question import WORDS, Answer, Reply
@@ -50,9 +51,9 @@ def lint(text: str) -> list[str]:
     found = [f"{len(lines)} lines"] if len(lines) > LINES else []
     # a command to copy is not broken
     found += [
-        f"{len(line)} columns: {line}"
+        f"{cell_len(line)} columns: {line}"
         for line in lines
-        if len(line) > COLUMNS and "manyseed " not in line and "/" not in line
+        if cell_len(line) > COLUMNS and "manyseed " not in line and "/" not in line
     ]
     times = Counter(line.strip() for line in lines if len(line.split()) > 2)
     return [*found, *(f"{n} times: {line}" for line, n in times.items() if n > 1)]

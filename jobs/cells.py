@@ -5,6 +5,7 @@ Whether an ensembling method suits a classifier is decided here.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -30,10 +31,7 @@ if TYPE_CHECKING:
 class Unsuited(Refused):
     """An ensembling method that does not suit a classifier.
 
-    Parameters
-    ----------
-    needs : mapping
-        Options of the classifier with which the method would suit it.
+    `needs`: options of the classifier with which the method would suit it.
     """
 
     def __init__(self, method: str, reason: str, needs: Mapping[str, Any] = NOTHING) -> None:
@@ -80,6 +78,7 @@ UNPERTURBED = {
     "perturb_continuous": "none",
     "perturb_categorical": "none",
     "perturb_hparams": "none",
+    "perturb_labels": "none",
 }
 """Settings with which the runs of a repeat differ only by `vary`."""
 
@@ -88,16 +87,10 @@ UNPERTURBED = {
 class ResolvedCell:
     """A cell, and what the plan reports about it.
 
-    Attributes
-    ----------
-    differing : tuple of str
-        Axes by which the runs of a repeat differ: those with a scheme, a fraction that leaves
-        points out, and ``vary`` if it names a source that fits draw from.
-    idle : tuple of str
-        Axes, such as ``perturb_categorical``, whose scheme has nothing to act on and became
-        ``none``.
-    unmoved : tuple of str
-        Hparams that `perturb_hparams` is asked to move but cannot.
+    `differing`: axes by which the runs of a repeat differ: those with a scheme, a fraction that
+    leaves points out, and ``vary`` if it names a source that fits draw from. `idle`: axes, such as
+    ``perturb_categorical``, whose scheme has nothing to act on and became ``none``. `unmoved`:
+    hparams that `perturb_hparams` is asked to move but cannot.
     """
 
     cell: Cell
@@ -130,25 +123,12 @@ def resolve_cell(
 ) -> ResolvedCell:
     """Resolve one combination of a grid.
 
-    Parameters
-    ----------
-    seed : int
-        The sweep's seed.
-    dataset, classifier
-        The information on both.
-    **axes
-        train_fraction : a share in (0, 1], or a number of points, at least 2; 1 means all.
-        perturb_continuous, perturb_categorical, perturb_hparams : schemes; one that has nothing to
-        act on gives the same cell as ``none``. vary : some of init, batch and train, joined by
-        ``+``. augment, test_augment : a random transform applied each time a training image is
-        presented, or a test image is predicted. ensembling : the method that gives a run several
-        members (`jobs.ensembling.methods.resolve`), or None. By default all points, none, and
-        init+batch.
-
-    Raises
-    ------
-    Refused
-        If a value is unknown or out of range.
+    Of the axes, `train_fraction` is a share in (0, 1] or a number of points, at least 2. A scheme
+    that has nothing to act on gives the same cell as ``none``. `vary` is some of init, batch and
+    train, joined by ``+``. `augment` and `test_augment` are random transforms applied each time a
+    training image is presented, or a test image is predicted. `ensembling` is the method that gives
+    a run several members (`jobs.ensembling.methods.resolve`), or None. By default all points, none,
+    and init+batch.
     """
     [found] = resolve_cells(seed, [(dataset, classifier, axes)])
     if isinstance(found, Refused):
@@ -183,11 +163,13 @@ def _resolved(
     augment: str = "none",
     ensembling: Mapping[str, Any] | None = None,
     test_augment: str = "none",
+    perturb_labels: str = "none",
 ) -> ResolvedCell:
     asked = {
         "perturb_continuous": perturb.canonical("continuous", perturb_continuous),
         "perturb_categorical": perturb.canonical("categorical", perturb_categorical),
         "perturb_hparams": hparams.canonical(perturb_hparams),
+        "perturb_labels": perturb.canonical("labels", perturb_labels),
     }
     if classifier.defaults == "library" and asked["perturb_hparams"] != "none":
         raise Refused(
@@ -203,6 +185,7 @@ def _resolved(
         "perturb_continuous": dataset.n_continuous,
         "perturb_categorical": dataset.n_categorical,
         "perturb_hparams": len(classifier.hparams) - len(unmoved),
+        "perturb_labels": len(dataset.class_names),
     }
     schemes = {axis: scheme if acts_on[axis] else "none" for axis, scheme in asked.items()}
     cell = Cell(
@@ -278,6 +261,9 @@ def _augment(axis: str, scheme: str, dataset: DatasetInfo, classifier: Classifie
 
 def _vary(value: str) -> tuple[str, ...]:
     names = value.split("+")
+    joined = "+".join(words := re.findall(r"\w+", value))
+    if {*words} <= {*SOURCES_OF_RANDOMNESS} and value != joined and words:
+        raise Refused("vary", value, f"sources of randomness are joined by +: {joined!r}")
     for name in names:
         if name not in SOURCES_OF_RANDOMNESS:
             raise Refused("vary", name, "unknown source of randomness", SOURCES_OF_RANDOMNESS)

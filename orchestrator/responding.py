@@ -55,11 +55,9 @@ from manyseed.orchestrator.stored import ComparedShards, stored_groups
 from manyseed.orchestrator.submissions.submission import nothing_finished
 from manyseed.orchestrator.working.pool import spawned
 
-Counts = dict[str, list[Any]]
-"""A model's answers: each array as nested lists, None for NaN."""
+Counts = dict[str, list[Any]]  # a model's answers: each array as nested lists, None for NaN
 
-Key = tuple[str, int, int, int]
-"""Key of a run: group, cell, repeat, run."""
+Key = tuple[str, int, int, int]  # key of a run: group, cell, repeat, run
 
 KEY = ("group", "cell", "repeat", "run")
 SCHEMA: Mapping[str, Any] = {
@@ -234,18 +232,9 @@ DEFAULT = ("intra", "inter")
 class Responded:
     """The outcome of `respond`.
 
-    Attributes
-    ----------
-    file : Path
-        The table.
-    asked : int
-        Number of models that answered now.
-    runs : int
-        Number of models whose answers the table holds.
-    transforms : tuple of str
-    from_gpu : int
-        Number of the selected models whose cells are trained on a GPU: here they answer on a CPU,
-        so that the last bits of their scores may differ.
+    `file`: the table. `asked`: number of models that answered now. `runs`: number of models whose
+    answers the table holds. `from_gpu`: number of the selected models whose cells are trained on a
+    GPU: here they answer on a CPU, so that the last bits of their scores may differ.
     """
 
     file: Path
@@ -286,18 +275,10 @@ def respond(
 ) -> Responded:
     """Ask the kept models of finished runs, and write their answers.
 
-    Parameters
-    ----------
-    options : mapping
-        Keys as in the table ``[response]`` of a sweep file, whose values are the defaults.
-    name : str, optional
-        Name of the table; by default made of the transforms.
-    where : str, optional
-        An SQL condition: only these cells.
-    workers : int
-        Number of processes, one thread each.
-    report : callable
-        Called after each model with (models that have answered, all models).
+    `options`: keys as in the table ``[response]`` of a sweep file, whose values are the defaults.
+    `name`: name of the table; by default made of the transforms. `where`: an SQL condition: only
+    these cells. `workers`: number of processes, one thread each. `report`: called after each model
+    with (models that have answered, all models).
     """
     with locked(paths.responding_lock, "responding") as lease:
         plan = Plan.read(paths)

@@ -52,22 +52,10 @@ from manyseed.orchestrator.store.schema import GroupSpec
 class PlannedRun:
     """A run of a plan.
 
-    Attributes
-    ----------
-    run : Run
-        The run as it is trained.
-    cell, cell_id : int, str
-        The cell's number in the plan, and its identity.
-    axes : mapping
-        The cell's levels of `AXES`.
-    is_identical : bool
-        Whether all runs of a repeat are the same fit.
-    snapshots : tuple of int
-        Epochs whose predictions are kept.
-    spec : GroupSpec
-        The group that stores it.
-    row : int
-        Its row in the group.
+    `run`: the run as it is trained. `cell` and `cell_id`: the cell's number in the plan, and its
+    identity. `axes`: the cell's levels of `AXES`. `is_identical`: whether all runs of a repeat are
+    the same fit. `snapshots`: epochs whose predictions are kept. `spec`: the group that stores it.
+    `row`: its row in the group.
     """
 
     run: Run
@@ -97,16 +85,8 @@ class PlannedRun:
 def find_run(paths: SweepPaths, address: str) -> PlannedRun:
     """Return the run at an address.
 
-    Parameters
-    ----------
-    address : str
-        ``CELL:REPEAT:RUN``: a cell's number or the first digits of its identity, then the repeat
-        and the run, counted from 0.
-
-    Raises
-    ------
-    UserError
-        For any other form, and for a run that the plan does not hold.
+    `address`: ``CELL:REPEAT:RUN``: a cell's number or the first digits of its identity, then the
+    repeat and the run, counted from 0.
     """
     match = re.fullmatch(r"([0-9a-f]+):(\d+):(\d+)", address)
     if match is None:
@@ -156,15 +136,7 @@ def _cell(plan: Plan, text: str, address: str) -> pl.DataFrame:
 
 
 def show(paths: SweepPaths, address: str) -> dict[str, object]:
-    """Return what defines a run, what it is fitted with, and how it was made.
-
-    Raises
-    ------
-    UserError
-        As `find_run`.
-    DamagedFile
-        If the result of a search that it was trained with is gone.
-    """
+    """Return what defines a run, what it is fitted with, and how it was made."""
     planned = find_run(paths, address)
     asked, was_made = planned.run.cell, stored(paths, planned)
     cell = asked
@@ -210,25 +182,13 @@ def _saved(paths: SweepPaths, planned: PlannedRun) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """What the store holds about a run: its status and, once published, how it was made.
+    """What the store holds about a run: its status and, once published, how it was made."""
 
-    Attributes
-    ----------
-    status : str
-        done, copy or missing.
-    crc32c : int
-        The checksum of its row.
-    fit_seconds : float, optional
-    recipe : Recipe, optional
-    recipe_unknown : str
-        Why the recipe is unknown, if it is lost.
-    """
-
-    status: str = "missing"
-    crc32c: int = 0
+    status: str = "missing"  # done, copy or missing
+    crc32c: int = 0  # the checksum of its row
     fit_seconds: float | None = None
     recipe: Recipe | None = None
-    recipe_unknown: str = ""
+    recipe_unknown: str = ""  # why the recipe is unknown, if it is lost
 
     def to_json(self) -> dict[str, object]:
         """Return this as JSON values; only the status if the run is missing."""
@@ -263,12 +223,9 @@ class Differences(TypedDict):
     """How a run that was trained again compares with its stored predictions."""
 
     same_recipe: bool
-    recipe_changes: dict[str, list[object]]
-    """The old and the new value, by name."""
-    equal: bool
-    """Bit for bit."""
-    labels: int
-    """Number of labels compared: points times epochs."""
+    recipe_changes: dict[str, list[object]]  # the old and the new value, by name
+    equal: bool  # bit for bit
+    labels: int  # number of labels compared: points times epochs
     labels_differ: int
     largest_difference: float | None
     """The largest difference of scores or margins; None if only labels are kept."""
@@ -287,20 +244,8 @@ class Again:
 def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> Differences:
     """Train a run again on this machine's CPU, and compare.
 
-    Parameters
-    ----------
-    save : Path, optional
-        A new file for the model, outside the sweep; the ending of its name selects the form
-        (`jobs.parameters`).
-
-    Raises
-    ------
-    UserError
-        For a run that is not published, and for a file that cannot hold its model.
-    UnavailableError
-        If its data, its tuned hparams or packages are missing.
-    RunsError
-        If the fit fails this time.
+    `save`: a new file for the model, outside the sweep; the ending of its name selects the form
+    (`jobs.parameters`).
     """
     planned = find_run(paths, address)
     was_made = published(paths, planned, address)
@@ -316,13 +261,7 @@ def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> Differen
 
 
 def published(paths: SweepPaths, planned: PlannedRun, address: str) -> StoredRun:
-    """Return what the store holds about a run that can be trained again.
-
-    Raises
-    ------
-    UserError
-        For a run that is not published, or was imported.
-    """
+    """Return what the store holds about a run that can be trained again."""
     was_made = stored(paths, planned)
     if was_made.status not in ("done", "copy"):
         raise UserError(
@@ -342,19 +281,8 @@ def train_again(
 ) -> Again:
     """Train a run again.
 
-    Parameters
-    ----------
-    was_made : StoredRun
-        As returned by `published`.
-    trainer : Trainer
-        Keeps data between calls.
-    keep : bool
-        Whether to return the model, too.
-
-    Raises
-    ------
-    UserError, UnavailableError, RunsError
-        As `rerun`.
+    `was_made`: as returned by `published`. `trainer`: keeps data between calls. `keep`: whether to
+    return the model, too.
     """
     address = f"{planned.cell}:{planned.run.repeat}:{planned.run.run}"
     run, models = planned.fitted, list[Alive]()
@@ -456,27 +384,13 @@ def _keeping(trainer: Trainer, run: Run, spec: GroupSpec, models: list[Alive]) -
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """The outcome of training a run again.
+    """The outcome of training a run again."""
 
-    Attributes
-    ----------
-    address : str
-        CELL:REPEAT:RUN.
-    comparison : Differences or None
-        None if it was not trained.
-    file : Path or None
-        The file of its model.
-    was_there : bool
-        Whether the file existed before, so that nothing was trained.
-    problem : str
-        Why there is no comparison or no file; empty if all is well.
-    """
-
-    address: str
-    comparison: Differences | None = None
-    file: Path | None = None
-    was_there: bool = False
-    problem: str = ""
+    address: str  # CELL:REPEAT:RUN
+    comparison: Differences | None = None  # none if it was not trained
+    file: Path | None = None  # the file of its model
+    was_there: bool = False  # whether the file existed before, so that nothing was trained
+    problem: str = ""  # why there is no comparison or no file; empty if all is well
 
     def to_json(self) -> dict[str, object]:
         """Return the outcome as JSON values."""
@@ -503,26 +417,13 @@ def rerun_each(
 
     A run that fails, differs or cannot be saved does not affect the others.
 
-    Parameters
-    ----------
-    addresses : sequence of str
-        CELL:REPEAT:RUN.
-    folder : Path, optional
-        The folder for their models, each in a file ``CELL-REPEAT-RUN`` with the ending of its form
-        (`jobs.saving`). A model is written only if its predictions match the stored ones: bit for
-        bit with the same recipe, else in their labels.
-    overwrite : bool
-        Whether to train runs whose file exists again; otherwise they are skipped.
-    other_recipe : bool
-        Whether to write models that have another recipe than the stored predictions even if labels
-        differ.
-    tell : callable
-        Called with each outcome as soon as a run is done, and the total number of runs.
-
-    Raises
-    ------
-    UserError
-        If `folder` is a file, or is named like one.
+    `addresses`: CELL:REPEAT:RUN. `folder`: the folder for their models, each in a file
+    ``CELL-REPEAT-RUN`` with the ending of its form (`jobs.saving`). A model is written only if its
+    predictions match the stored ones: bit for bit with the same recipe, else in their labels.
+    `overwrite`: whether to train runs whose file exists again; otherwise they are skipped.
+    `other_recipe`: whether to write models that have another recipe than the stored predictions
+    even if labels differ. `tell`: called with each outcome as soon as a run is done, and the total
+    number of runs.
     """
     if folder is not None:
         _require_folder(folder)

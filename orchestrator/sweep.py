@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.results.answers.comparison import Compared
     from manyseed.orchestrator.results.answers.dee import DeepAnswers
     from manyseed.orchestrator.results.answers.howmany import GroupAnswers
-    from manyseed.orchestrator.results.answers.likeness import Alike
+    from manyseed.orchestrator.results.answers.likeness import Likeness
     from manyseed.orchestrator.results.answers.variance import VarianceSplit
-    from manyseed.orchestrator.results.page import Plots
+    from manyseed.orchestrator.results.figures import Plots
     from manyseed.orchestrator.store.lazy import FinishedRuns
     from manyseed.orchestrator.submissions.submission import Submission
 from contextlib import ExitStack
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.keeping import Verified
     from manyseed.orchestrator.plans.drop import Drop
     from manyseed.orchestrator.progress.status import Status
-    from manyseed.orchestrator.results.answers.until import Answered
+    from manyseed.orchestrator.results.answers.until import CellEstimate
     from manyseed.orchestrator.runs import Differences, Rerun
     from manyseed.orchestrator.store.compact import Compaction
     from manyseed.orchestrator.survey import Survey
@@ -342,13 +342,13 @@ class Learning:
         options : Options
             By default those of the sweep file's table ``[analysis]``.
         dask : str
-            threads, processes, or a dask scheduler's address; slurm: jobs that are workers of this
-            process's scheduler.
+            Where to compute: on this machine (threads, processes), in SLURM jobs that are workers
+            of this process's scheduler (slurm), or on a dask scheduler, by its address.
         cluster : str
             With slurm, the cluster: a cluster profile, its file, or auto.
         workers : int
-            Number of threads or processes; by default the cores that this process may use. With
-            slurm: number of jobs, 4 by default.
+            Threads or processes; with `dask` slurm, jobs; by default the available cores, or 4
+            jobs.
         metrics : sequence of str
             Without `options`: your own metrics, ``"module:function"``, to compute beside the
             others. Own metrics in the sweep file are code that may come from anybody; they are left
@@ -413,28 +413,42 @@ class Learning:
         tell_newer(self.paths)
         return read_results(self.paths)
 
-    @further("asking.query:Query")
     def query(
         self,
         table: str = "cells",
         *,
-        others: Sequence[Learning | str | Path] = (),
+        where: str | None = None,
+        columns: Sequence[str] = (),
+        by: Sequence[str] | bool = (),
+        agg: Sequence[str] = (),
         sql: str | None = None,
-        **options: Any,
+        sort: str | None = None,
+        others: Sequence[Learning | str | Path] = (),
     ) -> pl.DataFrame:
         """Return rows of a result table, of this sweep and others, or the result of an SQL query.
 
         Parameters
         ----------
         table : str
-            Name of the table.
+            The table: cells, runs, pairs, repeats, effects, …; see ``manyseed docs results`` for
+            all.
+        where : str
+            A condition over the columns.
+        columns : sequence of str
+            Columns to show; by default those of a cell, and the main metrics.
+        by : sequence of str or bool
+            Group by these columns: means with intervals, pooled spreads, n, coverage. Without
+            columns (in Python, True): by everything but the seeds. Of several snapshots each cell's
+            last is taken, unless grouped by epoch.
+        agg : sequence of str
+            What to compute per group instead: mean, sd, median, min, max, count, q05 (5 %
+            quantile), q975 (97.5 %).
+        sql : str
+            One SELECT over the tables, instead of all other choices.
+        sort : str
+            The column to sort by; with - in front, descending.
         others : sequence of Sweep or path
             Sweeps whose rows are appended; the column ``sweep`` holds each row's directory.
-        sql : str
-            One SELECT over the tables, instead of all other arguments (`orchestrator.asking.sql`).
-        **options
-            `where`, `columns`, `by`, `sort` and `agg`, as in
-            `orchestrator.asking.query.Query`.
         """
         from manyseed.orchestrator.asking.query import Query, ask
         from manyseed.orchestrator.computing.tables import read_results
@@ -448,7 +462,7 @@ class Learning:
             from manyseed.orchestrator.asking.sql import ask_sql
 
             return ask_sql(sweeps, sql)
-        return ask(sweeps, Query(table, **options))
+        return ask(sweeps, Query(table, where, columns, by, sort, agg))
 
     @further("results.answers.howmany:howmany", but=("paths",))
     def howmany(self, **options: Any) -> list[GroupAnswers]:
@@ -466,12 +480,12 @@ class Learning:
         return found
 
     @further("results.answers.likeness:alike", but=("paths",))
-    def alike(self, other: Learning | str | Path | None = None, **options: Any) -> list[Alike]:
+    def alike(self, other: Learning | str | Path | None = None, **options: Any) -> list[Likeness]:
         """Say whether A's runs are like B's, by α̂ and error consistency between them.
 
         See `orchestrator.results.answers.likeness.alike` for the options and the result.
         """
-        found: list[Alike] = self._found("alike", {"other": other, **options})
+        found: list[Likeness] = self._found("alike", {"other": other, **options})
         return found
 
     @further("results.answers.dee:dee", but=("paths",))
@@ -528,25 +542,27 @@ class Learning:
     def plot(self) -> Plots:
         """The figures of the results: ``sweep.plot.accuracy(by="perturb_continuous")``.
 
-        ``sweep.plot.kinds`` lists them; see `orchestrator.results.page`.
+        ``sweep.plot.kinds`` lists them; see `orchestrator.results.figures`.
         """
         from manyseed.orchestrator.results.caveats import tell_newer
-        from manyseed.orchestrator.results.page import Plots
+        from manyseed.orchestrator.results.figures import Plots
 
         tell_newer(self.paths)
         return Plots(self.paths)
 
-    def report(self, tell: Callable[[str], None] | None = None) -> Path:
+    def report(
+        self, tell: Callable[[str], None] | None = None, output: str | Path | None = None
+    ) -> Path:
         """Write the report's page; return its path.
 
         `tell` is called for each lost file without which the page is incomplete; the page lists
-        them, too.
+        them, too. `output` is where to write it, by default in the sweep.
         """
         from manyseed.orchestrator.results.caveats import tell_newer
         from manyseed.orchestrator.results.page import report
 
         tell_newer(self.paths)
-        return report(self.paths, self.name, tell)
+        return report(self.paths, self.name, tell, None if output is None else Path(output))
 
 
 def _paths(argument: str, sweep: Learning | str | Path) -> SweepPaths:
@@ -645,7 +661,7 @@ class Sweep(Executing, Learning):
         UserError
             For a key or a value that is not allowed, data that do not exist, or changed code.
         """
-        from manyseed.orchestrator.grids.loading import read_sweep_file
+        from manyseed.orchestrator.grids.loading import name_of
         from manyseed.orchestrator.grids.objects import require_guard, written
         from manyseed.orchestrator.plans.change import warn_of
         from manyseed.orchestrator.plans.code import prepare_read
@@ -658,7 +674,7 @@ class Sweep(Executing, Learning):
                 file = stack.enter_context(written(sweep_file))
             else:
                 file = Path(sweep_file)
-            target = Path(read_sweep_file(file).name if directory is None else directory)
+            target = Path(name_of(file) if directory is None else directory)
             require = None if other_recipe else warn_of_code
             change = plan_sweep(file, target, require=require)
             prepare_read(change.expansion.datasets)
@@ -956,7 +972,7 @@ class Sweep(Executing, Learning):
         workers: int | None = None,
         tell: Callable[[str], None] | None = None,
         **options: Any,
-    ) -> list[Answered]:
+    ) -> list[CellEstimate]:
         """Train blocks of runs until each cell's mean accuracy is known to ± `half_width`.
 
         Parameters

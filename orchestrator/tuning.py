@@ -33,12 +33,8 @@ def tune(
 ) -> list[Search]:
     """Do all searches of a sweep that are not done yet; return them.
 
-    Parameters
-    ----------
-    workers : int
-        Number of processes, one thread each.
-    report : callable
-        Called after each draw with (evaluated draws, all draws).
+    `workers`: number of processes, one thread each. `report`: called after each draw with
+    (evaluated draws, all draws).
     """
     with locked(paths.tuning_lock, "tuning") as lease:
         cells = Plan.read(paths).cells

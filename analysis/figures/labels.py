@@ -195,14 +195,8 @@ _WORDS = {
 class Quantity:
     """A column of a figure: the values of each cell, and words for the caption.
 
-    Attributes
-    ----------
-    name, label : str
-        The column, and the label of its axis.
-    values : polars frame
-        Columns cell, repeat_index and run indices if known, and value.
-    words : str
-        What the values are, with n.
+    `name` and `label`: the column, and the label of its axis. `values`: columns cell, repeat_index
+    and run indices if known, and value. `words`: what the values are, with n.
     """
 
     name: str
@@ -262,10 +256,7 @@ def schemas(tables: Tables) -> dict[str, pl.Schema]:
 def table_of(columns: Mapping[str, pl.Schema], name: str) -> str | None:
     """Return the table that holds a numeric column that can be drawn; None if there is none.
 
-    Parameters
-    ----------
-    columns : mapping
-        The schema of each of the tables `OF`.
+    `columns`: the schema of each of the tables `OF`.
     """
     for table in OF:
         kind = columns[table].get(name)
@@ -293,12 +284,8 @@ def names(tables: Tables) -> list[str]:
 def column(name: str, meanings: Mapping[str, tuple[str, str]] | None = None) -> Quantities:
     """Return a function that gives a column as the quantity to draw.
 
-    Parameters
-    ----------
-    name : str
-        A column of the tables of runs, pairs or repeats.
-    meanings : mapping or None
-        Unit and meaning of columns by name.
+    `name`: a column of the tables of runs, pairs or repeats. `meanings`: unit and meaning of
+    columns by name.
     """
     unit, meaning = (meanings or {}).get(name, ("", ""))
     shown = labelled(name) + (f" ({unit})" if unit not in ("", "1") else "")

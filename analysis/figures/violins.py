@@ -96,14 +96,8 @@ def violins(tables: Tables, of: Quantities, by: Sequence[str]) -> list[Plot]:
     a figure per dataset: rows are the levels of the first, columns those of the second. Fewer than
     six values are drawn as dots without a violin.
 
-    Parameters
-    ----------
-    tables : Tables
-        With the columns of `AXES` joined.
-    of : callable
-        The quantity to draw (`analysis.figures.quantities`).
-    by : sequence of str
-        One or two columns of the table of cells.
+    `tables`: with the columns of `AXES` joined. `of`: the quantity to draw
+    (`analysis.figures.quantities`). `by`: one or two columns of the table of cells.
     """
     allowed = axes_of(tables.cells)
     for name in by:

@@ -46,10 +46,6 @@ if TYPE_CHECKING:  # importing dask is slow, and not all that is here needs it
     from dask.delayed import Delayed
 from collections.abc import Callable
 
-from dask.base import compute as dask_compute
-from dask.callbacks import Callback
-from dask.delayed import Delayed
-
 from manyseed.analysis.graph.predictions import unavailable
 from manyseed.analysis.metrics.registry import schema
 from manyseed.analysis.options import is_own
@@ -84,18 +80,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class InputCheck:
-    """Findings about the predictions of a repeat, or of a part of it.
+    """Findings about the predictions of a repeat, or of a part of it."""
 
-    Attributes
-    ----------
-    largest : int
-        The largest label.
-    undefined : int
-        Runs with a NaN margin or score.
-    """
-
-    largest: int
-    undefined: int
+    largest: int  # the largest label
+    undefined: int  # runs with a NaN margin or score
 
     @classmethod
     def of(cls, checks: Sequence[InputCheck]) -> InputCheck:
@@ -490,12 +478,8 @@ def compute(
 ) -> list[Tables]:
     """Compute groups together and return the tables of each.
 
-    Parameters
-    ----------
-    scheduler : str or distributed.Client
-        One of dask's local schedulers ("threads", "processes", "synchronous"), or a client.
-    workers : int or None
-        Threads or processes of a local scheduler; None for dask's default.
+    `scheduler`: one of dask's local schedulers ("threads", "processes", "synchronous"), or a
+    client. `workers`: threads or processes of a local scheduler; None for dask's default.
     """
     blocks = [block for group in groups for block in group.blocks]
     results = compute_all(blocks, scheduler=scheduler, workers=workers, progress=progress)
@@ -525,6 +509,9 @@ def compute_all(
 def _compute_locally(
     tasks: Sequence[Delayed], scheduler: str, workers: int | None, report: ReportProgress
 ) -> list[Any]:
+    from dask.base import compute
+    from dask.callbacks import Callback
+
     waiting = {task.key for task in tasks}
 
     def count(key: Any, *_: object) -> None:
@@ -533,7 +520,7 @@ def _compute_locally(
             report(len(tasks) - len(waiting), len(tasks))
 
     with Callback(posttask=count):
-        return list(dask_compute(*tasks, scheduler=scheduler, num_workers=workers))
+        return list(compute(*tasks, scheduler=scheduler, num_workers=workers))
 
 
 def _compute_on_client(tasks: Sequence[Delayed], client: Any, report: ReportProgress) -> list[Any]:

@@ -30,45 +30,25 @@ _AT_ONE = "One test set allows no interval over test sets"
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean over test sets, and half of its interval; None if there is none.
+    """A mean over test sets, and half of its interval; None if there is none."""
 
-    Attributes
-    ----------
-    classifier : str
-        Whose accuracy it is, or with which the best classifier is compared.
-    value : float
-    half : float or None
-        None with one test set, and if all test sets have the same value.
-    """
-
-    classifier: str
+    classifier: str  # whose accuracy it is, or with which the best classifier is compared
     value: float
-    half: float | None
+    half: float | None  # none with one test set, and if all test sets have the same value
 
 
 @dataclass(frozen=True, slots=True)
 class Accuracies:
     """Classifiers on one dataset.
 
-    Attributes
-    ----------
-    dataset : str
-    context : tuple of (str, str)
-        The levels of the axes in which cells of the dataset differ.
-    rows : tuple of Mean
-        Mean accuracies over runs and test sets, the best first; each interval by itself.
-    differences : tuple of Mean
-        By how much the best is better than each of the others, in their order. The intervals hold
-        for all pairs of classifiers together (Bonferroni), as the best is chosen by its results.
-    test_sets : int
-    runs : tuple of int
-        Fewest and most runs of a classifier on a test set.
-    more : int
-        Classifiers that have no such cell, or no test set with the others.
-    pairs : tuple of (str, Mean)
-        By how much each classifier is better than each that follows it in `rows`, likewise.
-    cells : tuple of int
-        The cells that are compared.
+    `context`, tuple of (str, str): the levels of the axes in which cells of the dataset differ.
+    `rows`: mean accuracies over runs and test sets, the best first; each interval by itself.
+    `differences`: by how much the best is better than each of the others, in their order. The
+    intervals hold for all pairs of classifiers together (Bonferroni), as the best is chosen by its
+    results. `runs`: fewest and most runs of a classifier on a test set. `more`: classifiers that
+    have no such cell, or no test set with the others. `pairs`, tuple of (str, Mean): by
+    how much each classifier is better than each that follows it in `rows`, likewise. `cells`: the
+    cells that are compared.
     """
 
     dataset: str
@@ -85,11 +65,7 @@ class Accuracies:
 def accuracies(tables: Tables, confidence: float = CONFIDENCE) -> list[Accuracies]:
     """Return the accuracies on each dataset, sorted by name.
 
-    Parameters
-    ----------
-    tables : Tables
-        With the columns of `AXES` joined, of one snapshot.
-    confidence : float
+    `tables`: with the columns of `AXES` joined, of one snapshot.
     """
     known = tables.repeats.filter(pl.col("accuracy_mean").is_not_null())
     known = known.with_columns(pl.col("dataset", "classifier").cast(pl.String))

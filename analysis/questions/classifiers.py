@@ -38,23 +38,12 @@ CONTEXT = [name for name in AXES if name != "classifier"]
 
 @dataclass(frozen=True, slots=True)
 class CellBlock:
-    """Classifiers and the cells of the contexts that all of them have.
-
-    Attributes
-    ----------
-    classifiers : tuple of str
-    contexts : int
-        Number of cells of each classifier.
-    left : tuple of str
-        Classifiers left out: they share too few cells with the others.
-    cells : polars frame
-        Columns cell, classifier and dataset.
-    """
+    """Classifiers and the cells of the contexts that all of them have."""
 
     classifiers: tuple[str, ...]
-    contexts: int
-    left: tuple[str, ...]
-    cells: pl.DataFrame
+    contexts: int  # number of cells of each classifier
+    left: tuple[str, ...]  # classifiers left out: they share too few cells with the others
+    cells: pl.DataFrame  # columns cell, classifier and dataset
 
 
 def block(cells: pl.DataFrame) -> CellBlock | None:
@@ -62,10 +51,7 @@ def block(cells: pl.DataFrame) -> CellBlock | None:
 
     Classifiers are added in descending order of how many contexts they have.
 
-    Parameters
-    ----------
-    cells : polars frame
-        Columns cell and those of `AXES`.
+    `cells`: columns cell and those of `AXES`.
     """
     context = pl.struct(CONTEXT).map_elements(repr, return_dtype=pl.String)
     known = (
@@ -121,20 +107,11 @@ class SeedSpread:
 class Spreads:
     """Spreads of classifiers, the largest first.
 
-    Attributes
-    ----------
-    rows : tuple of SeedSpread
-    contexts : int
-        Number of cells of each classifier.
-    left : tuple of str
-        Classifiers that share too few cells to be compared.
-    ratio, low, high : float
-        Ratio of the largest to the smallest standard deviation, with an interval that holds for all
-        pairs of classifiers together (Bonferroni).
-    pairs : int
-        Number of these pairs.
-    like_first, like_last : tuple of str
-        Classifiers whose spread cannot be told from the largest, and from the smallest, likewise.
+    `contexts`: number of cells of each classifier. `left`: classifiers that share too few cells to
+    be compared. `ratio`, `low` and `high`: ratio of the largest to the smallest standard deviation,
+    with an interval that holds for all pairs of classifiers together (Bonferroni). `pairs`: number
+    of these pairs. `like_first` and `like_last`: classifiers whose spread cannot be told from the
+    largest, and from the smallest, likewise.
     """
 
     rows: tuple[SeedSpread, ...]
@@ -151,11 +128,7 @@ class Spreads:
 def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     """Compare classifiers, or describe a single one; None if none share cells whose runs vary.
 
-    Parameters
-    ----------
-    tables : Tables
-        With the columns of `AXES` joined, of one snapshot.
-    confidence : float
+    `tables`: with the columns of `AXES` joined, of one snapshot.
     """
     repeats = tables.repeats.filter(VARIES, pl.col("n_distinct") >= FEWEST)
     cells = tables.cells.join(repeats.select("cell"), on="cell", how="semi", maintain_order="left")
@@ -280,15 +253,9 @@ class Standing:
 class Standings:
     """Classifiers by mean rank.
 
-    Attributes
-    ----------
-    rows : tuple of Standing
-        The best first.
-    datasets : int
-    critical : float
-        Mean ranks that differ by less may do so by chance.
-    apart : tuple of (str, str)
-        Pairs of classifiers that differ by at least that much, the better one first.
+    `rows`: the best first. `critical`: mean ranks that differ by less may do so by chance. `apart`,
+    tuple of (str, str): pairs of classifiers that differ by at least that much, the better one
+    first.
     """
 
     rows: tuple[Standing, ...]
@@ -300,10 +267,7 @@ class Standings:
 def standings(cells: pl.DataFrame) -> Standings | None:
     """Rank classifiers; None if no two of them share two datasets.
 
-    Parameters
-    ----------
-    cells : polars frame
-        The table of cells with the columns of `AXES`, of one snapshot.
+    `cells`: the table of cells with the columns of `AXES`, of one snapshot.
     """
     known = cells.filter(pl.col("accuracy_mean").is_not_null())
     shared = block(known) if known.height else None

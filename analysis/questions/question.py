@@ -8,7 +8,7 @@ be concluded. A question without an answer has neither. The page begins with `an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +17,6 @@ if TYPE_CHECKING:
 
     from manyseed.analysis.options import Options
     from manyseed.analysis.tables.rows import Tables
-from dataclasses import replace
-
-import polars as pl
-
-from manyseed.analysis.options import Options
-from manyseed.analysis.tables.rows import Tables
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,4 +341,5 @@ def short_repeats(tables: Tables) -> tuple[int, int] | None:
     """Return how many repeats lack runs, and how many there are; None without runs."""
     if tables.runs.is_empty():
         return None
-    return tables.repeats.filter(pl.col("coverage") < 1).height, tables.repeats.height
+    coverage = tables.repeats["coverage"]
+    return int((coverage < 1).sum()), len(coverage)

@@ -42,21 +42,13 @@ def ranked(runs: pl.DataFrame, close: float = CLOSE, within: float | None = None
     (`HELD_OUT`), runs are chosen by α̂ and accuracy on the other points, and `holdout_accuracy` is
     not optimistic.
 
-    Parameters
-    ----------
-    runs : polars frame
-        The table of runs with `delta`, and with `choosing_delta` if points were held out.
-    close : float
-        Largest α̂ of a run that stands for the training.
-    within : float or None
-        Keep only runs whose accuracy is at most this much below the best of their repeat; Table IV
-        compares models of similar accuracy.
+    `runs`: the table of runs with `delta`, and with `choosing_delta` if points were held out.
+    `close`: largest α̂ of a run that stands for the training. `within`: keep only runs whose
+    accuracy is at most this much below the best of their repeat; Table IV compares models of
+    similar accuracy.
 
-    Returns
-    -------
-    polars frame
-        The columns of `runs`, `rank` (1 is best) and `close` (`close_or_not`), sorted by `cell`,
-        `repeat_index` and `rank`.
+    Returns the columns of `runs`, `rank` (1 is best) and `close` (`close_or_not`), sorted by
+    `cell`, `repeat_index` and `rank`.
     """
     held_out = "choosing_accuracy" in runs.columns and runs["choosing_accuracy"].count() > 0
     accuracy, level, delta = (
@@ -96,21 +88,14 @@ def sources(tables: Tables, close: float = CLOSE) -> pl.DataFrame:
     runs may or may not be close. Runs with an α̂ are judged: where half of the runs are the
     reference, those of the other half, the candidates, which are all that the tables of RKS have.
 
-    Parameters
-    ----------
-    tables : Tables
-    close : float
-        Largest α̂ of a run that is close to the others.
+    `close`: largest α̂ of a run that is close to the others.
 
-    Returns
-    -------
-    polars frame
-        `cell`; for Table II the columns `OF_CELLS`, `accuracy_min`, `accuracy_max` (over the runs
-        of all repeats), `n_judged` and the same of judged runs (`accuracy_mean_judged`, …),
-        `n_close`, `accuracy_min_close` and `accuracy_max_close` (over runs with α̂ at most
-        `close`); for Table III `n_pairs`, `churn_min`, `churn_max` (shares of test points),
-        `n_pairs_judged` and the same of pairs of judged runs, `n_pairs_close`, `churn_min_close`
-        and `churn_max_close` (both runs close). Null if undefined.
+    Returns `cell`; for Table II the columns `OF_CELLS`, `accuracy_min`, `accuracy_max` (over the
+    runs of all repeats), `n_judged` and the same of judged runs (`accuracy_mean_judged`, …),
+    `n_close`, `accuracy_min_close` and `accuracy_max_close` (over runs with α̂ at most `close`);
+    for Table III `n_pairs`, `churn_min`, `churn_max` (shares of test points), `n_pairs_judged` and
+    the same of pairs of judged runs, `n_pairs_close`, `churn_min_close` and `churn_max_close` (both
+    runs close). Null if undefined.
     """
     varying = tables.repeats.select(*REPEAT, VARIES.alias("varies"), "delta")
     runs = tables.runs.filter(~pl.col("identical")).join(varying, on=REPEAT, how="left")

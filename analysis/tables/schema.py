@@ -35,28 +35,19 @@ from manyseed.analysis.tables.rows import (
     std_of,
 )
 
-Meaning = tuple[str, str]
-"""A unit, or an empty string, and a sentence."""
+Meaning = tuple[str, str]  # a unit, or an empty string, and a sentence
 
 
 @dataclass(frozen=True, slots=True)
 class TableRecord:
     """One result table, or (everywhere, added, grouped) columns that several have.
 
-    Attributes
-    ----------
-    columns : mapping of name to `Meaning`
-        Those that are no metric's (`schema.describe`).
-    shown : sequence of str
-        Columns that a query shows by default, beside those that describe a cell.
-    where_kept : sequence of str
-        Further ones that it shows if they have values: the sweep file must ask for them.
-    beside : sequence of str
-        Columns in which rows of a cell differ, beside seeds.
-    how : str
-        How to get the table, with DIR for the sweep; empty if `analyze` always writes it.
-    not_averaged : sequence of str
-        Why its rows cannot be grouped, and what to do instead; empty if they can.
+    `columns`: those that are no metric's (`schema.describe`). `shown`: columns that a query shows
+    by default, beside those that describe a cell. `where_kept`: further ones that it shows if they
+    have values: the sweep file must ask for them. `beside`: columns in which rows of a cell differ,
+    beside seeds. `how`: how to get the table, with DIR for the sweep; empty if `analyze` always
+    writes it. `not_averaged`: why its rows cannot be grouped, and what to do instead; empty if they
+    can.
     """
 
     columns: Mapping[str, Meaning] = field(default_factory=dict)
@@ -144,11 +135,7 @@ class Block:
 class GroupColumns:
     """The columns of a group's tables, computed or not.
 
-    Attributes
-    ----------
-    keys : mapping
-        Types of cell, repeat_index and run_index, those of the plan, so that tables join it.
-    metrics : tuple of Metric
+    `keys`: types of cell, repeat_index and run_index, those of the plan, so that tables join it.
     """
 
     keys: Mapping[str, pl.DataType]
@@ -274,12 +261,9 @@ def together(
 def cells(repeats: pl.DataFrame) -> pl.DataFrame:
     """Describe each cell, at each snapshot, by its distribution in the table of repeats.
 
-    Returns
-    -------
-    polars frame
-        For each column of `OVER_REPEATS`: its mean over repeats under its own name (`_std` columns
-        are pooled), and with the endings ``_sd`` (n - 1), ``_lo``, ``_hi`` (smallest, largest) and
-        ``_n`` (repeats that define it). Columns that compare runs use the repeats whose runs vary.
+    Returns for each column of `OVER_REPEATS`: its mean over repeats under its own name (`_std`
+    columns are pooled), and with the endings ``_sd`` (n - 1), ``_lo``, ``_hi`` (smallest, largest)
+    and ``_n`` (repeats that define it). Columns that compare runs use the repeats whose runs vary.
     """
     over: list[pl.Expr] = []
     for name in OVER_REPEATS:

@@ -128,11 +128,9 @@ STAGES: Mapping[int, tuple[int, ...]] = {
 }
 """Convolutions per stage, by depth; each stage ends with a pooling."""
 
-CHANNELS = (1, 2, 4, 8, 8)
-"""Channels of each stage, as multiples of the width."""
+CHANNELS = (1, 2, 4, 8, 8)  # channels of each stage, as multiples of the width
 
-HIDDEN = 8
-"""Units of each hidden layer, as a multiple of the width."""
+HIDDEN = 8  # units of each hidden layer, as a multiple of the width
 
 SMALLEST = 17
 """Least pixels of the shorter side with which all five poolings have something to pool."""

@@ -21,19 +21,20 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.nn.functional import interpolate
 
 from manyseed.jobs.checks import Option, Refused, expanded
 from manyseed.jobs.datasets.cache import HOME_VARIABLE, data_home
 from manyseed.jobs.packages import torchvision
 from manyseed.jobs.run import DatasetRows, MachineError, TrainingSet
 from manyseed.jobs.whole import appearing, place, sha256
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
 
 PUBLISHED = {
     "swin_t": "https://download.pytorch.org/models/swin_t-704ceda3.pth",
@@ -67,13 +68,8 @@ def counting() -> Iterator[list[str]]:
 def locate(backbone: str, weights: object = None) -> tuple[Path, str]:
     """Return a weights file and its SHA-256, hexadecimal.
 
-    Parameters
-    ----------
-    backbone : str
-        One of `PUBLISHED`.
-    weights : str, optional
-        Path of a file with the backbone's state dict; by default the published file in torch hub's
-        cache.
+    `backbone`: one of `PUBLISHED`. `weights`: path of a file with the backbone's state dict; by
+    default the published file in torch hub's cache.
     """
     if weights is not None:
         OPTION.check("weights", weights)
@@ -109,13 +105,7 @@ def keep(backbone: str, weights: object = None) -> str:
 
 
 def find(backbone: str, digest: str) -> Path:
-    """Return the file with the weights that a run was planned with.
-
-    Raises
-    ------
-    jobs.run.MachineError
-        If the file is not on this machine or has changed.
-    """
+    """Return the file with the weights that a run was planned with."""
     copy = _kept(digest)
     for path in (copy, _in_hub(backbone)):
         if path.is_file() and _digest(path) == digest:
@@ -151,8 +141,7 @@ def _digest_of(path: Path, _size: int, _modified: int) -> str:
 
 Features = NDArray[np.float32]
 
-VERSION = 1
-"""Version of the preprocessing of images; features of other versions are ignored."""
+VERSION = 1  # version of the preprocessing of images; features of other versions are ignored
 
 ROWS_OF_A_PART = 128
 _ROWS_AT_ONCE = 16
@@ -164,16 +153,9 @@ _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, for bo
 class Backbone:
     """A torchvision network without its last layer.
 
-    Attributes
-    ----------
-    head : str
-        The module that maps features to ImageNet's classes, which is left out.
-    size : int
-        Height and width to which images are scaled.
-    interpolation : {"bicubic", "bilinear"}
-        How they are scaled, as the published weights expect.
-    width : int
-        Number of features per image.
+    `head`: the module that maps features to ImageNet's classes, which is left out. `size`: height
+    and width to which images are scaled. `interpolation`: how they are scaled, as the published
+    weights expect. `width`: number of features per image.
     """
 
     build: Callable[[], nn.Module]
@@ -201,20 +183,8 @@ def features(
 
     Features of unperturbed rows are looked up, those of perturbed rows computed.
 
-    Parameters
-    ----------
-    backbone, digest : str
-        The backbone, and the digest of its weights that `keep` returned.
-
-    Returns
-    -------
-    tuple of float32 arrays
-        (n_train, n_features) and (n_test, n_features).
-
-    Raises
-    ------
-    jobs.run.MachineError
-        If the weights are missing or of another network, or the data folder cannot be used.
+    `backbone` and `digest`: the backbone, and the digest of its weights that `keep` returned.
+    Returns (n_train, n_features) and (n_test, n_features).
     """
     in_dataset, image = data.in_dataset, data.image
     if image is None:
@@ -233,7 +203,6 @@ def _white(X: NDArray[Any]) -> float:
     return 255.0 if X.dtype == np.uint8 else float(X.max()) or 1.0
 
 
-@torch.no_grad()
 def _compute(
     backbone: str,
     digest: str,
@@ -242,6 +211,8 @@ def _compute(
     white: float,
     X: NDArray[Any],
 ) -> Features:
+    import torch
+
     if device.type == "cpu":
         torch.set_num_threads(1)  # rounding depends on it
     model = _model(backbone, digest, device)
@@ -249,23 +220,20 @@ def _compute(
     for start in range(0, len(X), _ROWS_AT_ONCE):
         rows = torch.tensor(X[start : start + _ROWS_AT_ONCE], dtype=torch.float32, device=device)
         images = as_expected(BACKBONES[backbone], rows.reshape(-1, *image) / white)
-        parts.append(model(images).cpu().numpy())
+        with torch.no_grad():
+            parts.append(model(images).cpu().numpy())
     return np.concatenate(parts)
 
 
 def as_expected(backbone: Backbone, images: Tensor) -> Tensor:
     """Return images in the form that a backbone was trained on.
 
-    Parameters
-    ----------
-    images : float32 tensor (row, height, width, channel)
-        Brightness from 0 to 1; a single channel serves as all three colours.
-
-    Returns
-    -------
-    float32 tensor (row, 3, size, size)
-        Whole images, scaled, and normalised by ImageNet's means and standard deviations.
+    `images`, float32 tensor (row, height, width, channel): brightness from 0 to 1; a single channel
+    serves as all three colours. Returns float32 tensor (row, 3, size, size): whole images, scaled,
+    and normalised by ImageNet's means and standard deviations.
     """
+    from torch.nn.functional import interpolate
+
     colours = images.permute(0, 3, 1, 2).expand(-1, 3, -1, -1)
     size = (backbone.size, backbone.size)
     scaled = interpolate(colours, size, mode=backbone.interpolation, antialias=True)
@@ -275,6 +243,9 @@ def as_expected(backbone: Backbone, images: Tensor) -> Tensor:
 
 @lru_cache(maxsize=1)
 def _model(backbone: str, digest: str, device: torch.device) -> nn.Module:
+    import torch
+    from torch import nn
+
     description = BACKBONES[backbone]
     head = description.head
     path = find(backbone, digest)

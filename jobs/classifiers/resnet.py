@@ -33,8 +33,7 @@ BLOCKS: Mapping[int, tuple[int, ...]] = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50:
 
 BOTTLENECKS = (50,)
 
-SMALL = 64
-"""Pixels of the longer side up to which the first layer keeps an image's size."""
+SMALL = 64  # pixels of the longer side up to which the first layer keeps an image's size
 
 
 def blocks(hparams: Named) -> Iterator[tuple[tuple[int, int, int], ...]]:
@@ -156,8 +155,7 @@ PRERESNET = deep_network(
 )
 
 
-STEM = 16
-"""Channels of the first convolution, and of the first stage at width 1."""
+STEM = 16  # channels of the first convolution, and of the first stage at width 1
 
 
 def wide_blocks(hparams: Named) -> Iterator[tuple[tuple[int, int, int], ...]]:

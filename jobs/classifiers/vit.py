@@ -170,8 +170,7 @@ VIT = network_on_pixels(
 
 
 BACKBONE = Option("The network that computes features.", str, "swin_t", words=[*features.PUBLISHED])
-_IMAGE_SECONDS = {"swin_t": 0.18, "vit_b_16": 0.35}
-"""Seconds for an image of any size, by backbone."""
+_IMAGE_SECONDS = {"swin_t": 0.18, "vit_b_16": 0.35}  # seconds for an image of any size, by backbone
 
 
 def _head(shape: tuple[int, ...], n_classes: int, *_: Any) -> torch.nn.Module:

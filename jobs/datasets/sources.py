@@ -13,7 +13,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Refused, UnknownOption, integer, number, quoted, spelling
+from manyseed.jobs.checks import (
+    Refused,
+    UnknownOption,
+    expanded,
+    integer,
+    number,
+    quoted,
+    spelling,
+)
 from manyseed.jobs.datasets import (
     builtin,
     cache,
@@ -48,8 +56,7 @@ SOURCES: dict[str, DatasetSource] = {
     "function": function.SOURCE,
 }
 
-COMMON_PARAMETERS = ("source", "classes", "positive", "test")
-"""Keys of every dataset's table."""
+COMMON_PARAMETERS = ("source", "classes", "positive", "test")  # keys of every dataset's table
 
 _BARE = {entry.name: entry.source for suite in SUITES.values() for entry in suite}
 
@@ -65,13 +72,7 @@ def bare_names() -> tuple[str, ...]:
 
 
 def suite(name: str) -> tuple[str, ...]:
-    """Return the sources of a named suite, or of one of OpenML's.
-
-    Raises
-    ------
-    Refused
-        For an unknown suite.
-    """
+    """Return the sources of a named suite, or of one of OpenML's."""
     if name.startswith(openml_task.SUITE):
         return openml_task.suite(name.removeprefix(openml_task.SUITE))
     if name not in SUITES:
@@ -87,6 +88,8 @@ def describe(source: str, parameters: Mapping[str, Any]) -> DataShape:
     if not colon or kind_name not in SOURCES:
         raise Refused("source", source, "unknown source", (*names(), *_BARE))
     kind = SOURCES[kind_name]
+    if kind is tablefile.SOURCE:
+        tablefile.require_there("source", name, expanded(name).absolute())
     for key in parameters:
         if key not in (*kind.parameters, *kind.unwritten):
             allowed = (*COMMON_PARAMETERS, *kind.parameters)
@@ -107,16 +110,10 @@ Groups = Mapping[str, Sequence[str | int]]
 class Grouping:
     """How the classes of a source become the classes of a dataset.
 
-    Attributes
-    ----------
-    names : tuple of str
-        The dataset's classes in the order of their indices.
-    target : tuple of int
-        The index in `names` of each class of the source, -1 where it is left out.
-    groups : dict or None
-        Canonical form: sorted names and members; None where every class stands for itself.
-    positive : str or None
-        With two classes, the one with index 1.
+    `names`: the dataset's classes in the order of their indices. `target`: the index in `names` of
+    each class of the source, -1 where it is left out. `groups`: canonical form: sorted names and
+    members; None where every class stands for itself. `positive`: with two classes, the one with
+    index 1.
     """
 
     names: tuple[str, ...]
@@ -243,21 +240,9 @@ def fetch(info: DatasetInfo, home: Path | None = None) -> bool:
 
     Safe in several processes at once.
 
-    Parameters
-    ----------
-    home : Path, optional
-        Folder of data; `cache.data_home` by default. OpenML's downloads are kept in its ``openml``,
-        as scikit-learn keeps them; torchvision's files are read from its ``torchvision``.
-
-    Returns
-    -------
-    bool
-        Whether a copy was made.
-
-    Raises
-    ------
-    jobs.run.MachineError
-        Where data cannot be reached or written, or is not what the catalogue or the plan says.
+    `home`: folder of data; `cache.data_home` by default. OpenML's downloads are kept in its
+    ``openml``, as scikit-learn keeps them; torchvision's files are read from its ``torchvision``.
+    Returns whether a copy was made.
     """
     source, _ = of(info.canonical)
     if source.fetch is None:
@@ -275,11 +260,6 @@ def load(canonical: Mapping[str, Any]) -> Dataset:
     """Load and prepare a dataset from its canonical description alone.
 
     Samples keep the source's order; those of classes that no group names are left out.
-
-    Raises
-    ------
-    jobs.run.MachineError
-        Where the data is missing or not the described data; `NotFetched` for a prepared copy.
     """
     source, name = of(canonical)
     if source.load is None:
@@ -319,27 +299,14 @@ def resolve(
 ) -> DatasetInfo:
     """Resolve a dataset.
 
-    Parameters
-    ----------
-    source : str
-        Kind and name, such as ``"sklearn:digits"``, ``"openml:vehicle@2"`` or
-        ``"file:table.csv"`` (from the working folder), or the bare name of a suite's dataset, such
-        as ``"vehicle"``. Files are read, other sources are in the catalogue.
-    classes : mapping of str to list, optional
-        The source's classes that each class of the dataset is made of; others are left out.
-    positive : str or int, optional
-        Of two classes, the one with index 1.
-    test : float, int or "official"
-        Share (between 0 and 1) or number of points of the test set; shares are rounded half up.
-        ``"official"`` is the source's own test part. By default 0.25, or the file's own split if
-        `parameters` define one.
-    **parameters
-        Further keys of the source.
-
-    Raises
-    ------
-    Refused
-        For anything unknown, of the wrong type or out of range.
+    `source`: kind and name, such as ``"sklearn:digits"``, ``"openml:vehicle@2"`` or
+    ``"file:table.csv"`` (from the working folder), or the bare name of a suite's dataset, such as
+    ``"vehicle"``. Files are read, other sources are in the catalogue. `classes`: the source's
+    classes that each class of the dataset is made of; others are left out. `positive`: of two
+    classes, the one with index 1. `test`: share (between 0 and 1) or number of points of the test
+    set; shares are rounded half up. ``"official"`` is the source's own test part. By default 0.25,
+    or the file's own split if `parameters` define one. ``**parameters``: further keys of the
+    source.
     """
     shape = describe(source, parameters)
     testing = next((key for key in OF_FILES if key in parameters or key in shape.provenance), None)

@@ -40,35 +40,27 @@ LISTS: Mapping[str, Option] = {
     "continuous": Option("Columns of numbers.", list, called="a list of columns"),
     "ignore": Option("Columns that are not features.", list, called="a list of columns"),
 }
-_ASIDE = (*parts.COLUMNS, parts.GROUP)
-"""Keys that name a column, which is then not a feature."""
+_ASIDE = (*parts.COLUMNS, parts.GROUP)  # keys that name a column, which is then not a feature
 
 _SEPARATED = {
     ".csv": "columns must be separated by commas, semicolons or tabs",
     ".tsv": "columns must be separated by tabs",
 }
 
-_EXACT = 2.0**53
-"""Whole numbers up to this are exact as float64."""
+_EXACT = 2.0**53  # whole numbers up to this are exact as float64
 
 Columns = dict[str, DataColumn | None]
 """By name, in the file's order; None for those that are not features."""
 
-Arrays = Mapping[str, NDArray[Any]]
-"""By name: ``X``, the target's, and those that are not features."""
+Arrays = Mapping[str, NDArray[Any]]  # by name: ``X``, the target's, and those that are not features
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
     """What the table of a dataset says of its columns.
 
-    Attributes
-    ----------
-    target : str
-    lists : mapping of str to list of str
-        The columns of each of `LISTS`, if given.
-    own : mapping
-        Those of `parts.OPTIONS` that are given: which rows are the test set, or belong together.
+    `lists`: the columns of each of `LISTS`, if given. `own`: those of `parts.OPTIONS` that are
+    given: which rows are the test set, or belong together.
     """
 
     target: str
@@ -101,17 +93,13 @@ class Keys:
                 raise Refused(key, name, "is already named for something else")
 
 
-Taken = tuple[Samples, tuple[ColumnInfo, ...]]
-"""Samples, and how the columns are taken, in order."""
+Taken = tuple[Samples, tuple[ColumnInfo, ...]]  # samples, and how the columns are taken, in order
 
 
 def of_tables(paths: Sequence[Path], tables: Sequence[Columns], keys: Keys) -> Taken:
     """Return the samples of one table, or of two, of which the second is the test set.
 
-    Parameters
-    ----------
-    paths : sequence of Path
-        Where each comes from, for messages.
+    `paths`: where each comes from, for messages.
     """
     n_first, columns = None, tables[0]
     for path, other in zip(paths[1:], tables[1:], strict=True):
@@ -258,12 +246,8 @@ def columns_of(
 ) -> Columns:
     """Return the columns of a table; ignored ones are None.
 
-    Parameters
-    ----------
-    path : Path
-        For messages.
-    doubts : mapping
-        What else columns of numbers look like as they are written, and a value.
+    `path`: for messages. `doubts`: what else columns of numbers look like as they are written, and
+    a value.
     """
     import polars as pl
 
@@ -356,12 +340,7 @@ def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
 def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
     """Read a file of a table or of arrays.
 
-    Parameters
-    ----------
-    name : str
-        Its path.
-    given : mapping
-        `OPTIONS`, except those of folders of images.
+    `name`: its path. `given`: `OPTIONS`, except those of folders of images.
     """
     path = expanded(name).absolute()
     if imagefolder.SIZE in given:
@@ -446,8 +425,6 @@ def _parameters(
     Empty lists are left out, except ``categorical``, the oldest key: identities stay the same.
     """
     if path.suffix not in FORMATS:
-        if not path.suffix:
-            _require_there("source", name, path)
         if path.suffix.lower() in SPREADSHEETS:
             raise Refused("source", f"file:{name}", NO_SPREADSHEET)
         raise Refused("source", path.suffix, "unknown kind of file", FORMATS)
@@ -465,7 +442,7 @@ def _parameters(
 
 def _opened(key: str, name: str, path: Path, keys: Keys) -> _Loaded:
     """Read the file that a key names; a table is not parsed yet."""
-    _require_there(key, name, path)
+    require_there(key, name, path)
     if path.suffix in arrayfile.FORMATS:
         digest, arrays = arrayfile.read(path, keys.target, keys.aside)
         return _Loaded(path, digest, arrays=arrays)
@@ -477,7 +454,7 @@ def _opened(key: str, name: str, path: Path, keys: Keys) -> _Loaded:
     return _Loaded(path, hashlib.sha256(content).hexdigest(), content)
 
 
-def _require_there(key: str, name: str, path: Path) -> None:
+def require_there(key: str, name: str, path: Path) -> None:
     """Refuse a file that does not exist, and say where it was looked for."""
     try:
         path.lstat()

@@ -43,8 +43,7 @@ from manyseed.jobs.ensembling.laplace import Laplace
 from manyseed.jobs.ensembling.methods import SINGLE
 from manyseed.jobs.training.layers import torch_generator
 
-LOG_SD_RATE = 1e-3
-"""Adam's rate for ln σ."""
+LOG_SD_RATE = 1e-3  # Adam's rate for ln σ
 
 _LEAST_VARIANCE = 1e-30  # keeps the square root differentiable where all inputs are 0
 
@@ -52,12 +51,7 @@ _LEAST_VARIANCE = 1e-30  # keeps the square root differentiable where all inputs
 def divergence(log_sd: Tensor, prior_variance: float) -> Tensor:
     """Return ½ Σ(σ²/σ_p² − 1 − ln(σ²/σ_p²)), which is KL(q‖p) without the term Σμ²/(2σ_p²).
 
-    Parameters
-    ----------
-    log_sd : tensor
-        ln σ of each weight.
-    prior_variance : float
-        σ_p².
+    `log_sd`: ln σ of each weight. `prior_variance`: σ_p².
     """
     ratio = (2 * log_sd).exp() / prior_variance
     return (ratio - 1 - ratio.log()).sum() / 2
@@ -70,10 +64,7 @@ class Noisy:
     convolution draws its weights once per batch. In evaluation mode the weights use `noise`, one
     draw for all rows; without it they are the means.
 
-    Parameters
-    ----------
-    log_sd : tensor
-        ln σ, in the shape of the weights.
+    `log_sd`: ln σ, in the shape of the weights.
     """
 
     def __init__(self, layer: Weighted, log_sd: Tensor, generator: torch.Generator) -> None:
@@ -114,16 +105,8 @@ def then(own: Rate, epochs: int, rate: float, more: int) -> Rate:
     The latter are piecewise linear (PIT, eq. 10) over the first half of their epochs, then a
     thousandth of `rate` (PIT's code).
 
-    Parameters
-    ----------
-    own : Rate
-        Rates of ordinary training.
-    epochs : int
-        Epochs of ordinary training.
-    rate : float
-        Initial rate of the means in variational training.
-    more : int
-        Epochs of variational training.
+    `own`: rates of ordinary training. `epochs`: epochs of ordinary training. `rate`: initial rate
+    of the means in variational training. `more`: epochs of variational training.
     """
     first = schedule("piecewise-linear", rate, max(1, more // 2))
 
@@ -143,12 +126,8 @@ class Variational(Ensembling):
     classifier's SGD trains the means and all other parameters, its weight decay being the last
     term; Adam trains ln σ. Biases, batch norm and weights within attention have no posterior.
 
-    Parameters
-    ----------
-    method, members, material
-        As in `Swag`.
-    generator : torch.Generator
-        Draws noise during training, and the members, on the model's device.
+    `method`, `members` and `material`: as in `Swag`. `generator`: draws noise during training, and
+    the members, on the model's device.
     """
 
     def __init__(
@@ -213,8 +192,7 @@ class Variational(Ensembling):
         self._adam.load_state_dict(state["adam"])
 
 
-LEAST_VARIANCE = 1e-30
-"""A smaller variance of a weight is mere rounding (PIT's code)."""
+LEAST_VARIANCE = 1e-30  # a smaller variance of a weight is mere rounding (PIT's code)
 
 
 def falling_to(first: float, last: float, pretrain: int) -> Rate:
@@ -235,10 +213,7 @@ def falling_to(first: float, last: float, pretrain: int) -> Rate:
 class Moments:
     """Mean and variance of vectors, and the last deviations from the running mean.
 
-    Parameters
-    ----------
-    rank : int
-        Number of deviations to keep.
+    `rank`: number of deviations to keep.
     """
 
     def __init__(self, rank: int) -> None:
@@ -290,16 +265,9 @@ class Swag(Ensembling):
     For each member, batch norm's statistics are recomputed in one pass over the training rows with
     dropout off. Batches have the size used in training and are the same for all members.
 
-    Parameters
-    ----------
-    method : mapping
-        Returned by `jobs.ensembling.methods.resolve`.
-    members : Members
-        Still empty.
-    generator : torch.Generator
-        Draws the members, on the model's device.
-    order : numpy.random.Generator
-        Draws the batches of the passes; in dataset order a batch might hold a single class.
+    `method`: returned by `jobs.ensembling.methods.resolve`. `members`: still empty. `generator`:
+    draws the members, on the model's device. `order`: draws the batches of the passes; in dataset
+    order a batch might hold a single class.
     """
 
     def __init__(
@@ -356,13 +324,8 @@ def set_weights(model: nn.Module, vector: Tensor) -> None:
 def renew_statistics(model: nn.Module, X: Tensor, passes: Sequence[Tensor]) -> None:
     """Recompute batch norm's running statistics as means over batches, weighted by their rows.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-        In evaluation mode, before and afterwards.
-    X : tensor (row, ...)
-    passes : sequence of int64 tensors
-        The rows of each batch.
+    `model`: in evaluation mode, before and afterwards. `X`, tensor (row, ...). `passes`: the rows
+    of each batch.
     """
     norms = [layer for layer in model.modules() if isinstance(layer, _BatchNorm)]
     if not norms:
@@ -387,12 +350,8 @@ class Masked(Ensembling):
     Each point has its own masks for each member, as in PIT's code; batch norm uses its running
     statistics.
 
-    Parameters
-    ----------
-    epochs, rate, members
-        As in `Ensembling`.
-    masks : torch.Generator
-        Draws the members' masks, on the model's device.
+    `epochs`, `rate` and `members`: as in `Ensembling`. `masks`: draws the members' masks, on the
+    model's device.
     """
 
     def __init__(
@@ -422,12 +381,7 @@ def cosine_cycles(rate: float, cycle: int) -> Rate:
 
     lr₀/2 · (cos(π·((t − 1) mod T) / T) + 1) for step t, from 1, and T steps per cycle.
 
-    Parameters
-    ----------
-    rate : float
-        lr₀, the rate at the start of each cycle.
-    cycle : int
-        Epochs per cycle.
+    `rate`: lr₀, the rate at the start of each cycle. `cycle`: epochs per cycle.
     """
 
     def at(epoch: int, step: int, steps: int) -> float:
@@ -442,16 +396,8 @@ def triangular_cycles(before: Rate, pretrain: int, high: float, low: float, cycl
 
     At position u in the cycle: (1 − 2u)·a₁ + 2u·a₂ up to u = ½, then back in the second half.
 
-    Parameters
-    ----------
-    before : Rate
-        Rates of the training before the cycles.
-    pretrain : int
-        Epochs of that training.
-    high, low : float
-        a₁ at the ends of a cycle, a₂ in its middle.
-    cycle : int
-        Epochs per cycle.
+    `before`: rates of the training before the cycles. `pretrain`: epochs of that training. `high`
+    and `low`: a₁ at the ends of a cycle, a₂ in its middle. `cycle`: epochs per cycle.
     """
 
     def at(epoch: int, step: int, steps: int) -> float:
@@ -470,16 +416,7 @@ def langevin_sd(rate: float, temperature: float | str, rows: int, batches: int) 
     With τ = 1 and small rates the weights are draws from the posterior of the model whose mean loss
     is minimised (PIT, eq. 6 to 9). PIT's code has τ = N / n² for n batches per epoch.
 
-    Parameters
-    ----------
-    rate : float
-        lr.
-    temperature : float or "published"
-        τ.
-    rows : int
-        N.
-    batches : int
-        n.
+    `rate`: lr. `temperature`: τ. `rows`: N. `batches`: n.
     """
     tau = rows / batches**2 if temperature == PUBLISHED else float(temperature)
     return math.sqrt(2 * rate * tau / rows)
@@ -488,20 +425,10 @@ def langevin_sd(rate: float, temperature: float | str, rows: int, batches: int) 
 class Trajectory(Ensembling):
     """Takes members during a training.
 
-    Parameters
-    ----------
-    method : mapping
-        Returned by `jobs.ensembling.methods.resolve`.
-    epochs : int
-        Epochs of the classifier's own training.
-    before : Rate
-        Rates of pretraining, if the method has any.
-    rows : int
-        Number of training rows.
-    noise : torch.Generator, optional
-        Draws Langevin noise, on the model's device.
-    keep : iterable of str
-        Names in `jobs.ensembling.methods.ARRAYS`.
+    `method`: returned by `jobs.ensembling.methods.resolve`. `epochs`: epochs of the classifier's
+    own training. `before`: rates of pretraining, if the method has any. `rows`: number of training
+    rows. `noise`: draws Langevin noise, on the model's device. `keep`: names in
+    `jobs.ensembling.methods.ARRAYS`.
     """
 
     def __init__(
@@ -547,12 +474,8 @@ class Trajectory(Ensembling):
 def ensemble(method: Mapping[str, Any], material: Material, keep: Iterable[str]) -> Ensembling:
     """Return the ensemble in the making that a method describes.
 
-    Parameters
-    ----------
-    method : mapping
-        Returned by `jobs.ensembling.methods.resolve`.
-    keep : iterable of str
-        Names in `jobs.ensembling.methods.ARRAYS`; others are ignored.
+    `method`: returned by `jobs.ensembling.methods.resolve`. `keep`: names in
+    `jobs.ensembling.methods.ARRAYS`; others are ignored.
     """
     name, device, generators = method["name"], material.X.device, material.generators
     rate = material.schedule(material.rate, material.epochs)

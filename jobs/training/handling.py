@@ -29,8 +29,7 @@ from manyseed.jobs.run import GpuFull, MachineError, TrainingSet, gaps, labels
 if TYPE_CHECKING:  # naming a device should not import torch
     import torch
 
-State = Mapping[str, NDArray[Any]]
-"""A model's arrays by name, in order."""
+State = Mapping[str, NDArray[Any]]  # a model's arrays by name, in order
 
 _BITS = 24
 _DIGITS = 3
@@ -126,8 +125,7 @@ def _integers(digits: NDArray[Any]) -> NDArray[np.int64]:
 
 Device = Literal["cpu", "gpu"]
 
-PREDICTED_AT_ONCE = 1024
-"""Test rows that a network predicts at a time."""
+PREDICTED_AT_ONCE = 1024  # test rows that a network predicts at a time
 
 
 @dataclass(frozen=True, slots=True)

@@ -63,14 +63,10 @@ class Plateau:
 def schedule(name: str, rate: float, epochs: int) -> Rate:
     """Return the learning rate of each step; all these schedules change only between epochs.
 
-    Parameters
-    ----------
-    name : {"constant", "cosine", "piecewise-linear", "plateau"}
-        ``cosine`` falls to 0 as half a cosine. ``piecewise-linear`` is constant for half of the
-        epochs, falls linearly to a hundredth by nine tenths of them, and is constant again (PIT,
-        eq. 10). ``plateau`` follows the training loss, which must be passed to it (`Plateau`).
-    rate : float
-        The initial rate.
+    `name`: ``cosine`` falls to 0 as half a cosine. ``piecewise-linear`` is constant for half of the
+    epochs, falls linearly to a hundredth by nine tenths of them, and is constant again (PIT, eq.
+    10). ``plateau`` follows the training loss, which must be passed to it (`Plateau`). `rate`: the
+    initial rate.
     """
     if name == "plateau":
         return Plateau(rate)

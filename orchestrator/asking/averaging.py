@@ -27,8 +27,9 @@ from manyseed.analysis.questions.intervals import (
     total,
 )
 from manyseed.analysis.tables.rows import REPEAT, RUN, VARIES, Tables, compares_runs, last, paired
+from manyseed.jobs.checks import Option
 from manyseed.orchestrator.computing.tables import OF_EFFECT, WITHOUT_REPEATS, Results
-from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.errors import UserError, given, require_one_of
 
 LOW, HIGH, OVER = "_ci_low", "_ci_high", "over"
 """Suffixes of the two columns of an interval, and the column that says what it is over."""
@@ -44,8 +45,7 @@ _UNIT = ("cell", "epoch", "repeat_index")
 
 def require_confidence(confidence: float) -> None:
     """Raise a UserError for a confidence level outside (0, 1)."""
-    if not 0 < confidence < 1:
-        raise UserError("must be above 0 and below 1", key="--confidence", value=confidence)
+    given("--confidence", float(confidence), Option(kind=float, above=0, below=1))
 
 
 def require_half_width(option: str, value: float, of: str) -> None:
@@ -62,16 +62,9 @@ def require_half_width(option: str, value: float, of: str) -> None:
 class Averages:
     """Means of columns within groups of rows, and their intervals.
 
-    Attributes
-    ----------
-    tables : Results
-    table : str
-    rows : LazyFrame
-        The rows to average. Must have the columns in `by`, dataset, perturb_hparams, cell, epoch if
-        the table has it, and, in tables with rows within repeats, repeat_index and n_distinct.
-    by : sequence of str
-    columns : sequence of str
-        Numeric columns to average.
+    `rows`: the rows to average. Must have the columns in `by`, dataset, perturb_hparams, cell,
+    epoch if the table has it, and, in tables with rows within repeats, repeat_index and n_distinct.
+    `columns`: numeric columns to average.
     """
 
     tables: Results
@@ -349,24 +342,12 @@ def compared(results: Results) -> Tables:
 def grouped(results: Results, rows: pl.LazyFrame, by: Sequence[str]) -> pl.DataFrame:
     """Return effects averaged within groups, with their own intervals.
 
-    Parameters
-    ----------
-    results : Results
-    rows : LazyFrame
-        Rows of the table of effects: the comparisons to average.
-    by : sequence of str
-        Axes, cell, and any of `OF_EFFECT`.
-
-    Raises
-    ------
-    UserError
-        For any other column.
+    `rows`: rows of the table of effects: the comparisons to average. `by`: axes, cell, and any of
+    `OF_EFFECT`.
     """
-    allowed = (*AXES, "cell", *OF_EFFECT)
     for name in by:
-        if name not in allowed:
-            remedy = nearest(name, allowed)
-            raise UserError("no effects are grouped by it", key="--by", value=name, remedy=remedy)
+        allowed = (*AXES, "cell", *OF_EFFECT)
+        require_one_of(name, allowed, "no effects are grouped by it", key="--by")
     within = [name for name in by if name not in OF_EFFECT]
     among = rows.select("cell", "axis", "metric").collect()
     return effects(compared(results), within, among=among)

@@ -11,11 +11,10 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.sweep import Sweep
 import inspect
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
@@ -25,9 +24,10 @@ from manyseed.orchestrator.cli.arguments import (
     Json,
     OwnMetrics,
     names,
+    option,
+    require_outside,
     takes,
     whole_numbers,
-    workers_option,
 )
 from manyseed.orchestrator.cli.output import (
     counted,
@@ -38,6 +38,7 @@ from manyseed.orchestrator.cli.progress import bar, one_core, resumable
 from manyseed.orchestrator.errors import (
     INTERRUPTED,
     RunsError,
+    StoreUnavailable,
     UnavailableError,
     UserError,
     command,
@@ -67,7 +68,6 @@ def print_effects(sweep: Sweep) -> None:
     if EFFECTS not in results or results[EFFECTS].is_empty():
         return
     rows = effect_rows(effects(compared(results), by=("classifier",)))
-    console.print()
     known = ((row, row["of"].get("accuracy_mean") or {}) for row in rows)
     largest = sorted(known, key=lambda both: -abs(both[1].get("difference") or 0.0))
     print_table(
@@ -91,7 +91,9 @@ def print_effects(sweep: Sweep) -> None:
     )
     if few := few_test_sets(rows):
         say(few)
-    say_next(f"All {counted(len(rows), 'effect')}", "query", sweep.directory, "--table", EFFECTS)
+    if len(rows) > _MOST_ROWS:
+        more = f"All {len(rows):,} effects"
+        say_next(more, "query", sweep.directory, "--table", EFFECTS)
 
 
 def _difference(row: Mapping[str, Any] | None) -> str:
@@ -112,55 +114,36 @@ _HEADS = {
     "between test sets": "between\ntest sets",
 }
 """Line breaks in column heads of the summary."""
-_OFF = {"standardise": "--as-they-are"}
+_OFF = {"standardise": "/--as-they-are"}
 """Flags that turn a convention off and are not called --no-NAME."""
 
 
-def _with_conventions(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command a flag for each convention of an analysis, instead of ``**conventions``."""
-    signature = inspect.signature(command, eval_str=True)
-    directory, metrics, metric, *others, _ = signature.parameters.values()
-    conventions = [_parameter(name, declared) for name, declared in CONVENTIONS.items()]
-    parameters = [directory, metrics, metric, *conventions, *others]
-    vars(command)["__signature__"] = signature.replace(parameters=parameters)
-    return command
+def _convention(name: str, declared: Convention) -> inspect.Parameter:
+    """Return the option for a convention of an analysis."""
+    kind = "Sequence[int]" if declared.several else declared.kind.__name__
+    details: dict[str, Any] = {"show_default": declared.default}
+    if declared.kind is bool:
+        details["off"] = _OFF.get(name, f"/--no-{flag(name)[2:]}")
+    elif declared.choices:
+        details["metavar"] = "|".join(map(str, declared.allowed))
+    by_name = inspect.Parameter.KEYWORD_ONLY
+    parameter = inspect.Parameter(name, by_name, default=None, annotation=kind)
+    return option(parameter, f"{declared.meaning[0].upper()}{declared.meaning[1:]}.", **details)
 
 
-def _parameter(name: str, declared: Convention) -> inspect.Parameter:
-    off = _OFF.get(name, f"--no-{flag(name)[2:]}")
-    option = typer.Option(
-        f"{flag(name)}/{off}" if declared.kind is bool else flag(name),
-        help=f"{declared.meaning[0].upper()}{declared.meaning[1:]}.",
-        metavar="N,N,…"
-        if declared.several
-        else "|".join(map(str, declared.allowed))
-        if declared.choices
-        else None,
-        show_default=declared.default,
-    )
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    annotation: Any = Annotated[(str if declared.several else declared.kind) | None, option]
-    return inspect.Parameter(name, kind, default=None, annotation=annotation)
-
-
-@_with_conventions
+@takes(
+    "analyze",
+    *("metrics", "metric"),
+    *(_convention(*declared) for declared in CONVENTIONS.items()),
+    *("dask", "workers"),
+    dask={"metavar": "threads|processes|slurm|tcp://…"},
+)
 def analyze(
     directory: Directory,
     metrics: str | None = typer.Option(
         None, help="Metrics to compute, separated by commas.", show_default="all"
     ),
     metric: OwnMetrics = None,
-    dask: str = typer.Option(
-        "threads",
-        metavar="threads|processes|slurm|tcp://…",
-        help="Where to compute: on this machine, in SLURM jobs, or on a dask scheduler.",
-    ),
-    workers: Annotated[
-        int | None,
-        workers_option(
-            "Threads or processes; with --dask slurm, jobs.", "the available cores; 4 jobs"
-        ),
-    ] = None,
     cluster: str | None = typer.Option(
         None,
         "--cluster",
@@ -173,7 +156,7 @@ def analyze(
         False, "--wait", help="With --cluster: follow the job until it ends."
     ),
     as_json: Json = False,
-    **conventions: Any,
+    **options: Any,
 ) -> None:
     """Compute the result tables from all finished runs.
 
@@ -205,13 +188,14 @@ def analyze(
     from manyseed.orchestrator.tasks.intent import LOCAL
     from manyseed.slurm import available
 
+    dask, workers = options.pop("dask"), options.pop("workers")
     if wait and (cluster is None or dask == "slurm"):
         raise UserError("there is no job to wait for", key="--wait", remedy="give --cluster, too")
     sweep = Sweep(directory)
-    options = _options(sweep, metrics=names(metrics or ""), own=metric, **conventions)
+    asked = _options(sweep, metrics=names(metrics), own=metric, **options)
     is_here = cluster in (None, LOCAL) or (cluster == AUTO and not available())
     if cluster is not None and not is_here and dask != "slurm":
-        job = _submit(sweep, options, cluster, dask, workers, quiet=as_json)
+        job = _submit(sweep, asked, cluster, dask, workers, quiet=as_json)
         if not wait:
             if as_json:
                 print_json(asdict(job))
@@ -224,7 +208,7 @@ def analyze(
                 again = command("analyze", directory, "--cluster", "NAME")
                 more = f"In a job: {again}; with more cores here: --workers N."
                 stack.enter_context(one_core(sweep.paths, _task(sweep), more))
-            _analyze(sweep, options, workers, dask, jobs_of, quiet=as_json)
+            _analyze(sweep, asked, workers, dask, jobs_of, quiet=as_json)
     if as_json:
         print_json(caveats(sweep))
     else:
@@ -241,16 +225,35 @@ def _task(sweep: Sweep) -> str:
     return f"the analysis of {counted(runs['done'] + runs['copy'], 'finished run')}"
 
 
-def report(directory: Directory) -> None:
+def report(
+    directory: Directory,
+    output: Path | None = typer.Option(
+        None,
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Where to write it, also for a sweep that may only be read.",
+        show_default="DIR/report/index.html",
+    ),
+) -> None:
     """Write the report, one page with tables and figures: DIR/report/index.html.
 
     Examples:
 
         manyseed report quickstart
+
+        manyseed report quickstart --output page.html
     """
     from manyseed.orchestrator.sweep import Sweep
 
-    say_report(Sweep(directory).report(tell=_warn))
+    sweep = Sweep(directory)
+    require_outside(output, sweep)
+    try:
+        page = sweep.report(tell=_warn, output=output)
+    except StoreUnavailable as error:
+        elsewhere = command("report", directory, "--output", "FILE")
+        raise error if output else StoreUnavailable(f"{error}\n  or: {elsewhere}") from None
+    say_report(page)
 
 
 def say_report(page: Path) -> None:
@@ -280,12 +283,7 @@ def _options(sweep: Sweep, **asked: Any) -> Options:
 
     metrics = (*asked.get("metrics", ()), *(asked["own"] or ()), asked.get("probe") or "")
     find_modules_here(sweep.paths, metrics)
-    several = {
-        name: whole_numbers(text, flag(name), "2,20")
-        for name, text in asked.items()
-        if name in CONVENTIONS and CONVENTIONS[name].several and text is not None
-    }
-    return conventions(sweep.paths, report=_warn, **{**asked, **several})
+    return conventions(sweep.paths, report=_warn, **asked)
 
 
 def print_summary(sweep: Sweep) -> None:

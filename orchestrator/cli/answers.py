@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
@@ -13,18 +14,19 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from manyseed.analysis.questions.question import Function, Question, Reply, imported
+from manyseed.orchestrator.cli import formats
 from manyseed.orchestrator.cli.arguments import (
     Command,
     Directory,
     Json,
     meanings,
-    names,
     option,
+    require_outside,
     shown_help,
     spoken_of_options,
-    whole_numbers,
     without_conversion,
 )
+from manyseed.orchestrator.cli.arguments import formats as complete_formats
 from manyseed.orchestrator.cli.output import (
     console,
     counted,
@@ -35,6 +37,7 @@ from manyseed.orchestrator.cli.output import (
     say_next,
 )
 from manyseed.orchestrator.errors import flag
+from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.questions.registry import known, named, options, reply
 
 if TYPE_CHECKING:
@@ -176,14 +179,17 @@ def _function(question: Question, *, is_verb: bool = False) -> Callable[..., Non
         above = {} if is_verb or context.parent is None else context.parent.params
         directory = given.pop("directory", None) or above["directory"]
         why, as_json = (given.pop(one) or above.get(one, False) for one in ("why", "as_json"))
-        _asked(question, directory, given, why=why, as_json=as_json)
+        output: Path | None = given.pop("output")
+        form = formats.asked(given.pop("form"), output, as_json=as_json)
+        _asked(question, directory, given, form, output, why=why)
 
     parameters = [_parameter(question, one) for one in options(question).values()]
     parameters.sort(key=lambda one: isinstance(one.annotation.__metadata__[0], _OPTION))
     first = [_fixed("directory", Directory)] if is_verb else []
     every = [_fixed("context", typer.Context), *first, *parameters]
-    flags = [_fixed(name, kind, default=False) for name, kind in (("why", Why), ("as_json", Json))]
-    vars(run)["__signature__"] = inspect.Signature([*every, *flags])
+    every += [_fixed("form", _FORM, default=None), _fixed("output", _OUTPUT, default=None)]
+    every += [_fixed(name, kind, default=False) for name, kind in (("why", Why), ("as_json", Json))]
+    vars(run)["__signature__"] = inspect.Signature(every)
     run.__doc__ = _help(question, _VERB if is_verb else _ASKED)
     return run
 
@@ -191,6 +197,26 @@ def _function(question: Question, *, is_verb: bool = False) -> Callable[..., Non
 _VERB = "manyseed {name} quickstart"
 _ASKED = "manyseed answers quickstart {name}"
 _OPTION = typer.models.OptionInfo
+_FORM = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        "-f",
+        help="csv, markdown, latex (booktabs), json or parquet: the numbers, in rows.",
+        show_default="sentences",
+        autocompletion=complete_formats,
+    ),
+]
+_OUTPUT = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write the numbers to a file (.csv, .md, .tex, .json, .parquet).",
+        show_default=False,
+    ),
+]
 
 
 def _fixed(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
@@ -203,8 +229,9 @@ def _parameter(question: Question, one: inspect.Parameter) -> inspect.Parameter:
     """Return an option of a question as typer takes it."""
     help_ = _meanings(question).get(one.name, "")
     if one.name == "other":
-        argument = typer.Argument(metavar="[DIR]", help=help_, show_default=False)
-        return _fixed(one.name, Annotated[Path | None, argument], default=None)
+        meaning = f"{help_} Or levels to compare: xgb mlp."
+        argument = typer.Argument(metavar="[DIR] [LEVEL…]", help=meaning, show_default=False)
+        return _fixed(one.name, Annotated[list[str] | None, argument], default=None)
     return option(one, help_, **question.flags.get(one.name, {}))
 
 
@@ -219,7 +246,7 @@ def _meanings(question: Question) -> dict[str, str]:
         found = meanings(text) | found
     for name, (other, same) in question.variants.items():
         theirs = _meanings(named(other))
-        found[name] = theirs.pop(same) if same else named(other).asks
+        found[name] = theirs.pop(same, "") if same else named(other).asks
         for more, meaning in theirs.items():
             found.setdefault(more, f"With {flag(name)}: {meaning[0].lower()}{meaning[1:]}")
     return found
@@ -233,25 +260,55 @@ def _help(question: Question, start: str) -> str:
     return "\n\n".join([said, "Examples:", *lines])
 
 
+def _sides(words: list[str]) -> tuple[Path | None, list[str]]:
+    """Return the other sweep, if the first word is one, and the levels to compare."""
+    if not words:
+        return None, []
+    first = Path(words[0])
+    is_level = first.name == words[0] and not first.exists()
+    if not is_level and (len(words) == 1 or SweepPaths(first).is_sweep):
+        return first, words[1:]
+    return None, words
+
+
 def _asked(
-    question: Question, directory: Path, given: dict[str, Any], *, why: bool, as_json: bool
+    question: Question,
+    directory: Path,
+    given: dict[str, Any],
+    form: str,
+    output: Path | None,
+    *,
+    why: bool,
 ) -> None:
-    """Ask a question; print its answers."""
+    """Ask a question; print its answers, or write their numbers."""
     from manyseed.orchestrator.sweep import Sweep
 
-    for name, one in options(question).items():
-        if "Sequence[int]" in str(one.annotation) and given[name] is not None:
-            given[name] = whole_numbers(given[name], flag(name), "1,2,5")
-        elif "Sequence[str]" in str(one.annotation):
-            given[name] = names(given[name] or "")
+    if "other" in given:
+        given["other"], levels = _sides(given["other"] or [])
+        given["between"] = levels or given["between"]
+    in_rows = form not in (formats.TABLE, formats.JSON) or output is not None
+    if in_rows and "limit" in given and given["limit"] == options(question)["limit"].default:
+        given["limit"] = sys.maxsize  # of what is read
     sweep = Sweep(directory)
-    report: Callable[[str], None] = partial(say, to=errors) if as_json else say
+    require_outside(output, sweep)
+    as_json = form == formats.JSON
+    report: Callable[[str], None] = partial(say, to=errors) if as_json or in_rows else say
     with _one_core(sweep, question, given):
         found = reply(sweep, question.name, **given, report=report)
-    if as_json:
-        print_json(found.values)
-    else:
-        _say(found, why=why, most=given.get("limit") or _MOST_ROWS)
+    if not in_rows:
+        if as_json:
+            print_json(found.values)
+        else:
+            _say(found, why=why, most=given.get("limit") or _MOST_ROWS)
+        return
+    notes = [note for note in (*found.cannot_tell, *found.notes) if note]
+    rows = formats.of_answers(found)
+    content = formats.in_json(found.values) if as_json else formats.in_format(rows, form, {}, notes)
+    formats.write_out(content, output, form)
+    if output is not None and not formats.is_pipe(output):
+        say(f"Wrote {counted(len(rows), 'row')} to {output}.")
+    if rows.is_empty():
+        say(_NO_ANSWERS, to=errors)
 
 
 def _one_core(sweep: Sweep, question: Question, given: dict[str, Any]) -> Any:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from manyseed.orchestrator.sweep import Sweep
-from collections.abc import Iterable
-from contextlib import suppress
 
 Directory = Annotated[
     Path, typer.Argument(metavar="DIR", help="The sweep directory.", show_default=False)
@@ -76,7 +74,7 @@ _KINDS: dict[str, Any] = {"float": float, "int": int, "bool": bool}
 _FLAGS: dict[str, dict[str, Any]] = {
     "where": {"short": "-w", "metavar": "SQL"},
     "dry_run": {"short": "-n"},
-    "by": {"metavar": "COLUMN,…"},
+    **{name: {"metavar": "COLUMN,…"} for name in ("by", "columns")},
     "cluster": {"metavar": "NAME"},
     **{name: {"metavar": "SQL"} for name in ("a", "b", "only")},
     **{name: {"min": 1} for name in ("workers", "limit", "best", "members", "most", "block")},
@@ -88,16 +86,18 @@ _DEFAULT = re.compile(r"[;,] by default ([^.;]+)")
 
 
 def takes(
-    method: str, *names: str, **completed: Callable[..., list[str]]
+    method: str, *names: str | inspect.Parameter, **details: Mapping[str, Any]
 ) -> Callable[[Verb], Verb]:
     """Let a verb take, in place of its ``**options``, parameters of a method of `Sweep`.
 
-    Types and defaults are those of its signature, help is its docstring's; `completed` complete
-    them. All this is looked up when the verb is: see `with_options`.
+    Or of ``"module:function"`` below `manyseed.orchestrator`. Types and defaults are those of its
+    signature, help is its docstring's; `details` are what `option` takes. `names` are in the order
+    of the help; the verb's own options may be among them. All this is looked up when the verb is:
+    see `with_options`.
     """
 
     def mark(verb: Verb) -> Verb:
-        vars(verb)["takes"] = (method, names, completed)
+        vars(verb)["takes"] = (method, names, details)
         return verb
 
     return mark
@@ -107,18 +107,24 @@ def with_options(verb: Callable[..., None]) -> None:
     """Give a verb the signature with the options that it takes, after its arguments."""
     if "__signature__" in vars(verb) or "takes" not in vars(verb):
         return
+    from manyseed.orchestrator.calls import found
     from manyseed.orchestrator.sweep import Sweep
 
-    name, names, completed = vars(verb)["takes"]
-    method = inspect.unwrap(getattr(Sweep, name))
-    known, told = inspect.signature(method).parameters, meanings(inspect.getdoc(method) or "")
+    name, names, details = vars(verb)["takes"]
+    method = found(name) if ":" in name else inspect.unwrap(getattr(Sweep, name))
+    known = inspect.signature(method).parameters
+    told = meanings(inspect.getdoc(method) or "")  # empty with python -OO
     signature = inspect.signature(verb, eval_str=True)
-    *own, _ = signature.parameters.values()
-    arguments = [one for one in own if _is_argument(one)]
+    *every, _ = signature.parameters.values()
+    arguments = [one for one in every if _is_argument(one)]
+    own: dict[str, Any] = {one.name: one for one in every[len(arguments) :]}
     options = [
-        option(known[name], told[name], autocompletion=completed.get(name)) for name in names
+        one
+        if isinstance(one, inspect.Parameter)
+        else own.pop(one, None) or option(known[one], told.get(one, ""), **details.get(one, {}))
+        for one in names
     ]
-    parameters = [*arguments, *options, *own[len(arguments) :]]
+    parameters = [*arguments, *options, *own.values()]
     by_name = [one.replace(kind=one.KEYWORD_ONLY) for one in parameters]
     vars(verb)["__signature__"] = signature.replace(parameters=by_name)
 
@@ -139,28 +145,36 @@ def meanings(docstring: str) -> dict[str, str]:
 
 
 def option(parameter: inspect.Parameter, meaning: str, **details: Any) -> inspect.Parameter:
-    """Return the option for a function's parameter; `details` are those of `typer.Option`."""
+    """Return the option for a function's parameter, a list for a text with commas.
+
+    `details` are those of `typer.Option`; besides, `short` is a further flag, `off` that for false
+    after a slash, and `default` another default than the function's.
+    """
     details = {**_FLAGS.get(parameter.name, {}), **details}
-    kind = _KINDS.get(str(parameter.annotation).partition(" | ")[0], str)
-    if default := _DEFAULT.search(meaning):
-        details["show_default"] = default[1]
+    annotation = str(parameter.annotation)
+    kind = _KINDS.get(annotation.partition(" | ")[0], str)
+    if said := _DEFAULT.search(meaning):
+        details["show_default"] = said[1]
     elif kind is bool:
-        details["show_default"] = False
-    flags = [flag(parameter.name), *([details.pop("short")] if "short" in details else [])]
-    if "Sequence[int]" in str(parameter.annotation):
-        details.setdefault("metavar", "N,N,…")
+        details.setdefault("show_default", False)
+    name = flag(parameter.name)
+    flags = [name + details.pop("off", ""), *details.pop("short", "").split()]
+    if "Sequence[int]" in annotation:
+        details = {"metavar": "N,N,…", **details}
+        details["callback"] = lambda text: text and whole_numbers(text, name, "2,20")
+    elif "Sequence[str]" in annotation:
+        details["callback"] = names
+    default = details.pop("default", parameter.default)
+    default = None if default == () else default
     made = typer.Option(*flags, help=_DEFAULT.sub("", meaning), **details)
-    default_ = None if parameter.default in (None, ()) else parameter.default
-    annotation: Any = Annotated[kind if default_ is not None else kind | None, made]
-    by_name = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(parameter.name, by_name, annotation=annotation, default=default_)
+    taken: Any = Annotated[kind if default is not None else kind | None, made]
+    return parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=taken, default=default)
 
 
 class Command(TyperCommand):
     """A command whose help never truncates names of options, and whose errors name options."""
 
-    now = ""
-    """Of a verb that the help does not list: what does the same."""
+    now = ""  # of a verb that the help does not list: what does the same
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; its errors speak of options, also those of methods of `Sweep`."""
@@ -238,11 +252,6 @@ class _Wrapping:
         return styled
 
 
-def workers_option(meaning: str, default: str = "the available cores") -> Any:
-    """Return the option ``--workers``; `meaning` is its help."""
-    return typer.Option("--workers", min=1, help=meaning, show_default=default)
-
-
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 OwnMetrics = Annotated[
     list[str] | None,
@@ -252,9 +261,9 @@ OwnMetrics = Annotated[
 ]
 
 
-def names(text: str) -> list[str]:
+def names(text: str | None) -> list[str]:
     """Return the names in a comma-separated list."""
-    return [name.strip() for name in text.split(",") if name.strip()]
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
 def whole_numbers(text: str, key: str, example: str) -> list[int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.text import Text
@@ -19,7 +19,6 @@ from manyseed.orchestrator.cli.arguments import (
     alone,
     only_with,
     takes,
-    workers_option,
 )
 from manyseed.orchestrator.cli.output import (
     console,
@@ -82,7 +81,9 @@ def plan(
         help="With --tune: search here, even on a login node.",
         show_default="auto",
     ),
-    workers: Annotated[int | None, workers_option("With --tune: number of processes.")] = None,
+    workers: int | None = typer.Option(
+        None, min=1, help="With --tune: number of processes.", show_default="the available cores"
+    ),
     as_json: Json = False,
     **options: Any,
 ) -> None:
@@ -110,7 +111,7 @@ def plan(
     """
     from manyseed.jobs.classifiers.features import counting
     from manyseed.jobs.datasets import data_home
-    from manyseed.orchestrator.grids.loading import read_sweep_file
+    from manyseed.orchestrator.grids.loading import name_of
     from manyseed.orchestrator.plans.code import prepare_read
     from manyseed.orchestrator.plans.cost import beyond
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep, require_room
@@ -136,7 +137,7 @@ def plan(
         return
     hours = None if walltime is None else _parsed(walltime)
     settings = settings or []
-    directory = out or Path(read_sweep_file(sweep_file, settings).name)
+    directory = out or Path(name_of(sweep_file, settings))
     require = None if other_recipe else require_code
     absent: list[str] = []
     with one_core(SweepPaths(directory), "reading the data, and trying code of your own,"):
@@ -430,14 +431,19 @@ def init(
         alone("--example", DATA=data, target=target)
         example(named, out)
         return
-    text = sweep_file(data, model, target, out.stem if out else None)
+    named_after = None if out is None else out.stem
     out = out or Path("sweep.toml")
+    with console.status("reading the data, and timing a fit"):
+        text, told = sweep_file(data, model, target, named_after, out)
     if out.exists():
         raise UserError("exists already", file=out, remedy="name another file with --out")
     with unavailable("write", out):
         place_new(out, text.encode())
     console.print(f"Wrote {out}.")
-    say_next("Next", "plan", out, "--dry-run")
+    for line in told:
+        say(line.lstrip(), indent=len(line) - len(line.lstrip()))
+    say_next("Look", "plan", out, "--dry-run")
+    say_next("Train", "run", out)
 
 
 @takes("drop", "where", "dry_run")

@@ -10,7 +10,7 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.effects import REFERENCES
 from manyseed.analysis.tables.rows import Tables
-from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.errors import require_one_of
 
 GROUP = ["dataset", "classifier"]
 
@@ -57,9 +57,7 @@ def at_epoch(group: pl.DataFrame) -> str:
 def require_axes(by: Iterable[str]) -> None:
     """Raise a UserError for a name that is not an axis."""
     for name in by:
-        if name not in AXES:
-            remedy = nearest(name, AXES)
-            raise UserError("not an axis of cells", key="--by", value=name, remedy=remedy)
+        require_one_of(name, AXES, "not an axis of cells", key="--by")
 
 
 def same(cells: pl.DataFrame, axis: str) -> bool:

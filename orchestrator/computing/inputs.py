@@ -55,20 +55,8 @@ def digests(
     That is: which runs are finished, their status and checksum, the true classes, how predictions
     are stored, the options, the version of the code, and the number of planned runs.
 
-    Parameters
-    ----------
-    numbers : mapping
-        As `reader.read_numbers` returns them.
-    predictions : Predictions
-        The finished runs of the group.
-    spec : GroupSpec
-        Its layout.
-    options : Options
-
-    Returns
-    -------
-    DataFrame
-        Columns `KEY` and digest.
+    `numbers`: as `reader.read_numbers` returns them. `predictions`: the finished runs of the group.
+    `spec`: its layout. Returns columns `KEY` and digest.
     """
     reference = predictions.reference_position(options)
     return pl.concat(
@@ -175,24 +163,12 @@ def parted(
 ) -> tuple[list[pl.DataFrame], list[tuple[int, Predictions]]]:
     """Split a further table into current rows on disk and runs that must be computed.
 
-    Parameters
-    ----------
-    paths : SweepPaths
-    table : str
-    schema : mapping
-        The table's columns and types.
-    groups : iterable of (Predictions, frame)
-        The finished runs, and the repeats (columns `KEY`) that have not changed since they were
-        analysed.
-    options : Options
-    newest : bool
-        Whether the table has only the last snapshot.
+    `schema`: the table's columns and types. `groups`, iterable of (Predictions, frame): the
+    finished runs, and the repeats (columns `KEY`) that have not changed since they were analysed.
+    `newest`: whether the table has only the last snapshot.
 
-    Returns
-    -------
-    kept : list of frames
-    rest : list of (int, Predictions)
-        For each group and snapshot, its epoch and the runs of all other repeats.
+    Returns `rest`, list of (int, Predictions): for each group and snapshot, its epoch and the runs
+    of all other repeats.
     """
     held = _still_held(paths, table, schema)
     kept, rest = [], []
@@ -240,13 +216,7 @@ class Published:
 
 
 def published(paths: SweepPaths, plan: Plan) -> Iterator[Published]:
-    """Yield every group that has finished runs.
-
-    Raises
-    ------
-    DamagedFile, DamagedShard
-        If a published file is missing, or differs from the plan.
-    """
+    """Yield every group that has finished runs."""
     extents = plan.extents
     planned = dict(zip(extents["cell"].to_list(), extents["runs"].to_list(), strict=True))
     index = JournalIndex(plan.journals(paths))
@@ -267,19 +237,8 @@ def check_checksums(
 ) -> None:
     """Compare the finished runs of groups with their checksums, unless already done.
 
-    Parameters
-    ----------
-    paths : SweepPaths
-    groups : sequence of Published
-    scheduler, workers
-        As in `analysis.graph.group.compute`.
-    remember : bool
-        Whether to record what was compared, so that it is not read again.
-
-    Raises
-    ------
-    DamagedShard
-        If a file is missing, or holds other data than was published there.
+    `scheduler` and `workers`: as in `analysis.graph.group.compute`. `remember`: whether to record
+    what was compared, so that it is not read again.
     """
     compared = ComparedShards(paths, Plan.read(paths))
     unseen = compared.unseen((group.group, group.shards()) for group in groups)

@@ -30,12 +30,8 @@ _ANSWER = [*_RUN, "transform", "layer"]
 class Conditions:
     """How conditional mutual information is computed, as `[response]` of a sweep file says.
 
-    Attributes
-    ----------
-    given : tuple of str or None
-        Hparams to condition on; None for all that grids vary.
-    least_train_accuracy : float
-        Models below it are left out for transforms of images.
+    `given`: hparams to condition on; None for all that grids vary. `least_train_accuracy`: models
+    below it are left out for transforms of images.
     """
 
     given: tuple[str, ...] | None = None

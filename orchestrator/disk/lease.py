@@ -187,10 +187,7 @@ _SILENT_SECONDS = 5.0
 class Wait:
     """A wait for other processes, which is told after some seconds: once, on standard error.
 
-    Parameters
-    ----------
-    what : callable
-        Returns what is waited for.
+    `what`: returns what is waited for.
     """
 
     def __init__(self, what: Callable[[], str]) -> None:
@@ -234,12 +231,8 @@ def lease_seconds() -> float:
 class LeaseWatch:
     """Times the counters of a folder's leases on this process's clock.
 
-    Parameters
-    ----------
-    folder : Path
-        Folder of the leases.
-    seconds : float, optional
-        A lease whose counter does not change for this long is dead. Default: `lease_seconds()`.
+    `folder`: folder of the leases. `seconds`: a lease whose counter does not change for this long
+    is dead. Default: `lease_seconds()`.
     """
 
     def __init__(self, folder: Path, seconds: float | None = None) -> None:
@@ -323,16 +316,9 @@ class LeaseWatch:
 class Lease:
     """A lease of this process.
 
-    Parameters
-    ----------
-    watch : LeaseWatch
-        The folder's watch, shared by all leases of a process.
-    name : str
-        What is leased.
-    doing : str
-        The purpose, shown to processes that find the lease held.
-    vanishes : bool
-        Leave no file when it is released: for leases with a unique name, or rarely taken ones.
+    `watch`: the folder's watch, shared by all leases of a process. `name`: what is leased. `doing`:
+    the purpose, shown to processes that find the lease held. `vanishes`: leave no file when it is
+    released: for leases with a unique name, or rarely taken ones.
     """
 
     def __init__(

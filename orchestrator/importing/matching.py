@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.placing import place, unavailable
 from manyseed.orchestrator.disk.records import locked
-from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.errors import UserError, require_one_of
 from manyseed.orchestrator.importing.classes import Predicted
 from manyseed.orchestrator.importing.directory import (
     ImportedRuns,
@@ -142,14 +142,8 @@ def numbered(
 ) -> pl.DataFrame:
     """Return further runs, numbered after the existing ones unless their file numbers them.
 
-    Parameters
-    ----------
-    existing : DataFrame
-        With at least the columns `ADDRESS`.
-    other : PredictionFile
-        With the further runs.
-    where : str
-        Where the existing runs are, for errors.
+    `existing`: with at least the columns `ADDRESS`. `other`: with the further runs. `where`: where
+    the existing runs are, for errors.
     """
     runs = other.runs
     if not other.numbered:
@@ -210,12 +204,8 @@ def pair_of(
 ) -> tuple[str, str | None]:
     """Return the dataset and the classifier to which to add runs; by default the sweep's only ones.
 
-    Parameters
-    ----------
-    dataset, classifier : str or None
-        As the user named them.
-    is_classifier_given : bool
-        Whether each file comes with its classifier's name.
+    `dataset` and `classifier`: as the user named them. `is_classifier_given`: whether each file
+    comes with its classifier's name.
     """
     plan, _ = imported_plan(SweepPaths(directory))
     known = plan.cells.select(*PAIR).unique(maintain_order=True)
@@ -223,14 +213,9 @@ def pair_of(
     if dataset is None and len(datasets) > 1:
         raise _several("dataset", datasets, directory)
     dataset = dataset or datasets[0]
-    if dataset not in datasets:
-        raise UserError(
-            "the sweep holds no such dataset; runs can only be added to those that it holds",
-            file=directory,
-            key="--dataset",
-            value=dataset,
-            remedy=f"{nearest(dataset, datasets)}; else {ELSEWHERE}",
-        )
+    lacking = "the sweep holds no such dataset; runs can only be added to those that it holds"
+    more = f"; else {ELSEWHERE}"
+    require_one_of(dataset, datasets, lacking, file=directory, key="--dataset", more=more)
     if classifier is None and not is_classifier_given:
         classifiers = known.filter(pl.col("dataset") == dataset)["classifier"].to_list()
         if len(classifiers) > 1:
@@ -320,15 +305,8 @@ _LAST_RUN = 2**16 - 1
 def add_runs(sources: Sequence[PredictionFile], directory: Path) -> int:
     """Add runs to a sweep of imported predictions: all of them, or none if interrupted.
 
-    Parameters
-    ----------
-    sources : sequence of PredictionFile
-        One for each dataset and classifier, checked.
-
-    Returns
-    -------
-    int
-        Number of predictions of a test point with a probability that was raised.
+    `sources`: one for each dataset and classifier, checked. Returns the number of predictions of a
+    test point with a probability that was raised.
     """
     paths = SweepPaths(directory)
     with locked(paths.lock, "importing") as lease:

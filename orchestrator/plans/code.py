@@ -71,18 +71,8 @@ _SHOWN_LINES = 20
 class CodeHere:
     """The users' code that cells of a plan are fitted with, as it is on disk now.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of a plan, with the columns cell, classifier and canonical.
-    pins : mapping
-        What a planning that is not written yet knows about code, besides what the plan records.
-
-    Raises
-    ------
-    UserError
-        If code is found neither where it was planned from, nor in the working directory, nor
-        among the copies.
+    `cells`: cells of a plan, with the columns cell, classifier and canonical. `pins`: what a
+    planning that is not written yet knows about code, besides what the plan records.
     """
 
     def __init__(
@@ -140,10 +130,7 @@ class CodeHere:
     def require_same(self, finished: pl.DataFrame) -> None:
         """Refuse code that has changed since runs with its version finished.
 
-        Parameters
-        ----------
-        finished : DataFrame
-            All cells of the plan that have finished runs, with the column canonical.
+        `finished`: all cells of the plan that have finished runs, with the column canonical.
         """
         for key, before in self._changed(finished):
             raise self._refusal(key, before)
@@ -212,17 +199,8 @@ class CodeHere:
 def timeout_of(paths: SweepPaths, name: str, classifier: Mapping[str, Any]) -> float:
     """Return a command's timeout as the sweep file has it now: it is not part of a cell.
 
-    Parameters
-    ----------
-    name : str
-        The classifier's name in the file.
-    classifier : mapping
-        Its canonical description.
-
-    Returns
-    -------
-    float
-        Seconds after which its fits are ended; 0 without a timeout, or if it is no command.
+    `name`: the classifier's name in the file. `classifier`: its canonical description. Returns
+    seconds after which its fits are ended; 0 without a timeout, or if it is no command.
     """
     if "command" not in classifier:
         return 0.0
@@ -309,12 +287,8 @@ def prepare_read(infos: Mapping[str, DatasetInfo]) -> list[str]:
 def require_fetched(canonicals: Mapping[str, Mapping[str, Any]], sweep_file: Path) -> None:
     """Refuse datasets that have no prepared copy on this machine, or whose file has changed.
 
-    Parameters
-    ----------
-    canonicals : mapping
-        Canonical descriptions by dataset name in the sweep file.
-    sweep_file : Path
-        Named in the remedy.
+    `canonicals`: canonical descriptions by dataset name in the sweep file. `sweep_file`: named in
+    the remedy.
     """
     absent = [name for name, canonical in canonicals.items() if not datasets.is_fetched(canonical)]
     for name in absent:

@@ -1,7 +1,4 @@
-"""The report's page and its figures, made from the result tables, and where results are from.
-
-Figures are kept as the page has them; those of any column are drawn for a notebook or a file.
-"""
+"""The report's page: made from the result tables, its figures kept, and where results are from."""
 
 from __future__ import annotations
 
@@ -44,22 +41,9 @@ from manyseed.orchestrator.survey import survey
 
 if TYPE_CHECKING:
     from manyseed.analysis.report.page import RunCounts
-from manyseed.analysis.figures import drawing as known
-from manyseed.analysis.figures.drawing import FORMATS, WIDTHS, as_files, why_not
-from manyseed.analysis.figures.kind import Given
-from manyseed.analysis.figures.labels import OF, table_of
-from manyseed.analysis.figures.style import Plot, drawn_wide
-from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.rows import Tables, at_last, of_cells, once
-from manyseed.orchestrator.calls import checked, from_python, further
-from manyseed.orchestrator.computing.tables import (
-    read_analysis,
-)
-from manyseed.orchestrator.conditions import chosen
-from manyseed.orchestrator.errors import nearest, refused
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+    pass
 
 _MOST = 1 << 26  # bytes of text that are read
 _FIELDS = {one.name for one in fields(Picture)}
@@ -108,21 +92,14 @@ def keep(paths: SweepPaths, of: Identity | None, figures: Sequence[Picture]) -> 
 
 
 def _read(written: Mapping[str, Any]) -> Picture:
-    """Return a figure from JSON.
-
-    Raises
-    ------
-    ValueError
-        Unless it is one, with a picture that can do nothing but be seen.
-    """
+    """Return a figure from JSON."""
     texts = all(isinstance(written[name], str) for name in _TEXTS)
     if written.keys() != _FIELDS or not texts or not is_picture(written["svg"]):
         raise ValueError("not a figure")
     return Picture(**written)
 
 
-IMPORTED = "imported"
-"""The device of imported predictions."""
+IMPORTED = "imported"  # the device of imported predictions
 
 TEST_SHARE = 0.25  # by default
 
@@ -132,15 +109,8 @@ def origin(
 ) -> dict[str, str]:
     """Return how results were made: descriptions in words, by heading.
 
-    Parameters
-    ----------
-    paths : SweepPaths
-    cells : frame
-        The table of cells.
-    packages : mapping
-        Versions of the packages that analysed.
-    analysed : str
-        Time of the analysis.
+    `cells`: the table of cells. `packages`: versions of the packages that analysed. `analysed`:
+    time of the analysis.
     """
     recipes = read_recipes(paths.recipes)
     devices = sorted({f"{r.device} ({r.device_class})" for r in recipes.values()})
@@ -203,8 +173,13 @@ def _commit() -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = None) -> Path:
-    """Write the page of an analysed sweep; return its path.
+def report(
+    paths: SweepPaths,
+    name: str,
+    tell: Callable[[str], None] | None = None,
+    output: Path | None = None,
+) -> Path:
+    """Write the page of an analysed sweep, by default in the sweep; return its path.
 
     The page lists files whose loss makes it incomplete, and `tell` is called with each.
     """
@@ -251,10 +226,11 @@ def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = No
         figures=figures,
         **shown,
     )
-    place(paths.report, render(content).encode())
+    page = output or paths.report
+    place(page, render(content).encode())
     if figures is None:
         keep(paths, of, content.figures)
-    return paths.report
+    return page
 
 
 def _counts(paths: SweepPaths, record: Analysis) -> RunCounts:
@@ -316,237 +292,3 @@ def summary_table(cells: pl.DataFrame) -> pl.DataFrame:
 def _decimals(name: str) -> pl.Expr:
     text = pl.col(name).map_elements(lambda value: f"{value:.3f}", return_dtype=pl.String)
     return text.fill_null("–")
-
-
-NARROWEST, WIDEST = 40.0, 1000.0  # mm
-_INCH = 25.4  # mm
-
-
-def plots(
-    paths: SweepPaths,
-    kind: str,
-    *,
-    by: Sequence[str] = (),
-    where: str | None = None,
-    width: str | float | None = None,
-) -> list[Plot]:
-    """Draw all figures of a kind.
-
-    Parameters
-    ----------
-    paths : SweepPaths
-        An analysed sweep.
-    kind : str
-        One of `kinds`: a figure of the page, or a column of the tables of runs, pairs or repeats.
-    by : sequence of str
-        For a column: one or two axes to group by.
-    where : str or None
-        An SQL condition over the table of cells: those to draw.
-    width : str or float or None
-        ``single`` or ``double`` column of a journal (89 and 183 mm), or millimetres.
-
-    Returns
-    -------
-    list of Plot
-        At least one, each with its `figure`, `title`, `caption` and `n`.
-
-    Raises
-    ------
-    UserError
-        For an unknown kind, column or width, and if there is nothing to draw.
-    """
-    results = read_results(paths)
-    given = _given(paths, results, kind, where)
-    inches = _inches(width)
-    found = known.find(kind)
-    if found is not None and inches is not None and inches < found.least:
-        reason = f"{found.name} has no room below {found.least * _INCH:.0f} mm"
-        raise UserError(reason, key="--width", value=width, remedy="such as: --width double")
-    try:
-        with drawn_wide(inches):
-            drawn = known.plots(given, kind, by)
-    except Refused as error:
-        if error.option == "kind":
-            raise _unknown(kind, given.tables) from None
-        raise refused(error, key=f"--{error.option}") from None
-    if not drawn:
-        raise UserError(
-            "there is nothing to draw", key="KIND", value=kind, remedy=_why(kind, given, paths)
-        )
-    return drawn
-
-
-def kinds(paths: SweepPaths) -> pl.DataFrame:
-    """Return the kinds of figures for which a sweep's results have tables and values.
-
-    Returns
-    -------
-    polars frame
-        Columns kind, of (the column's table, or page) and shows.
-    """
-    results = read_results(paths)
-    available = [one for one in known.KINDS if not one.of or one.of in results]
-    rows = [(one.name, "page", one.shows) for one in available]
-    schemas = {table: results.scan(table).collect_schema() for table in OF}
-    seen = set[str]()
-    for table in OF:
-        meanings = _meanings(results, table)
-        null = results.scan(table).null_count().collect().row(0, named=True)
-        height = int(results.scan(table).select(pl.len()).collect().item())
-        for name in schemas[table]:
-            is_new = table_of(schemas, name) == table and name not in seen
-            if is_new and null[name] < height:
-                rows.append((name, table, meanings.get(name, ("", ""))[1].rstrip(".")))
-                seen.add(name)
-    return pl.DataFrame(rows, schema=["kind", "of", "shows"], orient="row")
-
-
-def save(drawn: Sequence[Plot], file: Path, form: str | None = None) -> list[Path]:
-    """Write figures: one PDF with a page each, or numbered files; the bytes are reproducible.
-
-    Parameters
-    ----------
-    drawn : sequence of Plot
-    file : Path
-    form : str or None
-        pdf, svg, png or csv; by default the suffix of the file's name.
-
-    Returns
-    -------
-    list of Path
-        The files written.
-    """
-    form = form or file.suffix.removeprefix(".").lower()
-    if form not in FORMATS:
-        remedy = f"end it with one of {', '.join(f'.{one}' for one in FORMATS)}"
-        raise UserError("unsupported format", key="--output", value=str(file), remedy=remedy)
-    if not file.absolute().parent.is_dir():
-        raise UserError("its folder is not there", key="--output", value=str(file))
-    contents = as_files(drawn, form)
-    numbered = (file.with_name(f"{file.stem}-{n}{file.suffix}") for n in range(1, 1 + len(drawn)))
-    files = [file] if len(contents) == 1 else list(numbered)
-    for path, content in zip(files, contents, strict=True):
-        place(path, content)
-    return files
-
-
-@from_python("Sweep.plot")
-class Plots:
-    """The figures of a sweep: ``sweep.plot.accuracy(by="perturb_continuous")``.
-
-    Each kind that ``sweep.plot.kinds`` lists is a method, with _ for -; all take `by`, `where` and
-    `width` (`plots`) and return a matplotlib figure. If a kind has several figures, such as one per
-    dataset, `all` returns them.
-    """
-
-    def __init__(self, paths: SweepPaths) -> None:
-        self._paths = paths
-
-    @further("results.page:plots", but=("paths",))
-    def __call__(self, kind: str, *, by: str | Sequence[str] = (), **options: Any) -> Figure:
-        """Return the figure of a kind; parameters as in `plots`.
-
-        Raises
-        ------
-        UserError
-            As `plots`, and if there are several figures.
-        """
-        drawn = self.all(kind, by=by, **options)
-        if len(drawn) > 1:
-            titles = "; ".join(one.title for one in drawn)
-            remedy = (
-                "choose with where, such as: where=\"dataset = 'digits'\"; or take all of them: "
-                f"plot.all({kind!r})"
-            )
-            raise UserError(f"it has {len(drawn)} figures: {titles}", key=kind, remedy=remedy)
-        return drawn[0].figure
-
-    @further("results.page:plots", but=("paths",))
-    def all(self, kind: str, *, by: str | Sequence[str] = (), **options: Any) -> list[Plot]:
-        """Return all figures of a kind, with titles and captions."""
-        columns = [by] if isinstance(by, str) else list(by)
-        return plots(self._paths, kind, by=[name for name in columns if name], **options)
-
-    @property
-    def kinds(self) -> pl.DataFrame:
-        """The available kinds, and what each shows."""
-        return kinds(self._paths)
-
-    def __dir__(self) -> list[str]:
-        return [*super().__dir__(), *(name.replace("-", "_") for name in self.kinds["kind"])]
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-
-        def draw(*, by: str | Sequence[str] = (), **options: Any) -> Figure:
-            return self(name, by=by, **options)
-
-        draw.__name__, draw.__doc__ = name, f"Return the figure {name}: `by`, `where`, `width`."
-        return checked(draw, f"Sweep.plot.{name}")
-
-
-def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) -> Given:
-    """Read what a kind is drawn from, for the cells that are asked for."""
-    column = kind.replace("-", "_")
-    tables = results.of_analysis(tuple(dict.fromkeys((*DRAWN_PAIRS, column))), whole=True)
-    every = once(tables)
-    if where is None:
-        tables = at_last(tables)
-    else:
-        tables = of_cells(tables, chosen(tables.cells, where, one_snapshot=True))
-    tables = once(tables)
-    further: dict[str, pl.DataFrame | None] = {
-        name: _of_cells(results[name], tables.cells) if name in results else None
-        for name in DRAWN_TABLES
-    }
-    meanings = {k: text for table in OF[::-1] for k, text in _meanings(results, table).items()}
-    every = of_cells(every, tables.cells.select("cell").unique())
-    close = read_analysis(paths)[0].close
-    return Given(tables, close=close, meanings=meanings, every=every, **further)
-
-
-def _of_cells(table: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
-    """Return a table's rows of these cells or, without a cell column, of their groups."""
-    key = ["cell"] if "cell" in table.columns else ["dataset", "classifier"]
-    kept = cells.select(key).unique().cast({name: table.schema[name] for name in key})
-    return table.join(kept, on=key, how="semi", maintain_order="left")
-
-
-def _meanings(results: Results, table: str) -> Mapping[str, tuple[str, str]]:
-    """Return unit and meaning of a table's columns, as recorded in its file."""
-    columns = json.loads(results.metadata(table).get("columns", "{}"))
-    return {name: (one.get("unit", ""), one.get("meaning", "")) for name, one in columns.items()}
-
-
-def _inches(width: str | float | None) -> float | None:
-    if width is None:
-        return None
-    remedy = f"{' or '.join(WIDTHS)} (columns of a journal), or millimetres, such as 120"
-    if isinstance(width, str) and width in WIDTHS:
-        return WIDTHS[width]
-    try:
-        millimetres = float(width)
-    except ValueError:
-        raise UserError("invalid width", key="--width", value=width, remedy=remedy) from None
-    if not NARROWEST <= millimetres <= WIDEST:
-        remedy = f"from {NARROWEST:g} to {WIDEST:g} mm; {remedy}"
-        raise UserError("invalid width", key="--width", value=width, remedy=remedy)
-    return millimetres / _INCH
-
-
-def _unknown(kind: str, tables: Tables) -> UserError:
-    near = nearest(kind, known.names(tables))
-    remedy = f"{near}\n  all, with what they show: manyseed plot DIR"
-    return UserError("unknown kind of figure", key="KIND", value=kind, remedy=remedy)
-
-
-def _why(kind: str, given: Given, paths: SweepPaths) -> str:
-    found = known.find(kind)
-    if found is not None and found.of and getattr(given, found.of) is None:
-        from manyseed.orchestrator.asking.query import how
-
-        return how(paths, found.of)
-    return why_not(kind, given) or (
-        "its values are undefined or all 0, or it compares more datasets or runs than there are"
-    )

@@ -270,19 +270,8 @@ def open_runs(
 
     Predictions and test sets are dask arrays; numbers per run are read at once.
 
-    Parameters
-    ----------
-    group : Group
-        Rows planned after it was opened are not included.
-    chunk_runs : int, optional
-        Runs per dask chunk, best a multiple of those in an inner chunk. Default: those.
-    journaled : integer array, optional
-        See `reader.statuses`.
-
-    Raises
-    ------
-    DamagedShard
-        If a needed file is missing or cannot be decoded; for predictions, when they are computed.
+    `group`: rows planned after it was opened are not included. `chunk_runs`: runs per dask chunk,
+    best a multiple of those in an inner chunk. Default: those. `journaled`: see `reader.statuses`.
     """
     spec = group.spec
     values: dict[str, Array | da.Array] = {**read_numbers(group, journaled)}

@@ -116,10 +116,7 @@ class Training:
 
         Nothing can be synced during a fit, and no finished run may wait longer than 30 s.
 
-        Parameters
-        ----------
-        seconds : float
-            Duration of the last batch: the next one may take as long.
+        `seconds`: duration of the last batch: the next one may take as long.
         """
         self._journal.sync_if_due(SYNC_SECONDS if seconds < _QUICK_SECONDS else 0.0)
 

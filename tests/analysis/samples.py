@@ -193,6 +193,7 @@ def sweep(
                     "perturb_hparams": "none",
                     "ensembling": "none",
                     "test_augment": "none",
+                    "perturb_labels": "none",
                     "vary": "init+batch",
                     "hparams": "default",
                 }

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from manyseed.analysis.figures.drawing import Given, all_figures
+from manyseed.analysis.figures.drawing import FigureTables, all_figures
 from manyseed.analysis.figures.labels import colour
 from manyseed.analysis.options import Options
 from manyseed.analysis.report.page import (
@@ -21,7 +21,7 @@ from manyseed.analysis.report.page import (
     render,
     summary,
 )
-from manyseed.analysis.report.tables import Listed, filled
+from manyseed.analysis.report.tables import PageTable, filled
 from manyseed.analysis.report.wording import conventions, repeats_in_words
 from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import planted
@@ -81,7 +81,7 @@ class Page(HTMLParser):
 
 def test_every_figure_is_there_with_caption_and_n(page, tables):
     parsed = Page(page)
-    plots = all_figures(Given(tables))
+    plots = all_figures(FigureTables(tables))
     overviews = [f"overview-{name}" for name in ("accuracy-mean", "accuracy-std", "ec-local-mean")]
     names = [
         "classifiers",
@@ -238,7 +238,7 @@ def test_figures_without_values_are_left_out(tables):
         tables.repeats.with_columns(alpha_hat_mean=nothing, delta=nothing, n_side=nothing),
         tables.cells,
     )
-    plots = all_figures(Given(without))
+    plots = all_figures(FigureTables(without))
     per_repeat = ["cells-consistency-repeats-1", "cells-consistency-repeats-2"]
     of_cells = [plot.name for plot in plots if plot.of_cells]
     assert of_cells == ["cells-1", "cells-2", *per_repeat]
@@ -262,7 +262,7 @@ def test_columns_of_dashes_are_left_out(tables):
     assert heads[heads.index("Churn") + 1] not in ("α̂", "δ", "N per side")
     assert "Between test sets" in render(content(tables))
     rows = [("a", "–", "0.1"), ("–", "–", "–")]
-    table = filled(Listed("name", "title", "legend", ["word", "no", "some"], 1, rows))
+    table = filled(PageTable("name", "title", "legend", ["word", "no", "some"], 1, rows))
     assert table.heads == ["word", "some"]
     assert table.rows == [("a", "0.1"), ("–", "–")]
 
@@ -276,7 +276,7 @@ def test_one_run_is_no_runs(tables):
         tables.repeats.filter(**one),
         tables.cells.filter(cell=cell),
     )
-    captions = [plot.caption for plot in all_figures(Given(alone))]
+    captions = [plot.caption for plot in all_figures(FigureTables(alone))]
     assert any("n = 1 run." in caption for caption in captions)
     null = pl.lit(None, pl.Float64)
     unknown = ("accuracy_std", "accuracy_mean_sd", "accuracy_range", "ec_local_mean", "churn_mean")

@@ -25,7 +25,7 @@ from manyseed.jobs.training.checkpoint import Checkpoint, TrainingParts, restore
 from manyseed.jobs.tuning import Draw, drawn
 from manyseed.orchestrator import keeping, responding, tuning
 from manyseed.orchestrator.analyses import execution
-from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
+from manyseed.orchestrator.disk.lease import Lease, LeaseWatch, create
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.paths import SweepPaths
@@ -539,7 +539,7 @@ def take_over(verb: str, folder: str) -> None:
         if is_ours and lease.name.endswith(".lock"):
             other = Lease(lease.watch, lease.name)
             other._generation = (lease._generation or 0) + 1
-            lease.create(lease.watch.folder, lease.name, other._generation)
+            create(lease.watch.folder, lease.name, other._generation)
             other._record()
         return is_ours
 

@@ -361,8 +361,8 @@ def test_what_was_exported_comes_back(quick: Sweep, tmp_path: Path) -> None:
         ),
         ({"y_true": np.array([None] * SAMPLES)}, r"holds Python objects.*\n.*astype\(str\)"),
         (
-            {"scores": np.zeros((200, 3)), "y_true": np.arange(200) % 3, "repeat": None},
-            r"scores: has shape .200, 3., read as 200 runs of 3 points.*\n.*scores\[None",
+            {"scores": np.zeros((200, 5)), "y_true": np.arange(200) % 2, "repeat": None},
+            r"scores: has shape .200, 5., .sample, class. by y_true, which has 2 .*\n.*scores.T",
         ),
         ({"scores": np.zeros((6,))}, r"scores: has shape \(6,\)"),
         ({"class_names": np.array(["a", "b"])}, "there are 2 classes, but scores for 3"),

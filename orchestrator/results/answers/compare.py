@@ -28,7 +28,7 @@ from manyseed.jobs.trainer import stream_keys
 from manyseed.orchestrator.asking.averaging import require_confidence
 from manyseed.orchestrator.computing.cellgroups import require_axes, unusual, usual_first
 from manyseed.orchestrator.conditions import chosen
-from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
 from manyseed.orchestrator.results.answers.comparison import (
     IMPORTED,
@@ -54,6 +54,7 @@ def compare_cells(
     other: AskedSweep | SweepPaths | str | Path | None = None,
     *,
     by: str = "classifier",
+    between: Sequence[str] = (),
     a: str | None = None,
     b: str | None = None,
     where: str | None = None,
@@ -76,6 +77,9 @@ def compare_cells(
         Another sweep: A is in the first, B in this.
     by : str
         Compare pairs of cells that differ only in this.
+    between : sequence of str
+        Compare these levels only, A first: classifiers, or levels of another axis, or numbers of
+        cells.
     a : str, optional
         A condition on cells A; with one on B. Cells are compared if they agree in all axes but
         those that set the two sides apart.
@@ -96,11 +100,11 @@ def compare_cells(
         At least one of them with a result.
     """
     require_confidence(confidence)
-    _require_sides(a, b, by)
+    _require_sides(a, b, by, between)
     first, second = both_sweeps(paths, other)
     for sweep in (first, *([] if second is first else [second])):
         sweep.require(metric)
-    pairs = pairs_of(first, second, by=by, a=a, b=b, where=where)
+    pairs = pairs_of(first, second, by=by, between=between, a=a, b=b, where=where)
     higher = not (lower or metric.startswith(LOWER_IS_BETTER))
     compared = [
         _compare(first, second, *pair, metric, higher=higher, confidence=confidence)
@@ -117,7 +121,10 @@ def compare_cells(
 Pair = tuple[AnalysedCell, AnalysedCell]
 
 
-def _require_sides(a: str | None, b: str | None, by: str) -> None:
+def _require_sides(a: str | None, b: str | None, by: str, between: Sequence[str]) -> None:
+    if between and (a or b):
+        reason = "chooses cells that are also chosen by their levels"
+        raise UserError(reason, key="--a" if a else "--b", value=a or b, remedy="leave it out")
     if (a is None) != (b is None):
         given, lacking = ("--a", "--b") if b is None else ("--b", "--a")
         problem = "chooses the cells of one side only"
@@ -130,18 +137,61 @@ def pairs_of(
     second: AnalysedSweep,
     *,
     by: str = "classifier",
+    between: Sequence[str] = (),
     a: str | None = None,
     b: str | None = None,
     where: str | None = None,
 ) -> list[Pair]:
     """Return the pairs of cells to compare; parameters are those of `compare_cells`."""
-    _require_sides(a, b, by)
+    _require_sides(a, b, by, between)
     conditions = {"--where": where, "--a": a, "--b": b}
     of_a, of_b = (chosen(one.snapshots(conditions), where, "--where") for one in (first, second))
+    if between:
+        return _named(of_a, of_b, between, by, one_sweep=first is second)
     if a is None and first is second:
         return _levels(last(of_a), by)
     of_a, of_b = last(chosen(of_a, a, "--a")), last(chosen(of_b, b, "--b"))
     return _matched(of_a, of_b, one_sweep=first is second)
+
+
+def _named(
+    a: pl.DataFrame, b: pl.DataFrame, words: Sequence[str], by: str, *, one_sweep: bool
+) -> list[Pair]:
+    """Return the pairs of cells with these levels of an axis: of `by`, if it has them."""
+    if len(words) < 2 and one_sweep:
+        remedy = f"name another {by} to compare it with"
+        raise UserError("is one side only", key="--between", value=words[0], remedy=remedy)
+    if len(words) > 2 and not one_sweep:
+        remedy = "give one level of each sweep, or one for both"
+        raise UserError("are more than two sides", key="--between", value=words, remedy=remedy)
+    both = pl.concat([side.select(*AXES, "cell") for side in (a, b)], how="vertical_relaxed")
+    for axis in (by, *AXES, "cell"):
+        if all(_has(both[axis], word).any() for word in words):
+            break
+    else:
+        wrong = next((word for word in words if not _has(both[by], word).any()), words[0])
+        remedy = nearest(wrong, both[by].unique().sort().cast(pl.String))
+        raise UserError(f"no such {by}", key="--between", value=wrong, remedy=remedy)
+    if len(words) > 2:
+        held = [_has(a[axis], word) for word in words]
+        return _levels(last(a.filter(pl.any_horizontal(held))), axis)
+    of_a, of_b = (
+        last(side.filter(_has(side[axis], word))) for side, word in ((a, words[0]), (b, words[-1]))
+    )
+    for side, word in ((of_a, words[0]), (of_b, words[-1])):
+        if side.is_empty():
+            raise UserError(f"no cell of this sweep has this {axis}", key="--between", value=word)
+    return _matched(of_a, of_b, one_sweep=one_sweep)
+
+
+def _has(levels: pl.Series, word: str) -> pl.Series:
+    """Return which levels a word means."""
+    try:
+        return (
+            levels == float(word) if levels.dtype.is_numeric() else levels.cast(pl.String) == word
+        )
+    except ValueError:
+        return levels.is_null() & levels.is_not_null()
 
 
 def _levels(cells: pl.DataFrame, by: str) -> list[Pair]:
@@ -402,14 +452,20 @@ def reply(
     """
     n, of_sweeps, notes = len(comparisons), other is not None, []
     shown = usual_first(comparisons, lambda one: one.same)[:limit]
+    names = [
+        {
+            "a": two_named(one.a, one.b, one.same, of_sweeps=of_sweeps),
+            "b": two_named(one.b, one.a, one.same, of_sweeps=of_sweeps),
+        }
+        for one in shown
+    ]
     answers = [
         Answer(
-            f"A: {two_named(one.a, one.b, one.same, of_sweeps=of_sweeps)}\n"
-            f"B: {two_named(one.b, one.a, one.same, of_sweeps=of_sweeps)}",
+            f"A: {sides['a']}\nB: {sides['b']}",
             tuple(words(one)),
-            rows=[] if one.result is None else [asdict(one.result)],
+            rows=[] if one.result is None else [{**sides, **asdict(one.result)}],
         )
-        for one in shown
+        for one, sides in zip(shown, names, strict=True)
     ]
     if metric == "alpha_hat":
         told = "is answered by --alike."

@@ -26,8 +26,7 @@ from manyseed.orchestrator.results import caveats
 from manyseed.orchestrator.results.questions.registry import evidence, on_page
 from manyseed.orchestrator.survey import survey
 
-_READ = (*TABLES, VARIANCE, CMI)
-"""The tables that sentences are made from, if they exist."""
+_READ = (*TABLES, VARIANCE, CMI)  # the tables that sentences are made from, if they exist
 
 
 def answers(paths: SweepPaths) -> list[Answer]:

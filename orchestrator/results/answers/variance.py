@@ -27,10 +27,9 @@ from manyseed.orchestrator.computing.tables import VARIANCE, Results
 from manyseed.orchestrator.conditions import matching
 from manyseed.orchestrator.errors import UserError, command
 
-Row = Mapping[str, Any]
+UNEQUAL = 0.7  # standard deviation of the log variance beyond which intervals come with a warning
 
-UNEQUAL = 0.7
-"""Standard deviation of the log variance beyond which intervals come with a warning."""
+Row = Mapping[str, Any]
 
 _METRICS = {
     ACCURACY: "Accuracy",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from manyseed import Sweep
-from manyseed.orchestrator.cli.arguments import takes, with_options
+from manyseed.orchestrator.cli.arguments import Directory, Json, takes, with_options
 from tests.orchestrator.conftest import command, inside
 
 LISTED = re.compile(r"^│ (\w+) ", re.MULTILINE)
@@ -102,3 +104,33 @@ def test_options_are_those_of_the_method() -> None:
     assert option.help == "Train only the failed runs again, with the same seeds."
     assert limit.annotation.__metadata__[0].min == 1
     assert "this machine if --workers is given" in cluster.annotation.__metadata__[0].help
+
+
+def test_options_are_those_of_a_function_among_the_verbs_own() -> None:
+    @takes("importing:import_predictions", "note", "truth", "classifier", truth={"metavar": "NPY"})
+    def verb(
+        directory: Directory, as_json: Json = False, note: str = "", **options: object
+    ) -> None:
+        """Import."""
+
+    with_options(verb)
+    parameters = vars(verb)["__signature__"].parameters
+    assert [*parameters] == ["directory", "note", "truth", "classifier", "as_json"]
+    (truth,), (classifier,) = (
+        parameters[name].annotation.__metadata__ for name in ("truth", "classifier")
+    )
+    assert (truth.metavar, truth.help) == ("NPY", "The true classes, where the files lack them.")
+    assert classifier.show_default == '"imported"'
+
+
+@pytest.mark.process
+def test_every_verb_is_there_without_docstrings() -> None:
+    code = (
+        "from manyseed.orchestrator.cli.commands import app;from typer.main import get_command;"
+        "verbs = get_command(app).commands;print(*(verbs[verb].name for verb in verbs))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-OO", "-B", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert {"run", "import", "query"} <= {*done.stdout.split()}

@@ -130,7 +130,7 @@ def test_only_what_cannot_act_makes_asked_and_distinct_differ(tmp_path):
         categorical = 2 if info.n_categorical else 1
         cells += continuous * categorical * 2 * 3 * 4
     assert change.summary()["cells"] == cells
-    assert any("label:0.1" in note and "no categorical" in note for note in change.expansion.notes)
+    assert any("value:0.1" in note and "no categorical" in note for note in change.expansion.notes)
 
 
 def test_a_plan_that_is_written_keeps_the_weights(tmp_path, monkeypatch):

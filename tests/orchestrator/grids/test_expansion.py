@@ -29,6 +29,7 @@ CHOICES = {
     "perturb_categorical": ["none", "label:0.1", "sample:.2"],
     "perturb_hparams": ["none", "sig-digit:0", "absolute:0.1", "relative:0.2:scaled"],
     "vary": ["init+batch", "batch+init", "train", "init"],
+    "perturb_labels": ["none", "flip:.1", "pairs:0.2"],
 }
 
 

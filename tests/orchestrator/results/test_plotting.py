@@ -19,7 +19,7 @@ from manyseed import Sweep
 from manyseed.analysis.figures.drawing import find
 from manyseed.analysis.figures.labels import schemas, table_of
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.results.page import save
+from manyseed.orchestrator.results.figures import save
 from tests.analysis.planted import planted
 from tests.here import Done
 from tests.orchestrator.conftest import command, inside, train, write

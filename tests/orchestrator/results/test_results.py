@@ -34,8 +34,7 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.store.arrays import COPY, DONE, MISSING
 from manyseed.orchestrator.store.groups import open_group
-from manyseed.orchestrator.store.reader import read_array
-from manyseed.orchestrator.store.verify import row_checksums
+from manyseed.orchestrator.store.reader import Shard, read_array
 from tests.analysis.documented import documented
 from tests.orchestrator.conftest import QUICK, command, inside, write
 
@@ -164,7 +163,7 @@ def seal(sweep: Sweep, path: str) -> None:
     crc = zarr.open_array(group.folder / "crc", mode="r+")
     finished = read_array(group, "status") == DONE
     finished |= read_array(group, "status") == COPY
-    crc[...] = np.where(finished, row_checksums(group, 0, group.rows)[0], 0)
+    crc[...] = np.where(finished, Shard(group, 0).checksums(finished)[0], 0)
 
 
 def test_wrong_repeats_end_with_one_message_and_the_others_stand(

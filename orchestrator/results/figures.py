@@ -1,0 +1,242 @@
+"""Figures of a sweep's results: those of the page, or of any column, for a notebook or a file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from manyseed.analysis.figures import drawing as known
+from manyseed.analysis.figures.drawing import FORMATS, WIDTHS, as_files, why_not
+from manyseed.analysis.figures.kind import FigureTables
+from manyseed.analysis.figures.labels import OF, table_of
+from manyseed.analysis.figures.style import Plot, drawn_wide
+from manyseed.analysis.refused import Refused
+from manyseed.analysis.tables.rows import Tables, at_last, of_cells, once
+from manyseed.orchestrator.calls import checked, from_python, further
+from manyseed.orchestrator.computing.tables import (
+    DRAWN_PAIRS,
+    DRAWN_TABLES,
+    Results,
+    read_analysis,
+    read_results,
+)
+from manyseed.orchestrator.conditions import chosen
+from manyseed.orchestrator.disk.placing import place
+from manyseed.orchestrator.errors import UserError, nearest, refused
+from manyseed.orchestrator.paths import SweepPaths
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NARROWEST, WIDEST = 40.0, 1000.0  # mm
+_INCH = 25.4  # mm
+
+
+def plots(
+    paths: SweepPaths,
+    kind: str,
+    *,
+    by: Sequence[str] = (),
+    where: str | None = None,
+    width: str | float | None = None,
+) -> list[Plot]:
+    """Draw all figures of a kind.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+        An analysed sweep.
+    kind : str
+        One of `kinds`: a figure of the page, or a column of the tables of runs, pairs or repeats.
+    by : sequence of str
+        For a column of the tables: group by one or two axes; two give the rows and the columns of a
+        grid; by default a row per cell.
+    where : str
+        Only cells that meet a condition.
+    width : str or float
+        single or double for columns of a journal (89 or 183 mm), or millimetres; by default as in
+        the report.
+
+    Returns at least one, each with its `figure`, `title`, `caption` and `n`.
+    """
+    results = read_results(paths)
+    given = _given(paths, results, kind, where)
+    inches = _inches(width)
+    found = known.find(kind)
+    if found is not None and inches is not None and inches < found.least:
+        reason = f"{found.name} has no room below {found.least * _INCH:.0f} mm"
+        raise UserError(reason, key="--width", value=width, remedy="such as: --width double")
+    try:
+        with drawn_wide(inches):
+            drawn = known.plots(given, kind, by)
+    except Refused as error:
+        if error.option == "kind":
+            raise _unknown(kind, given.tables) from None
+        raise refused(error, key=f"--{error.option}") from None
+    if not drawn:
+        raise UserError(
+            "there is nothing to draw", key="KIND", value=kind, remedy=_why(kind, given, paths)
+        )
+    return drawn
+
+
+def kinds(paths: SweepPaths) -> pl.DataFrame:
+    """Return the kinds of figures for which a sweep's results have tables and values.
+
+    Returns columns kind, of (the column's table, or page) and shows.
+    """
+    results = read_results(paths)
+    available = [one for one in known.KINDS if not one.of or one.of in results]
+    rows = [(one.name, "page", one.shows) for one in available]
+    schemas = {table: results.scan(table).collect_schema() for table in OF}
+    seen = set[str]()
+    for table in OF:
+        meanings = _meanings(results, table)
+        null = results.scan(table).null_count().collect().row(0, named=True)
+        height = int(results.scan(table).select(pl.len()).collect().item())
+        for name in schemas[table]:
+            is_new = table_of(schemas, name) == table and name not in seen
+            if is_new and null[name] < height:
+                rows.append((name, table, meanings.get(name, ("", ""))[1].rstrip(".")))
+                seen.add(name)
+    return pl.DataFrame(rows, schema=["kind", "of", "shows"], orient="row")
+
+
+def save(drawn: Sequence[Plot], file: Path, form: str | None = None) -> list[Path]:
+    """Write figures: one PDF with a page each, or numbered files; the bytes are reproducible.
+
+    `form`: pdf, svg, png or csv; by default the suffix of the file's name. Returns the files
+    written.
+    """
+    form = form or file.suffix.removeprefix(".").lower()
+    if form not in FORMATS:
+        remedy = f"end it with one of {', '.join(f'.{one}' for one in FORMATS)}"
+        raise UserError("unsupported format", key="--output", value=str(file), remedy=remedy)
+    if not file.absolute().parent.is_dir():
+        raise UserError("its folder is not there", key="--output", value=str(file))
+    contents = as_files(drawn, form)
+    numbered = (file.with_name(f"{file.stem}-{n}{file.suffix}") for n in range(1, 1 + len(drawn)))
+    files = [file] if len(contents) == 1 else list(numbered)
+    for path, content in zip(files, contents, strict=True):
+        place(path, content)
+    return files
+
+
+@from_python("Sweep.plot")
+class Plots:
+    """The figures of a sweep: ``sweep.plot.accuracy(by="perturb_continuous")``.
+
+    Each kind that ``sweep.plot.kinds`` lists is a method, with _ for -; all take `by`, `where` and
+    `width` (`plots`) and return a matplotlib figure. If a kind has several figures, such as one per
+    dataset, `all` returns them.
+    """
+
+    def __init__(self, paths: SweepPaths) -> None:
+        self._paths = paths
+
+    @further("results.figures:plots", but=("paths",))
+    def __call__(self, kind: str, *, by: str | Sequence[str] = (), **options: Any) -> Figure:
+        """Return the figure of a kind; parameters as in `plots`."""
+        drawn = self.all(kind, by=by, **options)
+        if len(drawn) > 1:
+            titles = "; ".join(one.title for one in drawn)
+            remedy = (
+                "choose with where, such as: where=\"dataset = 'digits'\"; or take all of them: "
+                f"plot.all({kind!r})"
+            )
+            raise UserError(f"it has {len(drawn)} figures: {titles}", key=kind, remedy=remedy)
+        return drawn[0].figure
+
+    @further("results.figures:plots", but=("paths",))
+    def all(self, kind: str, *, by: str | Sequence[str] = (), **options: Any) -> list[Plot]:
+        """Return all figures of a kind, with titles and captions."""
+        columns = [by] if isinstance(by, str) else list(by)
+        return plots(self._paths, kind, by=[name for name in columns if name], **options)
+
+    @property
+    def kinds(self) -> pl.DataFrame:
+        """The available kinds, and what each shows."""
+        return kinds(self._paths)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *(name.replace("-", "_") for name in self.kinds["kind"])]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+
+        def draw(*, by: str | Sequence[str] = (), **options: Any) -> Figure:
+            return self(name, by=by, **options)
+
+        draw.__name__, draw.__doc__ = name, f"Return the figure {name}: `by`, `where`, `width`."
+        return checked(draw, f"Sweep.plot.{name}")
+
+
+def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) -> FigureTables:
+    """Read what a kind is drawn from, for the cells that are asked for."""
+    column = kind.replace("-", "_")
+    tables = results.of_analysis(tuple(dict.fromkeys((*DRAWN_PAIRS, column))), whole=True)
+    every = once(tables)
+    if where is None:
+        tables = at_last(tables)
+    else:
+        tables = of_cells(tables, chosen(tables.cells, where, one_snapshot=True))
+    tables = once(tables)
+    further: dict[str, pl.DataFrame | None] = {
+        name: _of_cells(results[name], tables.cells) if name in results else None
+        for name in DRAWN_TABLES
+    }
+    meanings = {k: text for table in OF[::-1] for k, text in _meanings(results, table).items()}
+    every = of_cells(every, tables.cells.select("cell").unique())
+    close = read_analysis(paths)[0].close
+    return FigureTables(tables, close=close, meanings=meanings, every=every, **further)
+
+
+def _of_cells(table: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
+    """Return a table's rows of these cells or, without a cell column, of their groups."""
+    key = ["cell"] if "cell" in table.columns else ["dataset", "classifier"]
+    kept = cells.select(key).unique().cast({name: table.schema[name] for name in key})
+    return table.join(kept, on=key, how="semi", maintain_order="left")
+
+
+def _meanings(results: Results, table: str) -> Mapping[str, tuple[str, str]]:
+    """Return unit and meaning of a table's columns, as recorded in its file."""
+    columns = json.loads(results.metadata(table).get("columns", "{}"))
+    return {name: (one.get("unit", ""), one.get("meaning", "")) for name, one in columns.items()}
+
+
+def _inches(width: str | float | None) -> float | None:
+    if width is None:
+        return None
+    remedy = f"{' or '.join(WIDTHS)} (columns of a journal), or millimetres, such as 120"
+    if isinstance(width, str) and width in WIDTHS:
+        return WIDTHS[width]
+    try:
+        millimetres = float(width)
+    except ValueError:
+        raise UserError("invalid width", key="--width", value=width, remedy=remedy) from None
+    if not NARROWEST <= millimetres <= WIDEST:
+        remedy = f"from {NARROWEST:g} to {WIDEST:g} mm; {remedy}"
+        raise UserError("invalid width", key="--width", value=width, remedy=remedy)
+    return millimetres / _INCH
+
+
+def _unknown(kind: str, tables: Tables) -> UserError:
+    near = nearest(kind, known.names(tables))
+    remedy = f"{near}\n  all, with what they show: manyseed plot DIR"
+    return UserError("unknown kind of figure", key="KIND", value=kind, remedy=remedy)
+
+
+def _why(kind: str, given: FigureTables, paths: SweepPaths) -> str:
+    found = known.find(kind)
+    if found is not None and found.of and getattr(given, found.of) is None:
+        from manyseed.orchestrator.asking.query import how
+
+        return how(paths, found.of)
+    return why_not(kind, given) or (
+        "its values are undefined or all 0, or it compares more datasets or runs than there are"
+    )

@@ -271,7 +271,8 @@ def test_two_levels_are_compared_as_one_would_type_it(
     code, told = inside("compare", sweep.directory, sweeps["seeded"].directory, "xgb", "--json")
     assert code == 0
     assert {one["a"]["axes"]["classifier"] for one in json.loads(told)["comparisons"]} == {"xgb"}
-    assert inside("compare", sweep.directory, "xgb", "lr-sgd", "--alike", "-w", "cell < 3")[0] == 0
+    code, told = inside("compare", sweep.directory, "xgb", "lr-sgd", "--alike", "-w", "cell < 3")
+    assert code == 0, told
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,8 @@ def test_summary_and_page_show_the_table_of_cells(sweep: Sweep, page: str) -> No
         assert shown[4:] == [
             *counts, accuracy, text("accuracy_mean_sd", 4), text("accuracy_range", 4),
             text("ec_local_mean", 3), text("ec_global_mean", 3), text("churn_mean", 3),
-            text("alpha_hat_mean", 4), text("delta", 3), str(cell["n_side"]),
+            f"< {cell['delta']:.2f}" if cell["alpha_hat_mean"] == 0 else text("alpha_hat_mean", 4),
+            text("delta", 3), str(cell["n_side"]),
         ]  # fmt: skip
 
 

@@ -44,7 +44,7 @@ from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions import quantiles
 from manyseed.analysis.questions.intervals import FEWEST, matrix, parts, t_quantile, total
 from manyseed.analysis.questions.quantiles import chi2_quantile
-from manyseed.analysis.questions.question import Answer, Evidence
+from manyseed.analysis.questions.question import Answer, Evidence, shortest
 from manyseed.analysis.tables.rows import REPEAT, Tables
 
 PRECISE = 0.005  # half-width of the interval that a mean accuracy should have
@@ -505,14 +505,14 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         f"{'' if alone else f' for all {cells.height:,} cells together'}; from {needed.made:,} "
         "runs). "
     )
-    takes = f"Accuracy to ± {PRECISE:g} takes"
+    takes, where = f"Accuracy to ± {PRECISE:g} takes", ""
     if alone:
         takes = f"{takes} {needed.runs:,} seeds ({interval.replace(' or more', '+')})"
     elif least.runs == needed.runs:
         takes = f"{takes} {needed.runs:,} seeds"
     else:
         takes = f"{takes} {least.runs:,} to {needed.runs:,} seeds"
-        takes += f" (most: {row['dataset']} × {row['classifier']})"
+        where = f" (most: {row['dataset']} × {row['classifier']})"
     have = "there are enough" if enough else "there are too few"
     if not alone:
         have = f"{enough:,} of {cells.height:,} cells have enough"
@@ -527,7 +527,10 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     if unknown.height:
         text += f" {_no_spread(unknown, own)}"
     rows = cells.with_columns(sd=pl.col("variance").sqrt()).select("cell", "n", "sd").to_dicts()
-    yield Answer(f"{takes}; {have}.", evidence=text, rows=rows, figures=("summary",))
+    if unknown.height:
+        have += f"; {unknown.height:,} not told"
+    headline = shortest([f"{takes}{where}; {have}.", f"{takes}; {have}."])
+    yield Answer(headline, evidence=text, rows=rows, figures=("summary",))
 
 
 def _no_spread(unknown: pl.DataFrame, runs: pl.DataFrame) -> str:

@@ -315,9 +315,9 @@ def print_summary(sweep: Sweep) -> None:
     if frame.height > _MOST_CELLS:
         more = f"… {counted(frame.height - _MOST_CELLS, 'more cell')}"
         say_next(more, "query", sweep.directory, "--limit", frame.height)
-    console.print()
-    differing = f" Cells differ in {' · '.join(axes)}." if axes else ""
-    say(f"{repeats_in_words(cells)}{differing}")
+    differing = f"Cells differ in {' · '.join(axes)}." if axes else ""
+    analysed = amounts(read_analysis(sweep.paths)[1])
+    say(" ".join(filter(None, (repeats_in_words(cells), differing, analysed))))
     several = frame["test sets"].max() != 1
     between = "; between test sets: of the repeats' means" if several else ""
     say(f"± seeds: sd between runs of a repeat{between}.")
@@ -328,8 +328,6 @@ def print_summary(sweep: Sweep) -> None:
         say(f"† {repeats} of identical runs: {copies:,} copies are left out of all but accuracy.")
     for same in in_words(cells):
         say(f"‡ The same fits as another cell, counted once: {same}.")
-    if (sentence := amounts(read_analysis(sweep.paths)[1])) is not None:
-        say(sentence)
     found = notes(sweep)
     if len(found) > _MOST_NOTES:
         say_next(f"{len(found):,} notes", "answers", sweep.directory, "--why")

@@ -83,7 +83,14 @@ def test_every_figure_is_there_with_caption_and_n(page, tables):
     parsed = Page(page)
     plots = all_figures(FigureTables(tables))
     overviews = [f"overview-{name}" for name in ("accuracy-mean", "accuracy-std", "ec-local-mean")]
-    names = [*overviews, "overview-alpha-hat-mean", "mean-ranks", "cells-1", "cells-2"]
+    names = [
+        "classifiers",
+        *overviews,
+        "overview-alpha-hat-mean",
+        "mean-ranks",
+        "cells-1",
+        "cells-2",
+    ]
     names += ["cells-consistency-repeats-1", "cells-consistency-repeats-2"]
     names += [f"alpha-hat-{other}" for other in ("accuracy", "churn-ensemble", "ece", "pairs")]
     names.append("correlations")
@@ -94,7 +101,7 @@ def test_every_figure_is_there_with_caption_and_n(page, tables):
         assert plot.caption in captions
         assert f"n = {plot.n} " in plot.caption
         assert plot.caption in image["aria-label"]
-    assert re.search(r"δ = 0\.\d+ to 0\.\d+ with N = 30 to 20 test points", plots[9].caption)
+    assert re.search(r"δ = 0\.\d+ to 0\.\d+ with N = 30 to 20 test points", plots[10].caption)
 
 
 @pytest.mark.parametrize("datasets", [7, pytest.param(37, marks=pytest.mark.slow)])
@@ -115,9 +122,10 @@ def test_a_large_study_stays_small_and_readable(datasets):
     assert len(html.encode()) < 5_000_000 * datasets / 37
     parsed = Page(html)
     shown = [attributes["id"] for attributes in parsed.of("figure")]
-    assert [name.startswith("overview-") for name in shown[:4]] == [True] * 4
-    assert shown[4] == "mean-ranks"
-    assert shown[5:-1] == [f"cells-{number}" for number in range(1, datasets + 1)]
+    assert shown[0] == "classifiers"
+    assert [name.startswith("overview-") for name in shown[1:5]] == [True] * 4
+    assert shown[5] == "mean-ranks"
+    assert shown[6:-1] == [f"cells-{number}" for number in range(1, datasets + 1)]
     assert "not drawn: their numbers" not in parsed.text("figcaption")
     folds = [one for one in parsed.of("details") if one.get("class") == "fold"]
     assert len(folds) == datasets
@@ -366,10 +374,10 @@ def test_where_results_come_from_stands_on_the_page():
 
 
 def test_a_sweep_of_one_dataset_has_a_page():
-    """Its first figure is that of its cells."""
+    """Its first figure is of classifiers, beside the answers, its second that of its cells."""
     parsed = Page(render(content(planted(runs=3))))
     figures = [one["id"] for one in parsed.of("figure")]
-    assert figures == ["cells-1", "cells-consistency-repeats-1"]
+    assert figures == ["classifiers", "cells-1", "cells-consistency-repeats-1"]
     assert [one["id"] for one in parsed.of("p") if "id" in one] == ["cells"]
 
 

@@ -333,6 +333,9 @@ def sweep_file(
     looks like it. `name`: what to name the sweep after, by default the data. `file`: what the
     file will be called.
     """
+    if Path(data).suffix in _PROGRAMS and Path(data).is_file():
+        remedy = f"data come first: {command('init', model or 'DATA', data)}"
+        raise UserError("is a program, not data", key="DATA", value=data, remedy=remedy)
     table = {} if model is None else model_table(model)
     described = _data(entry_point(data, "DATA"), target)
     first = _first_run(described.info, model, is_own=bool(table))
@@ -375,9 +378,6 @@ def _data(data: str, target: str | None) -> _Data:
         raise UserError("does not exist", key="DATA", value=data, remedy=near or None)
     if path.is_dir() and path.suffix not in FORMATS:
         return _of_folder(data, path)
-    if path.suffix in _PROGRAMS and path.is_file():
-        remedy = f"data come first: {command('init', 'DATA', data)}"
-        raise UserError("is a program, not data", key="DATA", value=data, remedy=remedy)
     if path.suffix.lower() in SPREADSHEETS:
         raise UserError(NO_SPREADSHEET, key="DATA", value=data)
     if path.is_file() and path.suffix not in FORMATS:

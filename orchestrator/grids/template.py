@@ -333,6 +333,9 @@ def sweep_file(
     looks like it. `name`: what to name the sweep after, by default the data. `file`: what the
     file will be called.
     """
+    if Path(data).suffix in _PROGRAMS and Path(data).is_file():
+        remedy = f"data come first: {command('init', model or 'DATA', data)}"
+        raise UserError("is a program, not data", key="DATA", value=data, remedy=remedy)
     table = {} if model is None else model_table(model)
     if Path(data).suffix in _PROGRAMS and Path(data).is_file():
         remedy = f"data come first: {command('init', model or 'DATA', data)}"

@@ -504,6 +504,37 @@ def test_a_publication_that_is_cut_off_anywhere_is_no_finding(tmp_path, monkeypa
         assert_true_rows(world.group, set(range(row + 1)), {})
 
 
+@pytest.mark.parametrize("harmed", [("status", "recipe"), ("crc",), ("records.0", "status")])
+def test_a_repair_that_is_cut_off_anywhere_can_be_repeated(tmp_path, monkeypatch, harmed):
+    class Killed(BaseException):
+        pass
+
+    world, real = half(tmp_path), whole.rename
+    forget(world)
+    before = record_files(world.group, 0)
+    for at in range(len(harmed)):
+        for name in harmed:
+            is_copy = name == "records.0"
+            file = world.group.replica(0) if is_copy else world.group.file(HALF.array(name), 0)
+            file.write_bytes(b"")
+        places = itertools.count()
+
+        def rename(*arguments, places=places, at=at) -> None:
+            if next(places) == at:
+                raise Killed
+            real(*arguments)
+
+        monkeypatch.setattr(whole, "rename", rename)
+        findings = list(verify(world.group))
+        with pytest.raises(Killed):
+            repair([world.group], findings, world.journal_folder, world.watch)
+        monkeypatch.setattr(whole, "rename", real)
+        for file in world.watch.folder.iterdir():  # its holder is dead
+            file.unlink()
+        mended(world)
+        assert record_files(world.group, 0) == before
+
+
 def test_a_damaged_record_of_a_shard_never_published_leaves_no_shard(tmp_path):
     world = World(tmp_path)
     world.write_splits()

@@ -480,7 +480,7 @@ def reply(
             f"{(1 - confidence) * n:.2g} are expected to miss.",
         ]
     values = [asdict(one) | {"words": [*words(one)]} for one in comparisons]
-    columns, table, below = _table(shown)
+    columns, table, below = _table(shown, n)
     return Reply(
         answers,
         {"comparisons": values},
@@ -495,30 +495,34 @@ def reply(
 
 
 def _table(
-    shown: Sequence[Compared],
+    shown: Sequence[Compared], number: int
 ) -> tuple[Sequence[str], Sequence[Sequence[object]], Sequence[str]]:
     """Return the columns, a row per comparison with its verdict, and what the columns are."""
     table: list[list[object]] = []
     for one in shown:
         a, b = _told_apart(one)
         where = [str(one.same[axis]) for axis in ("classifier",) if axis in one.same]
-        found, limits = one.result, _judged(one)
-        table.append(
-            [
-                one.same.get("dataset", "several datasets"),
-                verdict(one, a, b),
-                ", ".join([*where, *unusual(one.same)]),
-                "–" if found is None else f"{found.difference:+.4f}",
-                "–" if limits is None else f"{limits[0]:+.4f} to {limits[1]:+.4f}",
-                "–" if found is None else f"{found.better:.2f}",
-            ]
-        )
+        numbers = ["–"] * 3
+        told, limits, found = verdict(one, a, b), _judged(one), one.result
+        sign = -1.0 if told.startswith(f"{b} > ") else 1.0  # the first named minus the other
+        if found is not None:
+            better = found.better if sign > 0 else 1 - found.better
+            numbers = [f"{sign * found.difference:+.4f}", "–", f"{better:.2f}"]
+        if limits is not None:
+            low, high = sorted(sign * end for end in limits)
+            numbers[1] = f"{low:+.4f} to {high:+.4f}"
+        levels = ", ".join([*where, *unusual(one.same)])
+        table.append([one.same.get("dataset", "several datasets"), told, levels, *numbers])
     results = [one.result for one in shown if one.result]
     over = "seeds and new test sets"
     if not all(one.sets for one in results):
         over = "seeds, on these test sets"
     sure = f"{100 * shown[0].confidence:g} %" if shown else ""
-    below = [f"{sure}: over {over}. P: that A is better, A named first."]
+    miss = (1 - shown[0].confidence) * number if shown else 0.0
+    below = [
+        f"{sure}: over {over}, each by itself; of {number:,}, about {miss:.2g} miss.",
+        "A: the one that is named first. P: that it is better.",
+    ]
     if any(_told_apart(one) == ("A", "B") for one in shown):
         below.append(f"A: {shown[0].a.directory}; B: {shown[0].b.directory}.")
     return ["", "", "with", "A - B", sure, "P"], table, below

@@ -207,6 +207,9 @@ def reply(groups: Sequence[GroupAnswers]) -> Reply:
     )
 
 
+ROOM = 60
+"""Most letters of a reason that a line has room for."""
+
 _TESTED = "an ensemble with α̂"
 """How the purpose of an answer for α̂ begins."""
 
@@ -286,6 +289,9 @@ def _of_ensembles(groups: Sequence[GroupAnswers]) -> list[str]:
     reasons = " ".join(one.reason for group in silent for one in group.answers)
     points = re.search(r"about [\d,]+ would be enough", reasons)
     why = ""
-    if points:
+    short = next((one.reason for one in silent[0].answers[2:] if len(one.reason) < ROOM), "")
+    if not points and short:
+        why = f", such as {_name(silent[0])}: {short}"
+    elif points:
         why = f": test sets are too small; {points[0].replace(' would', ' points per side would')}"
     return [f"α̂ is not told in {len(silent):,} of {len(asked):,} cells{why}."]

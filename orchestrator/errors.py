@@ -113,13 +113,7 @@ class UserError(ManyseedError):
 
 
 class SeveralErrors(UserError):
-    """Several mistakes of the user; each is told as it would be alone.
-
-    Parameters
-    ----------
-    errors : sequence of UserError
-        Two or more.
-    """
+    """Two or more mistakes of the user; each is told as it would be alone."""
 
     def __init__(self, errors: Sequence[UserError]) -> None:
         self.errors = errors

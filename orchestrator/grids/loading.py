@@ -265,10 +265,7 @@ def of_classifier(
 ) -> str | None:
     """Return how a classifier's table gives an option or hparam a value; None if it has none.
 
-    Parameters
-    ----------
-    given : mapping
-        Hparams that the table gives already.
+    `given` are the hparams that the table gives already.
     """
     if name in record.options or (name in ("epochs", "snapshots") and name in record.table):
         return f"{name} = {toml_value(value)}"
@@ -390,12 +387,8 @@ def load_and_use(
 ) -> tuple[SweepFile, bytes, Made]:
     """Return what `load_sweep_file` does, and what `use` makes of the file.
 
-    A file with mistakes is tried again without them, so that all are told at once.
-
-    Raises
-    ------
-    UserError
-        One mistake as `use` tells it, or several.
+    A file with mistakes is tried again without them, so that all are told at once: one as `use`
+    tells it, or several.
     """
     text, content = _read(path, settings)
     rest, found = _Rest(_parsed_table(text, path)), list[UserError]()

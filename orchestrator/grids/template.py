@@ -582,19 +582,9 @@ _RUNS, _FEWER_RUNS, _FEWEST_ROWS = 10, 5, 1000
 class _First:
     """The first run: what is trained how often, so that it ends within two minutes.
 
-    Attributes
-    ----------
-    models, absent : list of str
-        Classifiers, and those that lack a package here.
-    steady : list of str
-        Those of `models` that draw no random number.
-    runs : int
-    epochs : dict of str to int
-        For each network, as many as there is time for, and at most the default.
-    rows : int
-        Training rows; 0 for all.
-    seconds : float
-        How long it should take, or 0 if no fit was timed.
+    `absent` are classifiers that lack a package here, `steady` those of `models` that draw no random
+    number. `epochs` of each network are as many as there is time for, and at most the default.
+    `rows` for training, 0 for all. `seconds` that it should take, 0 if no fit was timed.
     """
 
     models: Sequence[str]

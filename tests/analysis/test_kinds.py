@@ -202,7 +202,7 @@ import sys
 from manyseed.analysis.figures import drawing
 from manyseed.analysis.figures.drawing import as_files
 from tests.analysis.planted import planted
-plots = drawing.plots(drawing.Given(planted(datasets=2, runs=6)), "accuracy")
+plots = drawing.plots(drawing.FigureTables(planted(datasets=2, runs=6)), "accuracy")
 sys.stdout.buffer.write(as_files(plots, "pdf")[0] + as_files(plots, "svg")[0])
 """
 

@@ -582,8 +582,8 @@ _RUNS, _FEWER_RUNS, _FEWEST_ROWS = 10, 5, 1000
 class _First:
     """The first run: what is trained how often, so that it ends within two minutes.
 
-    `absent` are classifiers that lack a package here, `steady` those of `models` that draw no random
-    number. `epochs` of each network are as many as there is time for, and at most the default.
+    `absent` are classifiers that lack a package here, `steady` those of `models` that draw no
+    random number. `epochs` of each network are as many as there is time for, at most the default.
     `rows` for training, 0 for all. `seconds` that it should take, 0 if no fit was timed.
     """
 

@@ -6,21 +6,15 @@ Whether an ensembling method suits a classifier is decided here.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from manyseed.jobs.checks import NOTHING, Refused
-from manyseed.jobs.ensembling.methods import METHODS, Options
-
-if TYPE_CHECKING:
-    from manyseed.jobs.classifiers.record import ClassifierInfo
-from collections.abc import Iterable
-from dataclasses import dataclass
-
 from manyseed.jobs import classifiers, hparams, perturb
-from manyseed.jobs.checks import integer, number
+from manyseed.jobs.checks import NOTHING, Refused, integer, number
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.datasets.split import n_points
+from manyseed.jobs.ensembling.methods import METHODS, Options
 from manyseed.jobs.images import schemes
 from manyseed.jobs.run import Cell
 

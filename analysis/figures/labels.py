@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-
 from manyseed.analysis.counts import counted
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.rows import VARIES, Tables, compares_runs
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
 
 SEPARATOR = " · "
 _VALUE = pl.col("value").cast(pl.Float64)

@@ -17,7 +17,7 @@ as a run's predictions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -35,22 +35,19 @@ from manyseed.analysis.graph.predictions import (
     computed,
     read,
     readers,
+    unavailable,
 )
 from manyseed.analysis.metrics.gram import above
 from manyseed.analysis.metrics.metric import Finished, HeldOut, Metric, Need, Part, summarise
-from manyseed.analysis.options import Options
+from manyseed.analysis.metrics.registry import schema
+from manyseed.analysis.options import Options, is_own
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.schema import Block, GroupColumns, RepeatRows
+from manyseed.analysis.tables.rows import RUN, Tables
+from manyseed.analysis.tables.schema import Block, GroupColumns, RepeatRows, combine
 
 if TYPE_CHECKING:  # importing dask is slow, and not all that is here needs it
     from dask.delayed import Delayed
-from collections.abc import Callable
 
-from manyseed.analysis.graph.predictions import unavailable
-from manyseed.analysis.metrics.registry import schema
-from manyseed.analysis.options import is_own
-from manyseed.analysis.tables.rows import RUN, Tables
-from manyseed.analysis.tables.schema import combine
 
 Places = NDArray[np.int64]
 Arrays = Mapping[str, NDArray[Any]]

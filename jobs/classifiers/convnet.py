@@ -10,22 +10,23 @@ dropout (PIT, Ashukha et al. 2020, arXiv 2002.06470, appendix D).
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from manyseed.jobs.classifiers.images import network_on_pixels
-from manyseed.jobs.classifiers.record import ClassifierInfo
+from manyseed.jobs.classifiers.images import (
+    Convolution,
+    by_sgd,
+    deep_network,
+    network_on_pixels,
+    ranges,
+)
+from manyseed.jobs.classifiers.record import ClassifierInfo, Options, Settings, Unsuitable
 from manyseed.jobs.datasets.info import DatasetInfo
-from manyseed.jobs.hparams.kinds import Categorical, Ordinal
+from manyseed.jobs.hparams.kinds import Categorical, Continuous, Ordinal
 from manyseed.jobs.training.network import Named, Shape
 
 if TYPE_CHECKING:
     import torch
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
-
-from manyseed.jobs.classifiers.images import Convolution, by_sgd, deep_network, ranges
-from manyseed.jobs.classifiers.record import Options, Settings, Unsuitable
-from manyseed.jobs.hparams.kinds import Continuous
 
 
 def network(

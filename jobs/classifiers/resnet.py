@@ -21,12 +21,12 @@ from manyseed.jobs.classifiers.images import (
 )
 from manyseed.jobs.classifiers.record import Options, Settings, with_optimizer
 from manyseed.jobs.datasets.info import DatasetInfo
-from manyseed.jobs.hparams.kinds import Ordinal
+from manyseed.jobs.hparams.kinds import Categorical, Continuous, Ordinal
 from manyseed.jobs.training.network import Named, Shape
 
 if TYPE_CHECKING:
     import torch
-from manyseed.jobs.hparams.kinds import Categorical, Continuous
+
 
 BLOCKS: Mapping[int, tuple[int, ...]] = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
 """Blocks of each stage, by depth."""

@@ -13,26 +13,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manyseed.jobs.classifiers.images import network_on_pixels
-from manyseed.jobs.classifiers.record import ClassifierInfo, Options, with_optimizer
-from manyseed.jobs.datasets.info import DatasetInfo
-from manyseed.jobs.hparams.kinds import Continuous
-from manyseed.jobs.packages import torchvision
-from manyseed.jobs.training.network import Named, Part, Shape
-
-if TYPE_CHECKING:
-    import torch
 from manyseed.jobs.checks import Option
 from manyseed.jobs.classifiers import features
-from manyseed.jobs.classifiers.images import SPACE
+from manyseed.jobs.classifiers.images import SPACE, network_on_pixels
 from manyseed.jobs.classifiers.record import (
     OPTIONS,
     TORCH,
     Classifier,
+    ClassifierInfo,
+    Options,
     Unsuitable,
+    with_optimizer,
 )
+from manyseed.jobs.datasets.info import DatasetInfo
+from manyseed.jobs.hparams.kinds import Continuous
+from manyseed.jobs.packages import torchvision
 from manyseed.jobs.run import TrainingSet
-from manyseed.jobs.training.network import Encoded, Network
+from manyseed.jobs.training.network import Encoded, Named, Network, Part, Shape
+
+if TYPE_CHECKING:
+    import torch
 
 
 def network(

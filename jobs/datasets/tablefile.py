@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import NOTHING, Option, Refused
-from manyseed.jobs.datasets import arrayfile, parts
+from manyseed.jobs.checks import NOTHING, Option, Refused, expanded
+from manyseed.jobs.datasets import arrayfile, cache, csvfile, imagefolder, parts
 from manyseed.jobs.datasets.arrayfile import refused
 from manyseed.jobs.datasets.columns import (
     LEAVE_EMPTY,
@@ -21,18 +23,21 @@ from manyseed.jobs.datasets.columns import (
     set_aside,
     to_samples,
 )
-from manyseed.jobs.datasets.info import ColumnInfo, DataShape, Looks, Samples, test_counts
+from manyseed.jobs.datasets.info import (
+    ColumnInfo,
+    DatasetSource,
+    DataShape,
+    Looks,
+    Samples,
+    test_counts,
+    with_preparation,
+)
 from manyseed.jobs.datasets.split import TEST
+from manyseed.jobs.run import MachineError
 
 if TYPE_CHECKING:
     import polars as pl
-import hashlib
-import io
 
-from manyseed.jobs.checks import expanded
-from manyseed.jobs.datasets import cache, csvfile, imagefolder
-from manyseed.jobs.datasets.info import DatasetSource, with_preparation
-from manyseed.jobs.run import MachineError
 
 TARGET = Option("The column to predict.", called="the name of the column to predict")
 LISTS: Mapping[str, Option] = {

@@ -8,40 +8,30 @@ variational inference starts from a trained network (PIT, section 4).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
-
-import torch
-from torch import Tensor
-from torch.nn import functional
-
-from manyseed.jobs.ensembling.ensemble import Ensembling, Weighted, weighted
-from manyseed.jobs.ensembling.methods import Members, Options
-from manyseed.jobs.training.schedules import schedule
-
-if TYPE_CHECKING:
-    from manyseed.jobs.ensembling.ensemble import Material
-    from manyseed.jobs.training.schedules import Rate
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
-from torch import nn
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from manyseed.jobs.ensembling.ensemble import kept
-from manyseed.jobs.ensembling.methods import PUBLISHED, member_epochs
-from manyseed.jobs.training.layers import Dropout
-from manyseed.jobs.training.loop import batches
-from manyseed.jobs.training.schedules import Rate
-
-if TYPE_CHECKING:
-    from manyseed.jobs.training.schedules import Rate
-from manyseed.jobs.ensembling.ensemble import Material, Unchanged
+from manyseed.jobs.ensembling.ensemble import (
+    Ensembling,
+    Material,
+    Unchanged,
+    Weighted,
+    kept,
+    weighted,
+)
 from manyseed.jobs.ensembling.laplace import Laplace
-from manyseed.jobs.ensembling.methods import SINGLE
-from manyseed.jobs.training.layers import torch_generator
+from manyseed.jobs.ensembling.methods import PUBLISHED, SINGLE, Members, Options, member_epochs
+from manyseed.jobs.training.layers import Dropout, torch_generator
+from manyseed.jobs.training.loop import batches
+from manyseed.jobs.training.schedules import Rate, schedule
 
 LOG_SD_RATE = 1e-3  # Adam's rate for ln σ
 

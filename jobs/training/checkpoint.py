@@ -16,29 +16,24 @@ processes that train the same run, one of which a cluster believes dead, never h
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
-
-import numpy as np
-
-from manyseed.jobs.whole import place, remove
-
-if TYPE_CHECKING:
-    import torch
 import io
 import shutil
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
+import numpy as np
 from numpy.typing import NDArray
+
+from manyseed.jobs.whole import place, remove
 
 if TYPE_CHECKING:  # naming a checkpoint should not import torch
     import torch
 
     from manyseed.jobs.ensembling.ensemble import Ensembling
     from manyseed.jobs.training.schedules import Plateau
+
 
 LEAST = 64_000_000  # bytes from which on members are written to a separate file
 

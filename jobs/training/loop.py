@@ -6,28 +6,18 @@ it is presented to each member of a run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from manyseed.jobs.run import gaps, labels
-from manyseed.jobs.training.handling import PREDICTED_AT_ONCE
-from manyseed.jobs.training.schedules import Plateau, Rate
-
-if TYPE_CHECKING:
-    from manyseed.jobs.images.transforms import Augmented
-from collections.abc import Iterable
-from dataclasses import dataclass
-from time import monotonic, perf_counter
-from typing import TYPE_CHECKING
-
-import numpy as np
-from numpy.typing import NDArray
-
-from manyseed.jobs.run import raw
+from manyseed.jobs.run import gaps, labels, raw
 from manyseed.jobs.training.checkpoint import (
     Checkpoint,
     TrainingParts,
@@ -35,7 +25,8 @@ from manyseed.jobs.training.checkpoint import (
     restore,
     save,
 )
-from manyseed.jobs.training.handling import Alive, Fitted
+from manyseed.jobs.training.handling import PREDICTED_AT_ONCE, Alive, Fitted
+from manyseed.jobs.training.schedules import Plateau, Rate
 
 if TYPE_CHECKING:
     from manyseed.jobs.ensembling.ensemble import Ensembling

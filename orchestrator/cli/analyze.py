@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-from manyseed.orchestrator.cli.output import console, print_table, say, say_next
-
-if TYPE_CHECKING:
-    from manyseed.orchestrator.sweep import Sweep
 import inspect
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -30,9 +24,13 @@ from manyseed.orchestrator.cli.arguments import (
     whole_numbers,
 )
 from manyseed.orchestrator.cli.output import (
+    console,
     counted,
     errors,
     print_json,
+    print_table,
+    say,
+    say_next,
 )
 from manyseed.orchestrator.cli.progress import bar, one_core, resumable
 from manyseed.orchestrator.errors import (
@@ -49,6 +47,7 @@ if TYPE_CHECKING:
     from manyseed.analysis.options import Options
     from manyseed.orchestrator.analyses.jobstate import AnalysisJob
     from manyseed.orchestrator.sweep import Sweep
+
 
 _SHOWN = {"accuracy": "accuracy_mean", "EC": "ec_local_mean"}
 _MOST_ROWS = 4

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.run import Json, canonical_json, text_identity
+from manyseed.orchestrator.calls import checked
+from manyseed.orchestrator.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from manyseed.jobs.classifiers import ClassifierInfo
     from manyseed.jobs.datasets import DatasetInfo
     from manyseed.jobs.own.findings import Findings
     from manyseed.jobs.own.table import Own
-import inspect
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
 
-from manyseed.orchestrator.calls import checked
-from manyseed.orchestrator.errors import UserError, nearest
 
 _PROBED: dict[tuple[str, str], Findings] = {}
 """Findings of this process by table and digest of the code, as `run` plans twice."""

@@ -15,11 +15,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from manyseed.jobs import datasets
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers import is_own
-from manyseed.jobs.run import Cell, MachineError
+from manyseed.jobs.datasets import DatasetInfo
+from manyseed.jobs.run import Cell, DamagedData, MachineError, NotFetched
 from manyseed.orchestrator.disk.records import read_record, write_json
-from manyseed.orchestrator.errors import UnavailableError, UserError
+from manyseed.orchestrator.errors import UnavailableError, UserError, command, refused
 from manyseed.orchestrator.grids.own import OwnCode, Pin
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.provenance import code_key, read_recipes
@@ -28,10 +30,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from manyseed.jobs.own.copies import Code
-from manyseed.jobs import datasets
-from manyseed.jobs.datasets import DatasetInfo
-from manyseed.jobs.run import DamagedData, NotFetched
-from manyseed.orchestrator.errors import command, refused
 
 
 @dataclass(frozen=True, slots=True)

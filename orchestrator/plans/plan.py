@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import polars as pl
 from annotated_types import Interval
 
 from manyseed.analysis.axes import LATER
 from manyseed.jobs.ensembling.methods import NONE
+from manyseed.jobs.hparams.grid import is_written, names
 from manyseed.orchestrator.disk.parquet import read_metadata, read_parquet, write_parquet
 from manyseed.orchestrator.disk.placing import place_new, unavailable
 from manyseed.orchestrator.disk.records import json_text, read_record, require_same_plan
@@ -24,10 +26,6 @@ from manyseed.orchestrator.store.index import JournalFolder
 
 if TYPE_CHECKING:
     from manyseed.jobs.run import Cell
-import json
-from typing import Any
-
-from manyseed.jobs.hparams.grid import is_written, names
 
 
 def lost(file: Path) -> DamagedFile:

@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING
-
-from manyseed.orchestrator.disk.records import read_json
-from manyseed.orchestrator.errors import ManyseedError, command
-from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.submissions.submission import on_cluster
-
-if TYPE_CHECKING:
-    import polars as pl
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypedDict
@@ -22,8 +12,9 @@ from typing import Any, TypedDict
 import polars as pl
 
 from manyseed.orchestrator.analyses.jobstate import look
-from manyseed.orchestrator.errors import StoreError, UnavailableError
-from manyseed.orchestrator.paths import RECIPE
+from manyseed.orchestrator.disk.records import read_json
+from manyseed.orchestrator.errors import ManyseedError, StoreError, UnavailableError, command
+from manyseed.orchestrator.paths import RECIPE, SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.progress.watch import summed
 from manyseed.orchestrator.store.arrays import MISSING
@@ -35,6 +26,7 @@ from manyseed.orchestrator.submissions.submission import (
     TaskState,
     lost_failures,
     lost_files,
+    on_cluster,
     submissions,
     tasks_of,
     training,

@@ -13,11 +13,15 @@ in parallel.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
 import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import google_crc32c
@@ -28,10 +32,7 @@ from manyseed.orchestrator.errors import StoreError
 
 if TYPE_CHECKING:
     from numcodecs.blosc import Blosc
-import contextlib
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
+
 
 _ABSENT = 2**64 - 1
 _CRC_BYTES = 4

@@ -9,9 +9,13 @@ row.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import struct
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import google_crc32c
@@ -19,21 +23,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.analysis.metrics.formulas import true_margin
+from manyseed.jobs import whole
+from manyseed.orchestrator.disk.placing import unavailable
+from manyseed.orchestrator.errors import LeaseLost
+from manyseed.orchestrator.paths import JOURNAL
 from manyseed.orchestrator.store.arrays import COPY, CURVES, DONE, NO_RECIPE
 from manyseed.orchestrator.store.coordinates import DECLARED, PARAMETERS
 from manyseed.orchestrator.store.schema import GroupSpec
 
 if TYPE_CHECKING:
     from manyseed.jobs.run import Prediction
-import contextlib
-import os
-import time
-from pathlib import Path
 
-from manyseed.jobs import whole
-from manyseed.orchestrator.disk.placing import unavailable
-from manyseed.orchestrator.errors import LeaseLost
-from manyseed.orchestrator.paths import JOURNAL
 
 _SEARCH_BYTES = 2**20
 MAGIC = b"\x93mseed\x01\n"

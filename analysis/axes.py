@@ -14,13 +14,13 @@ AXES = (
     "augment",
     "ensembling",
     "test_augment",
+    "perturb_labels",
 )
 
-LATER = {"augment": "none", "ensembling": "none", "test_augment": "none"}
+LATER = dict.fromkeys(("augment", "ensembling", "test_augment", "perturb_labels"), "none")
 """Axes added later, and the level that cells of earlier plans have."""
 
-VARY = "init+batch"
-"""The level of `vary` that other levels are compared with."""
+VARY = "init+batch"  # the level of `vary` that other levels are compared with
 
 UNKNOWN = "unknown"
 """What varies between imported runs, unless the import names other sources than those of `VARY`."""

@@ -36,8 +36,7 @@ SORTED = ("others", "others-trimmed", "half")  # references that pool the values
 _MOST = 1_000_000  # limit of options that set the length of an array
 
 OWN = "module:function"
-OWN_PATTERN = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"
-"""How users' own functions are named."""
+OWN_PATTERN = r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$"  # how users' own functions are named
 
 
 def is_own(value: object) -> TypeGuard[str]:
@@ -316,8 +315,7 @@ _DECLARED: Mapping[str, Convention] = dict(_declared())
 CONVENTIONS = {name: declared for name, declared in _DECLARED.items() if declared.meaning}
 """The options that users are offered, besides the metrics."""
 
-SNAPSHOTS = ("snapshots", "reference_snapshot")
-"""Options that name stored epochs."""
+SNAPSHOTS = ("snapshots", "reference_snapshot")  # options that name stored epochs
 
 
 def snapshot_index(epochs: Sequence[int], snapshot: int) -> int | None:

@@ -8,16 +8,9 @@ from collections.abc import Iterable
 class Refused(ValueError):
     """A request that cannot be computed.
 
-    Parameters
-    ----------
-    option : str
-        An attribute of `analysis.options.Options`, or another parameter.
-    value : object
-        The option's value, or the part of it that is wrong.
-    reason : str
-        Why, unless `allowed` says it.
-    allowed : iterable of object, or str
-        All allowed values, or a description of them.
+    `option`: an attribute of `analysis.options.Options`, or another parameter. `value`: the
+    option's value, or the part of it that is wrong. `reason`: why, unless `allowed` says it.
+    `allowed`: all allowed values, or a description of them.
     """
 
     def __init__(

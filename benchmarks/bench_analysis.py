@@ -44,7 +44,7 @@ from manyseed import Sweep
 from manyseed.analysis.alphahat.references import PAPER_LEVELS, Reference, alpha_stars
 from manyseed.analysis.alphahat.resampling import disjoint_halves, generator
 from manyseed.analysis.alphahat.trimming import dkw_threshold, smallest_trimming_level
-from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.graph.predictions import Predictions
 from manyseed.analysis.metrics.formulas import ec_kappa, ec_local
 from manyseed.analysis.metrics.gram import both_wrong, pack

@@ -27,7 +27,7 @@ from dask import compute, delayed
 from manyseed.analysis.graph.chunks import Member, blocks
 from manyseed.analysis.graph.predictions import Rows, Sources, read, readers
 from manyseed.analysis.options import Options
-from manyseed.orchestrator.computing.published import published
+from manyseed.orchestrator.computing.inputs import published
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 

@@ -31,8 +31,8 @@ from manyseed.analysis import response
 from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.response.measure import RIGHT, SHIFTED_RIGHT, SHIFTED_TOTAL, TOTAL
-from manyseed.jobs.response.questions import ROWS as ROWS_OF_A_SAMPLE
 from manyseed.jobs.response.questions import Asked
+from manyseed.jobs.response.resolution import ROWS as ROWS_OF_A_SAMPLE
 from manyseed.jobs.run import Run
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.handling import Handling

@@ -26,9 +26,10 @@ from scipy.special import log_softmax
 from manyseed.analysis.uncertainty.dee import prefixes
 from manyseed.analysis.uncertainty.errors import (
     area_under_risk_coverage,
+    calibrate,
+    calibration_splits,
     thresholded_adaptive_calibration_error,
 )
-from manyseed.analysis.uncertainty.temperature import calibrate, calibration_splits
 from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.ensembling.methods import resolve, sizes

@@ -16,7 +16,12 @@ from numpy.typing import NDArray
 from manyseed.jobs.classifiers import CLASSIFIERS
 from manyseed.jobs.datasets import load, resolve
 from manyseed.jobs.hparams import Categorical, Continuous, perturb
-from manyseed.jobs.perturb import find_neighbours, perturb_categorical, perturb_continuous
+from manyseed.jobs.perturb import (
+    canonical,
+    find_neighbours,
+    perturb_categorical,
+    perturb_continuous,
+)
 from manyseed.jobs.run import stream
 
 IMAGES = Path(__file__).parent / "images"
@@ -88,14 +93,14 @@ def digits() -> Figure:
 
 def categorical() -> Figure:
     """Draw the labels of a table after perturbation, and mark those that change."""
-    schemes = ["none", "sample:0.2", "label:0.1"]
+    schemes = ["none", "sample:0.2", "value:0.1"]
     cardinality = np.array([2, 3, 3, 4, 4, 5, 5, 6], dtype=np.int32)
     X = np.floor(np.random.Generator(np.random.PCG64(1)).random((48, 8)) * cardinality)
     figure, axes = _panels(1, len(schemes), 2.2, 3.8)
     for ax, scheme in zip(axes[0], schemes, strict=True):
         moved = X
         if scheme != "none":
-            generator = stream(1, "perturb_categorical", "figure", scheme)
+            generator = stream(1, "perturb_categorical", "figure", canonical("categorical", scheme))
             moved = perturb_categorical(X, cardinality, scheme, generator)
         ax.imshow(moved / (cardinality - 1), cmap="Greys", vmin=-0.3, vmax=1.6, aspect="auto")
         for row, column in np.argwhere(moved != X):

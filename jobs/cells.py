@@ -1,21 +1,68 @@
-"""Turn one row of a sweep's grid into a cell: typed values, equivalent options in one form."""
+"""Turn one row of a sweep's grid into a cell: typed values, equivalent options in one form.
+
+Whether an ensembling method suits a classifier is decided here.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from manyseed.jobs import classifiers, hparams, perturb
-from manyseed.jobs.checks import Refused, integer, number
+from manyseed.jobs.checks import NOTHING, Refused, integer, number
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.datasets.split import n_points
-from manyseed.jobs.ensembling.suitability import require_suited
+from manyseed.jobs.ensembling.methods import METHODS, Options
 from manyseed.jobs.images import schemes
 from manyseed.jobs.run import Cell
 
 if TYPE_CHECKING:
     from manyseed.jobs.classifiers import ClassifierInfo
+
+
+class Unsuited(Refused):
+    """An ensembling method that does not suit a classifier.
+
+    `needs`: options of the classifier with which the method would suit it.
+    """
+
+    def __init__(self, method: str, reason: str, needs: Mapping[str, Any] = NOTHING) -> None:
+        super().__init__("ensembling", method, reason, needs=needs)
+
+
+def require_suited(method: Options, model: ClassifierInfo) -> None:
+    """Raise Unsuited if a method does not suit a classifier."""
+    name, by_sgd = method["name"], METHODS[method["name"]].by_sgd
+    if model.epochs is None:
+        does = "trains a network on" if by_sgd else "makes members of a network"
+        alone = "has no epochs: its runs form deep ensembles without a method"
+        raise Unsuited(name, f"{name} {does}; {model.name} {alone}")
+    optimizer = model.canonical.get("optimizer")
+    if optimizer is None or "own" in model.canonical:
+        reason = f"{name} needs one of the built-in networks, which {model.name} is not"
+        raise Unsuited(name, reason)
+    if name == "dropout":
+        if "dropout" not in model.hparams:
+            reason = f"{model.name} has no dropout layers: take mlp, vgg, wide-resnet or vit"
+            raise Unsuited(name, reason)
+        if model.hparams["dropout"] == 0:
+            reason = f"{model.name} with dropout = 0 makes all members equal"
+            raise Unsuited(name, reason, {"hparams": {"dropout": 0.1}})
+    if name == "kfac-laplace" and optimizer == "adamw":
+        reason = "uses weight_decay as the precision of a prior, which adamw's weight_decay is not"
+        raise Unsuited(name, f"{name} {reason}", {"optimizer": "sgd"})
+    if by_sgd and optimizer != "sgd":
+        reason = f"{name} trains by SGD, {model.name} by {optimizer}"
+        raise Unsuited(name, reason, {"optimizer": "sgd"})
+    if by_sgd and model.canonical["schedule"] == "plateau":
+        reason = f"{name} has rates of its own, but {model.name} has the schedule plateau"
+        raise Unsuited(name, reason, {"schedule": None})
+    if model.options.get("snapshots"):
+        reason = f"{model.name} has snapshots, but only members are kept of a trajectory"
+        raise Unsuited(name, reason, {"snapshots": None})
+
 
 SOURCES_OF_RANDOMNESS = ("init", "batch", "train")
 """What may vary between the runs of a repeat: initial weights, batches and dropout, bootstrap."""
@@ -25,6 +72,7 @@ UNPERTURBED = {
     "perturb_continuous": "none",
     "perturb_categorical": "none",
     "perturb_hparams": "none",
+    "perturb_labels": "none",
 }
 """Settings with which the runs of a repeat differ only by `vary`."""
 
@@ -33,16 +81,10 @@ UNPERTURBED = {
 class ResolvedCell:
     """A cell, and what the plan reports about it.
 
-    Attributes
-    ----------
-    differing : tuple of str
-        Axes by which the runs of a repeat differ: those with a scheme, a fraction that leaves
-        points out, and ``vary`` if it names a source that fits draw from.
-    idle : tuple of str
-        Axes, such as ``perturb_categorical``, whose scheme has nothing to act on and became
-        ``none``.
-    unmoved : tuple of str
-        Hparams that `perturb_hparams` is asked to move but cannot.
+    `differing`: axes by which the runs of a repeat differ: those with a scheme, a fraction that
+    leaves points out, and ``vary`` if it names a source that fits draw from. `idle`: axes, such as
+    ``perturb_categorical``, whose scheme has nothing to act on and became ``none``. `unmoved`:
+    hparams that `perturb_hparams` is asked to move but cannot.
     """
 
     cell: Cell
@@ -75,25 +117,12 @@ def resolve_cell(
 ) -> ResolvedCell:
     """Resolve one combination of a grid.
 
-    Parameters
-    ----------
-    seed : int
-        The sweep's seed.
-    dataset, classifier
-        The information on both.
-    **axes
-        train_fraction : a share in (0, 1], or a number of points, at least 2; 1 means all.
-        perturb_continuous, perturb_categorical, perturb_hparams : schemes; one that has nothing to
-        act on gives the same cell as ``none``. vary : some of init, batch and train, joined by
-        ``+``. augment, test_augment : a random transform applied each time a training image is
-        presented, or a test image is predicted. ensembling : the method that gives a run several
-        members (`jobs.ensembling.methods.resolve`), or None. By default all points, none, and
-        init+batch.
-
-    Raises
-    ------
-    Refused
-        If a value is unknown or out of range.
+    Of the axes, `train_fraction` is a share in (0, 1] or a number of points, at least 2. A scheme
+    that has nothing to act on gives the same cell as ``none``. `vary` is some of init, batch and
+    train, joined by ``+``. `augment` and `test_augment` are random transforms applied each time a
+    training image is presented, or a test image is predicted. `ensembling` is the method that gives
+    a run several members (`jobs.ensembling.methods.resolve`), or None. By default all points, none,
+    and init+batch.
     """
     [found] = resolve_cells(seed, [(dataset, classifier, axes)])
     if isinstance(found, Refused):
@@ -128,11 +157,13 @@ def _resolved(
     augment: str = "none",
     ensembling: Mapping[str, Any] | None = None,
     test_augment: str = "none",
+    perturb_labels: str = "none",
 ) -> ResolvedCell:
     asked = {
         "perturb_continuous": perturb.canonical("continuous", perturb_continuous),
         "perturb_categorical": perturb.canonical("categorical", perturb_categorical),
         "perturb_hparams": hparams.canonical(perturb_hparams),
+        "perturb_labels": perturb.canonical("labels", perturb_labels),
     }
     if classifier.defaults == "library" and asked["perturb_hparams"] != "none":
         raise Refused(
@@ -148,6 +179,7 @@ def _resolved(
         "perturb_continuous": dataset.n_continuous,
         "perturb_categorical": dataset.n_categorical,
         "perturb_hparams": len(classifier.hparams) - len(unmoved),
+        "perturb_labels": len(dataset.class_names),
     }
     schemes = {axis: scheme if acts_on[axis] else "none" for axis, scheme in asked.items()}
     cell = Cell(
@@ -223,6 +255,9 @@ def _augment(axis: str, scheme: str, dataset: DatasetInfo, classifier: Classifie
 
 def _vary(value: str) -> tuple[str, ...]:
     names = value.split("+")
+    joined = "+".join(words := re.findall(r"\w+", value))
+    if {*words} <= {*SOURCES_OF_RANDOMNESS} and value != joined and words:
+        raise Refused("vary", value, f"sources of randomness are joined by +: {joined!r}")
     for name in names:
         if name not in SOURCES_OF_RANDOMNESS:
             raise Refused("vary", name, "unknown source of randomness", SOURCES_OF_RANDOMNESS)

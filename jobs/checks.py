@@ -16,11 +16,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-MOST = 3
-"""Suggestions at most."""
+MOST = 3  # suggestions at most
 
-_CUTOFF = 0.65
-"""Least share of letters in common, as `difflib` counts them."""
+_CUTOFF = 0.65  # least share of letters in common, as `difflib` counts them
 
 
 def similar(name: str, known: Iterable[str]) -> list[str]:

@@ -19,10 +19,7 @@ def install(packages: Iterable[str]) -> str:
     It names the packages themselves: no index need have manyseed, which may be installed from a
     checkout or a file.
 
-    Parameters
-    ----------
-    packages : iterable of str
-        As they are imported; ``xgboost`` has two builds, of which one is named first.
+    `packages`: as they are imported; ``xgboost`` has two builds, of which one is named first.
     """
     packages = list(packages)
     names = dict.fromkeys(one for each in packages for one in _TOGETHER.get(each, (each,)))
@@ -46,11 +43,6 @@ def torchvision(module: str = "torchvision") -> ModuleType:
     torchvision's wheels are linked to CUDA. Beside a CPU build of torch their compiled operators do
     not load, and the import fails because it registers details of operators that nobody declared.
     Declaring them without an implementation is enough: models and datasets use neither.
-
-    Raises
-    ------
-    ImportError
-        If torchvision or torch is not installed.
     """
     try:
         return importlib.import_module(module)

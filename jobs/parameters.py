@@ -36,8 +36,7 @@ from manyseed.jobs.training.handling import (
 from manyseed.jobs.training.network import Named, Network, Shape
 from manyseed.jobs.tuning import SEARCH, is_tuned
 
-LARGEST = 256 * 10**6
-"""Limit on the bytes of a run's arrays."""
+LARGEST = 256 * 10**6  # limit on the bytes of a run's arrays
 
 OPTION = "parameters"
 
@@ -51,12 +50,8 @@ class OfArrays(Protocol):
     ) -> tuple[StateArray, ...]:
         """Return the arrays that a model will have, before there is one.
 
-        Parameters
-        ----------
-        shape : tuple of int
-            The shape of an encoded row.
-        settings, hparams : mapping
-            As in `jobs.classifiers.fit`.
+        `shape`: the shape of an encoded row. `settings` and `hparams`: as in
+        `jobs.classifiers.fit`.
         """
 
     def revive(
@@ -64,28 +59,16 @@ class OfArrays(Protocol):
     ) -> Alive:
         """Rebuild a trained model from its arrays.
 
-        Parameters
-        ----------
-        settings, hparams : mapping
-            As in `jobs.classifiers.fit`.
-        data : TrainingSet
-            The model's training set, which determines scaling and encoding.
-        state : mapping of str to array
+        `settings` and `hparams`: as in `jobs.classifiers.fit`. `data`: the model's training set,
+        which determines scaling and encoding.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class ModelArrays:
-    """The arrays of models with certain hparams.
+    """The arrays of models with certain hparams."""
 
-    Attributes
-    ----------
-    hparams : dict
-        Only the hparams that decide sizes; may be empty.
-    arrays : tuple of StateArray
-    """
-
-    hparams: Mapping[str, Value]
+    hparams: Mapping[str, Value]  # only the hparams that decide sizes; may be empty
     arrays: tuple[StateArray, ...]
 
     def to_attributes(self) -> dict[str, object]:
@@ -117,12 +100,7 @@ class ModelArrays:
 def layouts(cells: Iterable[Cell], dataset: DatasetInfo, name: str) -> tuple[ModelArrays, ...]:
     """Return the distinct array layouts of the models of cells.
 
-    Parameters
-    ----------
-    cells : iterable of Cell
-        Cells of one dataset and classifier.
-    name : str
-        The classifier's name, for messages.
+    `cells`: cells of one dataset and classifier. `name`: the classifier's name, for messages.
     """
     layouts_by_hparams: dict[tuple[tuple[str, Value], ...], ModelArrays] = {}
     seen: set[tuple[object, ...]] = set()
@@ -163,14 +141,7 @@ def layouts(cells: Iterable[Cell], dataset: DatasetInfo, name: str) -> tuple[Mod
 def revive(cell: Cell, hparams: Mapping[str, Value], data: TrainingSet, state: State) -> Alive:
     """Rebuild the model of a run on the CPU.
 
-    Parameters
-    ----------
-    hparams : mapping
-        The run's hparams.
-    data : TrainingSet
-        The run's training set.
-    state : dict of arrays
-        The model's arrays.
+    `hparams`: the run's hparams. `data`: the run's training set. `state`: the model's arrays.
     """
     fit = classifiers.fit_of(cell.classifier)
     if not isinstance(fit, OfArrays):
@@ -186,17 +157,8 @@ def answers(
 ) -> Mapping[str, NDArray[Any]]:
     """Rebuild a run's kept model and ask it (`jobs.response.measure.answers`).
 
-    Parameters
-    ----------
-    trainer : Trainer
-        Supplies the run's rows.
-    kept : tuple
-        The layouts of the run's group, and the model's row of numbers.
-
-    Raises
-    ------
-    jobs.run.MachineError
-        If data or a package is missing.
+    `trainer`: supplies the run's rows. `kept`: the layouts of the run's group, and the model's row
+    of numbers.
     """
     layouts, row = kept
     hparams = run_hparams(run)
@@ -275,10 +237,7 @@ _OWN_FORMATS: Mapping[str, tuple[str, ...]] = {"estimator": (".skops",), "module
 def endings(canonical: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the formats that fit a classifier's models, the usual one first.
 
-    Parameters
-    ----------
-    canonical : mapping
-        The classifier's canonical description.
+    `canonical`: the classifier's canonical description.
     """
     if "source" in canonical:  # imported: nothing is trained
         return ()
@@ -298,10 +257,7 @@ def lacking(ending: str) -> str | None:
 def saving(alive: Alive, ending: str) -> Save:
     """Return a function that writes a model to an open file.
 
-    Parameters
-    ----------
-    ending : str
-        One of `endings`.
+    `ending`: one of `endings`.
     """
     if ending == ".pt":
         return lambda file: _state_dict(alive, file)

@@ -73,7 +73,7 @@ Probability = Literal["softmax", "ovr", "none"]
 """How scores become probabilities: softmax of logits (for two classes the sigmoid of the gap),
 normalised one-vs-rest sigmoids, or not at all (hinge loss)."""
 
-LATER = ("augment", "ensembling", "test_augment")
+LATER = ("augment", "ensembling", "test_augment", "perturb_labels")
 """Fields added to `Cell` later: omitted from descriptions while they are ``none``, so that
 identities stay the same."""
 
@@ -103,6 +103,7 @@ class Cell:
     augment: str = "none"
     ensembling: Mapping[str, Any] | None = None
     test_augment: str = "none"
+    perturb_labels: str = "none"
 
     def canonical(self) -> dict[str, Json]:
         """Return the description from which the cell's identity is computed."""
@@ -222,7 +223,7 @@ class TrainingSet:
     X : float64 array (n_train, n_features)
         Raw values; a categorical column holds codes 0 … cardinality - 1, NaN where missing.
     y : uint16 array (n_train,)
-        Class index.
+        Class index, with the noise on labels, if any.
     X_test : float64 array (n_test, n_features)
         Never perturbed.
     n_classes : int
@@ -312,6 +313,7 @@ Stream = Literal[
     "langevin",
     "posterior",
     "test_augment",
+    "perturb_labels",
 ]
 
 
@@ -344,8 +346,7 @@ def seed31(generator: np.random.Generator) -> int:
     return int(generator.bit_generator.random_raw() & 0x7FFFFFFF)
 
 
-OFF = 1e-3
-"""Largest deviation from 1 of the sum of a row's probabilities."""
+OFF = 1e-3  # largest deviation from 1 of the sum of a row's probabilities
 
 
 def prediction(

@@ -40,28 +40,19 @@ from manyseed.jobs.tuning import trainer_of_process
 SCALES = tuple(10 ** (-2 + number / 8) for number in range(25))
 """Candidate scales: 0.01 to 10, evenly spaced on a log scale."""
 
-NETWORKS = 5
-"""How many networks each scale is judged on."""
+NETWORKS = 5  # how many networks each scale is judged on
 
 VALIDATION_SHARE = 0.1
 
-_IRRELEVANT = ("test_augment",)
-"""Fields of a cell that the search does not depend on."""
+_IRRELEVANT = ("test_augment",)  # fields of a cell that the search does not depend on
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
     """One network's result at all scales.
 
-    Attributes
-    ----------
-    log_likelihoods : tuple of float or None, or None
-        Mean over the validation rows at each of `SCALES`, None where not finite; None in place of
-        the tuple if the fit failed.
-    seconds : float
-        Wall time.
-    error : str or None
-        Why the fit failed.
+    `log_likelihoods`: mean over the validation rows at each of `SCALES`, None where not finite;
+    None in place of the tuple if the fit failed. `seconds`: wall time. `error`: why the fit failed.
     """
 
     log_likelihoods: tuple[float | None, ...] | None
@@ -89,12 +80,8 @@ def with_scale(cell: Cell, scale: float) -> Cell:
 def evaluate(trainer: Trainer, cell: Cell, number: int, device: Device = "cpu") -> Trial:
     """Train one network and judge all scales by it.
 
-    Parameters
-    ----------
-    cell : Cell
-        A cell with a searched scale, whose hparams are known.
-    number : int
-        The network's number, from 0.
+    `cell`: a cell with a searched scale, whose hparams are known. `number`: the network's number,
+    from 0.
     """
     started = perf_counter()
     run = Run(replace(cell, ensembling=None, test_augment="none"), 0, number)
@@ -128,16 +115,9 @@ def log_likelihoods(
     All scales share the same noise, so the curve over scales is smooth. −inf where a row's
     likelihood is not finite.
 
-    Parameters
-    ----------
-    alive : Alive
-        The trained network.
-    data : TrainingSet
-        Its training set, including `y_test`.
-    hparams : mapping
-        Including ``weight_decay``, the prior's precision.
-    number : int
-        The network's number, which keys the random stream.
+    `alive`: the trained network. `data`: its training set, including `y_test`. `hparams`: including
+    ``weight_decay``, the prior's precision. `number`: the network's number, which keys the random
+    stream.
     """
     import torch
 

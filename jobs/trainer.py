@@ -22,6 +22,7 @@ from manyseed.jobs.perturb import (
     find_neighbours,
     perturb_categorical,
     perturb_continuous,
+    perturb_labels,
     uses_neighbours,
 )
 from manyseed.jobs.run import (
@@ -46,12 +47,8 @@ CACHE_BYTES = 2 * 2**30
 class TestSet:
     """The points that a repeat's runs predict.
 
-    Attributes
-    ----------
-    index : int64 array (n_test,)
-        Ascending row indices into the prepared dataset.
-    y_true : uint16 array (n_test,)
-        Class index.
+    `index`, int64 array (n_test,): ascending row indices into the prepared dataset. `y_true`,
+    uint16 array (n_test,): class index.
     """
 
     __test__ = False  # keeps pytest from collecting it
@@ -63,23 +60,15 @@ class TestSet:
 class Trainer:
     """Trains runs and caches what several of them need.
 
-    Parameters
-    ----------
-    cache_bytes : int
-        Size up to which datasets, splits and neighbours are kept; the least recently used go first.
+    `cache_bytes`: size up to which datasets, splits and neighbours are kept; the least recently
+    used go first.
     """
 
     def __init__(self, cache_bytes: int = CACHE_BYTES) -> None:
         self._cache = _Cache(cache_bytes)
 
     def test_set(self, cell: Cell, repeat: int) -> TestSet:
-        """Return the test set of a repeat.
-
-        Raises
-        ------
-        jobs.run.MachineError
-            If the data is missing or differs from the planned data.
-        """
+        """Return the test set of a repeat."""
         index = self._split(cell, repeat).test
         return TestSet(index, self._dataset(cell).y[index])
 
@@ -89,13 +78,7 @@ class Trainer:
         return None if groups is None else groups[rows]
 
     def train(self, run: Run, handling: Handling = PLAIN) -> Prediction:
-        """Train one run and predict its test set.
-
-        Raises
-        ------
-        jobs.run.MachineError
-            If data is missing; beyond that, raises what `jobs.classifiers.fit` does.
-        """
+        """Train one run and predict its test set."""
         if handling.response is not None:
             handling = replace(handling, after_training=self.answering(run, handling.response))
         if run.cell.ensembling is not None:
@@ -141,7 +124,7 @@ class Trainer:
         perturbed = {cell.perturb_continuous, cell.perturb_categorical} != {"none"}
         return TrainingSet(
             X=X,
-            y=data.y[part.train[points]],
+            y=self._labels(run, data.y[part.train[points]]),
             X_test=data.rows(part.test),
             n_classes=len(data.class_names),
             cardinality=data.cardinality,
@@ -177,6 +160,13 @@ class Trainer:
             generator = _stream(run, "perturb_categorical")
             X = perturb_categorical(X, cardinality, scheme, generator)
         return X
+
+    def _labels(self, run: Run, y: NDArray[np.uint16]) -> NDArray[np.uint16]:
+        scheme = run.cell.perturb_labels
+        if scheme == "none":
+            return y
+        n_classes = len(self._dataset(run.cell).class_names)
+        return perturb_labels(y, n_classes, scheme, _stream(run, "perturb_labels"))
 
     def _dataset(self, cell: Cell) -> Dataset:
         key = dataset_id(cell.dataset)
@@ -227,6 +217,8 @@ def stream_keys(run: Run) -> dict[Stream, list[str | int]]:
         keys["perturb_categorical"] = [dataset, cell.perturb_categorical, run.repeat, run.run]
     if cell.perturb_hparams != "none":
         keys["perturb_hparams"] = [classifier, cell.perturb_hparams, run.repeat, run.run]
+    if cell.perturb_labels != "none":
+        keys["perturb_labels"] = [dataset, cell.perturb_labels, run.repeat, run.run]
     keys["init"] = [dataset, classifier, run.repeat, *([run.run] if "init" in cell.vary else [])]
     varied: list[str | int] = [run.run] if "batch" in cell.vary else []
     keys["batch"] = keys["dropout"] = [dataset, classifier, run.repeat, *varied]

@@ -46,24 +46,12 @@ VALIDATION_SHARE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One point of a search.
+    """One point of a search."""
 
-    Attributes
-    ----------
-    hparams : dict
-        A value for every hparam.
-    accuracy : float or None
-        Share of validation rows predicted correctly; None if the fit failed.
-    seconds : float
-        Wall time, prediction included.
-    error : str or None
-        Why the fit failed.
-    """
-
-    hparams: dict[str, Value]
-    accuracy: float | None
-    seconds: float
-    error: str | None = None
+    hparams: dict[str, Value]  # a value for every hparam
+    accuracy: float | None  # share of validation rows predicted correctly; None if the fit failed
+    seconds: float  # wall time, prediction included
+    error: str | None = None  # why the fit failed
 
 
 def is_tuned(cell: Cell) -> bool:
@@ -108,14 +96,8 @@ def evaluate(
 ) -> Draw:
     """Fit one draw of a tuned cell's search and judge it.
 
-    Parameters
-    ----------
-    cell : Cell
-        A tuned cell.
-    number : int
-        The draw's number, from 0.
-    timeout : float
-        Seconds after which a user's command is stopped; 0 for never.
+    `cell`: a tuned cell. `number`: the draw's number, from 0. `timeout`: seconds after which a
+    user's command is stopped; 0 for never.
     """
     started, hparams = perf_counter(), drawn(cell, number)
     generators = Generators(*(_stream(cell, number, name) for name in ("init", "batch", "dropout")))
@@ -166,14 +148,8 @@ def evaluate_in_process(
 ) -> Draw:
     """Evaluate a draw in a process that keeps its data between calls.
 
-    Parameters
-    ----------
-    canonical : mapping
-        The cell's description.
-    number, device, timeout
-        As for `evaluate`.
-    code : str
-        Folder that holds the copy of users' own code, if any.
+    `canonical`: the cell's description. `number`, `device` and `timeout`: as for `evaluate`.
+    `code`: folder that holds the copy of users' own code, if any.
     """
     if code:
         from manyseed.jobs.own import copies

@@ -61,12 +61,8 @@ def sync(path: Path) -> None:
 def place(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write a file so that readers see either the old or the new one; raises as `replacing` does.
 
-    Parameters
-    ----------
-    path : Path
-        The file; its folder is created if necessary.
-    write : callable
-        Writes the content to an open file.
+    `path`: the file; its folder is created if necessary. `write`: writes the content to an open
+    file.
     """
     with replacing([path]) as (partial,), partial.open("xb") as file:
         write(file)
@@ -80,12 +76,8 @@ def replacing(
 
     The last file is moved only once all others are durable, so that they survive a power cut.
 
-    Parameters
-    ----------
-    paths : sequence of Path
-        The files; their folders are created if necessary.
-    before_rename : callable, optional
-        Called before each rename; an exception abandons all files not yet in place.
+    `paths`: the files; their folders are created if necessary. `before_rename`: called before each
+    rename; an exception abandons all files not yet in place.
     """
     partials = [partial_of(path) for path in paths]
     try:
@@ -97,8 +89,8 @@ def replacing(
                 sync(partial)
         for partial, path in zip(partials, paths, strict=True):
             if path is paths[-1]:
-                for other in paths[:-1]:
-                    sync(other.parent)
+                for folder in dict.fromkeys(other.parent for other in paths[:-1]):
+                    sync(folder)
             with _still_there(path):
                 rename(partial, path, before_rename)
     except BaseException:
@@ -130,12 +122,8 @@ def appearing(folder: Path, building: Path | None = None) -> Iterator[Path]:
 
     Otherwise the folder is removed.
 
-    Parameters
-    ----------
-    folder : Path
-        The final path; an empty folder there is replaced.
-    building : Path, optional
-        Temporary path in the same parent folder.
+    `folder`: the final path; an empty folder there is replaced. `building`: temporary path in the
+    same parent folder.
     """
     building = building or partial_of(folder)
     try:

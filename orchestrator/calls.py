@@ -36,8 +36,7 @@ _ELEMENTS: Mapping[str, tuple[Any, str]] = {
     "Sequence[str]": (str, "text"),
     "Sequence[str | Path]": (str | os.PathLike, "a path"),
 }
-_UNNAMED = ("self", "cls", "options", "grid")
-"""Parameters that callers do not name."""
+_UNNAMED = ("self", "cls", "options", "grid")  # parameters that callers do not name
 
 _BY_PLACE = inspect.Parameter.POSITIONAL_OR_KEYWORD
 _COUNTS = ("limit", "workers")
@@ -78,6 +77,12 @@ def further(callee: str, *, but: Iterable[str] = ()) -> Callable[[Function], Fun
         return function
 
     return mark
+
+
+def found(callee: str) -> Any:
+    """Return what ``"module:name"`` below `manyseed.orchestrator` names."""
+    module, _, name = callee.partition(":")
+    return getattr(importlib.import_module(f"manyseed.orchestrator.{module}"), name)
 
 
 _told_by: Callable[[str], object] | None = None
@@ -188,10 +193,8 @@ def _with_further(
     known: dict[str, inspect.Parameter], callee: str, but: Iterable[str]
 ) -> dict[str, inspect.Parameter]:
     """Return a method's parameters with those that its ``**options`` may name."""
-    module, _, target = callee.partition(":")
-    found = getattr(importlib.import_module(f"manyseed.orchestrator.{module}"), target)
     own = {name: one for name, one in known.items() if one.kind is not one.VAR_KEYWORD}
-    more = inspect.signature(found).parameters
+    more = inspect.signature(found(callee)).parameters
     return own | {name: one for name, one in more.items() if name not in own and name not in but}
 
 

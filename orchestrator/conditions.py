@@ -24,10 +24,8 @@ import polars as pl
 from manyseed.analysis.tables.rows import IS_LAST
 from manyseed.orchestrator.errors import UserError, first_line, nearest
 
-MAX_LENGTH = 10_000
-"""Most characters of a condition."""
-MAX_DEPTH = 64
-"""Most nested brackets, signs and sums."""
+MAX_LENGTH = 10_000  # most characters of a condition
+MAX_DEPTH = 64  # most nested brackets, signs and sums
 
 FUNCTIONS: dict[str, tuple[range, Callable[..., pl.Expr]]] = {
     "abs": (range(1, 2), lambda x: x.abs()),
@@ -107,10 +105,7 @@ class _Parsed:
 def condition(text: str, columns: Mapping[str, pl.DataType]) -> pl.Expr:
     """Return a condition as a polars expression.
 
-    Parameters
-    ----------
-    columns : mapping
-        Columns that it may use, and their types.
+    `columns`: columns that it may use, and their types.
     """
     if len(text) > MAX_LENGTH:
         raise NoCondition(f"it has {len(text):,} characters; it may have {MAX_LENGTH:,}")
@@ -378,16 +373,9 @@ def chosen(
 ) -> pl.DataFrame:
     """Return the cells that meet an SQL condition, or all if there is none.
 
-    Parameters
-    ----------
-    cells : polars frame
-        A row per cell, or per cell and snapshot.
-    where : str or None
-        The condition.
-    option : str
-        The option that it came from, for messages.
-    one_snapshot : bool
-        Whether to return rows of one snapshot of each cell, as `at_one_snapshot`.
+    `cells`: a row per cell, or per cell and snapshot. `where`: the condition. `option`: the option
+    that it came from, for messages. `one_snapshot`: whether to return rows of one snapshot of each
+    cell, as `at_one_snapshot`.
     """
     meets, rows = wanted(where, cells.schema, option), cells.lazy()
     met = (at_one_snapshot(rows, meets) if one_snapshot else rows.filter(meets)).collect()
@@ -418,14 +406,8 @@ def wanted(where: str | None, columns: Mapping[str, pl.DataType], option: str) -
     All conditions of users pass through here, before any row is read: an error in reading rows is
     then never the condition's.
 
-    Parameters
-    ----------
-    where : str or None
-        The condition; None is met by all rows.
-    columns : mapping
-        The table's schema.
-    option : str
-        The option that it came from, for messages.
+    `where`: the condition; None is met by all rows. `columns`: the table's schema. `option`: the
+    option that it came from, for messages.
     """
     if where is None:
         return pl.lit(value=True)

@@ -52,10 +52,7 @@ def gpus() -> dict[str, str]:
 def assigned(process: int) -> dict[str, str]:
     """Return the variable that gives a training process its GPU: processes take turns.
 
-    Parameters
-    ----------
-    process : int
-        The process's number within its task.
+    `process`: the process's number within its task.
     """
     given = os.environ.get(_VARIABLE)
     names = list(gpus()) if given is None else [name for name in given.split(",") if name]

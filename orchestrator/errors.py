@@ -19,26 +19,25 @@ import errno
 import json
 import re
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
-from manyseed.jobs.checks import quoted, shown, similar, spelling
+from manyseed.jobs.checks import Option, Refused, quoted, shown, similar, spelling
 from manyseed.jobs.whole import named_finally
 
 NOT_FINISHED = 3
 INTERRUPTED = 130
 _UNSET: Any = object()
 _LONGEST = 1000  # characters of a value shown in a message
+MOST_TOLD = 10  # mistakes at once
 
 
 class ManyseedError(Exception):
     """An error that is printed as one message, without a traceback.
 
-    Attributes
-    ----------
-    from_python : bool
-        Whether a call from Python raised it: then it names arguments, not the command's options.
+    `from_python`: whether a call from Python raised it: then it names arguments, not the command's
+    options.
     """
 
     exit_code: ClassVar[int] = 1
@@ -59,14 +58,8 @@ class ManyseedError(Exception):
 class UserError(ManyseedError):
     """The user's mistake.
 
-    Parameters
-    ----------
-    message : str
-        What is wrong.
-    file, key, value
-        Where the mistake is; each is left out of the text if not given.
-    remedy : str
-        What to do about it.
+    `message`: what is wrong. `file`, `key` and `value`: where the mistake is; each is left out of
+    the text if not given. `remedy`: what to do about it.
     """
 
     exit_code = 2
@@ -119,6 +112,43 @@ class UserError(ManyseedError):
         return key_in_python(self.key) if self.key and self.from_python else self.key
 
 
+class SeveralErrors(UserError):
+    """Two or more mistakes of the user; each is told as it would be alone."""
+
+    def __init__(self, errors: Sequence[UserError]) -> None:
+        self.errors = errors
+        first = errors[0]
+        super().__init__(
+            first.message, file=first.file, key=first.key, value=first.value, remedy=first.remedy
+        )
+
+    def __str__(self) -> str:
+        for each in self.errors:
+            each.from_python = self.from_python
+        n = len(self.errors)
+        last = f"{n} mistakes" if n <= MOST_TOLD else f"{n} mistakes, of which these are the first"
+        return "\n".join([*map(str, self.errors[:MOST_TOLD]), last])
+
+    def in_file(self, name: str | None) -> UserError:
+        """Return the same errors with another name for their file, or none."""
+        return SeveralErrors([each.in_file(name) for each in self.errors])
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """The facts of the first, and those of all as ``errors``."""
+        return {**super().facts, "errors": [each.facts for each in self.errors]}
+
+
+def together(errors: Sequence[UserError]) -> UserError:
+    """Return one error for all of these, of which there is at least one."""
+    return errors[0] if len(errors) == 1 else SeveralErrors(errors)
+
+
+def each_of(error: UserError) -> Sequence[UserError]:
+    """Return the errors that `together` made one."""
+    return error.errors if isinstance(error, SeveralErrors) else [error]
+
+
 class Facts(Protocol):
     """The facts of a refusal by `jobs`, `slurm` or `analysis`, such as `jobs.checks.Refused`."""
 
@@ -142,7 +172,7 @@ def refused(
     there, if more than the refused value; `remedy` is a further one.
     """
     value = facts.value if value is _UNSET else value
-    part = "" if value == facts.value else _short(toml_value(facts.value))
+    part = "" if value is facts.value or value == facts.value else _short(toml_value(facts.value))
     message, near = facts.reason or "not a valid value", None
     if isinstance(facts.allowed, str):
         message = f"must be {facts.allowed}" + (f", not {part}" if part else "")
@@ -158,6 +188,30 @@ def refused(
         value=_UNSET if value is None else value,
         remedy="\n  ".join(filter(None, (near, remedy))) or None,
     )
+
+
+def given(key: str, value: Any, option: Option, *, file: Path | None = None) -> Any:
+    """Return a value of the command's or of a file, if an option's record allows it."""
+    try:
+        return option.check(key, value)
+    except Refused as error:
+        raise refused(error, file=file) from None
+
+
+def require_one_of(
+    name: str,
+    known: Collection[str],
+    message: str,
+    *,
+    file: Path | None = None,
+    key: str | None = None,
+    more: str = "",
+) -> None:
+    """Refuse a name that is not among those known: a value of `key`, or else a key itself."""
+    if name not in known:
+        value = _UNSET if key is None else name
+        remedy = f"{nearest(name, known)}{more}"
+        raise UserError(message, file=file, key=key or name, value=value, remedy=remedy)
 
 
 def command(*words: object) -> str:
@@ -198,13 +252,8 @@ class UnavailableError(ManyseedError):
 class DamagedFile(UnavailableError):
     """A file of a sweep directory is not as it was written.
 
-    Parameters
-    ----------
-    file : path
-    reason : str
-        What is wrong with it.
-    remedy : str, optional
-        What to do about it; by default, restore it from a copy.
+    `reason`: what is wrong with it. `remedy`: what to do about it; by default, restore it from a
+    copy.
     """
 
     def __init__(
@@ -360,7 +409,7 @@ def toml_value(value: Any) -> str:
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list | tuple):
         return "[" + ", ".join(toml_value(v) for v in value) + "]"
-    if isinstance(value, dict):
+    if isinstance(value, dict) and value:
         return "{ " + ", ".join(f"{toml_key(k)} = {toml_value(v)}" for k, v in value.items()) + " }"
     return str(value)
 

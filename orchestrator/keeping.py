@@ -66,13 +66,10 @@ class Verified(TypedDict):
     runs_checked: int
     runs_wrong: int
     findings: list[WrongRows]
-    runs_healed: NotRequired[int]
-    """Restored from journals."""
+    runs_healed: NotRequired[int]  # restored from journals
     runs_set_back: NotRequired[int]
-    set_back: NotRequired[list[str]]
-    """Addresses of these runs, CELL:REPEAT:RUN."""
-    not_mended: NotRequired[list[str]]
-    """Sentences that say what stays damaged, and why."""
+    set_back: NotRequired[list[str]]  # addresses of these runs, CELL:REPEAT:RUN
+    not_mended: NotRequired[list[str]]  # sentences that say what stays damaged, and why
 
 
 def verify(
@@ -83,13 +80,10 @@ def verify(
 ) -> Verified:
     """Check every finished run of a sweep, and repair what is wrong.
 
-    Parameters
-    ----------
-    repair : bool
-        Whether to rebuild damaged files from what is left, restore runs from journals, and set back
-        to missing only runs whose predictions are nowhere else. Nobody may train or plan meanwhile.
-    progress : callable
-        Called before the first shard and after each with (checked shards, all shards).
+    `repair`: whether to rebuild damaged files from what is left, restore runs from journals, and
+    set back to missing only runs whose predictions are nowhere else. Nobody may train or plan
+    meanwhile. `progress`: called before the first shard and after each with (checked shards, all
+    shards).
     """
     if not repair:
         return _verified(paths, Plan.read(paths), progress, repair=False)
@@ -226,7 +220,7 @@ def compact(
     if not paths.store.exists():
         return Compaction(0, 0, (), 0)
     if any(paths.journals.glob(f"{IMPORTED}*")):  # left by an interrupted import
-        from manyseed.orchestrator.importing.adding import settle
+        from manyseed.orchestrator.importing.matching import settle
 
         settle(paths)
     watch = LeaseWatch(paths.leases)
@@ -300,11 +294,8 @@ Sets = tuple[Integers, Integers]
 class TestSets:
     """Makes test sets of groups.
 
-    Parameters
-    ----------
-    groups : sequence of Group
-        Groups whose test sets may be read if the data is not on this machine: groups of one
-        dataset share theirs.
+    `groups`: groups whose test sets may be read if the data is not on this machine: groups of one
+    dataset share theirs.
     """
 
     __test__ = False  # or pytest takes it for a test

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from manyseed.orchestrator.errors import DamagedFile, UserError, command
@@ -20,17 +21,17 @@ LEDGER, LEDGER_MARK = "retrained.json", "retrained.given"
 RECIPE, GIVEN = ".json", ".given"
 """Suffixes of a recipe's files: its content, and the mark that its number was given."""
 
-WORKER_KEYS = "keys.json"
-"""TLS keys of dask's workers, in the folder of their jobs while these run."""
+WORKER_KEYS = "keys.json"  # TLS keys of dask's workers, in the folder of their jobs while these run
 
-METADATA = "zarr.json"
-"""The file that Zarr reads first in a store, in each group and in each array."""
+METADATA = "zarr.json"  # the file that Zarr reads first in a store, in each group and in each array
 
 SET_SUMS = "crc32c.json"
 """Checksums of a group's test sets, beside the chunks of its ``test_index``."""
 
-BESIDE = ".manyseed"
-"""The folder of an exported store that holds plan and sweep file."""
+REPLICA = "records"
+"""The record arrays of a shard a second time: this and its number, beside its ``label``."""
+
+BESIDE = ".manyseed"  # the folder of an exported store that holds plan and sweep file
 
 PACKED = r"sweep\.toml|plan/(?:[a-z]+/)?[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\.(?:json|parquet)"
 """The pattern of their names, relative to the sweep: other programs' files are not exported."""
@@ -41,10 +42,20 @@ CHUNK = r"c(?P<place>(?:\.\d{1,9})*)"
 UNFINISHED, MAKER = ".manyseed-", ".maker"
 """Prefix of a directory being created, and the file in it that names the creating process."""
 
-NAME_BYTES = 255
-"""Most bytes that file systems allow in the name of a file or folder."""
+NAME_BYTES = 255  # most bytes that file systems allow in the name of a file or folder
 
 _NUMBERED = "[0-9][0-9][0-9][0-9]"
+
+
+class Below:
+    """A file or folder, by its path below the first field of the dataclass that has it."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __get__(self, one: Any, _: object = None) -> Path:
+        folder: Path = getattr(one, fields(one)[0].name)
+        return folder / self._path
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,30 +64,31 @@ class SweepPaths:
 
     directory: Path
 
-    @property
-    def sweep_file(self) -> Path:
-        """The sweep file that the plan was made from."""
-        return self.directory / "sweep.toml"
-
-    @property
-    def plan(self) -> Path:
-        """Cells, immutable parts and recipes."""
-        return self.directory / "plan"
-
-    @property
-    def cells(self) -> Path:
-        """One row per cell."""
-        return self.plan / "cells.parquet"
-
-    @property
-    def groups(self) -> Path:
-        """The layout of each group of the store."""
-        return self.plan / "groups.json"
-
-    @property
-    def own(self) -> Path:
-        """Where users' own code was, and what was found out about it."""
-        return self.plan / "own.json"
+    sweep_file = Below("sweep.toml")  # the sweep file that the plan was made from
+    plan = Below("plan")  # cells, immutable parts and recipes
+    cells = Below("plan/cells.parquet")  # one row per cell
+    groups = Below("plan/groups.json")  # the layout of each group of the store
+    own = Below("plan/own.json")  # where users' own code was, and what was found out about it
+    estimate = Below("plan/promise.json")  # the estimated cost of the plan
+    recipes = Below("plan/recipes")  # how runs were made, one JSON file per recipe
+    store = Below("predictions.zarr")  # the predictions
+    tasks = Below("tasks")  # submissions: task lists, journals, failures, scheduler files
+    journals = Below("tasks/journals")  # finished runs until compacted, a file per process
+    checkpoints = Below("tasks/checkpoints")  # long fits until they are finished
+    leases = Below("tasks/leases")  # publishing leases of shards
+    responses = Below("responses")  # answers of kept models, one table for each way of asking
+    analyses = Below("tasks/analyses")  # jobs, a folder each, and the lease on the analysis
+    lock = Below(".lock")  # held while planning or submitting
+    tuning_lock = Below(".tuning.lock")  # held while searching for hparams
+    responding_lock = Below(".responding.lock")  # held while asking kept models
+    results = Below("results")  # the result tables
+    analysis = Below("results/analysis.json")  # its conventions, inputs and versions
+    ensembles_mark = Below(f"results/ensembles{GIVEN}")  # that they were drawn, to notice a loss
+    compared = Below("results/checked.json")  # shards compared with their checksums
+    answers = Below("results/answers.json")  # the sentences on the result tables
+    figures = Below("results/figures.json.z")  # the page's, and what they were drawn from
+    until = Below("results/until.json")  # which cells have enough runs, and for which question
+    report = Below("report/index.html")  # the report's page
 
     def code(self, digest: str) -> Path:
         """Return the copy of users' own code with this digest, which tasks import."""
@@ -102,16 +114,6 @@ class SweepPaths:
         """Return the parts and lists of dropped cells that have a mark beside them."""
         return sorted(mark.with_suffix("") for mark in self.plan.glob(f"*.*{GIVEN}"))
 
-    @property
-    def estimate(self) -> Path:
-        """The estimated cost of the plan."""
-        return self.plan / "promise.json"
-
-    @property
-    def recipes(self) -> Path:
-        """How runs were made, one JSON file per recipe."""
-        return self.plan / "recipes"
-
     def tuned(self, search: str) -> Path:
         """Return the file of the hparams that a search found."""
         return self.plan / "tuned" / f"{search}.json"
@@ -133,34 +135,9 @@ class SweepPaths:
         """Return the file of draws of an incomplete search."""
         return self.tasks / "tuning" / f"{search}.jsonl"
 
-    @property
-    def store(self) -> Path:
-        """The predictions."""
-        return self.directory / "predictions.zarr"
-
-    @property
-    def tasks(self) -> Path:
-        """Submissions: task lists, journals, failures, scheduler files."""
-        return self.directory / "tasks"
-
-    @property
-    def journals(self) -> Path:
-        """Finished runs, one file per training process, until they are compacted."""
-        return self.tasks / "journals"
-
-    @property
-    def checkpoints(self) -> Path:
-        """Long fits in training, at least one file each, until their run is finished."""
-        return self.tasks / "checkpoints"
-
     def checkpoint(self, group: int, row: int) -> Path:
         """Return the checkpoint of the fit of one row."""
         return self.checkpoints / f"{group}-{row}"
-
-    @property
-    def leases(self) -> Path:
-        """Publishing leases of shards."""
-        return self.tasks / "leases"
 
     def submission(self, number: int) -> Path:
         """Return the folder of one submission."""
@@ -186,11 +163,6 @@ class SweepPaths:
         """Return all such lists."""
         return sorted(self.tasks.glob("set-back-*.json"))
 
-    @property
-    def responses(self) -> Path:
-        """Answers of kept models, one table for each way of asking."""
-        return self.directory / "responses"
-
     def response(self, name: str) -> Path:
         """Return one table of answers."""
         return self.responses / f"{name}.parquet"
@@ -203,11 +175,6 @@ class SweepPaths:
         """Return the file of answers that becomes a table once all models have answered."""
         return self.tasks / "responding" / f"{name}.jsonl"
 
-    @property
-    def analyses(self) -> Path:
-        """Analyses that are jobs, one folder each, and the lease on the analysis."""
-        return self.tasks / "analyses"
-
     def analysis_job(self, number: int) -> Path:
         """Return the folder of one analysis that is a job."""
         return self.analyses / f"{number:04d}"
@@ -216,64 +183,9 @@ class SweepPaths:
         """Return all analyses' folders, oldest first."""
         return sorted(self.analyses.glob(_NUMBERED))
 
-    @property
-    def lock(self) -> Path:
-        """Held while planning or submitting."""
-        return self.directory / ".lock"
-
-    @property
-    def tuning_lock(self) -> Path:
-        """Held while searching for hparams."""
-        return self.directory / ".tuning.lock"
-
-    @property
-    def responding_lock(self) -> Path:
-        """Held while asking kept models."""
-        return self.directory / ".responding.lock"
-
-    @property
-    def results(self) -> Path:
-        """The result tables."""
-        return self.directory / "results"
-
-    @property
-    def analysis(self) -> Path:
-        """The record of the analysis: its conventions, inputs and versions."""
-        return self.results / "analysis.json"
-
     def table(self, name: str) -> Path:
         """Return the file of a result table."""
         return self.results / f"{name}.parquet"
-
-    @property
-    def ensembles_mark(self) -> Path:
-        """The empty file that records that ensembles were drawn, so that their loss is noticed."""
-        return self.results / f"ensembles{GIVEN}"
-
-    @property
-    def compared(self) -> Path:
-        """The versions of shards that were compared with their checksums."""
-        return self.results / "checked.json"
-
-    @property
-    def answers(self) -> Path:
-        """The sentences on the result tables."""
-        return self.results / "answers.json"
-
-    @property
-    def figures(self) -> Path:
-        """The figures of the page, and what they were drawn from."""
-        return self.results / "figures.json.z"
-
-    @property
-    def until(self) -> Path:
-        """The record of `until`: which cells have enough runs, and for which question."""
-        return self.results / "until.json"
-
-    @property
-    def report(self) -> Path:
-        """The report's page."""
-        return self.directory / "report" / "index.html"
 
     @property
     def is_sweep(self) -> bool:

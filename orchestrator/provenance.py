@@ -35,21 +35,10 @@ _INSTRUCTION_SETS = ("avx512f", "avx2", "avx", "asimd", "sve")
 class Recipe:
     """How runs were made; unknown facts, such as those of imported runs, are None.
 
-    Attributes
-    ----------
-    form : str
-        sequential or imported.
-    threads : int
-    precision, device, device_class, python : str
-    packages : mapping
-        Versions by name.
-    tuned : mapping
-        Results of searches: hparams of tuned cells, and the scale of a posterior.
-    own : mapping
-        By `code_key`, what distinguishes users' own code from other code of that name and version.
-    code : str
-        Digest of manyseed's code that trains, if installed in editable mode; also None in recipes
-        from before it was recorded.
+    `form`: sequential or imported. `packages`: versions by name. `tuned`: results of searches:
+    hparams of tuned cells, and the scale of a posterior. `own`: by `code_key`, what distinguishes
+    users' own code from other code of that name and version. `code`: digest of manyseed's code that
+    trains, if installed in editable mode; also None in recipes from before it was recorded.
     """
 
     form: str | None = None
@@ -166,11 +155,8 @@ def keep_numbers(folder: Path, used: Callable[[], int]) -> int:
     is given twice, a file beside the recipes marks each. It holds the SHA-256 of the recipe's file
     in hexadecimal digits; marks of earlier versions are empty.
 
-    Parameters
-    ----------
-    used : callable
-        Returns the highest number that a run has; called if nothing is marked, as in sweeps of
-        earlier versions.
+    `used`: returns the highest number that a run has; called if nothing is marked, as in sweeps of
+    earlier versions.
     """
     marked = _numbers(folder, GIVEN)
     if not marked:

@@ -31,17 +31,9 @@ STATES = {"done": DONE, "copy": COPY, "failed": FAILED, "missing": MISSING}
 class Survey:
     """The state of every planned run.
 
-    Attributes
-    ----------
-    plan : Plan
-    states : dict of uint8 array
-        The state of each row (row,), by group.
-    failures : dict
-        The latest failure of each (group, row) that is failed.
-    duplicates : int
-        Number of fits that were trained more than once.
-    foreign : tuple of Path
-        Journals of other sweeps, which do not count.
+    `states`: the state of each row (row,), by group. `failures`: the latest failure of each (group,
+    row) that is failed. `duplicates`: number of fits that were trained more than once. `foreign`:
+    journals of other sweeps, which do not count.
     """
 
     plan: Plan

@@ -2,28 +2,47 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 from manyseed.orchestrator.calls import from_python, further
-from manyseed.orchestrator.executing import Executing
-from manyseed.orchestrator.learning import Learning
-from manyseed.orchestrator.paths import open_sweep
+from manyseed.orchestrator.errors import UserError, command
+from manyseed.orchestrator.paths import SweepPaths, open_sweep
 
 if TYPE_CHECKING:
+    import polars as pl
+    import xarray as xr
+
+    from manyseed.analysis.graph.chunks import ReportProgress
+    from manyseed.analysis.options import Options
+    from manyseed.analysis.questions.question import Answer
+    from manyseed.orchestrator.analyses.jobstate import AnalysisJob
+    from manyseed.orchestrator.computing.tables import Results
     from manyseed.orchestrator.keeping import Verified
     from manyseed.orchestrator.plans.drop import Drop
+    from manyseed.orchestrator.plans.searches import Search
     from manyseed.orchestrator.progress.status import Status
-    from manyseed.orchestrator.results.answers.until import Answered
-    from manyseed.orchestrator.runs.rerun import Differences, Rerun
+    from manyseed.orchestrator.responding import Responded
+    from manyseed.orchestrator.results.answers.comparison import Compared
+    from manyseed.orchestrator.results.answers.dee import DeepAnswers
+    from manyseed.orchestrator.results.answers.howmany import GroupAnswers
+    from manyseed.orchestrator.results.answers.likeness import Likeness
+    from manyseed.orchestrator.results.answers.until import CellEstimate
+    from manyseed.orchestrator.results.answers.variance import VarianceSplit
+    from manyseed.orchestrator.results.figures import Plots
+    from manyseed.orchestrator.runs import Differences, Rerun
     from manyseed.orchestrator.store.compact import Compaction
+    from manyseed.orchestrator.store.lazy import FinishedRuns
+    from manyseed.orchestrator.submissions.submission import Submission
     from manyseed.orchestrator.survey import Survey
 
 
 @from_python("Sweep")
-class Sweep(Executing, Learning):
+class Sweep:
     """A sweep directory.
 
     Its methods, in the usual order of work:
@@ -100,10 +119,10 @@ class Sweep(Executing, Learning):
         UserError
             For a key or a value that is not allowed, data that do not exist, or changed code.
         """
-        from manyseed.orchestrator.grids.loading import read_sweep_file
+        from manyseed.orchestrator.grids.loading import name_of
         from manyseed.orchestrator.grids.objects import require_guard, written
         from manyseed.orchestrator.plans.change import warn_of
-        from manyseed.orchestrator.plans.data import prepare_read
+        from manyseed.orchestrator.plans.code import prepare_read
         from manyseed.orchestrator.plans.planning import plan_sweep
         from manyseed.orchestrator.submissions.requirements import warn_of_code
 
@@ -113,7 +132,7 @@ class Sweep(Executing, Learning):
                 file = stack.enter_context(written(sweep_file))
             else:
                 file = Path(sweep_file)
-            target = Path(read_sweep_file(file).name if directory is None else directory)
+            target = Path(name_of(file) if directory is None else directory)
             require = None if other_recipe else warn_of_code
             change = plan_sweep(file, target, require=require)
             prepare_read(change.expansion.datasets)
@@ -263,6 +282,189 @@ class Sweep(Executing, Learning):
 
         import_arrays(predictions, self.paths.directory, adding=True, **options)
 
+    def submit(
+        self,
+        *,
+        cluster: str = "auto",
+        workers: int | None = None,
+        failed: bool = False,
+        other_recipe: bool = False,
+        only: str | None = None,
+        limit: int | None = None,
+        memory: str | None = None,
+        tell: Callable[[str], None] | None = None,
+    ) -> Submission | None:
+        """Submit the missing runs (or exactly the failed ones); return None if there are none.
+
+        Parameters
+        ----------
+        cluster : str
+            The name of a cluster profile, or its file; ``local`` for this machine. ``auto``: this
+            machine if `workers` is given; else where runs were last submitted; else, on a machine
+            with ``sbatch`` and outside of jobs, the user's only profile; else this machine.
+        workers : int
+            Most training processes on this machine; by default the available cores.
+        failed : bool
+            Train only the failed runs again, with the same seeds.
+        other_recipe : bool
+            Continue with other versions or another CPU than before; results mark these repeats.
+        only : str
+            Only cells that meet a condition, such as ``classifier = 'mlp'``.
+        limit : int
+            Submit at most so many runs, spread over the cells: a pilot.
+        memory : str
+            Memory for each task on a cluster, instead of the profile's: ``32G``.
+        tell : callable
+            Called with a message if `submit` waits for tasks that were asked to stop.
+
+        Raises
+        ------
+        orchestrator.errors.StillRunning
+            If all missing runs belong to such tasks, and these did not end within minutes.
+        """
+        from manyseed.orchestrator.plans.plan import Plan
+        from manyseed.orchestrator.submissions import profiles
+        from manyseed.orchestrator.submissions.submission import last_intent
+        from manyseed.orchestrator.submissions.submitting import Request, submit
+        from manyseed.orchestrator.tasks.intent import LOCAL
+        from manyseed.slurm import local
+
+        if Plan.read(self.paths).is_imported:
+            return None
+        name = LOCAL if cluster == profiles.AUTO and workers else cluster
+        profile = profiles.choose(name, memory, last_intent(self.paths))
+        cores = workers or local.available_cores()
+        request = Request(profile, cores, failed, other_recipe, only, limit)
+        return submit(self.paths, request, tell or (lambda text: None))
+
+    def tune(
+        self,
+        *,
+        cluster: str = "auto",
+        workers: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> list[Search]:
+        """Search for the hparams and scales that cells still need; return the completed searches.
+
+        Parameters
+        ----------
+        cluster : str
+            ``local``: on this machine; ``auto``: the same, unless it looks like a login node.
+        workers : int
+            Most training processes on this machine; by default the available cores. If given, the
+            search runs here.
+        progress : callable
+            Called after each draw with (evaluated draws, all draws).
+        """
+        from manyseed.orchestrator.submissions import profiles
+        from manyseed.orchestrator.submissions.submission import last_intent
+        from manyseed.orchestrator.tuning import tune
+        from manyseed.slurm import local
+
+        if not workers:
+            again = command("plan", self.paths.directory, "--tune")
+            profiles.require_search_here(cluster, last_intent(self.paths), again)
+        report = progress or (lambda done, of: None)
+        return tune(self.paths, workers=workers or local.available_cores(), report=report)
+
+    def respond(
+        self,
+        options: Mapping[str, Any] | None = None,
+        *,
+        name: str | None = None,
+        where: str | None = None,
+        workers: int | None = None,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Responded:
+        """Measure response curves of finished runs that keep their parameters.
+
+        Parameters
+        ----------
+        options : mapping
+            Keys as in the sweep file's table ``[response]``: transforms, layers, rows, draws, …
+        name : str
+            The table's name; by default the transforms.
+        where : str
+            Only cells that meet a condition.
+        workers : int
+            Processes on this machine; by default the available cores.
+        progress : callable
+            Called after each model with (models that have answered, all models).
+        """
+        from manyseed.orchestrator.responding import respond
+        from manyseed.slurm import local
+
+        return respond(
+            self.paths,
+            options or {},
+            name=name,
+            where=where,
+            workers=workers or local.available_cores(),
+            report=progress or (lambda done, of: None),
+        )
+
+    def submissions(self) -> list[Submission]:
+        """Return all submissions, oldest first."""
+        from manyseed.orchestrator.submissions.submission import submissions
+
+        return submissions(self.paths)
+
+    def running(self) -> list[Submission]:
+        """Return the submissions with tasks that run, or will."""
+        from manyseed.orchestrator.submissions.submission import running
+
+        return running(self.submissions())
+
+    @property
+    def is_running(self) -> bool:
+        """Whether any task of the sweep runs, or will."""
+        return bool(self.running())
+
+    def wait(self) -> None:
+        """Wait until no task of the sweep runs or waits."""
+        from manyseed.orchestrator.tasks.intent import LOCAL
+
+        while running := self.running():
+            time.sleep(0.1 if all(one.cluster == LOCAL for one in running) else 1.0)
+
+    def cancel(self, only: str | None = None, *, now: bool = False) -> tuple[int, int]:
+        """Stop running tasks after their current fits; waiting tasks never start.
+
+        Parameters
+        ----------
+        only : str
+            Only cells that meet a condition, such as ``classifier = 'mlp'``.
+        now : bool
+            End the fits in flight, too; the next submission trains them again.
+
+        Returns
+        -------
+        tuple of int
+            Numbers of tasks that were asked to stop, and of waiting ones. With `only`, the first
+            is 0.
+        """
+        from manyseed.orchestrator.submissions import stopping
+
+        if only is None:
+            return stopping.cancel(self.submissions(), now=now)
+        from manyseed.orchestrator.plans.drop import choose_cells
+        from manyseed.orchestrator.plans.plan import Plan
+
+        cells = choose_cells(Plan.read(self.paths), only, "--only")
+        return 0, stopping.cancel_cells(self.submissions(), cells["cell"].to_list())
+
+    def pause(self) -> tuple[int, int]:
+        """Stop running tasks after their current fits; hold waiting ones until `submit`."""
+        from manyseed.orchestrator.submissions import stopping
+
+        return stopping.pause(self.submissions())
+
+    def throttle(self, parallelism: int) -> int:
+        """Limit how many tasks run at once (0: no limit); return the number of job arrays."""
+        from manyseed.orchestrator.submissions import stopping
+
+        return stopping.throttle(self.submissions(), parallelism)
+
     def survey(self) -> Survey:
         """Return the state of every run."""
         from manyseed.orchestrator.survey import survey
@@ -278,7 +480,7 @@ class Sweep(Executing, Learning):
     def show(self, address: str) -> dict[str, object]:
         """Return what defines the run ``CELL:REPEAT:RUN``, and how it was made or why it failed."""
         from manyseed.orchestrator.progress.logs import unfinished
-        from manyseed.orchestrator.runs.description import show
+        from manyseed.orchestrator.runs import show
 
         value = show(self.paths, address)
         stored = value["stored"]
@@ -293,7 +495,7 @@ class Sweep(Executing, Learning):
         With `save`, the model is written to that new file: ``.pt`` or ``.npz`` for a network,
         ``.npz`` for a linear model, ``.json`` for XGBoost, ``.skops`` for an estimator.
         """
-        from manyseed.orchestrator.runs.rerun import rerun
+        from manyseed.orchestrator.runs import rerun
 
         return rerun(self.paths, address, None if save is None else Path(save))
 
@@ -329,7 +531,7 @@ class Sweep(Executing, Learning):
             Called after each run with (its outcome, number of runs).
         """
         from manyseed.orchestrator.asking.query import chosen_runs
-        from manyseed.orchestrator.runs.rerun import rerun_each
+        from manyseed.orchestrator.runs import rerun_each
 
         return rerun_each(
             self.paths,
@@ -411,7 +613,7 @@ class Sweep(Executing, Learning):
         workers: int | None = None,
         tell: Callable[[str], None] | None = None,
         **options: Any,
-    ) -> list[Answered]:
+    ) -> list[CellEstimate]:
         """Train blocks of runs until each cell's mean accuracy is known to ± `half_width`.
 
         Parameters
@@ -433,3 +635,336 @@ class Sweep(Executing, Learning):
         return until(
             self.paths, half_width, train=train, analyze=self.analyze, tell=report, **options
         )
+
+    @cached_property
+    def name(self) -> str:
+        """The sweep's name."""
+        import tomllib
+
+        with suppress(OSError, ValueError, LookupError, RecursionError):
+            name = tomllib.loads(self.paths.sweep_file.read_bytes().decode("utf-8-sig"))["name"]
+            if isinstance(name, str):
+                return name
+        from manyseed.orchestrator.grids.loading import read_sweep_file  # says what is wrong
+
+        return read_sweep_file(self.paths.sweep_file).name
+
+    @property
+    def predictions(self) -> xr.DataTree:
+        """The predictions of finished runs, lazily: a tree /dataset/classifier of datasets.
+
+        Paths are percent-encoded. Only published runs are included; `compact` publishes all
+        finished runs if nothing trains.
+        """
+        from manyseed.orchestrator.stored import open_finished_runs
+
+        return open_finished_runs(self.paths)
+
+    def runs(self, dataset: str, classifier: str, *, words: bool = False) -> FinishedRuns:
+        """Return the finished runs of a dataset and classifier, lazily, with coordinates in words.
+
+        Parameters
+        ----------
+        dataset, classifier : str
+            As the sweep file names them.
+        words : bool
+            Whether ``label`` and ``y_true`` are names of classes instead of their numbers. Numbers
+            compare with names, too: ``runs.y_true == "benign"``.
+
+        Returns
+        -------
+        xarray Dataset
+            Dimensions ``run``, ``sample`` and others as in `predictions`. Coordinates of each run:
+            ``cell``, ``repeat_index``, ``run_index``, ``train_fraction``, ``is_copy``, and in the
+            sweep file's words ``perturb_continuous``, ``perturb_categorical``, ``perturb_hparams``,
+            ``hparams`` and ``vary``. ``y_true`` is each run's own: (run, sample). It may hold runs
+            of several cells, and says so when it is printed; ``accuracy_by_cell()`` returns the
+            accuracy of each. Where ``where`` leaves labels missing, comparisons are missing, too.
+
+        Raises
+        ------
+        orchestrator.errors.UserError
+            If the sweep has no such combination.
+
+        Examples
+        --------
+        >>> runs = sweep.runs("digits", "mlp")
+        >>> runs.accuracy_by_cell()
+        >>> right = runs.label.isel(epoch=-1) == runs.y_true
+        >>> right.mean("sample").groupby("perturb_continuous").std()
+        """
+        from manyseed.orchestrator.stored import open_named_runs
+
+        return open_named_runs(self.paths, dataset, classifier, names=words)
+
+    @property
+    def raw_predictions(self) -> xr.DataTree:
+        """As `predictions`, but with all rows of the store, even those without predictions.
+
+        Only rows whose ``status`` is 1 or 2 have predictions: in others, and in padded test sets,
+        labels look like class 0.
+        """
+        from manyseed.orchestrator.stored import open_all_rows
+
+        return open_all_rows(self.paths)
+
+    def analyze(
+        self,
+        options: Options | None = None,
+        *,
+        dask: str = "threads",
+        cluster: str | None = None,
+        workers: int | None = None,
+        metrics: Sequence[str] = (),
+        progress: ReportProgress | None = None,
+        tell: Callable[[str], None] | None = None,
+    ) -> Results:
+        """Compute and write the result tables of all finished runs.
+
+        Results whose inputs have not changed are not computed again. Only one analysis of a sweep
+        runs at a time.
+
+        Parameters
+        ----------
+        options : Options
+            By default those of the sweep file's table ``[analysis]``.
+        dask : str
+            Where to compute: on this machine (threads, processes), in SLURM jobs that are workers
+            of this process's scheduler (slurm), or on a dask scheduler, by its address.
+        cluster : str
+            With slurm, the cluster: a cluster profile, its file, or auto.
+        workers : int
+            Threads or processes; with `dask` slurm, jobs; by default the available cores, or 4
+            jobs.
+        metrics : sequence of str
+            Without `options`: your own metrics, ``"module:function"``, to compute beside the
+            others. Own metrics in the sweep file are code that may come from anybody; they are left
+            out, with a warning, unless they are named here, too.
+        progress : callable
+            Called after each block with (done, all).
+        tell : callable
+            With slurm, called with the state of the jobs.
+        """
+        from manyseed.orchestrator.analyses.execution import analyze
+        from manyseed.orchestrator.computing.conventions import conventions
+
+        _require_options(options)
+        return analyze(
+            self.paths,
+            options or conventions(self.paths, own=metrics),
+            dask=dask,
+            cluster=cluster,
+            workers=workers,
+            progress=progress,
+            report=tell or (lambda text: None),
+        )
+
+    def submit_analysis(
+        self,
+        options: Options | None = None,
+        *,
+        cluster: str = "auto",
+        dask: str = "threads",
+        workers: int | None = None,
+    ) -> Submission | None:
+        """Submit the analysis as one job; return None if the same one already waits or runs.
+
+        Parameters
+        ----------
+        options, dask, workers
+            As in `analyze`, within the job.
+        cluster : str
+            A cluster profile, its file, or auto; the job asks for the resources of its ``cpu``
+            class.
+        """
+        from manyseed.orchestrator.analyses.execution import submit
+
+        _require_options(options)
+        return submit(self.paths, options, cluster=cluster, dask=dask, workers=workers)
+
+    def analysis_job(self) -> AnalysisJob | None:
+        """Return the state of the analysis that was submitted last; None if none was."""
+        from manyseed.orchestrator.analyses.jobstate import look
+
+        return look(self.paths)
+
+    @property
+    def results(self) -> Results:
+        """The result tables by name, read on access; ``docs/results.md`` describes each.
+
+        Warns, as do all methods that show results, if runs have finished since the analysis.
+        """
+        from manyseed.orchestrator.computing.tables import read_results
+        from manyseed.orchestrator.results.caveats import tell_newer
+
+        tell_newer(self.paths)
+        return read_results(self.paths)
+
+    def query(
+        self,
+        table: str = "cells",
+        *,
+        where: str | None = None,
+        columns: Sequence[str] = (),
+        by: Sequence[str] | bool = (),
+        agg: Sequence[str] = (),
+        sql: str | None = None,
+        sort: str | None = None,
+        others: Sequence[Sweep | str | Path] = (),
+    ) -> pl.DataFrame:
+        """Return rows of a result table, of this sweep and others, or the result of an SQL query.
+
+        Parameters
+        ----------
+        table : str
+            The table: cells, runs, pairs, repeats, effects, …; see ``manyseed docs results`` for
+            all.
+        where : str
+            A condition over the columns.
+        columns : sequence of str
+            Columns to show; by default those of a cell, and the main metrics.
+        by : sequence of str or bool
+            Group by these columns: means with intervals, pooled spreads, n, coverage. Without
+            columns (in Python, True): by everything but the seeds. Of several snapshots each cell's
+            last is taken, unless grouped by epoch.
+        agg : sequence of str
+            What to compute per group instead: mean, sd, median, min, max, count, q05 (5 %
+            quantile), q975 (97.5 %).
+        sql : str
+            One SELECT over the tables, instead of all other choices.
+        sort : str
+            The column to sort by; with - in front, descending.
+        others : sequence of Sweep or path
+            Sweeps whose rows are appended; the column ``sweep`` holds each row's directory.
+        """
+        from manyseed.orchestrator.asking.query import Query, ask
+        from manyseed.orchestrator.computing.tables import read_results
+        from manyseed.orchestrator.results.caveats import tell_newer
+
+        every = [self.paths, *(_paths("others", other) for other in others)]
+        for paths in every:
+            tell_newer(paths)
+        sweeps = {str(paths.directory): read_results(paths) for paths in every}
+        if sql is not None:
+            from manyseed.orchestrator.asking.sql import ask_sql
+
+            return ask_sql(sweeps, sql)
+        return ask(sweeps, Query(table, where, columns, by, sort, agg))
+
+    @further("results.answers.howmany:howmany", but=("paths",))
+    def howmany(self, **options: Any) -> list[GroupAnswers]:
+        """Return how many runs are needed; see `orchestrator.results.answers.howmany.howmany`."""
+        found: list[GroupAnswers] = self._found("howmany", options)
+        return found
+
+    @further("results.answers.compare:compare_cells", but=("paths",))
+    def compare(self, other: Sweep | str | Path | None = None, **options: Any) -> list[Compared]:
+        """Compare cells of this sweep, or of this one (A) with another (B).
+
+        See `orchestrator.results.answers.compare.compare_cells` for the options and the result.
+        """
+        found: list[Compared] = self._found("compare", {"other": other, **options})
+        return found
+
+    @further("results.answers.likeness:alike", but=("paths",))
+    def alike(self, other: Sweep | str | Path | None = None, **options: Any) -> list[Likeness]:
+        """Say whether A's runs are like B's, by α̂ and error consistency between them.
+
+        See `orchestrator.results.answers.likeness.alike` for the options and the result.
+        """
+        found: list[Likeness] = self._found("alike", {"other": other, **options})
+        return found
+
+    @further("results.answers.dee:dee", but=("paths",))
+    def dee(self, **options: Any) -> list[DeepAnswers]:
+        """Return what averaging runs is worth; see `orchestrator.results.answers.dee.dee`."""
+        found: list[DeepAnswers] = self._found("dee", options)
+        return found
+
+    def variance(self, where: str | None = None) -> list[VarianceSplit]:
+        """Return where the variance comes from; see `results.answers.variance.variance`."""
+        found: list[VarianceSplit] = self._found("variance", {"where": where})
+        return found
+
+    @overload
+    def answers(self) -> list[str]: ...
+
+    @overload
+    def answers(self, question: str, **options: Any) -> list[Answer]: ...
+
+    def answers(self, question: str | None = None, **options: Any) -> list[str] | list[Answer]:
+        """Return the sentences that the page begins with, or the answers to one question.
+
+        Parameters
+        ----------
+        question : str, optional
+            Its name: ``sweep.answers("variance", where="classifier = 'mlp'")``; those of
+            ``manyseed answers DIR``.
+        **options
+            Those of the question.
+
+        Returns
+        -------
+        list of str, or of Answer
+            An `Answer` has `headline`, `text`, `details` and `rows`, the numbers.
+        """
+        from manyseed.orchestrator.results.answers.summary import answers
+        from manyseed.orchestrator.results.caveats import tell_newer
+        from manyseed.orchestrator.results.questions.registry import reply
+
+        if question is not None:
+            return [*reply(self, question, **options).answers]
+        for name in options:
+            remedy = "name a question before its options"
+            raise UserError("Sweep.answers() has no such argument", key=name, remedy=remedy)
+        tell_newer(self.paths)
+        return [one.text for one in answers(self.paths)]
+
+    def _found(self, question: str, options: dict[str, Any]) -> Any:
+        from manyseed.orchestrator.results.questions.registry import ask, named
+
+        return ask(self, named(question), **options)
+
+    @property
+    def plot(self) -> Plots:
+        """The figures of the results: ``sweep.plot.accuracy(by="perturb_continuous")``.
+
+        ``sweep.plot.kinds`` lists them; see `orchestrator.results.figures`.
+        """
+        from manyseed.orchestrator.results.caveats import tell_newer
+        from manyseed.orchestrator.results.figures import Plots
+
+        tell_newer(self.paths)
+        return Plots(self.paths)
+
+    def report(
+        self, tell: Callable[[str], None] | None = None, output: str | Path | None = None
+    ) -> Path:
+        """Write the report's page; return its path.
+
+        `tell` is called for each lost file without which the page is incomplete; the page lists
+        them, too. `output` is where to write it, by default in the sweep.
+        """
+        from manyseed.orchestrator.results.caveats import tell_newer
+        from manyseed.orchestrator.results.page import report
+
+        tell_newer(self.paths)
+        return report(self.paths, self.name, tell, None if output is None else Path(output))
+
+
+def _paths(argument: str, sweep: Sweep | str | Path) -> SweepPaths:
+    """Return the paths of a sweep that an argument gives by itself or by its directory."""
+    if isinstance(sweep, Sweep):
+        return sweep.paths
+    if not isinstance(sweep, str | Path):
+        reason = f"must be a Sweep or its directory, not {type(sweep).__name__}"
+        raise UserError(reason, key=argument)
+    return open_sweep(Path(sweep))
+
+
+def _require_options(options: object) -> None:
+    from manyseed.analysis.options import Options
+
+    if not isinstance(options, Options | None):
+        reason = f"must be manyseed.analysis.options.Options, not {type(options).__name__}"
+        raise UserError(reason, key="options", remedy="such as: Options(ece_bins=10)")

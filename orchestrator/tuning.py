@@ -19,8 +19,7 @@ from manyseed.orchestrator.devices import gpus
 from manyseed.orchestrator.disk.records import locked, read_records, write_records
 from manyseed.orchestrator.errors import DamagedFile, RunsError, UnavailableError
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.code import CodeHere, timeout_of
-from manyseed.orchestrator.plans.data import remedy, require_fetched
+from manyseed.orchestrator.plans.code import CodeHere, remedy, require_fetched, timeout_of
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.searches import KINDS, Search, fitted, searches
 from manyseed.orchestrator.provenance import Recipe
@@ -34,12 +33,8 @@ def tune(
 ) -> list[Search]:
     """Do all searches of a sweep that are not done yet; return them.
 
-    Parameters
-    ----------
-    workers : int
-        Number of processes, one thread each.
-    report : callable
-        Called after each draw with (evaluated draws, all draws).
+    `workers`: number of processes, one thread each. `report`: called after each draw with
+    (evaluated draws, all draws).
     """
     with locked(paths.tuning_lock, "tuning") as lease:
         cells = Plan.read(paths).cells

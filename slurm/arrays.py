@@ -42,16 +42,12 @@ class Tasks:
     """An importable function of strings, as ``module:name``. It registers with `processes.on_stop`,
     ends soon after it is called back, and returns `STOPPED` if work is left: the job is then
     requeued and the function called again. Any other value ends the job."""
-    arguments: Sequence[Sequence[str]]
-    """The arguments of each task."""
-    name: str
-    """Unique name of the submission; letters, digits, ``-`` and ``_``."""
-    comment: str = ""
-    """Shown by squeue; accounting may not keep it."""
+    arguments: Sequence[Sequence[str]]  # the arguments of each task
+    name: str  # unique name of the submission; letters, digits, ``-`` and ``_``
+    comment: str = ""  # shown by squeue; accounting may not keep it
     parallelism: int | None = None
     """Maximum number of tasks of an array that run at once. Default: the profile's, or all."""
-    signal_seconds: int = 120
-    """Minimum time between the signal to end and the walltime."""
+    signal_seconds: int = 120  # minimum time between the signal to end and the walltime
 
 
 def submit_array(
@@ -63,27 +59,9 @@ def submit_array(
 ) -> list[str]:
     """Submit tasks to the profile's cluster; return their job ids, ``"123_0"``, in order.
 
-    Parameters
-    ----------
-    profile : Profile
-    resource_class : str
-        ``cpu`` or ``gpu``.
-    folder : Path
-        Folder for submitit's files, on a file system shared with the nodes. The output of all
-        attempts of a task goes to ``<job id>_0_log.out`` and ``.err``.
-    tasks : Tasks
-    submitted : callable
-        Called with the job ids of each array as soon as it is submitted.
-
-    Raises
-    ------
-    ClusterError
-        If SLURM refuses, with its message. Arrays already submitted stay, and `submitted` has been
-        called for them.
-    ClusterUnavailable
-        If the cluster does not answer.
-    Refused
-        If the profile has no such resource class, or its walltime is too short.
+    `resource_class`: ``cpu`` or ``gpu``. `folder`: folder for submitit's files, on a file system
+    shared with the nodes. The output of all attempts of a task goes to ``<job id>_0_log.out`` and
+    ``.err``. `submitted`: called with the job ids of each array as soon as it is submitted.
     """
     resources = profile.resources(resource_class)
     if resources.minutes * 60 <= tasks.signal_seconds:

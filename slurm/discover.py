@@ -11,8 +11,7 @@ from manyseed.slurm.processes import user_name
 
 _ASSOCIATION = "DefaultAccount,Cluster,Account,Partition,DefaultQOS,MaxSubmitJobs,GrpSubmitJobs"
 _QOS = "Name,MaxSubmitJobsPerUser,MaxSubmitJobsPerAccount,GrpSubmitJobs"
-_DEFAULT_QOS = "normal"
-"""SLURM's default for associations that name none."""
+_DEFAULT_QOS = "normal"  # SLURM's default for associations that name none
 
 
 @dataclass(frozen=True)
@@ -30,10 +29,8 @@ class Association:
 class Limits:
     """Limits on the number of submitted jobs, waiting or running."""
 
-    associations: tuple[Association, ...] = ()
-    """The user's associations on this cluster."""
-    qos: Mapping[str, int] = field(default_factory=dict)
-    """The limit of each QOS that has one."""
+    associations: tuple[Association, ...] = ()  # the user's associations on this cluster
+    qos: Mapping[str, int] = field(default_factory=dict)  # the limit of each QOS that has one
     partitions: Mapping[str, str] = field(default_factory=dict)
     """The QOS of each partition that has one."""
 
@@ -99,8 +96,7 @@ def _smallest(limits: list[str]) -> int | None:
     return min((int(limit) for limit in limits if limit.isdigit()), default=None)
 
 
-_ARRAY_SIZE, _JOB_COUNT = 1001, 10_000
-"""SLURM's defaults for MaxArraySize and MaxJobCount."""
+_ARRAY_SIZE, _JOB_COUNT = 1001, 10_000  # SLURM's defaults for MaxArraySize and MaxJobCount
 
 
 @dataclass(frozen=True)

@@ -31,21 +31,12 @@ def submit(
 ) -> LocalJob:
     """Start ``module:function(*arguments)`` in a detached process with its own session.
 
-    Parameters
-    ----------
-    folder : Path
-        Folder for the job's output, which goes to ``<job id>_0_log.out`` and ``.err``.
-    function : str
-        An importable function, as ``module:name``.
-    arguments : sequence of str
-        Its arguments: plain strings, so that nothing of a sweep is ever pickled.
-    env : mapping
-        Environment variables added to the current ones.
+    `folder`: folder for the job's output, which goes to ``<job id>_0_log.out`` and ``.err``.
+    `function`: an importable function, as ``module:name``. `arguments`: its arguments: plain
+    strings, so that nothing of a sweep is ever pickled. `env`: environment variables added to the
+    current ones.
 
-    Returns
-    -------
-    LocalJob
-        A job that outlives the caller.
+    Returns a job that outlives the caller.
     """
     request = {"folder": str(folder), "function": function, "arguments": list(arguments)}
     # a job of submitit may submit to its own machine: the new job is none of that scheduler's

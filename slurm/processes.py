@@ -35,13 +35,10 @@ _UNSEEN = 0
 class Process:
     """A process."""
 
-    host: str
-    """Host name."""
+    host: str  # host name
     boot: str
-    namespace: str
-    """Boot id of the kernel and process namespace; ``-`` if unknown."""
-    pid: int
-    """Process number."""
+    namespace: str  # boot id of the kernel and process namespace; ``-`` if unknown
+    pid: int  # process number
     started: int
     """Start time, on Linux in clock ticks since boot; 0 if hidden, -1 if the process had ended."""
 
@@ -234,10 +231,7 @@ def belong_to_parent(parent: int | None = None) -> None:
 
     Otherwise the process of a killed task would go on with runs that are about to be retrained.
 
-    Parameters
-    ----------
-    parent : int, optional
-        The parent's number, where known: another one may have adopted this process already.
+    `parent`: the parent's number, where known: another one may have adopted this process already.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":

@@ -58,13 +58,22 @@ _RESERVED = {
     "requeue": "tasks are always requeued",
     "signal": "it announces the end of the walltime to tasks",
 }
-# fmt: off
-KEYS = (
-    "setup", "modules", "python", "container", "whole-node", "parallelism", "processes-per-gpu",
-    "max-jobs", "extra",
-)
-# fmt: on
-"""Keys of a profile that are not sbatch options."""
+KEYS: Mapping[str, type] = {
+    **dict.fromkeys(("setup", "modules"), list),
+    **dict.fromkeys(("python", "container"), str),
+    "whole-node": bool,
+    **dict.fromkeys(("parallelism", "processes-per-gpu", "max-jobs"), int),
+    "extra": dict,
+}
+"""Keys of a profile that are not sbatch options, with their kinds."""
+
+_ALLOWED: Mapping[type, str] = {
+    bool: "true or false",
+    str: "text in quotes",
+    int: "a whole number from 1",
+    list: 'a list of strings, ["…"]',
+    dict: "a table of sbatch options",
+}
 
 _COMMON_KEYS = ("slurm-conf",)
 _CLASSES = ("cpu", "gpu")
@@ -110,13 +119,7 @@ class Profile:
     slurm_conf: Path | None = None
 
     def resources(self, name: str) -> Resources:
-        """Return a resource class, ``cpu`` or ``gpu``.
-
-        Raises
-        ------
-        Refused
-            If the profile has no such class.
-        """
+        """Return a resource class, ``cpu`` or ``gpu``."""
         resources = {"cpu": self.cpu, "gpu": self.gpu}.get(name)
         if resources is None:
             raise Refused(name, None, "the profile has no such table")
@@ -135,13 +138,7 @@ class Profile:
 
 
 def read_profile(path: Path) -> Profile:
-    """Read a profile.
-
-    Raises
-    ------
-    Refused
-        With the key, its value and what is allowed.
-    """
+    """Read a profile."""
     import tomllib
 
     try:
@@ -155,8 +152,8 @@ def read_profile(path: Path) -> Profile:
     if _is_deep(table, 4):  # dotted keys can be, without brackets
         raise Refused("", None, "is nested too deeply")
     common = {key: value for key, value in table.items() if key not in _CLASSES}
-    conf = _typed("", common, "slurm-conf", str, None)
-    common.pop("slurm-conf", None)
+    conf = common.pop("slurm-conf", None)
+    path_of_conf = None if conf is None else Path(_checked("slurm-conf", conf, str))
     _check_keys("", common, [*OPTIONS, *KEYS, *_COMMON_KEYS, *_CLASSES])
     classes: dict[str, Resources] = {}
     for name in _CLASSES:
@@ -168,9 +165,7 @@ def read_profile(path: Path) -> Profile:
         _check_keys(f"{name}.", specific, [*OPTIONS, *KEYS])
         extra = {**common.get("extra", {}), **specific.get("extra", {})}
         classes[name] = _resources(name, {**common, **specific, "extra": extra})
-    return Profile(
-        path.stem, path, classes["cpu"], classes.get("gpu"), None if conf is None else Path(conf)
-    )
+    return Profile(path.stem, path, classes["cpu"], classes.get("gpu"), path_of_conf)
 
 
 def _is_deep(value: Any, most: int) -> bool:
@@ -186,11 +181,6 @@ def find_profile(name: str) -> Path:
 
     A name ``NAME`` is looked up as ``NAME.toml`` in the current folder, then in `user_folder`,
     where a running test cluster is registered as ``testcluster``.
-
-    Raises
-    ------
-    Refused
-        If it does not exist, with the names in `user_folder`.
     """
     if "/" in name or name.endswith(".toml"):
         if Path(name).is_file():
@@ -228,10 +218,6 @@ def minutes(text: str | int) -> int:
 
     The formats are ``minutes``, ``minutes:seconds``, ``hours:minutes:seconds``, ``days-hours``,
     ``days-hours:minutes`` and ``days-hours:minutes:seconds``.
-
-    Raises
-    ------
-    Refused
     """
     match = _TIME.fullmatch(str(text).strip())
     if match is None:
@@ -270,36 +256,26 @@ def _resources(name: str, table: Mapping[str, Any]) -> Resources:
         raise Refused(f"{where}time", table["time"], allowed="a minute or more")
     if name == "gpu" and not _asks_for_gpus(options, table["extra"]):
         raise Refused(name, None, 'requests no GPU: add gres = "gpu:1" or gpus-per-node = 1')
-    whole_node = _typed(where, table, "whole-node", bool, False)
-    if whole_node and "cpus-per-task" in options:
+    own = {
+        key.replace("-", "_"): _checked(f"{where}{key}", table[key], kind)
+        for key, kind in KEYS.items()
+        if key in table
+    }
+    if own.get("whole_node") and "cpus-per-task" in options:
         reason = "excludes cpus-per-task: leave one out"
         raise Refused(f"{where}whole-node", True, reason)
     cores = options.get("cpus-per-task", "1")
     if re.fullmatch(r"0*[1-9][0-9]{0,8}", cores) is None:
-        raise Refused(f"{where}cpus-per-task", cores, allowed="a whole number from 1")
-    return Resources(
-        name=name,
-        options=options,
-        minutes=walltime,
-        setup=_texts(where, table, "setup"),
-        modules=_texts(where, table, "modules"),
-        python=_typed(where, table, "python", str, None),
-        container=_typed(where, table, "container", str, None),
-        whole_node=whole_node,
-        parallelism=_count(where, table, "parallelism", None),
-        processes_per_gpu=_count(where, table, "processes-per-gpu", 1) or 1,
-        max_jobs=_count(where, table, "max-jobs", None),
-        extra={
-            key: value if isinstance(value, bool) else _option(f"{where}extra.", key, value)
-            for key, value in table["extra"].items()
-        },
-    )
+        raise Refused(f"{where}cpus-per-task", cores, allowed=_ALLOWED[int])
+    own["extra"] = {
+        key: value if isinstance(value, bool) else _option(f"{where}extra.", key, value)
+        for key, value in own["extra"].items()
+    }
+    return Resources(name=name, options=options, minutes=walltime, **own)
 
 
 def _check_keys(prefix: str, table: Mapping[str, Any], valid: Sequence[str]) -> None:
-    extra = table.get("extra", {})
-    if not isinstance(extra, dict):
-        raise Refused(f"{prefix}extra", extra, allowed="a table of sbatch options")
+    extra = _checked(f"{prefix}extra", table.get("extra", {}), dict)
     for key, value in [*table.items(), *extra.items()]:
         if key in _RESERVED:
             raise Refused(f"{prefix}{key}", value, f"cannot be set: {_RESERVED[key]}")
@@ -324,23 +300,10 @@ def _asks_for_gpus(options: Mapping[str, str], extra: Mapping[str, Any]) -> bool
     )
 
 
-def _typed(where: str, table: Mapping[str, Any], key: str, kind: type, default: Any) -> Any:
-    value = table.get(key, default)
-    if value is not default and not isinstance(value, kind):
-        allowed = {bool: "true or false", str: "text in quotes"}[kind]
-        raise Refused(f"{where}{key}", value, allowed=allowed)
-    return value
-
-
-def _texts(where: str, table: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    value = table.get(key, [])
-    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise Refused(f"{where}{key}", value, allowed='a list of strings, ["…"]')
-    return tuple(value)
-
-
-def _count(where: str, table: Mapping[str, Any], key: str, default: int | None) -> int | None:
-    value = table.get(key, default)
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-        raise Refused(f"{where}{key}", value, allowed="a whole number from 1")
-    return value
+def _checked(key: str, value: Any, kind: type) -> Any:
+    """Return a value of a kind, a list as a tuple."""
+    is_kind = type(value) is kind
+    is_texts = kind is not list or (is_kind and all(isinstance(item, str) for item in value))
+    if not is_kind or not is_texts or (kind is int and value < 1):
+        raise Refused(key, value, allowed=_ALLOWED[kind])
+    return tuple(value) if kind is list else value

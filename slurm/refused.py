@@ -8,16 +8,9 @@ from collections.abc import Iterable
 class Refused(ValueError):
     """A profile or parameter has an invalid value.
 
-    Parameters
-    ----------
-    option : str
-        The profile's key, such as ``gpu.time``, or the parameter; empty for the whole file.
-    value : object
-        None if it is missing.
-    reason : str
-        Why it is refused, unless `allowed` tells.
-    allowed : iterable of object, or str
-        All valid values, or a description of them.
+    `option`: the profile's key, such as ``gpu.time``, or the parameter; empty for the whole file.
+    `value`: none if it is missing. `reason`: why it is refused, unless `allowed` tells. `allowed`:
+    all valid values, or a description of them.
     """
 
     def __init__(

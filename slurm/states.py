@@ -19,8 +19,7 @@ from pathlib import Path
 from manyseed.slurm import commands
 from manyseed.slurm.commands import ClusterError, ClusterUnavailable
 
-CUT = "..."
-"""Ends a list that SLURM has cut."""
+CUT = "..."  # ends a list that SLURM has cut
 
 _SPAN = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
 _NUMBER = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)\+?")
@@ -147,22 +146,12 @@ def ask(
 ) -> dict[str, JobState]:
     """Return the states of jobs by job id.
 
-    Parameters
-    ----------
-    job_ids : iterable of str
-        Job ids from `arrays.submit_array`.
-    since : float
-        When the first of them was submitted, in seconds since the epoch.
-    logs : Path, optional
-        The submission's folder, whose logs show kills for memory that SLURM does not report.
-    names : collection of str
-        Names of submissions whose jobs are included too, in case the submitter died between sbatch
-        and recording the job ids.
-    users : collection of str
-        Who submitted all of these; required with `names`.
-    certain : bool
-        Look up each array with jobs that are listed nowhere by its id: before runs are submitted
-        again, for which such jobs would be gone.
+    `job_ids`: job ids from `arrays.submit_array`. `since`: when the first of them was submitted, in
+    seconds since the epoch. `logs`: the submission's folder, whose logs show kills for memory that
+    SLURM does not report. `names`: names of submissions whose jobs are included too, in case the
+    submitter died between sbatch and recording the job ids. `users`: who submitted all of these;
+    required with `names`. `certain`: look up each array with jobs that are listed nowhere by its
+    id: before runs are submitted again, for which such jobs would be gone.
     """
     wanted = set(job_ids)
     if not wanted and not names:

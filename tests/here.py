@@ -31,7 +31,7 @@ from manyseed.jobs.checks import in_words
 from manyseed.jobs.own import command, findings
 from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.data import remedy
+from manyseed.orchestrator.plans.code import remedy
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.working import pool, process, worker
 from manyseed.orchestrator.working.pool import Message, Pool, Worker

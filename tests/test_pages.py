@@ -133,7 +133,7 @@ def test_every_command_of_the_pages_works(tmp_path: Path) -> None:
             for name, ours in NAMES.items():
                 text = re.sub(rf"(?<![\w-]){name}(?![\w-])", ours, text)
             run(block._replace(text=text), tmp_path)
-    assert ran == 15
+    assert ran >= 15
 
 
 def test_the_site_is_built_and_its_links_lead_somewhere(tmp_path: Path) -> None:

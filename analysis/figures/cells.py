@@ -24,15 +24,18 @@ from manyseed.analysis.figures.labels import (
     NOTHING,
     QUANTILES,
     SEPARATOR,
+    Quantities,
+    Quantity,
     axis_of_levels,
     colour,
+    column,
     described,
     differing,
+    main,
     mark_resolution,
     not_drawn,
     with_names,
 )
-from manyseed.analysis.figures.quantities import Quantities, Quantity, column, main
 from manyseed.analysis.figures.style import (
     DOTTED,
     FEWEST,
@@ -77,14 +80,9 @@ def of_datasets(
 ) -> list[Plot]:
     """Draw the cells of each dataset, `ROWS` to a figure and `MOST` in total.
 
-    Parameters
-    ----------
-    tables : Tables
-        With the columns of `AXES` joined.
-    of : callable
-        Returns the list of `Quantity` to draw, given tables.
-    name, about : str
-        Suffix of the figures' names, before their numbers, and of their titles.
+    `tables`: with the columns of `AXES` joined. `of`: returns the list of `Quantity` to draw, given
+    tables. `name` and `about`: suffix of the figures' names, before their numbers, and of their
+    titles.
     """
     cells = tables.cells.sort(pl.col("dataset").cast(pl.String), "cell")
     rich = cells["cell"].n_unique() <= RICH
@@ -174,18 +172,9 @@ def of_dataset(
 ) -> Plot | None:
     """Draw the cells of one dataset, one row each; None if none of them has a run.
 
-    Parameters
-    ----------
-    tables : Tables
-        With the columns of `AXES` joined.
-    cells : sequence of int
-        Cells of one dataset, in the order of rows.
-    name, part : str
-        The figure's name, and the suffix of its title.
-    rich : bool
-        Whether to draw violins and dots, or bars only.
-    of : callable
-        As in `of_datasets`.
+    `tables`: with the columns of `AXES` joined. `cells`: cells of one dataset, in the order of
+    rows. `name` and `part`: the figure's name, and the suffix of its title. `rich`: whether to draw
+    violins and dots, or bars only. `of`: as in `of_datasets`.
     """
     wanted = pl.col("cell").is_in(list(cells))
     own = Tables(

@@ -17,22 +17,20 @@ import polars as pl
 from matplotlib.backends.backend_pdf import PdfPages
 from polars import selectors
 
-from manyseed.analysis.figures import quantities
+from manyseed.analysis.figures import labels
 from manyseed.analysis.figures.cells import RICH, of_datasets
-from manyseed.analysis.figures.kind import Given, Kind, all_kinds
-from manyseed.analysis.figures.labels import LEVELS, NOTHING
-from manyseed.analysis.figures.quantities import schemas, table_of
+from manyseed.analysis.figures.kind import FigureTables, Kind, all_kinds
+from manyseed.analysis.figures.labels import LEVELS, NOTHING, schemas, table_of
 from manyseed.analysis.figures.style import Plot, heights, numbers, places, values
 from manyseed.analysis.figures.svg import MARKS, NUMBERS, Picture
 from manyseed.analysis.figures.violins import violins
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.rows import Tables, several
 
-KINDS = all_kinds()
-"""The named kinds, in the order of the page."""
+KINDS = all_kinds()  # the named kinds, in the order of the page
 
 
-def all_figures(given: Given) -> list[Plot]:
+def all_figures(given: FigureTables) -> list[Plot]:
     """Draw all figures of the page that the tables allow."""
     small = given.tables.cells["cell"].n_unique() <= RICH
     shown = (kind for kind in KINDS if small or not kind.small)
@@ -41,24 +39,15 @@ def all_figures(given: Given) -> list[Plot]:
 
 def names(tables: Tables) -> list[str]:
     """Return the names of all kinds: those of the page, then columns with a value."""
-    return [*(kind.name for kind in KINDS), *quantities.names(tables)]
+    return [*(kind.name for kind in KINDS), *labels.names(tables)]
 
 
-def plots(given: Given, name: str, by: Sequence[str] = ()) -> list[Plot]:
+def plots(given: FigureTables, name: str, by: Sequence[str] = ()) -> list[Plot]:
     """Draw a kind of figures.
 
-    Parameters
-    ----------
-    name : str
-        Name of a kind or column; words may be joined by - or _.
-    by : sequence of str
-        For a column: one or two columns in which cells differ (`analysis.figures.violins`); by
-        default each cell has its own row.
-
-    Returns
-    -------
-    list of Plot
-        Empty if there is nothing to draw.
+    `name`: name of a kind or column; words may be joined by - or _. `by`: for a column: one or two
+    columns in which cells differ (`analysis.figures.violins`); by default each cell has its own
+    row. Empty if there is nothing to draw.
     """
     kind = find(name)
     if kind is not None:
@@ -67,12 +56,12 @@ def plots(given: Given, name: str, by: Sequence[str] = ()) -> list[Plot]:
             raise Refused("by", ",".join(by), reason)
         return kind.plots(given)
     column = name.replace("-", "_")
-    if quantities.table_of(quantities.schemas(given.tables), column) is None:
+    if labels.table_of(labels.schemas(given.tables), column) is None:
         raise Refused("kind", name, allowed=names(given.tables))
-    quantity = quantities.column(column, given.meanings)
+    quantity = labels.column(column, given.meanings)
     if by:
         return violins(given.tables, quantity, by)
-    about = f": {quantities.labelled(column)}"
+    about = f": {labels.labelled(column)}"
     return of_datasets(given.tables, quantity, f"{column.replace('_', '-')}-", about)
 
 
@@ -100,7 +89,7 @@ def drawn(plot: Plot) -> Picture:
     )
 
 
-def all_drawn(given: Given) -> list[Picture]:
+def all_drawn(given: FigureTables) -> list[Picture]:
     """Draw all figures of the page that the tables allow."""
     return [drawn(plot) for plot in all_figures(given)]
 
@@ -127,15 +116,10 @@ _GRID = ("perturb_continuous", "perturb_hparams")
 _WITH_ZEROS = ("sources_", "epochs_")  # kinds that show α̂ also where it is 0 everywhere
 
 
-def why_not(name: str, given: Given) -> str:
+def why_not(name: str, given: FigureTables) -> str:
     """Return why nothing is drawn: too little to compare, or values undefined or 0; "" if unknown.
 
-    Parameters
-    ----------
-    name : str
-        A kind, or a column of the tables.
-    given : Given
-        With the further table that the kind needs.
+    `name`: a kind, or a column of the tables. `given`: with the further table that the kind needs.
     """
     kind = find(name)
     plain = name.replace("-", "_") if kind is None else kind.name.replace("-", "_")
@@ -148,7 +132,7 @@ def why_not(name: str, given: Given) -> str:
     return ""
 
 
-def _nothing_to_compare(kind: str, given: Given) -> str:
+def _nothing_to_compare(kind: str, given: FigureTables) -> str:
     cells = given.tables.cells
     by_dataset = kind.startswith("overview-") or kind == "mean-ranks"
     if by_dataset and cells["dataset"].n_unique() < 2:
@@ -165,7 +149,7 @@ def _nothing_to_compare(kind: str, given: Given) -> str:
     return ""
 
 
-def _columns(name: str, given: Given, *, of_page: bool) -> list[tuple[str, str]]:
+def _columns(name: str, given: FigureTables, *, of_page: bool) -> list[tuple[str, str]]:
     """Return the columns, each with its table, without which a kind shows nothing."""
     if not of_page:
         table = table_of(schemas(given.tables), name)
@@ -211,13 +195,9 @@ _SUBSET = re.compile(rb"/[A-Z]{6}\+")
 def as_files(plots: Sequence[Plot], form: str, dpi: int = DPI) -> list[bytes]:
     """Return figures as files: one PDF with a page per figure, or one file per figure.
 
-    Parameters
-    ----------
-    form : str
-        One of `FORMATS`. PDF embeds fonts as TrueType, SVG draws letters as paths; CSV holds the
-        numbers drawn (`analysis.figures.style.numbers`), in UTF-8.
-    dpi : int
-        Pixels per inch of PNG, and of parts with too many dots for vectors.
+    `form`: one of `FORMATS`. PDF embeds fonts as TrueType, SVG draws letters as paths; CSV holds
+    the numbers drawn (`analysis.figures.style.numbers`), in UTF-8. `dpi`: pixels per inch of PNG,
+    and of parts with too many dots for vectors.
     """
     if form not in FORMATS:
         raise Refused("format", form, allowed=FORMATS)

@@ -37,10 +37,7 @@ def sources(every_cells: pl.DataFrame, name: str) -> Plot | None:
 
     RKS24, figure 4. A panel holds cells that differ only in `vary`; None if there are none.
 
-    Parameters
-    ----------
-    every_cells : polars frame
-        The table of cells, all snapshots.
+    `every_cells`: the table of cells, all snapshots.
     """
     same = [one for one in AXES if one in every_cells.columns and one != "vary"]
     known = every_cells.filter(pl.col(name).is_not_null())
@@ -124,13 +121,9 @@ FEW_EPOCHS = 30  # most epochs that have markers
 def learning_curves(curves: pl.DataFrame, quantity: str, cells: pl.DataFrame) -> Plot | None:
     """Draw mean, standard deviation and range over runs, one panel per cell.
 
-    Parameters
-    ----------
-    curves : polars frame
-        For each repeat and epoch `n_runs`, and the mean of the quantity on ``train`` and ``test``
-        data, with its spread over runs under the suffixes ``_std`` (n - 1), ``_min`` and ``_max``.
-    cells : polars frame
-        The table of cells.
+    `curves`: for each repeat and epoch `n_runs`, and the mean of the quantity on ``train`` and
+    ``test`` data, with its spread over runs under the suffixes ``_std`` (n - 1), ``_min`` and
+    ``_max``. `cells`: the table of cells.
     """
     shown = curves.filter(pl.col(f"test_{quantity}").is_not_null())
     drawn = cells.filter(pl.col("cell").is_in(shown["cell"].unique().implode()))
@@ -179,11 +172,8 @@ def learning_curves(curves: pl.DataFrame, quantity: str, cells: pl.DataFrame) ->
 def over_repeats(curves: pl.DataFrame, name: str) -> pl.DataFrame:
     """Pool repeats: mean and range over all runs, and standard deviation between seeds.
 
-    Returns
-    -------
-    polars frame
-        `trained_epoch`, ascending, `mean`, `std` (pooled within repeats, null if all have a single
-        run), `min`, `max`.
+    Returns `trained_epoch`, ascending, `mean`, `std` (pooled within repeats, null if all have a
+    single run), `min`, `max`.
     """
     n, mean = pl.col("n_runs"), pl.col(name)
     total = (n * mean).sum() / n.sum()

@@ -22,15 +22,15 @@ P = ParamSpec("P")
 Drawn = TypeVar("Drawn")
 
 PAGE = (
-    *("overview", "cells", "alpha", "sources", "epochs", "correlations", "ensembles", "margins"),
-    *("training", "likelihood", "equivalents", "calibration", "responses"),
+    *("answers", "overview", "cells", "alpha", "sources", "epochs", "correlations", "ensembles"),
+    *("margins", "training", "likelihood", "equivalents", "calibration", "responses"),
 )
 """The chapters of figures, in the order of the page."""
 OF_ANALYSIS = ("runs", "pairs", "repeats", "cells")
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class FigureTables:
     """The tables that figures are drawn from.
 
     Attributes
@@ -79,7 +79,7 @@ class Given:
 
 
 OF_EVERY_EPOCH = {f"every_{name}": name for name in OF_ANALYSIS}
-FURTHER = tuple(one.name for one in fields(Given) if str(one.type) == "pl.DataFrame | None")
+FURTHER = tuple(one.name for one in fields(FigureTables) if str(one.type) == "pl.DataFrame | None")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Kind:
         """The further table that it is drawn from; empty for none."""
         return next((name for name in self.inputs if name in FURTHER), "")
 
-    def plots(self, given: Given) -> list[Plot]:
+    def plots(self, given: FigureTables) -> list[Plot]:
         """Draw the figures; empty if the tables do not hold what they show."""
         inputs = {name: given[name] for name in self.inputs}
         if any(inputs[name] is None for name in inputs if name in FURTHER):
@@ -130,8 +130,8 @@ def kind(
 
     The function returns a `Plot`, several, or None if there is nothing to show. It is given what
     its parameters name: `tables`, or one of them (`runs`, `pairs`, `repeats`, `cells`; `every_runs`
-    etc. have all snapshots); a further table of `Given`, without which nothing is drawn; `close`;
-    `meanings`. Parameters with a default are left alone.
+    etc. have all snapshots); a further table of `FigureTables`, without which nothing is drawn;
+    `close`; `meanings`. Parameters with a default are left alone.
 
     Parameters
     ----------
@@ -158,7 +158,7 @@ def kind(
             one for one in inspect.signature(draw).parameters.values() if one.default is one.empty
         )
         inputs = tuple(one.name for one in needed if one.name != parameter)
-        known = {*OF_ANALYSIS, *OF_EVERY_EPOCH, *(one.name for one in fields(Given))}
+        known = {*OF_ANALYSIS, *OF_EVERY_EPOCH, *(one.name for one in fields(FigureTables))}
         if unknown := {*inputs} - known:
             raise TypeError(f"{draw.__name__}: no table is called {', '.join(unknown)}")
         drawn = styled(draw)

@@ -30,12 +30,7 @@ _WHOLE = "average of the runs"
 def margins(margins: pl.DataFrame, cells: pl.DataFrame) -> Plot | None:
     """Draw mean and envelope of the histograms of runs, one panel per cell (RKS, figure 4).
 
-    Parameters
-    ----------
-    margins : polars frame
-        `analysis.questions.margins`.
-    cells : polars frame
-        The table of cells, one snapshot each.
+    `margins`: `analysis.questions.margins`. `cells`: the table of cells, one snapshot each.
     """
     key = [name for name in CELL_KEY if name in cells.columns]  # earlier versions had one snapshot
     own = margins.join(cells, on=key, how="semi", maintain_order="left")
@@ -131,14 +126,7 @@ def begin() -> pl.Expr:
 def places_of(first: int, last: int) -> NDArray[np.float64]:
     """Return the edges of bins on the axis; unbounded bins are drawn as wide as the others.
 
-    Parameters
-    ----------
-    first, last : int
-        Numbers of bins.
-
-    Returns
-    -------
-    float64 array (last - first + 2,)
+    `first` and `last`: numbers of bins. Returns float64 array (last - first + 2,).
     """
     inner = np.arcsinh(SCALE * EDGES)
     width = inner[-1] - inner[-2]
@@ -179,12 +167,7 @@ def candidates(margins: pl.DataFrame, tables: Tables) -> Plot | None:
 
     RKS24, figure 2. Runs are taken from the first repeat with margins.
 
-    Parameters
-    ----------
-    margins : polars frame
-        `analysis.questions.margins`.
-    tables : Tables
-        One snapshot per cell.
+    `margins`: `analysis.questions.margins`. `tables`: one snapshot per cell.
     """
     if "nearest_run" not in margins.columns:  # written by an earlier version
         return None

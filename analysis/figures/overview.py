@@ -18,9 +18,10 @@ from manyseed.analysis.figures.labels import (
     colour,
     described,
     differing,
+    labelled,
     marker,
+    varying,
 )
-from manyseed.analysis.figures.quantities import labelled, varying
 from manyseed.analysis.figures.style import MANY, Plot, wide
 from manyseed.analysis.questions.classifiers import standings
 from manyseed.analysis.tables.rows import Tables
@@ -192,19 +193,9 @@ def within_repeats(runs: pl.DataFrame, names: list[str]) -> tuple[NDArray[np.flo
     differences between cells and test sets do not count. The correlation is Pearson's of the
     centred ranks, over the runs that have both metrics.
 
-    Parameters
-    ----------
-    runs : polars frame
-        Rows of the table of runs whose repeats have varying runs.
-    names : list of str
-        Columns.
-
-    Returns
-    -------
-    correlations : float array (metric, metric)
-        NaN if either metric does not vary.
-    n : int
-        Runs in repeats of at least three.
+    `runs`: rows of the table of runs whose repeats have varying runs. `names`: columns. Returns
+    `correlations`, float array (metric, metric): NaN if either metric does not vary. `n`: runs in
+    repeats of at least three.
     """
     kept = runs.filter(pl.len().over(KEY) >= FEWEST)
     result = np.full((len(names), len(names)), np.nan)

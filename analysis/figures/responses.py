@@ -38,10 +38,7 @@ def response_curves(response_curves: pl.DataFrame, form: str) -> list[Plot]:
 
     PRC, figure 1.
 
-    Parameters
-    ----------
-    form : {"curves", "cumulative"}
-        Cumulative curves are drawn with the line of a model that is never wrong.
+    `form`: cumulative curves are drawn with the line of a model that is never wrong.
     """
     drawn = [
         _curves(own, number, integral=form == "cumulative")
@@ -144,15 +141,8 @@ def _unit(transform: str) -> str:
 def equal_ends(end: Floats, score: Floats) -> tuple[int, int] | None:
     """Return the two curves with equal ends whose scores differ most.
 
-    Parameters
-    ----------
-    end, score : float64 arrays (curve,)
-        Finite; ends at most `EQUAL` apart count as equal.
-
-    Returns
-    -------
-    tuple of int or None
-        The curve with the smaller score first; None if no two curves have equal ends.
+    `end` and `score`, float64 arrays (curve,): finite; ends at most `EQUAL` apart count as equal.
+    Returns the curve with the smaller score first; None if no two curves have equal ends.
     """
     order = np.argsort(end, kind="stable")
     last = np.searchsorted(end[order], end[order] + EQUAL, side="right")
@@ -250,12 +240,7 @@ def gaps(cmi: pl.DataFrame, responses: pl.DataFrame) -> list[Plot]:
 
     PRC, figures 6 to 9.
 
-    Parameters
-    ----------
-    cmi : frame
-        The table of conditional mutual information.
-    responses : frame
-        The table of responses.
+    `cmi`: the table of conditional mutual information. `responses`: the table of responses.
     """
     single = judged(cmi).filter(is_single(), pl.col("n_models") > 0)
     drawn = []

@@ -13,12 +13,13 @@ from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import (
     LINEAR,
     NOTHING,
+    labelled,
     mark_resolution,
     probe,
     resolution,
     upright_axis_of_levels,
+    varying,
 )
-from manyseed.analysis.figures.quantities import labelled, varying
 from manyseed.analysis.figures.style import (
     MAX_POINTS,
     VECTORS,
@@ -174,10 +175,7 @@ def alpha_hat_of_pairs(
 def of_pairs(runs: pl.DataFrame, pairs: pl.DataFrame, repeats: pl.DataFrame) -> pl.DataFrame:
     """Return pairs with the smaller and the larger α̂ of their runs.
 
-    Returns
-    -------
-    polars frame
-        Columns dataset, churn, smaller, larger and alpha_hat (the larger).
+    Returns columns dataset, churn, smaller, larger and alpha_hat (the larger).
     """
     if "churn" not in pairs.columns or "run_i" not in pairs.columns:
         return pl.DataFrame()
@@ -243,13 +241,8 @@ OF_DRAWS = {
 def single_ensembles(ensemble_draws: pl.DataFrame, name: str) -> Plot | None:
     """Draw a quantity of single ensembles against their accuracy, by size (RKS, figures 5 to 8).
 
-    Parameters
-    ----------
-    ensemble_draws : polars frame
-        Columns dataset, classifier, `size`, `draw`, `accuracy`, one of `OF_DRAWS`, `delta` and
-        `n_side`.
-    name : str
-        A key of `OF_DRAWS`.
+    `ensemble_draws`: columns dataset, classifier, `size`, `draw`, `accuracy`, one of `OF_DRAWS`,
+    `delta` and `n_side`. `name`: a key of `OF_DRAWS`.
     """
     known = ensemble_draws.filter(pl.col(name).is_not_null())
     if known.is_empty():
@@ -295,12 +288,7 @@ def single_ensembles(ensemble_draws: pl.DataFrame, name: str) -> Plot | None:
 def runs_by_epoch(every_runs: pl.DataFrame, every_repeats: pl.DataFrame, name: str) -> Plot | None:
     """Draw a metric of runs against their accuracy, shaded by epoch (RKS24, figure 3).
 
-    Parameters
-    ----------
-    every_runs, every_repeats : polars frame
-        With several snapshots.
-    name : str
-        A column of runs.
+    `every_runs` and `every_repeats`: with several snapshots. `name`: a column of runs.
     """
     if not {name, "accuracy", "epoch"} <= set(every_runs.columns):
         return None

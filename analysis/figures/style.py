@@ -26,8 +26,7 @@ from numpy.typing import NDArray
 from manyseed.analysis.figures.labels import GREY, colour, first_of_each, marker, titles
 from manyseed.analysis.figures.svg import CELLS, compact
 
-Handle = Artist | Container
-"""What a legend shows beside a label."""
+Handle = Artist | Container  # what a legend shows beside a label
 
 P = ParamSpec("P")
 Drawn = TypeVar("Drawn")
@@ -102,22 +101,11 @@ class Band:
 class Plot:
     """A figure with its title and caption.
 
-    Attributes
-    ----------
-    name : str
-        For file names and anchors.
-    title, caption : str
-        The caption states what is drawn, n, and for α̂ the resolution δ.
-    n : int
-        Number of runs, pairs or repeats drawn.
-    marks : sequence of Mark
-        Dots that name their run.
-    dataset : str
-        The dataset, if the figure shows the cells of one.
-    bands : sequence of Band
-        Its rows, if they are combinations of levels.
-    data : polars frame or None
-        The numbers drawn, unless all of them are dots that name their run.
+    `name`: for file names and anchors. `title` and `caption`: the caption states what is drawn, n,
+    and for α̂ the resolution δ. `n`: number of runs, pairs or repeats drawn. `marks`: dots that
+    name their run. `dataset`: the dataset, if the figure shows the cells of one. `bands`: its rows,
+    if they are combinations of levels. `data`: the numbers drawn, unless all of them are dots that
+    name their run.
     """
 
     name: str
@@ -235,12 +223,8 @@ def styled(draw: Callable[P, Drawn]) -> Callable[P, Drawn]:
 def panels(titles: Sequence[str], label: str, least: float = PANEL) -> tuple[Figure, list[Axes]]:
     """Return a figure with a panel per title, up to three side by side.
 
-    Parameters
-    ----------
-    label : str
-        Label of the vertical axes.
-    least : float
-        Minimum width of a panel in inches, unless the figure is narrower.
+    `label`: label of the vertical axes. `least`: minimum width of a panel in inches, unless the
+    figure is narrower.
     """
     most = max(1, min(3, int(wide() / least)))
     beside = min(2, most) if len(titles) == 4 else min(len(titles), most)
@@ -263,12 +247,7 @@ def panel_per_cell(
 ) -> tuple[Figure, dict[int, Axes], int]:
     """Return a figure, its panel for each cell that fits, and how many cells are left out.
 
-    Parameters
-    ----------
-    most : int
-        Most panels.
-    label : str
-        Label of the vertical axes.
+    `most`: most panels. `label`: label of the vertical axes.
     """
     chosen, left = first_of_each(cells, most)
     named = titles(cells)
@@ -294,18 +273,10 @@ def dots(
 ) -> tuple[list[Mark], dict[str, Handle]]:
     """Draw a dot per row; return the marks of dots that are runs, and the handle of each level.
 
-    Parameters
-    ----------
-    rows : polars frame
-        One row per dot.
-    drawn : tuple of str
-        Columns on the horizontal and the vertical axis.
-    by : tuple
-        The column that colours dots, and its levels.
-    total : int
-        Number of dots in all panels: many are drawn as pixels.
-    shades : sequence of colours
-        Shades of the levels if these are ordered numbers; empty for colours and markers.
+    `rows`: one row per dot. `drawn`: columns on the horizontal and the vertical axis. `by`: the
+    column that colours dots, and its levels. `total`: number of dots in all panels: many are drawn
+    as pixels. `shades`: shades of the levels if these are ordered numbers; empty for colours and
+    markers.
     """
     marks: list[Mark] = []
     handles: dict[str, Handle] = {}
@@ -338,16 +309,9 @@ def line(
 ) -> Handle:
     """Draw the rows of a table as a line, and return it.
 
-    Parameters
-    ----------
-    points : polars frame
-        In the order of the line.
-    drawn : tuple of str
-        Columns on the horizontal and the vertical axis.
-    look : mapping
-        Properties of the line; `color` is also that of the bands.
-    bands : mapping
-        Opacity of a band by the columns that bound it.
+    `points`: in the order of the line. `drawn`: columns on the horizontal and the vertical axis.
+    `look`: properties of the line; `color` is also that of the bands. `bands`: opacity of a band by
+    the columns that bound it.
     """
     x, y = (points[name].to_numpy() for name in drawn)
     for ends, alpha in (bands or {}).items():

@@ -41,17 +41,11 @@ _LINKS = ("#", "data:image/png;base64,")
 class Picture:
     """A drawn figure; `name`, `title`, `caption`, `n` and `dataset` are those of `style.Plot`.
 
-    Attributes
-    ----------
-    marks : mapping or None
-        Dots that name their run, as the page's script reads them; None without dots, and if they
-        are more than a page holds.
-    bands : sequence of (sequence of str, float, float)
-        Levels, top and bottom of its rows, if these are combinations of levels.
-    numbers : str
-        The other numbers drawn, as CSV; empty if there are none, or more than a page holds.
-    rows : int
-        The rows of `numbers`.
+    `marks`: dots that name their run, as the page's script reads them; None without dots, and if
+    they are more than a page holds. `bands`, sequence of (sequence of str, float, float): levels,
+    top and bottom of its rows, if these are combinations of levels. `numbers`: the other numbers
+    drawn, as CSV; empty if there are none, or more than a page holds. `rows`: the rows of
+    `numbers`.
     """
 
     name: str
@@ -116,12 +110,7 @@ Xml.register_namespace("", SVG)
 def compact(svg: str, name: str) -> str:
     """Return a smaller SVG, for use within an HTML page and as a file.
 
-    Parameters
-    ----------
-    svg : str
-        As matplotlib writes it.
-    name : str
-        Prefix of all ids.
+    `svg`: as matplotlib writes it. `name`: prefix of all ids.
     """
     root = Xml.fromstring(svg)
     for metadata in root.findall(f"{{{SVG}}}metadata"):

@@ -37,8 +37,7 @@ from manyseed.analysis.tables.rows import IS_METHOD, mean_of, pooled, std_of
 KEY = ["cell", "repeat_index"]
 LIKELIHOODS = {"cll": "calibrated (cll)", "log_likelihood": "uncalibrated"}
 FEWEST = 3  # runs needed for a correlation
-PLAIN = "black"
-"""The colour of single runs and their ensembles, which methods are compared with."""
+PLAIN = "black"  # the colour of single runs and their ensembles, which methods are compared with
 DEEP = "none: deep ensembles"
 _LINE = ["of", "value", "members"]
 _CONTEXT = [axis for axis in AXES if axis != "ensembling"]
@@ -55,10 +54,7 @@ _CONTEXT = [axis for axis in AXES if axis != "ensembling"]
 def likelihood_against(runs: pl.DataFrame, other: str) -> Plot | None:
     """Draw the log-likelihood of each run against another metric, before and after calibration.
 
-    Parameters
-    ----------
-    runs : polars frame
-        The table of runs.
+    `runs`: the table of runs.
     """
     own = runs.filter(~pl.col("identical") & pl.col("cll").is_not_null())
     own = own.filter(pl.col("log_likelihood").is_finite())

@@ -7,7 +7,7 @@ perturbation). Cells that agree in the chosen axes are pooled, and the caption s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,13 +24,15 @@ from manyseed.analysis.figures.labels import (
     LEVELS,
     QUANTILES,
     SEPARATOR,
+    Quantities,
+    Quantity,
     colour,
+    column,
     differing,
     mark_resolution,
     marker,
     upright_axis_of_levels,
 )
-from manyseed.analysis.figures.quantities import Quantities, Quantity, column
 from manyseed.analysis.figures.style import (
     CHARACTER,
     DOTTED,
@@ -47,8 +49,9 @@ from manyseed.analysis.figures.style import (
     styled,
     wide,
 )
+from manyseed.analysis.questions.accuracy import accuracies
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.rows import Tables
+from manyseed.analysis.tables.rows import Tables, of_cells
 
 Real = NDArray[np.float64]
 
@@ -93,14 +96,8 @@ def violins(tables: Tables, of: Quantities, by: Sequence[str]) -> list[Plot]:
     a figure per dataset: rows are the levels of the first, columns those of the second. Fewer than
     six values are drawn as dots without a violin.
 
-    Parameters
-    ----------
-    tables : Tables
-        With the columns of `AXES` joined.
-    of : callable
-        The quantity to draw (`analysis.figures.quantities`).
-    by : sequence of str
-        One or two columns of the table of cells.
+    `tables`: with the columns of `AXES` joined. `of`: the quantity to draw
+    (`analysis.figures.quantities`). `by`: one or two columns of the table of cells.
     """
     allowed = axes_of(tables.cells)
     for name in by:
@@ -128,6 +125,21 @@ def perturbation_grids(tables: Tables, meanings: Mapping[str, tuple[str, str]]) 
     if any(tables.cells[axis].n_unique() < 2 for axis in PERTURBATIONS):
         return []
     return violins(tables, column("accuracy", meanings), PERTURBATIONS)
+
+
+@kind(
+    "classifiers",
+    "accuracy of runs by classifier, on the cells that answers compare",
+    chapter="answers",
+)
+def of_classifiers(tables: Tables, meanings: Mapping[str, tuple[str, str]]) -> Plot | None:
+    """Draw the accuracies that answers begin with; None of a single classifier."""
+    if tables.cells["classifier"].n_unique() == 1:
+        return None
+    compared = {cell for one in accuracies(tables) for cell in one.cells}
+    own = of_cells(tables, tables.cells.filter(pl.col("cell").is_in(compared)))
+    found = violins(own, column("accuracy", meanings), ["classifier"])
+    return replace(found[0], name="classifiers") if found else None
 
 
 def axes_of(cells: pl.DataFrame) -> list[str]:

@@ -17,7 +17,7 @@ as a run's predictions.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -35,15 +35,19 @@ from manyseed.analysis.graph.predictions import (
     computed,
     read,
     readers,
+    unavailable,
 )
 from manyseed.analysis.metrics.gram import above
 from manyseed.analysis.metrics.metric import Finished, HeldOut, Metric, Need, Part, summarise
-from manyseed.analysis.options import Options
+from manyseed.analysis.metrics.registry import schema
+from manyseed.analysis.options import Options, is_own
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.schema import Block, GroupColumns, RepeatRows
+from manyseed.analysis.tables.rows import RUN, Tables
+from manyseed.analysis.tables.schema import Block, GroupColumns, RepeatRows, combine
 
 if TYPE_CHECKING:  # importing dask is slow, and not all that is here needs it
     from dask.delayed import Delayed
+
 
 Places = NDArray[np.int64]
 Arrays = Mapping[str, NDArray[Any]]
@@ -73,18 +77,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class InputCheck:
-    """Findings about the predictions of a repeat, or of a part of it.
+    """Findings about the predictions of a repeat, or of a part of it."""
 
-    Attributes
-    ----------
-    largest : int
-        The largest label.
-    undefined : int
-        Runs with a NaN margin or score.
-    """
-
-    largest: int
-    undefined: int
+    largest: int  # the largest label
+    undefined: int  # runs with a NaN margin or score
 
     @classmethod
     def of(cls, checks: Sequence[InputCheck]) -> InputCheck:
@@ -434,3 +430,104 @@ def _finish(
         finished.append(metric.finish(member.held_out, partials, options))
     check = InputCheck.of([check for check, _ in chunked])
     return layout.block([rows_of(member, metrics, options, finished, check)])
+
+
+ReportProgress = Callable[[int, int], None]
+"""Called with (blocks done, all blocks) before the first block and after each."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupAnalysis:
+    """The lazy analysis of one group: its blocks, and how to combine them into tables."""
+
+    predictions: Predictions
+    options: Options
+    layout: GroupColumns
+    blocks: tuple[Delayed, ...]
+
+    def _probe(self) -> str | None:
+        if "alpha_hat" in unavailable(self.predictions, self.options):
+            return None
+        if not self.predictions.has_margin and not is_own(self.options.probe):
+            return None
+        return self.predictions.probe(self.options)
+
+    def combine(self, blocks: Sequence[Block]) -> Tables:
+        """Make tables of computed blocks, in any order."""
+        return combine(blocks, self.layout, self._probe(), self.predictions.runs_planned)
+
+
+def analyze_group(predictions: Predictions, options: Options | None = None) -> GroupAnalysis:
+    """Plan the analysis of one group; nothing is read or computed yet."""
+    options = options if options is not None else Options()
+    types = predictions.runs.schema
+    keys = {name: types[name] for name in RUN}
+    layout = GroupColumns(keys, schema(options.metrics))
+    return GroupAnalysis(predictions, options, layout, tuple(build(predictions, options, layout)))
+
+
+def compute(
+    groups: Sequence[GroupAnalysis],
+    *,
+    scheduler: Any = "threads",
+    workers: int | None = None,
+    progress: ReportProgress | None = None,
+) -> list[Tables]:
+    """Compute groups together and return the tables of each.
+
+    `scheduler`: one of dask's local schedulers ("threads", "processes", "synchronous"), or a
+    client. `workers`: threads or processes of a local scheduler; None for dask's default.
+    """
+    blocks = [block for group in groups for block in group.blocks]
+    results = compute_all(blocks, scheduler=scheduler, workers=workers, progress=progress)
+    tables, start = [], 0
+    for group in groups:
+        stop = start + len(group.blocks)
+        tables.append(group.combine(results[start:stop]))
+        start = stop
+    return tables
+
+
+def compute_all(
+    tasks: Sequence[Delayed],
+    *,
+    scheduler: Any = "threads",
+    workers: int | None = None,
+    progress: ReportProgress | None = None,
+) -> list[Any]:
+    """Compute tasks and return their results; other parameters are those of `compute`."""
+    report = progress or (lambda done, total: None)
+    report(0, len(tasks))
+    if isinstance(scheduler, str):
+        return _compute_locally(tasks, scheduler, workers, report)
+    return _compute_on_client(tasks, scheduler, report)
+
+
+def _compute_locally(
+    tasks: Sequence[Delayed], scheduler: str, workers: int | None, report: ReportProgress
+) -> list[Any]:
+    from dask.base import compute
+    from dask.callbacks import Callback
+
+    waiting = {task.key for task in tasks}
+
+    def count(key: Any, *_: object) -> None:
+        if key in waiting:
+            waiting.discard(key)
+            report(len(tasks) - len(waiting), len(tasks))
+
+    with Callback(posttask=count):
+        return list(compute(*tasks, scheduler=scheduler, num_workers=workers))
+
+
+def _compute_on_client(tasks: Sequence[Delayed], client: Any, report: ReportProgress) -> list[Any]:
+    from distributed import as_completed
+
+    futures = client.compute(list(tasks))
+    results: dict[str, object] = {}
+    completed = as_completed(futures, loop=client.loop, with_results=True)
+    for done, (future, result) in enumerate(completed, start=1):
+        results[future.key] = result
+        future.release()  # so that a worker that dies later cannot lose it
+        report(done, len(tasks))
+    return [results[future.key] for future in futures]

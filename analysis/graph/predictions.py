@@ -44,18 +44,11 @@ class LazyArray(Protocol):
 class Ensembled:
     """Stored arrays of runs that are ensembles themselves, each of several members.
 
-    Attributes
-    ----------
-    members : int
-        Members per run.
-    sizes : tuple of int
-        Sizes of a run's ensembles of its first members, ascending; the last has all members.
-    score : LazyArray or None
-        Log-probabilities of these ensembles (run, size, sample, class), or of single members (run,
-        member, sample, class); for two classes their gap, without the dimension class. None if
-        only the whole ensemble is stored, which is the run's prediction.
-    single : bool
-        Whether `score` holds single members.
+    `members`: members per run. `sizes`: sizes of a run's ensembles of its first members, ascending;
+    the last has all members. `score`: log-probabilities of these ensembles (run, size, sample,
+    class), or of single members (run, member, sample, class); for two classes their gap, without
+    the dimension class. None if only the whole ensemble is stored, which is the run's prediction.
+    `single`: whether `score` holds single members.
     """
 
     members: int
@@ -246,10 +239,7 @@ class Predictions:
 def unavailable(predictions: Predictions, options: Options) -> dict[str, Refused]:
     """Return which requested metrics can't be computed from the stored predictions, and why.
 
-    Returns
-    -------
-    dict of metric name to Refused
-        Their columns are null in the tables.
+    Their columns are null in the tables.
     """
     reasons = {}
     for metric in asked(options):
@@ -301,12 +291,8 @@ class Reader:
 
         Contiguous rows of one chunk are not copied.
 
-        Parameters
-        ----------
-        number : int
-            Which of the repeats.
-        y_true : integer array (sample,)
-            Its true classes, for reducing scores.
+        `number`: which of the repeats. `y_true`, integer array (sample,): its true classes, for
+        reducing scores.
         """
         source, pieces = self._rows.source, self._rows.pieces[number]
         parts = [self._part(piece, y_true) for piece in pieces]
@@ -331,29 +317,14 @@ class Reader:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One epoch of an array (run, epoch, …), in chunks of whole runs.
-
-    Attributes
-    ----------
-    array : LazyArray
-    length : int
-        Runs per chunk.
-    epoch : int
-        Position of the epoch.
-    shape : tuple of int
-        Shape of one run as read.
-    dtype : numpy dtype
-        Type as read.
-    of_scores : bool
-        Whether the array holds scores, to be reduced to the probe of α̂ when read.
-    """
+    """One epoch of an array (run, epoch, …), in chunks of whole runs."""
 
     array: LazyArray
-    length: int
-    epoch: int
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    of_scores: bool
+    length: int  # runs per chunk
+    epoch: int  # position of the epoch
+    shape: tuple[int, ...]  # shape of one run as read
+    dtype: np.dtype[Any]  # type as read
+    of_scores: bool  # whether the array holds scores, to be reduced to the probe of α̂ when read
 
     @classmethod
     def of(cls, array: LazyArray, epoch: int, *, of_scores: bool = False) -> Source:

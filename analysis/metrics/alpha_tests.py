@@ -213,22 +213,13 @@ def _majority(
 ) -> tuple[Models, Levels | None]:
     """Leave out the fewest models without which each of the others agrees with the rest.
 
-    Parameters
-    ----------
-    models, drawn, options
-        As `without_suspects` takes them.
-    seen : Levels
-        Results of each model against all others, NaN where unknown. The one with the largest level
-        is tested first: if it doesn't agree, the others need no test.
-    agrees : callable
-        Takes the results of some models; returns which of them agree, (candidate,).
+    `models`, `drawn` and `options`: as `without_suspects` takes them. `seen`: results of each model
+    against all others, NaN where unknown. The one with the largest level is tested first: if it
+    doesn't agree, the others need no test. `agrees`: takes the results of some models; returns
+    which of them agree, (candidate,).
 
-    Returns
-    -------
-    models : Models
-        Those given if leaving out fewer than half of them is not enough.
-    tested : Levels or None
-        Results of the models that are left, if any are left out.
+    Returns `models`: those given if leaving out fewer than half of them is not enough. `tested`:
+    results of the models that are left, if any are left out.
     """
     largest = np.nan_to_num(seen.counted.mean(axis=1), nan=np.inf)
     tested = None

@@ -20,10 +20,12 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.uncertainty.errors import (
     area_under_risk_coverage,
     auroc,
+    calibrate,
+    calibration_splits,
     entropy,
+    require_enough,
     thresholded_adaptive_calibration_error,
 )
-from manyseed.analysis.uncertainty.temperature import calibrate, calibration_splits, require_enough
 
 Real = NDArray[np.float64]
 

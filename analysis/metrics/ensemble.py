@@ -20,8 +20,7 @@ from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, 
 from manyseed.analysis.metrics.probabilities import slices
 from manyseed.analysis.options import Options
 
-UNIT = 2.0**-32
-"""Scores are rounded to multiples of this."""
+UNIT = 2.0**-32  # scores are rounded to multiples of this
 BITS = 46  # of a digit; 2**17 digits can be summed in 64 bits
 INFINITE = 1 << 16  # place of the digit for infinite scores, above all others
 

@@ -1,4 +1,4 @@
-"""How accurate classifiers are on each dataset, and whether the best one is better than the others.
+"""How accurate classifiers are on each dataset, and which one is better, of every two.
 
 Only like cells are compared: on each dataset one cell of each classifier, alike in all other axes,
 and on the test sets that all of them have. Nothing is averaged over cells or datasets. Intervals
@@ -17,11 +17,12 @@ from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.classifiers import CONTEXT
 from manyseed.analysis.questions.effects import REFERENCES
+from manyseed.analysis.questions.howmany import PRECISE
 from manyseed.analysis.questions.intervals import Real, of_share, t_interval, too_few
-from manyseed.analysis.questions.question import Answer, Evidence
+from manyseed.analysis.questions.question import Answer, Evidence, first_ones, shortest
 from manyseed.analysis.tables.rows import Tables
 
-LISTED = 3  # datasets
+LISTED = 8  # datasets
 SHOWN = 5  # classifiers
 
 _AT_ONE = "One test set allows no interval over test sets"
@@ -29,41 +30,25 @@ _AT_ONE = "One test set allows no interval over test sets"
 
 @dataclass(frozen=True, slots=True)
 class Mean:
-    """A mean over test sets, and half of its interval; None if there is none.
+    """A mean over test sets, and half of its interval; None if there is none."""
 
-    Attributes
-    ----------
-    classifier : str
-        Whose accuracy it is, or with which the best classifier is compared.
-    value : float
-    half : float or None
-        None with one test set, and if all test sets have the same value.
-    """
-
-    classifier: str
+    classifier: str  # whose accuracy it is, or with which the best classifier is compared
     value: float
-    half: float | None
+    half: float | None  # none with one test set, and if all test sets have the same value
 
 
 @dataclass(frozen=True, slots=True)
 class Accuracies:
     """Classifiers on one dataset.
 
-    Attributes
-    ----------
-    dataset : str
-    context : tuple of (str, str)
-        The levels of the axes in which cells of the dataset differ.
-    rows : tuple of Mean
-        Mean accuracies over runs and test sets, the best first; each interval by itself.
-    differences : tuple of Mean
-        By how much the best is better than each of the others, in their order. The intervals hold
-        for all pairs of classifiers together (Bonferroni), as the best is chosen by its results.
-    test_sets : int
-    runs : tuple of int
-        Fewest and most runs of a classifier on a test set.
-    more : int
-        Classifiers that have no such cell, or no test set with the others.
+    `context`, tuple of (str, str): the levels of the axes in which cells of the dataset differ.
+    `rows`: mean accuracies over runs and test sets, the best first; each interval by itself.
+    `differences`: by how much the best is better than each of the others, in their order. The
+    intervals hold for all pairs of classifiers together (Bonferroni), as the best is chosen by its
+    results. `runs`: fewest and most runs of a classifier on a test set. `more`: classifiers that
+    have no such cell, or no test set with the others. `pairs`, tuple of (str, Mean): by
+    how much each classifier is better than each that follows it in `rows`, likewise. `cells`: the
+    cells that are compared.
     """
 
     dataset: str
@@ -73,16 +58,14 @@ class Accuracies:
     test_sets: int
     runs: tuple[int, int]
     more: int
+    pairs: tuple[tuple[str, Mean], ...]
+    cells: tuple[int, ...]
 
 
 def accuracies(tables: Tables, confidence: float = CONFIDENCE) -> list[Accuracies]:
     """Return the accuracies on each dataset, sorted by name.
 
-    Parameters
-    ----------
-    tables : Tables
-        With the columns of `AXES` joined, of one snapshot.
-    confidence : float
+    `tables`: with the columns of `AXES` joined, of one snapshot.
     """
     known = tables.repeats.filter(pl.col("accuracy_mean").is_not_null())
     known = known.with_columns(pl.col("dataset", "classifier").cast(pl.String))
@@ -117,18 +100,21 @@ def _of_dataset(own: pl.DataFrame, confidence: float) -> Accuracies:
     table = shared["accuracy_mean"].to_numpy().reshape(len(names), -1)
     order = np.argsort(-table.mean(axis=1), kind="stable")
     names, table = [names[k] for k in order], table[order]
-    pairs = len(names) * (len(names) - 1) // 2
-    apart = table[0] - table[1:]
+    first, second = np.triu_indices(len(names), 1)
+    sure = 1 - (1 - confidence) / max(first.size, 1)
+    apart = _means([names[k] for k in second], table[first] - table[second], sure)
     context = chosen.row(0, named=True)
     n_runs = shared["n_runs"].to_list()
     return Accuracies(
         dataset=str(own["dataset"][0]),
         context=tuple((name, str(context[name])) for name in others if own[name].n_unique() > 1),
         rows=_means(names, table, confidence),
-        differences=_means(names[1:], apart, 1 - (1 - confidence) / max(pairs, 1)),
+        differences=apart[: len(names) - 1],
         test_sets=table.shape[1],
         runs=(min(n_runs), max(n_runs)),
         more=own["classifier"].n_unique() - len(names),
+        pairs=tuple((names[k], one) for k, one in zip(first, apart, strict=True)),
+        cells=tuple(shared["cell"].unique(maintain_order=True).to_list()),
     )
 
 
@@ -191,7 +177,7 @@ def _better(one: Accuracies) -> str:
     if not one.differences:
         return ""
     best, shown = one.rows[0].classifier, one.differences[: SHOWN - 1]
-    above = [row for row in shown if row.half is not None and row.value > row.half]
+    above = [row for row in shown if _is_told(row)]
     alike = [row for row in shown if row not in above]
     pairs = len(one.rows) * (len(one.rows) - 1) // 2
     sure = f"95 % for all {pairs:,} pairs of classifiers together" if pairs > 1 else "95 %"
@@ -203,6 +189,55 @@ def _better(one: Accuracies) -> str:
         named = " and ".join(f"{row.classifier} ({_lead(row)})" for row in alike)
         parts.append(f"cannot be told apart from {named}")
     return f" Paired on the same test sets ({sure}), {best} {', but '.join(parts)}."
+
+
+def _is_told(row: Mean) -> bool:
+    return row.half is not None and row.value > row.half
+
+
+def headlines(one: Accuracies) -> str:
+    """Return the accuracies in a line, and in another which classifier is better, of every two.
+
+    ``a > b``: better beyond chance; ``a ≈ b``: their means differ by less than `PRECISE`.
+    """
+    usual = [level for axis, level in one.context if level != str(REFERENCES.get(axis))]
+    where = f"{one.dataset}{f' ({chr(44).join(usual)})' if usual else ''}"
+    levels = [f"{row.classifier} {row.value:.3f}" for row in one.rows]
+    said = first_ones(levels, lambda text: f"{where}: {text}.")
+    return "\n".join(filter(None, [said, verdict(one)]))
+
+
+def verdict(one: Accuracies) -> str:
+    """Say of every two classifiers which is better; nothing of a single one."""
+    if not one.pairs:
+        return ""
+    if one.test_sets == 1:
+        return "Which is better: not told, from one test set."
+    names = [row.classifier for row in one.rows]
+    beaten: dict[str, list[str]] = {name: [] for name in names}
+    for better, row in one.pairs:
+        if _is_told(row):
+            beaten[better].append(row.classifier)
+    number, told = len(one.pairs), sum(map(len, beaten.values()))
+    if told == number and len(names) <= SHOWN:
+        return f"{' > '.join(names)}."
+    alike = [
+        f"{better} ≈ {row.classifier}"
+        for better, row in one.pairs
+        if row.half is not None and row.value + row.half < PRECISE
+    ]
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, others in beaten.items():
+        if others:
+            groups.setdefault(tuple(others), []).append(name)
+    parts = [f"{', '.join(own)} > {', '.join(others)}" for others, own in groups.items()]
+    rest = number - told - len(alike)
+    if rest == number:
+        return "Which is better: not told."
+    left = [f"{rest:,} other pair{'' if rest == 1 else 's'} not told"] if rest else []
+    counted_only = f"{told:,} of {number:,} pairs are told apart"
+    best = f"{names[0]} > {len(beaten[names[0]]):,} of {len(names) - 1:,} others"
+    return f"{shortest(['; '.join([*parts, *alike, *left]), f'{best}; {counted_only}'])}."
 
 
 def _lead(row: Mean) -> str:
@@ -228,4 +263,5 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     """Say how accurate classifiers are, and whether the best one is better than the others."""
     found = accuracies(evidence.tables)
     for one, text in zip(found, sentences(found), strict=False):
-        yield Answer(text, rows=[asdict(row) for row in one.rows], figures=("summary",))
+        rows = [asdict(row) for row in one.rows]
+        yield Answer(headlines(one), rows=rows, figures=("classifiers", "summary"), evidence=text)

@@ -22,8 +22,7 @@ from manyseed.analysis.questions.intervals import holm
 from manyseed.analysis.questions.quantiles import average_ranks, normal_above
 from manyseed.analysis.tables.rows import REPEAT, VARIES
 
-SIGNIFICANT = 0.05
-"""Probability of any warning for a sweep whose runs are missing at random."""
+SIGNIFICANT = 0.05  # probability of any warning for a sweep whose runs are missing at random
 
 FEWEST = 8  # repeats or runs below which a correlation says nothing
 
@@ -47,15 +46,8 @@ def missing_notes(runs: pl.DataFrame, repeats: pl.DataFrame) -> list[str]:
     alone. All tests are stratified rank correlations, corrected together (Holm 1979), so that
     `SIGNIFICANT` is the rate of sweeps warned about by chance.
 
-    Parameters
-    ----------
-    runs, repeats : polars frames
-        The tables with `dataset` and `classifier` joined; `fit_seconds` of runs is used if present.
-
-    Returns
-    -------
-    list of str
-        Sentences; empty if nothing is missing.
+    `runs` and `repeats`: the tables with `dataset` and `classifier` joined; `fit_seconds` of runs
+    is used if present. Returns sentences; none if nothing is missing.
     """
     key = ["dataset", "classifier"]
     short = repeats.filter(pl.col("coverage") < 1)
@@ -112,13 +104,8 @@ def correlation(frame: pl.DataFrame, one: str, other: str, strata: Sequence[str]
     Ranks are taken within each stratum. The sum of their products is compared with its mean and
     variance over all permutations within strata (as van Elteren 1960 does for two samples).
 
-    Parameters
-    ----------
-    frame : polars frame
-    one, other : str
-        Columns of numbers, without nulls.
-    strata : sequence of str
-        Columns; empty for a single stratum.
+    `one` and `other`: columns of numbers, without nulls. `strata`: columns; empty for a single
+    stratum.
     """
     parts = frame.partition_by(strata) if strata else [frame]
     total = variance = scale = 0.0
@@ -142,8 +129,7 @@ def _ranks(values: Floats) -> Floats:
     return centred
 
 
-DRAWS = 1_999
-"""Permutations of each test."""
+DRAWS = 1_999  # permutations of each test
 _MOST = 10_000  # runs tested of one classifier on one dataset
 _LEAST = 20  # arrangements below which no difference can reach 5 %
 _GROUP = ["dataset", "classifier"]
@@ -158,19 +144,13 @@ def recipes_compared(runs: pl.DataFrame) -> pl.DataFrame:
     matter, their recipes could be exchanged, so the test permutes accuracies within these sets; its
     statistic is the sum of squares that recipes explain. It assumes no distribution.
 
-    Parameters
-    ----------
-    runs : DataFrame
-        Columns dataset, classifier, cell, repeat_index, recipe, accuracy and identical, at one
-        snapshot.
+    `runs`: columns dataset, classifier, cell, repeat_index, recipe, accuracy and identical, at one
+    snapshot.
 
-    Returns
-    -------
-    DataFrame
-        A row for each dataset and classifier with several recipes: ``recipes`` and ``sets``, how
-        many there are; ``shared``, how many sets have runs of several recipes; ``moved``, the
-        difference between the highest and the lowest mean accuracy of a recipe, adjusted for sets;
-        ``p``, and ``p_holm`` for all rows together. The last three are null if nothing can be told.
+    Returns a row for each dataset and classifier with several recipes: ``recipes`` and ``sets``,
+    how many there are; ``shared``, how many sets have runs of several recipes; ``moved``, the
+    difference between the highest and the lowest mean accuracy of a recipe, adjusted for sets;
+    ``p``, and ``p_holm`` for all rows together. The last three are null if nothing can be told.
     """
     known = runs.filter(~pl.col("identical") & pl.col("accuracy").is_not_null())
     rows = []
@@ -238,18 +218,11 @@ _LISTED = 5
 def concerned(repeats: pl.LazyFrame, runs: pl.LazyFrame, options: Options) -> pl.DataFrame:
     """Return the repeats with infeasible resamples, or with suspects left out to avoid them.
 
-    Parameters
-    ----------
-    repeats, runs : polars lazy frames
-        The tables with `dataset` and `classifier` joined.
-    options : Options
-        Those that the tables were computed with.
+    `repeats` and `runs`: the tables with `dataset` and `classifier` joined. `options`: those that
+    the tables were computed with.
 
-    Returns
-    -------
-    polars frame
-        Columns dataset, classifier, cell, repeat_index, `infeasible` (whether resamples are) and
-        `suspects` (list of run indices). Empty for tables of an earlier version.
+    Returns columns dataset, classifier, cell, repeat_index, `infeasible` (whether resamples are)
+    and `suspects` (list of run indices). Empty for tables of an earlier version.
     """
     key = ["dataset", "classifier", *REPEAT]
     if SUSPECT not in runs.collect_schema():

@@ -29,7 +29,7 @@ from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.howmany import SKEWED
 from manyseed.analysis.questions.intervals import clustered, t_quantile, total
 from manyseed.analysis.questions.quantiles import average_ranks, range_quantile
-from manyseed.analysis.questions.question import Answer, Evidence
+from manyseed.analysis.questions.question import Answer, Evidence, first_ones
 from manyseed.analysis.tables.rows import VARIES, Tables
 
 CONTEXT = [name for name in AXES if name != "classifier"]
@@ -38,23 +38,12 @@ CONTEXT = [name for name in AXES if name != "classifier"]
 
 @dataclass(frozen=True, slots=True)
 class CellBlock:
-    """Classifiers and the cells of the contexts that all of them have.
-
-    Attributes
-    ----------
-    classifiers : tuple of str
-    contexts : int
-        Number of cells of each classifier.
-    left : tuple of str
-        Classifiers left out: they share too few cells with the others.
-    cells : polars frame
-        Columns cell, classifier and dataset.
-    """
+    """Classifiers and the cells of the contexts that all of them have."""
 
     classifiers: tuple[str, ...]
-    contexts: int
-    left: tuple[str, ...]
-    cells: pl.DataFrame
+    contexts: int  # number of cells of each classifier
+    left: tuple[str, ...]  # classifiers left out: they share too few cells with the others
+    cells: pl.DataFrame  # columns cell, classifier and dataset
 
 
 def block(cells: pl.DataFrame) -> CellBlock | None:
@@ -62,10 +51,7 @@ def block(cells: pl.DataFrame) -> CellBlock | None:
 
     Classifiers are added in descending order of how many contexts they have.
 
-    Parameters
-    ----------
-    cells : polars frame
-        Columns cell and those of `AXES`.
+    `cells`: columns cell and those of `AXES`.
     """
     context = pl.struct(CONTEXT).map_elements(repr, return_dtype=pl.String)
     known = (
@@ -121,20 +107,11 @@ class SeedSpread:
 class Spreads:
     """Spreads of classifiers, the largest first.
 
-    Attributes
-    ----------
-    rows : tuple of SeedSpread
-    contexts : int
-        Number of cells of each classifier.
-    left : tuple of str
-        Classifiers that share too few cells to be compared.
-    ratio, low, high : float
-        Ratio of the largest to the smallest standard deviation, with an interval that holds for all
-        pairs of classifiers together (Bonferroni).
-    pairs : int
-        Number of these pairs.
-    like_first, like_last : tuple of str
-        Classifiers whose spread cannot be told from the largest, and from the smallest, likewise.
+    `contexts`: number of cells of each classifier. `left`: classifiers that share too few cells to
+    be compared. `ratio`, `low` and `high`: ratio of the largest to the smallest standard deviation,
+    with an interval that holds for all pairs of classifiers together (Bonferroni). `pairs`: number
+    of these pairs. `like_first` and `like_last`: classifiers whose spread cannot be told from the
+    largest, and from the smallest, likewise.
     """
 
     rows: tuple[SeedSpread, ...]
@@ -149,18 +126,18 @@ class Spreads:
 
 
 def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
-    """Compare classifiers; None if fewer than two share cells whose runs vary.
+    """Compare classifiers, or describe a single one; None if none share cells whose runs vary.
 
-    Parameters
-    ----------
-    tables : Tables
-        With the columns of `AXES` joined, of one snapshot.
-    confidence : float
+    `tables`: with the columns of `AXES` joined, of one snapshot.
     """
     repeats = tables.repeats.filter(VARIES, pl.col("n_distinct") >= FEWEST)
     cells = tables.cells.join(repeats.select("cell"), on="cell", how="semi", maintain_order="left")
     cells = cells.filter(perturb_hparams="none")  # elsewhere runs differ by more than seeds
-    shared = block(cells) if cells.height else None
+    if cells.height and cells["classifier"].n_unique() == 1:
+        own = cells.select("cell", pl.col("classifier", "dataset").cast(pl.String))
+        shared: CellBlock | None = CellBlock((own["classifier"][0],), own.height, (), own)
+    else:
+        shared = block(cells) if cells.height else None
     if shared is None:
         return None
     key = ["cell", "repeat_index"]
@@ -218,7 +195,7 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     by_sd = tuple(_spread(row, confidence) for row in found.iter_rows(named=True))
     all_of = found.rows(named=True)
     pairs = len(by_sd) * (len(by_sd) - 1) // 2
-    sure = 1 - (1 - confidence) / pairs
+    sure = 1 - (1 - confidence) / max(pairs, 1)
 
     def compared(one: dict[str, Any], other: dict[str, Any]) -> tuple[float, float, float]:
         variance, freedom = _of_ratio(influence, one["classifier"], other["classifier"])
@@ -276,15 +253,9 @@ class Standing:
 class Standings:
     """Classifiers by mean rank.
 
-    Attributes
-    ----------
-    rows : tuple of Standing
-        The best first.
-    datasets : int
-    critical : float
-        Mean ranks that differ by less may do so by chance.
-    apart : tuple of (str, str)
-        Pairs of classifiers that differ by at least that much, the better one first.
+    `rows`: the best first. `critical`: mean ranks that differ by less may do so by chance. `apart`,
+    tuple of (str, str): pairs of classifiers that differ by at least that much, the better one
+    first.
     """
 
     rows: tuple[Standing, ...]
@@ -296,10 +267,7 @@ class Standings:
 def standings(cells: pl.DataFrame) -> Standings | None:
     """Rank classifiers; None if no two of them share two datasets.
 
-    Parameters
-    ----------
-    cells : polars frame
-        The table of cells with the columns of `AXES`, of one snapshot.
+    `cells`: the table of cells with the columns of `AXES`, of one snapshot.
     """
     known = cells.filter(pl.col("accuracy_mean").is_not_null())
     shared = block(known) if known.height else None
@@ -367,16 +335,20 @@ def in_words(found: Standings | None) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def answer_spread(evidence: Evidence) -> Iterator[Answer]:
-    """Say which classifier varies most and which least, or which ones cannot be told apart."""
+    """Say how much accuracy varies between seeds, and with which classifier most and least."""
     found = spreads(evidence.tables)
     if found is None:
         return
     most, least = found.rows[0], found.rows[-1]
+    rows, figures = [asdict(row) for row in found.rows], ("overview-accuracy-std", "cells-1")
     runs = f"{most.runs:,} runs of each"
     if most.runs != least.runs:
         runs = f"{most.runs:,} and {least.runs:,} runs"
     all_of = "both" if len(found.rows) == 2 else f"all {len(found.rows)}"
+    single = len(found.rows) == 1
     over = f"over {runs} on the {counted(found.contexts, 'cell')} that {all_of} have"
+    if single:
+        over = f"over {counted(most.runs, 'run')} of {counted(found.contexts, 'cell')}"
     if max(abs(row.skewness) for row in found.rows) > SKEWED:
         over += (
             "; the intervals assume normal values, but these are skewed, so they may miss the truth"
@@ -385,12 +357,24 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
         share = "shares" if len(found.left) == 1 else "share"
         over += f"; {', '.join(found.left)} {share} too few cells to be compared"
     largest, smallest = (f"{row.sd:.4f} ({row.low:.4f} to {row.high:.4f})" for row in (most, least))
+    if single:
+        yield Answer(
+            f"Between seeds, sd of accuracy: {most.classifier} {most.sd:.4f} "
+            f"({most.low:.4f} to {most.high:.4f}).",
+            evidence=f"Between seeds, the accuracy of {most.classifier} varies with a standard "
+            f"deviation of {largest} (95 %; {over}).",
+            rows=rows,
+            figures=(*figures, "summary"),
+        )
+        return
+    told = "which varies most is not told"
     ratio = f"{found.ratio:.1f} times ({found.low:.1f} to {found.high:.1f})"
     sure = "95 %"
     if len(found.rows) > 2:
         sure = f"95 %, for the ratio over all {found.pairs} pairs of classifiers together"
     if found.low > 1:
         varies, against = "most", f"and that of {least.classifier} least, with"
+        told = f"{most.classifier} varies more than {least.classifier}"
         if found.like_first:
             varies, against = f"more than that of {least.classifier}", "against"
         elif found.like_last:
@@ -411,10 +395,12 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
             f"deviation is {largest} for {most.classifier} and {smallest} for {least.classifier}, "
             f"{ratio} as much ({sure}; {over})."
         )
+    sds = [f"{row.classifier} {row.sd:.4f}" for row in found.rows]
     yield Answer(
-        text,
-        rows=[asdict(row) for row in found.rows],
-        figures=("overview-accuracy-std", "cells-1", "summary"),
+        first_ones(sds, lambda text: f"Between seeds, sd of accuracy: {text}; {told}."),
+        evidence=text,
+        rows=rows,
+        figures=(*figures, "summary"),
     )
 
 
@@ -427,5 +413,14 @@ def answer_standings(evidence: Evidence) -> Iterator[Answer]:
     """Say how classifiers rank across datasets, and which differ beyond chance."""
     found = standings(evidence.tables.cells)
     for text, figures in in_words(found):
-        rows = [] if found is None else [asdict(row) for row in found.rows]
-        yield Answer(text, rows=rows, figures=figures)
+        assert found is not None
+        ranks = [f"{row.classifier} {row.rank:.1f}" for row in found.rows]
+        told = (
+            f"{counted(len(found.apart), 'pair')} told apart" if found.apart else "none told apart"
+        )
+        if len(found.apart) == 1:
+            told = " > ".join(found.apart[0])
+        over = f"Mean ranks on {found.datasets:,} datasets"
+        headline = first_ones(ranks, lambda text: f"{over}: {text}; {told}.")  # noqa: B023
+        rows = [asdict(row) for row in found.rows]
+        yield Answer(headline, evidence=text, rows=rows, figures=figures)

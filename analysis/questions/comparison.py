@@ -33,18 +33,10 @@ _EDGE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """The runs of one cell on one test set.
+    """The runs of one cell on one test set."""
 
-    Attributes
-    ----------
-    values : float array (run,)
-        One or more, without NaN; just one if `fixed`.
-    fixed : bool
-        Whether nothing varies, so that any further run would have the same value.
-    """
-
-    values: Real
-    fixed: bool = False
+    values: Real  # float array (run,): one or more, without NaN; just one if `fixed`
+    fixed: bool = False  # whether nothing varies, so that any further run would have the same value
 
     @property
     def mean(self) -> float:
@@ -70,16 +62,10 @@ def _alike(values: Real) -> bool:
 class Saving:
     """What pairing saved.
 
-    Attributes
-    ----------
-    correlation : float
-        Between A and B.
-    share : float
-        Share of the runs (or test sets) saved: 1 - Var(a - b) / (Var a + Var b). Negative where
-        pairing costs.
-    low, high : float
-        Interval of the share, that of the ratio of the variances of a + b and a - b (Pitman 1939):
-        exact for normal values, also if A varies more than B.
+    `correlation`: between A and B. `share`: share of the runs (or test sets) saved: 1 - Var(a - b)
+    / (Var a + Var b). Negative where pairing costs. `low` and `high`: interval of the share, that
+    of the ratio of the variances of a + b and a - b (Pitman 1939): exact for normal values, also if
+    A varies more than B.
     """
 
     correlation: float
@@ -96,26 +82,13 @@ class Saving:
 class Comparison:
     """How A compares with B.
 
-    Attributes
-    ----------
-    mean_a, mean_b, difference : float
-        Means over test sets of the means over runs, and A - B.
-    seeds : tuple of float or None
-        Interval of the difference over seeds, for these test sets.
-    sets : tuple of float or None
-        Interval of the difference over seeds and test sets.
-    better : float
-        P(A better than B).
-    better_seeds, better_sets : tuple of float or None
-        Its intervals, likewise.
-    runs_a, runs_b : int
-        Runs compared.
-    sets_a, sets_b : int
-        Test sets of these runs.
-    saved_runs, saved_sets : Saving or None
-        What pairing runs and sharing test sets saved; None if not done, or not known.
-    no_seeds, no_sets : str
-        Why the interval is missing.
+    `mean_a`, `mean_b` and `difference`: means over test sets of the means over runs, and A - B.
+    `seeds`: interval of the difference over seeds, for these test sets. `sets`: interval of the
+    difference over seeds and test sets. `better`: P(A better than B). `better_seeds` and
+    `better_sets`: its intervals, likewise. `runs_a` and `runs_b`: runs compared. `sets_a` and
+    `sets_b`: test sets of these runs. `saved_runs` and `saved_sets`: what pairing runs and sharing
+    test sets saved; None if not done, or not known. `no_seeds` and `no_sets`: why the interval is
+    missing.
     """
 
     mean_a: float
@@ -147,20 +120,12 @@ def compare(
 ) -> Comparison:
     """Compare two cells on the same test sets.
 
-    Parameters
-    ----------
-    a, b : sequence of Side
-        One per test set, the same test sets in the same order.
-    paired : bool
-        Whether run i of A on a test set shares streams with run i of B. Both sides then hold
-        equally many values, in the same order, unless one is fixed.
-    higher : bool
-        Whether higher values are better.
-    independent : bool
-        Whether the values of a test set's runs are independent given the test set. They are not
-        if each compares its run with the others; then there is no interval over seeds alone.
-    confidence : float
-        Of each single interval.
+    `a` and `b`: one per test set, the same test sets in the same order. `paired`: whether run i of
+    A on a test set shares streams with run i of B. Both sides then hold equally many values, in the
+    same order, unless one is fixed. `higher`: whether higher values are better. `independent`:
+    whether the values of a test set's runs are independent given the test set. They are not if each
+    compares its run with the others; then there is no interval over seeds alone. `confidence`: of
+    each single interval.
     """
     differences = np.array([x.mean - y.mean for x, y in zip(a, b, strict=True)])
     levels = np.array([_better(x, y, higher) for x, y in zip(a, b, strict=True)])
@@ -196,12 +161,7 @@ def compare_apart(
     The only interval is over test sets (Welch's, of their means): for fixed test sets, easier test
     sets cannot be told from a better cell.
 
-    Parameters
-    ----------
-    a, b : sequence of Side
-        One per test set.
-    higher, confidence
-        As in `compare`.
+    `a` and `b`: one per test set. `higher` and `confidence`: as in `compare`.
     """
     means = [np.array([side.mean for side in of]) for of in (a, b)]
     difference = float(means[0].mean() - means[1].mean())

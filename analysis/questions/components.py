@@ -38,11 +38,8 @@ Limits = tuple[float, float]
 class Estimates:
     """An unbiased estimate from each repeat.
 
-    Attributes
-    ----------
-    own : float array (repeat,)
-    left_out : tuple of float arrays (run,), one per repeat
-        The estimate without each run.
+    `own`, float array (repeat,). `left_out`, tuple of float arrays (run,), one per repeat: the
+    estimate without each run.
     """
 
     own: Real
@@ -96,13 +93,8 @@ class Estimates:
     def limits(self, confidence: float, kind: Kind, scale: Limits | None = None) -> Limits:
         """Return the confidence interval.
 
-        Parameters
-        ----------
-        confidence : float
-        kind : Kind
-        scale : (float, float) or None
-            For a covariance: the mean squares of the sum and the difference of the standardized
-            sides, times the product of their standard deviations.
+        `scale`, (float, float) or None: for a covariance: the mean squares of the sum and the
+        difference of the standardized sides, times the product of their standard deviations.
         """
         n = self.own.size
         share = 1 / 2 if n == 2 else 1.0
@@ -131,16 +123,9 @@ def _around(value: float, half: float, kind: Kind) -> Limits:
 def covariances(one: Sequence[Real], two: Sequence[Real]) -> tuple[Estimates, Limits]:
     """Estimate the covariance between two cells over runs that share streams.
 
-    Parameters
-    ----------
-    one, two : sequence of float arrays (run,)
-        One per repeat, of three runs or more each, in the same order.
-
-    Returns
-    -------
-    Estimates
-    tuple of float
-        The `scale` of `Estimates.limits`. Equal sides give the variance.
+    `one` and `two`, sequence of float arrays (run,): one per repeat, of three runs or more each, in
+    the same order. Returns the `scale` of `Estimates.limits`. Equal sides give
+    the variance.
     """
     own, left_out = [], []
     for x, y in zip(one, two, strict=True):
@@ -174,12 +159,7 @@ def difference_limits(
     Modified large-sample limits of Ting, Burdick, Graybill, Jeyaratnam and Lu (1990), which are
     exact if either is 0, and may be negative.
 
-    Parameters
-    ----------
-    one, two : float
-        Independent multiples of χ² with the degrees of freedom below; not both 0.
-    freedom_1, freedom_2 : float
-    confidence : float
+    `one` and `two`: independent multiples of χ² with the degrees of freedom below; not both 0.
     """
     tail, value = (1 - confidence) / 2, one - two
 
@@ -202,19 +182,12 @@ Runs = Mapping[int, tuple[NDArray[Any], Real]]
 
 
 @dataclass(frozen=True, slots=True)
-class Varied:
+class CellResults:
     """A cell, the sources that vary in it, and the results of its runs.
 
-    Attributes
-    ----------
-    cell : int
-    sources : frozenset of str
-        Those of `vary`, subsample, and axes of schemes.
-    accuracy : Runs
-    errors : mapping of int to tuple
-        By repeat index: run indices, followed by what `inconsistency` returns.
-    pairs : mapping of str to mapping of int to float array (run, run)
-        By column and repeat index.
+    `sources`: those of `vary`, subsample, and axes of schemes. `errors`: by repeat index: run
+    indices, followed by what `inconsistency` returns. `pairs`, mapping of str to mapping of int to
+    float array (run, run): by column and repeat index.
     """
 
     cell: int
@@ -224,17 +197,14 @@ class Varied:
     pairs: Mapping[str, Mapping[int, Real]] = field(repr=False)
 
 
-Term = tuple[float, Varied, Varied]
+Term = tuple[float, CellResults, CellResults]
 """A coefficient and the two cells whose covariance over runs it multiplies."""
 
 
-def contexts(tables: Tables) -> dict[tuple[Any, ...], list[Varied]]:
+def contexts(tables: Tables) -> dict[tuple[Any, ...], list[CellResults]]:
     """Return cells by the values of `CONTEXT`, all that describes them except `vary`.
 
-    Parameters
-    ----------
-    tables : Tables
-        With the columns of `AXES` in the repeats.
+    `tables`: with the columns of `AXES` in the repeats.
     """
     known = tables.repeats.filter(pl.col("n_runs") > 1)
     fraction = pl.col("train_fraction").cast(pl.String)
@@ -244,7 +214,7 @@ def contexts(tables: Tables) -> dict[tuple[Any, ...], list[Varied]]:
     names = [name for name in CONSISTENCY if name in tables.pairs.columns]
     pairs = tables.pairs.select("cell", "repeat_index", "run_i", "run_j", *names)
     of_pairs = _by_cell(pairs.sort("cell", "repeat_index", "run_i", "run_j"))
-    found: dict[tuple[Any, ...], list[Varied]] = {}
+    found: dict[tuple[Any, ...], list[CellResults]] = {}
     for row in described.iter_rows(named=True):
         one = _read(row, of_runs.get(row["cell"]), of_pairs.get(row["cell"]), names)
         found.setdefault(tuple(row[name] for name in CONTEXT), []).append(one)
@@ -264,7 +234,7 @@ def _read(
     runs: pl.DataFrame | None,
     pairs: pl.DataFrame | None,
     names: Sequence[str],
-) -> Varied:
+) -> CellResults:
     drawn = [axis for axis, level in UNPERTURBED.items() if row[axis] != level]
     sources = {"subsample" if axis == "train_fraction" else axis for axis in drawn}
     accuracy, errors = {}, {}
@@ -285,7 +255,7 @@ def _read(
                 and not np.isnan(both[~np.eye(index.size, dtype=bool)]).any()
             ):
                 errors[repeat] = (index, *inconsistency(1 - values, both))
-    return Varied(
+    return CellResults(
         int(row["cell"]),
         frozenset(sources | set(row["vary"].split("+"))),
         accuracy,
@@ -315,7 +285,7 @@ def ordered(sources: frozenset[str]) -> list[str]:
     return [*(s for s in first if s in sources), *sorted(sources.difference(first))]
 
 
-def sharing(own: Sequence[Varied], full: Varied) -> dict[str, list[Term]]:
+def sharing(own: Sequence[CellResults], full: CellResults) -> dict[str, list[Term]]:
     """Return the terms of the own part of each source, where cells of a context determine it."""
     everything = frozenset().union(*(one.sources for one in own))
     if len(everything) < 2:
@@ -336,10 +306,8 @@ def sharing(own: Sequence[Varied], full: Varied) -> dict[str, list[Term]]:
 def combined(terms: Sequence[Term]) -> tuple[Estimates, tuple[float, float]] | None:
     """Estimate a sum of covariances over the runs that all its cells have.
 
-    Returns
-    -------
-    (Estimates, (float, float)) or None
-        The second is the scale of the first term (`components.covariances`); None without runs.
+    Returns (Estimates, (float, float)) or None: the second is the scale of the first term
+    (`components.covariances`); None without runs.
     """
     accuracy = {one.cell: one.accuracy for _, *both in terms for one in both}
     shared = _shared(list(accuracy.values()))
@@ -365,7 +333,7 @@ def _shared(sides: Sequence[Runs]) -> list[tuple[Real, ...]]:
     return found
 
 
-def errors(cells: Sequence[Varied]) -> list[Estimates] | None:
+def errors(cells: Sequence[CellResults]) -> list[Estimates] | None:
     """Return the estimates of each cell from the repeats in which all have the same runs."""
     repeats = [
         repeat

@@ -50,11 +50,7 @@ SCHEMA: Mapping[str, Any] = {
 class Curve:
     """A metric of one repeat's deep ensembles, by size.
 
-    Attributes
-    ----------
-    mean, std : float array (M,)
-        Over draws (n - 1), for ensembles of 1…M runs.
-    draws : int
+    `mean` and `std`, float array (M,): over draws (n - 1), for ensembles of 1…M runs.
     """
 
     mean: Real
@@ -68,13 +64,7 @@ class Curve:
 
 
 def check(metric: str) -> str:
-    """Return the metric if models can be compared by it.
-
-    Raises
-    ------
-    Refused
-        For another one: an area under a misclassification curve depends on each model's own errors.
-    """
+    """Return the metric if models can be compared by it."""
     if metric not in COMPARABLE:
         reason = ""
         if metric.startswith("misclassification_auroc"):
@@ -113,14 +103,9 @@ def _is_method(uncertainty: pl.DataFrame) -> pl.Expr:
 class CellValues:
     """The values that cells are compared by: a metric of ensembles of some sizes in one repeat.
 
-    Attributes
-    ----------
-    sizes : tuple of int
-        Ascending.
-    mean, std : float array (size,)
-        Over draws of deep ensembles, or over runs of an ensembling method (n - 1).
-    runs : int
-        Number of runs that members are drawn from, or of the method.
+    `sizes`: ascending. `mean` and `std`, float array (size,): over draws of deep ensembles, or over
+    runs of an ensembling method (n - 1). `runs`: number of runs that members are drawn from, or of
+    the method.
     """
 
     sizes: tuple[int, ...]
@@ -171,23 +156,13 @@ def compared(
     All cells of a dataset share their test sets, so values of one repeat index rest on the same
     points.
 
-    Parameters
-    ----------
-    uncertainty : polars frame
-        One row per cell, repeat index, draw and size (`analysis.questions.members`).
-    cells : polars frame
-        `cell` and the columns of `AXES`.
-    metrics : sequence of str
-    kind : Spread
-        Standard deviation that the bounds use.
+    `uncertainty`: one row per cell, repeat index, draw and size (`analysis.questions.members`).
+    `cells`: `cell` and the columns of `AXES`. `kind`: standard deviation that the bounds use.
 
-    Returns
-    -------
-    polars frame
-        Columns `SCHEMA`: `value` (and `value_std`, over draws) of ensembles of `members` of the
-        `n_runs` runs of `cell`, or, if its runs are ensembles of members, their mean (and standard
-        deviation) over these runs; `dee`, how many runs of `deep_cell` are worth as much, its
-        bounds, and `beyond`, the pool's size if that does not reach the value.
+    Returns columns `SCHEMA`: `value` (and `value_std`, over draws) of ensembles of `members` of the
+    `n_runs` runs of `cell`, or, if its runs are ensembles of members, their mean (and standard
+    deviation) over these runs; `dee`, how many runs of `deep_cell` are worth as much, its bounds,
+    and `beyond`, the pool's size if that does not reach the value.
     """
     pairs = list(_neighbours(cells))
     known_cells = {row["cell"]: row for row in cells.iter_rows(named=True)}
@@ -243,20 +218,11 @@ def _rows(cell: CellValues, deep: Curve, metric: str, kind: Spread) -> Iterator[
 class Gain:
     """What deep ensembles of some cells gain.
 
-    Attributes
-    ----------
-    metric : str
-    single, whole : float
-        Mean over repeats for one run, and for all runs averaged.
-    pool : int
-        Fewest runs of any repeat.
-    half, most : float or None
-        Members that bring half, and nine tenths, of the gain of all runs over one, averaged over
-        repeats with a gain; None if no repeat has one.
-    repeats, gaining : int
-        Number of repeats, and of those in which all runs are better than one.
-    bounded : float or None
-        Share of temperatures at a bound, over ensembles of all sizes; None for plain metrics.
+    `single` and `whole`: mean over repeats for one run, and for all runs averaged. `pool`: fewest
+    runs of any repeat. `half` and `most`: members that bring half, and nine tenths, of the gain of
+    all runs over one, averaged over repeats with a gain; None if no repeat has one. `repeats` and
+    `gaining`: number of repeats, and of those in which all runs are better than one. `bounded`:
+    share of temperatures at a bound, over ensembles of all sizes; None for plain metrics.
     """
 
     metric: str
@@ -293,27 +259,16 @@ class Gain:
 
 
 @dataclass(frozen=True, slots=True)
-class Worth:
+class EquivalentRuns:
     """How many independent runs of deep cells are worth as much as ensembles of other cells.
 
-    Attributes
-    ----------
-    metric, axis : str
-    value, deep_value : object
-        Levels of the compared cells and the deep cells in this axis.
-    members : int
-        Number of runs averaged.
-    dee : float or None
-        Mean over the repeats in which the value is reached; None if there are none.
-    dee_min, dee_max : float or None
-        Smallest and largest over these repeats.
-    lower, upper : float or None
-        Means of the bounds over these repeats; an upper bound of None is above the number of runs
-        in at least one of them.
-    repeats, unreached : int
-        Repeats of all cells together, and those whose deep ensembles never reach the value.
-    pool : int
-        Fewest runs of any repeat of the deep cells.
+    `value` and `deep_value`: levels of the compared cells and the deep cells in this axis.
+    `members`: number of runs averaged. `dee`: mean over the repeats in which the value is reached;
+    None if there are none. `dee_min` and `dee_max`: smallest and largest over these repeats.
+    `lower` and `upper`: means of the bounds over these repeats; an upper bound of None is above the
+    number of runs in at least one of them. `repeats` and `unreached`: repeats of all cells
+    together, and those whose deep ensembles never reach the value. `pool`: fewest runs of any
+    repeat of the deep cells.
     """
 
     metric: str
@@ -376,17 +331,14 @@ def _bounded(uncertainty: pl.DataFrame, metric: str) -> float | None:
     return float(found.mean()) if found.size else None
 
 
-def worths(rows: pl.DataFrame, cells: pl.DataFrame, members: int | None = None) -> list[Worth]:
+def worths(
+    rows: pl.DataFrame, cells: pl.DataFrame, members: int | None = None
+) -> list[EquivalentRuns]:
     """Average comparisons over repeats and cells, by axis, pair of values and size.
 
-    Parameters
-    ----------
-    rows : polars frame
-        As `compared` returns them, for one metric.
-    cells : polars frame
-        `cell` and the columns of `AXES`.
-    members : int or None
-        Size of the compared ensembles; by default 1, and the largest that all compared cells have.
+    `rows`: as `compared` returns them, for one metric. `cells`: `cell` and the columns of `AXES`.
+    `members`: size of the compared ensembles; by default 1, and the largest that all compared cells
+    have.
     """
     known = {axis: dict(cells.select("cell", axis).iter_rows()) for axis in AXES}
     places: dict[tuple[str, object, object], list[int]] = {}
@@ -414,14 +366,16 @@ def _shared_sizes(rows: pl.DataFrame) -> list[int]:
     return found
 
 
-def _worth(axis: str, value: object, deep_value: object, members: int, rows: pl.DataFrame) -> Worth:
+def _worth(
+    axis: str, value: object, deep_value: object, members: int, rows: pl.DataFrame
+) -> EquivalentRuns:
     """Average the rows (one or more) of one axis, pair of values and size."""
     reached = rows.filter(pl.col("dee").is_not_null())
     dee = reached["dee"].to_numpy()
     # without a known spread at that size (dee_std = "independent") there is no bound
     lower = reached["dee_lower"].fill_null(reached["dee"]).to_numpy()
     upper = reached["dee_upper"]
-    return Worth(
+    return EquivalentRuns(
         metric=rows["metric"][0],
         axis=axis,
         value=value,

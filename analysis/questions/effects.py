@@ -26,7 +26,7 @@ from manyseed.analysis.questions.intervals import (
     t_interval,
     total,
 )
-from manyseed.analysis.questions.question import Answer, Evidence
+from manyseed.analysis.questions.question import Answer, Evidence, first_ones
 from manyseed.analysis.tables.rows import (
     PAIR,
     RUN,
@@ -38,8 +38,7 @@ from manyseed.analysis.tables.rows import (
     of_one_probe,
 )
 
-LEVEL = 0.05
-"""Probability of any claim by chance among all comparisons of a sentence."""
+LEVEL = 0.05  # probability of any claim by chance among all comparisons of a sentence
 
 LISTED = 3
 
@@ -47,6 +46,7 @@ UNPERTURBED = {
     "perturb_continuous": "none",
     "perturb_categorical": "none",
     "perturb_hparams": "none",
+    "perturb_labels": "none",
     "train_fraction": "1.0",
 }
 """The axes of schemes, and the reference level of each."""
@@ -89,27 +89,18 @@ def effects(
     pairs. A bootstrap of so few clusters covers too little: its 95 % intervals contained a planted
     effect in 49, 73, 79 and 89 % with 2, 3, 4 and 10 test sets, those of t in 95.
 
-    Parameters
-    ----------
-    tables : Tables
-        With the columns of `AXES` in the repeats. Runs and pairs are read for cells with one repeat
-        only.
-    by : sequence of str
-        Columns to average differences within, besides axis, level and metric.
-    among : polars frame or None
-        Columns cell, axis and metric of the comparisons to take; by default all.
+    `tables`: with the columns of `AXES` in the repeats. Runs and pairs are read for cells with one
+    repeat only. `by`: columns to average differences within, besides axis, level and metric.
+    `among`: columns cell, axis and metric of the comparisons to take; by default all.
 
-    Returns
-    -------
-    polars frame
-        Columns of `by`, then `axis` (a key of `REFERENCES`), `level`, `reference`, `metric` (of
-        `EFFECTS`), `difference` (level minus reference), `sd` (between test sets, n - 1, pooled
-        within datasets), `n_pairs` (of repeats in which both sides are defined), `n_identical`
-        (pairs in which the runs of a side are identical), `n_test_sets`, `over` (`TEST_SETS`,
-        `SEEDS` or null: what the interval is over), `freedom`, `low`, `high`, `p`, `comparisons`
-        (the number of p values for the metric), `p_holm` (p corrected for that number), `probe`,
-        `delta_lo`, `delta_hi` (of α̂). Metrics that compare runs are undefined in pairs with a side
-        whose runs don't vary. α̂ of two probes is not averaged: it is null, and `probe` names both.
+    Returns columns of `by`, then `axis` (a key of `REFERENCES`), `level`, `reference`, `metric` (of
+    `EFFECTS`), `difference` (level minus reference), `sd` (between test sets, n - 1, pooled within
+    datasets), `n_pairs` (of repeats in which both sides are defined), `n_identical` (pairs in which
+    the runs of a side are identical), `n_test_sets`, `over` (`TEST_SETS`, `SEEDS` or null: what the
+    interval is over), `freedom`, `low`, `high`, `p`, `comparisons` (the number of p values for the
+    metric), `p_holm` (p corrected for that number), `probe`, `delta_lo`, `delta_hi` (of α̂).
+    Metrics that compare runs are undefined in pairs with a side whose runs don't vary. α̂ of two
+    probes is not averaged: it is null, and `probe` names both.
     """
     pairs = comparisons(tables.repeats)
     key = [*by, "axis", "level", "reference", "metric"]
@@ -165,16 +156,9 @@ def comparisons(repeats: pl.DataFrame) -> pl.DataFrame:
     A level of `vary` is not compared with one that varies the same sources and more: its runs are
     some of those of the other, with a part held fixed. What that part adds is a matter of variance.
 
-    Parameters
-    ----------
-    repeats : polars frame
-        The table of repeats with the columns of `AXES`.
-
-    Returns
-    -------
-    polars frame
-        The columns of the side not at the reference, `axis`, `level`, `reference`,
-        `reference_cell`, and columns of the other side with the suffix ``_none``; sorted.
+    `repeats`: the table of repeats with the columns of `AXES`. Returns the columns of the side not
+    at the reference, `axis`, `level`, `reference`, `reference_cell`, and columns of the other side
+    with the suffix ``_none``; sorted.
     """
     known = repeats.with_columns(pl.col("train_fraction").cast(pl.String))
     facts = ("cell", "n_runs", "perturb_hparams", "identical")
@@ -381,7 +365,8 @@ def _answer(effects: pl.DataFrame, metric: str, name: str) -> Iterator[Answer]:
     single = tested.height == 1
     if moved.is_empty():
         yield Answer(
-            f"No factor is found to change {name} beyond chance "
+            f"Nothing is found to change {name}; each effect is known to ± {largest_half:.4f}.",
+            evidence=f"No factor is found to change {name} beyond chance "
             f"({'1 comparison' if single else corrected}); {'its' if single else 'each'} effect is "
             f"known to ± {largest_half:.4f}{'' if single else ' or better'}, so smaller effects "
             f"could have gone undetected.{without}",
@@ -398,9 +383,16 @@ def _answer(effects: pl.DataFrame, metric: str, name: str) -> Iterator[Answer]:
         count = f"{moved.height:,} of {tested.height:,} comparisons"
     by_size = "the largest estimates:" if moved.height > 1 else "it is"
     holm = f"p < {LEVEL:g}" if single else f"Holm, {LEVEL:.0%} for all together"
+    levels: dict[str, str] = {}
+    for row in order.iter_rows(named=True):
+        level = f"{row['axis']} {row['level']}".replace("_", " ")
+        levels.setdefault(level, f"{level} ({row['classifier']} {signed(row['difference'])})")
+    cases = "" if single else f"; {moved.height:,} of {tested.height:,} comparisons"
+    what = f"Matters for {name.removeprefix('local ')}"
     yield Answer(
-        f"{name[0].upper()}{name[1:]} changes beyond chance in {count} ({holm}); {by_size} "
-        f"{'; '.join(largest)}.{_unmoved(tested, moved)}{without}",
+        first_ones([*levels.values()], lambda text: f"{what}: {text}{cases}."),
+        evidence=f"{name[0].upper()}{name[1:]} changes beyond chance in {count} ({holm}); "
+        f"{by_size} {'; '.join(largest)}.{_unmoved(tested, moved)}{without}",
         rows=known.to_dicts(),
         figures=("effects",),
     )

@@ -46,13 +46,8 @@ Floats = NDArray[np.floating[Any]]
 class RunPool:
     """Models to draw from, and models to compare with, on one test set.
 
-    Attributes
-    ----------
-    held_out : HeldOut
-    members : float array (model, sample) of logit gaps, or (model, sample, class) of scores
-        Without NaN.
-    reference : float array (model, sample)
-        Probe values, without NaN.
+    `members`, float array (model, sample) of logit gaps, or (model, sample, class) of scores:
+    without NaN. `reference`, float array (model, sample): probe values, without NaN.
     """
 
     held_out: HeldOut
@@ -63,19 +58,7 @@ class RunPool:
     def of(
         cls, predictions: Predictions, cell: int, repeat_index: int, options: Options
     ) -> RunPool:
-        """Read one repeat: its first half is the reference, its second the pool.
-
-        Parameters
-        ----------
-        predictions : Predictions
-        cell, repeat_index : int
-        options : Options
-
-        Raises
-        ------
-        Refused
-            If the arrays kept don't allow it, or fewer than four runs are free of NaN.
-        """
+        """Read one repeat: its first half is the reference, its second the pool."""
         name = predictions.source("ensemble")
         part = single_repeat(predictions, cell, repeat_index, ("margin", "ensemble"), options)
         members = part.margin if name == "margin" else part.score
@@ -108,19 +91,8 @@ def draw_members(held_out: HeldOut, n_models: int, size: int, draws: int) -> lis
 
     Pools of the same number of models get the same draws.
 
-    Parameters
-    ----------
-    held_out : HeldOut
-        Names the stream.
-    n_models : int
-        Models in the pool.
-    size, draws : int
-        Models per ensemble, and number of ensembles.
-
-    Raises
-    ------
-    Refused
-        For a size below 1 or above `n_models`.
+    `held_out`: names the stream. `n_models`: models in the pool. `size` and `draws`: models per
+    ensemble, and number of ensembles.
     """
     if not 1 <= size <= n_models:
         reason = f"an ensemble of {size} can't be drawn from a pool of {n_models} models"
@@ -138,25 +110,14 @@ def ensemble_draws(
 ) -> pl.DataFrame:
     """Draw ensembles and compare each with the reference.
 
-    Parameters
-    ----------
-    pool : RunPool
-    options : Options
-        Resamples, ε, mode and bins; the reference is the pool's.
-    sizes : sequence of int or None
-        M_ens; by default the sizes of RKS (`SIZES`) that are smaller than the pool.
-    draws : int
-        Ensembles per size (R).
-    workers : int
-        Threads.
+    `options`: resamples, ε, mode and bins; the reference is the pool's. `sizes`: M_ens; by default
+    the sizes of RKS (`SIZES`) that are smaller than the pool. `draws`: ensembles per size (R).
+    `workers`: threads.
 
-    Returns
-    -------
-    polars frame
-        One row per ensemble: `size`, `draw`, `members` (their positions in the pool, ascending),
-        `alpha_hat`, `alpha_hat_infeasible`, `ks_distance`, `ks_rejected` (for the mean distance),
-        `accuracy`, `churn` (share of test points labelled differently from the average of the
-        whole pool) and `ece` (null if scores are no probabilities).
+    Returns one row per ensemble: `size`, `draw`, `members` (their positions in the pool,
+    ascending), `alpha_hat`, `alpha_hat_infeasible`, `ks_distance`, `ks_rejected` (for the mean
+    distance), `accuracy`, `churn` (share of test points labelled differently from the average of
+    the whole pool) and `ece` (null if scores are no probabilities).
     """
     n_models = pool.members.shape[0]
     chosen = [size for size in SIZES if size < n_models] if sizes is None else list(sizes)
@@ -231,13 +192,10 @@ def _calibration_errors(
 def table_one(drawn: pl.DataFrame, close: float = CLOSE) -> pl.DataFrame:
     """Summarise ensembles by size: RKS, Table I.
 
-    Returns
-    -------
-    polars frame
-        `size`, `draws`, `distinct` (draws that differ in their members), `close` (share of
-        ensembles with α̂ at most `close`), `accepted` (share that the classical test accepts), and
-        for `accuracy`, `churn`, `ece`, `alpha_hat` and `ks_distance` the mean and, with the suffix
-        ``_std``, the standard deviation (n - 1).
+    Returns `size`, `draws`, `distinct` (draws that differ in their members), `close` (share of
+    ensembles with α̂ at most `close`), `accepted` (share that the classical test accepts), and for
+    `accuracy`, `churn`, `ece`, `alpha_hat` and `ks_distance` the mean and, with the suffix
+    ``_std``, the standard deviation (n - 1).
     """
     described = ("accuracy", "churn", "ece", "alpha_hat", "ks_distance")
     return (
@@ -273,30 +231,15 @@ def for_alpha(
     That all pass is evidence only if the test could have failed them: where δ exceeds `close` it
     could not, and the answer says how many points would do.
 
-    Parameters
-    ----------
-    table : polars frame
-        As `analysis.questions.ensembles.table_one` returns it, with the columns `models` (number of
-        runs drawn from), `n_side` and `delta` (the resolution).
-    made : int
-        Runs of the reference and the pool together.
-    epsilon : float
-        Probability that δ is exceeded by chance.
-    close : float
-        The one that the table was made with.
-    confidence : float
-        Of the share of ensembles that pass.
-    seconds_each : float or None
-        Training time of a run.
-    drawn_from : str
-        What the runs are, in words.
+    `table`: as `analysis.questions.ensembles.table_one` returns it, with the columns `models`
+    (number of runs drawn from), `n_side` and `delta` (the resolution). `made`: runs of the
+    reference and the pool together. `epsilon`: probability that δ is exceeded by chance. `close`:
+    the one that the table was made with. `confidence`: of the share of ensembles that pass.
+    `seconds_each`: training time of a run. `drawn_from`: what the runs are, in words.
 
-    Returns
-    -------
-    list of two RunsNeeded
-        For α̂ at most `close`, and for acceptance by the classical test. `low` is one more than the
-        largest size that failed, so the interval is as wide as the gap between sizes. The reason
-        says which well-separated contamination ν passes unseen: α̂ ≈ (ν - δ) / (1 - δ).
+    Returns answers for α̂ at most `close`, and for acceptance by the classical test. `low` is one
+    more than the largest size that failed, so the interval is as wide as the gap between sizes. The
+    reason says which well-separated contamination ν passes unseen: α̂ ≈ (ν - δ) / (1 - δ).
     """
     delta, n_side = float(table["delta"][0]), int(table["n_side"][0])
     answers = []

@@ -44,16 +44,14 @@ from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions import quantiles
 from manyseed.analysis.questions.intervals import FEWEST, matrix, parts, t_quantile, total
 from manyseed.analysis.questions.quantiles import chi2_quantile
-from manyseed.analysis.questions.question import Answer, Evidence
+from manyseed.analysis.questions.question import Answer, Evidence, shortest
 from manyseed.analysis.tables.rows import REPEAT, Tables
 
-PRECISE = 0.005
-"""Half-width of the interval that a mean accuracy should have."""
+PRECISE = 0.005  # half-width of the interval that a mean accuracy should have
 
 MAX_RUNS = 10_000_000  # more runs are no practical answer
 _ROUNDING = 1e-24  # equal values below 1 may seem to have this variance
-SKEWED = 1.0
-"""Skewness beyond which answers warn that an interval assumes normal values."""
+SKEWED = 1.0  # skewness beyond which answers warn that an interval assumes normal values
 
 Real = NDArray[np.float64]
 
@@ -62,25 +60,11 @@ Real = NDArray[np.float64]
 class RunsNeeded:
     """How many runs are needed for one purpose.
 
-    Attributes
-    ----------
-    purpose : str
-        For example "accuracy ± 0.005".
-    runs : int or None
-        Runs needed; None if unknown.
-    low, high : int or None
-        Interval of `runs` at the given confidence.
-    made : int
-        Runs that the answer rests on.
-    repeats : int
-        Repeats that these runs belong to.
-    confidence : float or None
-        Of the interval, and of the ± of a mean; None if the interval is the gap between two drawn
-        sizes.
-    seconds : float or None
-        Training time of `runs`, one after the other.
-    reason : str
-        Why there is no answer, or what it rests on.
+    `purpose`: for example "accuracy ± 0.005". `runs`: runs needed; None if unknown. `low` and
+    `high`: interval of `runs` at the given confidence. `made`: runs that the answer rests on.
+    `repeats`: repeats that these runs belong to. `confidence`: of the interval, and of the ± of a
+    mean; None if the interval is the gap between two drawn sizes. `seconds`: training time of
+    `runs`, one after the other. `reason`: why there is no answer, or what it rests on.
     """
 
     purpose: str
@@ -123,13 +107,8 @@ def fewest_runs(
 ) -> int | None:
     """Return the smallest n ≥ 2 with t(n - 1) · √Var_n ≤ half_width; None above `MAX_RUNS`.
 
-    Parameters
-    ----------
-    variance : callable
-        Var_n of the mean over n ≥ 2 runs; decreases with n.
-    half_width : float
-        Half-width of the confidence interval of the mean.
-    confidence : float
+    `variance`: var_n of the mean over n ≥ 2 runs; decreases with n. `half_width`: half-width of the
+    confidence interval of the mean.
     """
     if not half_width > 0:
         raise ValueError(f"± {half_width!r} has no answer; it must be positive")
@@ -165,21 +144,10 @@ def for_mean(
     their standard deviation is below what the test set resolves, there is no answer, but an upper
     bound, `high`, for a standard deviation of `resolution`.
 
-    Parameters
-    ----------
-    purpose : str
-    values : sequence of float arrays (run,)
-        One array per repeat, without NaN; arrays of one run are ignored.
-    half_width : float
-    confidence : float
-    seconds_per_run : float or None
-    nothing : str
-        The reason to give if no array holds two values.
-    resolution : float
-        Step between two values: of accuracies, one test point.
-    among : int
-        Number of such answers from which this one is chosen by its result: its interval then holds
-        for all of them together (Bonferroni).
+    `values`, sequence of float arrays (run,): one array per repeat, without NaN; arrays of one run
+    are ignored. `nothing`: the reason to give if no array holds two values. `resolution`: step
+    between two values: of accuracies, one test point. `among`: number of such answers from which
+    this one is chosen by its result: its interval then holds for all of them together (Bonferroni).
     """
     useful = [own for own in values if own.size > 1]
     made = sum(own.size for own in useful)
@@ -325,14 +293,9 @@ def howmany(
 ) -> list[RunsNeeded]:
     """Answer for accuracy and for local error consistency from the result tables.
 
-    Parameters
-    ----------
-    tables : Tables
-        Filtered to what the answers are for, such as a cell, or a dataset and classifier. Standard
-        deviations are taken within repeats; `fit_seconds` of the runs gives the cost.
-    accuracy, consistency : float
-        Precision (±) to which the means over runs should be known.
-    confidence : float
+    `tables`: filtered to what the answers are for, such as a cell, or a dataset and classifier.
+    Standard deviations are taken within repeats; `fit_seconds` of the runs gives the cost.
+    `accuracy` and `consistency`: precision (±) to which the means over runs should be known.
     """
     runs = tables.runs.filter(~pl.col("identical"))
     seconds = seconds_per_run(runs)
@@ -406,20 +369,11 @@ _TUNED = 30  # number of runs at which the second sequence is narrowest
 class Decision:
     """What is known of a cell after some runs.
 
-    Attributes
-    ----------
-    runs : int
-        Number of runs at the last look.
-    mean : float
-        Of these runs; if they are enough, the last look is the one that reached the precision.
-    low, high : float
-        The interval; infinite before the first look.
-    enough : int or None
-        Number of runs at which the precision was reached; None if it was not.
-    predicted : int or None
-        About how many runs it takes, judged from how much they differ so far.
-    skewness : float
-        Of the values at the last look.
+    `runs`: number of runs at the last look. `mean`: of these runs; if they are enough, the last
+    look is the one that reached the precision. `low` and `high`: the interval; infinite before the
+    first look. `enough`: number of runs at which the precision was reached; None if it was not.
+    `predicted`: about how many runs it takes, judged from how much they differ so far. `skewness`:
+    of the values at the last look.
     """
 
     runs: int
@@ -443,13 +397,8 @@ def running(n: int, std: float, alpha: float) -> float:
     the standardized mean, is (1 + n g)^(-1/2) ((1 + t²/ν) / (1 + t²/(ν (1 + n g))))^(n/2); the
     interval is where it is below 1 / alpha. Infinite if n is too small to exclude any mean.
 
-    Parameters
-    ----------
-    n : int
-    std : float
-        Standard deviation of the values (n - 1).
-    alpha : float
-        Probability that the true mean is ever excluded.
+    `std`: standard deviation of the values (n - 1). `alpha`: probability that the true mean is ever
+    excluded.
     """
     level = -2 * math.log(alpha)
     more = 1 + n * (level + math.log(level) + 1) / _TUNED
@@ -472,17 +421,9 @@ def decide(
 
     A decision made with fewer values stands: more values do not change it.
 
-    Parameters
-    ----------
-    values : float array (run,)
-        Independent values in the order in which they were made.
-    half_width : float
-        The precision (±) asked for.
-    confidence : float
-        Probability that the interval contains the mean at all looks.
-    first, block : int
-    step : float
-        Step of the grid that values lie on; 0 without a grid.
+    `values`, float array (run,): independent values in the order in which they were made.
+    `half_width`: the precision (±) asked for. `confidence`: probability that the interval contains
+    the mean at all looks. `step`: step of the grid that values lie on; 0 without a grid.
     """
     if not half_width > 0:
         raise ValueError(f"± {half_width!r} has no answer; it must be positive")
@@ -536,7 +477,11 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     alike = [too_alike(*row) for row in cells.select("variance", "resolution").rows()]
     unknown, cells = cells.filter(alike), cells.filter(~pl.Series(alike))
     if cells.is_empty():
-        yield Answer(_no_spread(unknown, own), figures=("summary",))
+        yield Answer(
+            f"How many seeds accuracy ± {PRECISE:g} takes is not told: runs hardly differ.",
+            evidence=_no_spread(unknown, own),
+            figures=("summary",),
+        )
         return
     # More variance takes more runs, so the first and last cell give the range.
     least, needed = (
@@ -560,6 +505,17 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         f"{'' if alone else f' for all {cells.height:,} cells together'}; from {needed.made:,} "
         "runs). "
     )
+    takes, where = f"Accuracy to ± {PRECISE:g} takes", ""
+    if alone:
+        takes = f"{takes} {needed.runs:,} seeds ({interval.replace(' or more', '+')})"
+    elif least.runs == needed.runs:
+        takes = f"{takes} {needed.runs:,} seeds"
+    else:
+        takes = f"{takes} {least.runs:,} to {needed.runs:,} seeds"
+        where = f" (most: {row['dataset']} × {row['classifier']})"
+    have = "there are enough" if enough else "there are too few"
+    if not alone:
+        have = f"{enough:,} of {cells.height:,} cells have enough"
     if enough == cells.height:
         text += "Each repeat has enough runs for that."
     elif alone:
@@ -571,7 +527,10 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     if unknown.height:
         text += f" {_no_spread(unknown, own)}"
     rows = cells.with_columns(sd=pl.col("variance").sqrt()).select("cell", "n", "sd").to_dicts()
-    yield Answer(text, rows=rows, figures=("summary",))
+    if unknown.height:
+        have += f"; {unknown.height:,} not told"
+    headline = shortest([f"{takes}{where}; {have}.", f"{takes}; {have}."])
+    yield Answer(headline, evidence=text, rows=rows, figures=("summary",))
 
 
 def _no_spread(unknown: pl.DataFrame, runs: pl.DataFrame) -> str:

@@ -61,17 +61,9 @@ def total(column: pl.Expr) -> pl.Expr:
 def clustered(influence: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     """Return the variance and degrees of freedom of estimates.
 
-    Parameters
-    ----------
-    influence : polars frame
-        Columns `key`, stratum, cluster, and u: what part of a cluster adds to the error of the
-        estimate named by `key`. Rows of the same cluster are summed.
-    key : sequence of str
-
-    Returns
-    -------
-    polars frame
-        Columns `key`, variance, freedom; without estimates that have a stratum of one cluster.
+    `influence`: columns `key`, stratum, cluster, and u: what part of a cluster adds to the error of
+    the estimate named by `key`. Rows of the same cluster are summed. Returns columns `key`,
+    variance, freedom; without estimates that have a stratum of one cluster.
     """
     by = [*key, "stratum"]
     strata = (
@@ -104,13 +96,7 @@ def of_parts(
 ) -> tuple[float, float]:
     """Return the t interval of a sum of independent means, as Welch's for a difference.
 
-    Parameters
-    ----------
-    centre : float
-        The sum.
-    parts : sequence of tuple of float
-        Variance and degrees of freedom of each mean.
-    confidence : float
+    `centre`: the sum. `parts`: variance and degrees of freedom of each mean.
     """
     variance = sum(part for part, _ in parts)
     if variance == 0:
@@ -123,19 +109,12 @@ def of_parts(
 def of_pairs(pairs: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
     """Return what each run adds to the error of weighted means over pairs, by the jackknife.
 
-    Parameters
-    ----------
-    pairs : polars frame
-        Columns `key`, run_i, run_j, value without nulls.
-    key : sequence of str
-        Columns that identify a mean, among them `weight`, its weight.
+    `pairs`: columns `key`, run_i, run_j, value without nulls. `key`: columns that identify a mean,
+    among them `weight`, its weight.
 
-    Returns
-    -------
-    polars frame
-        Columns `key`, cluster (a run), n (runs of the mean), own and own_n (sum and number of the
-        run's pairs), without (the mean without the run) and u = weight · (1 - 1/n) · (mean of
-        `without` - `without`).
+    Returns columns `key`, cluster (a run), n (runs of the mean), own and own_n (sum and number of
+    the run's pairs), without (the mean without the run) and u = weight · (1 - 1/n) · (mean of
+    `without` - `without`).
     """
     key = list(dict.fromkeys(key))
     ends = pl.concat(
@@ -163,11 +142,8 @@ def t_interval(
     Two or three equal values, as accuracies on few test points may be, are no evidence that the
     spread is zero.
 
-    Parameters
-    ----------
-    estimate, variance, freedom : float arrays (estimate,)
-        Variance and degrees of freedom are those of `clustered`.
-    confidence : float
+    `estimate`, `variance` and `freedom`, float arrays (estimate,): variance and degrees of freedom
+    are those of `clustered`.
     """
     error = np.sqrt(np.where(variance > _ROUNDING**2, variance, np.nan))
     half = quantiles.t_quantile(freedom, (1 + confidence) / 2) * error
@@ -195,11 +171,8 @@ def of_share(centre: Any, half: Any) -> tuple[Any, Any]:
     There the standard error is that of the share divided by p (1 - p), so the interval stays
     between 0 and 1; far from both, it is about the same.
 
-    Parameters
-    ----------
-    centre, half : float or float array
-        The share, and the half-width of its t interval. A share of 0 or 1 without variance keeps
-        its value; with some, the whole range is possible.
+    `centre` and `half`: the share, and the half-width of its t interval. A share of 0 or 1 without
+    variance keeps its value; with some, the whole range is possible.
     """
     centre, half = np.asarray(centre, np.float64), np.asarray(half, np.float64)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -215,14 +188,9 @@ def of_share(centre: Any, half: Any) -> tuple[Any, Any]:
 class Parts:
     """The parts of the variance of a mean over pairs, pooled over repeats in proportion to pairs.
 
-    Attributes
-    ----------
-    runs : int array (repeat,)
-        Runs of each repeat.
-    zeta_1, zeta_2 : float array (repeat,)
-        Unbiased estimates; with few runs ζ₁ may be negative.
-    left_out : tuple of (float array (run,), float array (run,)), one per repeat
-        Estimates of both without each run.
+    `runs`, int array (repeat,): runs of each repeat. `zeta_1` and `zeta_2`, float array (repeat,):
+    unbiased estimates; with few runs ζ₁ may be negative. `left_out`, tuple of (float array (run,),
+    float array (run,)), one per repeat: estimates of both without each run.
     """
 
     runs: NDArray[np.int64]
@@ -275,16 +243,9 @@ def mean_variance(n: Any, zeta_1: Any, zeta_2: Any) -> Any:
 def parts(values: Sequence[Real]) -> Parts | None:
     """Estimate the parts from the values of pairs of runs in several repeats.
 
-    Parameters
-    ----------
-    values : sequence of float arrays (run, run)
-        One symmetric array per repeat, as `matrix` returns it; NaN where undefined. Arrays with
-        fewer than `FEWEST` runs, or too few defined values, are ignored.
-
-    Returns
-    -------
-    Parts or None
-        None if every array is ignored.
+    `values`, sequence of float arrays (run, run): one symmetric array per repeat, as `matrix`
+    returns it; NaN where undefined. Arrays with fewer than `FEWEST` runs, or too few defined
+    values, are ignored. Returns None if every array is ignored.
     """
     found = [(own.shape[0], *estimated) for own in values if (estimated := _estimates(own))]
     if not found:
@@ -297,12 +258,8 @@ def parts(values: Sequence[Real]) -> Parts | None:
 def matrix(i: NDArray[Any], j: NDArray[Any], values: Real) -> Real:
     """Return the values of pairs of runs as a symmetric array (run, run), NaN on its diagonal.
 
-    Parameters
-    ----------
-    i, j : integer arrays (pair,)
-        Indices of the two runs.
-    values : float array (pair,)
-        NaN where undefined.
+    `i` and `j`, integer arrays (pair,): indices of the two runs. `values`, float array (pair,): NaN
+    where undefined.
     """
     names, (left, right) = np.unique([i, j], return_inverse=True)
     result = np.full((names.size, names.size), np.nan)

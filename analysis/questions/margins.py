@@ -37,8 +37,7 @@ EDGES: NDArray[np.float64] = np.round(
 points in the bins above it are predicted as positive."""
 
 N_FINITE = EDGES.size + 1
-APART = ("nan", "-inf", "inf")
-"""Values outside all bins, counted after them in this order."""
+APART = ("nan", "-inf", "inf")  # values outside all bins, counted after them in this order
 
 SCHEMA: Mapping[str, Any] = {
     "cell": pl.UInt32,
@@ -73,16 +72,9 @@ Counts = NDArray[np.int64]
 def histograms(values: NDArray[Any], edges: NDArray[np.float64]) -> Counts:
     """Count the values of each run in bins.
 
-    Parameters
-    ----------
-    values : float array (run, sample)
-    edges : float64 array (edge,)
-        Ascending.
-
-    Returns
-    -------
-    int64 array (run, edge + 4)
-        Below the first edge, between two edges, from the last edge on; then NaN, -inf and inf.
+    `values`, float array (run, sample). `edges`, float64 array (edge,): ascending. Returns int64
+    array (run, edge + 4): below the first edge, between two edges, from the last edge on; then NaN,
+    -inf and inf.
     """
     n = edges.size
     counts = np.zeros((values.shape[0], n + 4), dtype=np.int64)
@@ -162,14 +154,9 @@ def _measure(
 class Candidate:
     """A run beside the average of all others of its repeat.
 
-    Attributes
-    ----------
-    run : int
-        Index of the run.
-    apart : int
-        Largest difference between the two eCDFs at the edges of bins, in test points.
-    own, others : int64 array (bin,)
-        Points of the run, and of the average of the others' logit gaps, in each bin.
+    `run`: index of the run. `apart`: largest difference between the two eCDFs at the edges of bins,
+    in test points. `own` and `others`, int64 array (bin,): points of the run, and of the average of
+    the others' logit gaps, in each bin.
     """
 
     run: int
@@ -270,18 +257,9 @@ def over_repeats(table: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 
     A bin without points in a repeat counts as 0 there.
 
-    Parameters
-    ----------
-    table : polars frame
-        Columns `SCHEMA` and `by`.
-    by : sequence of str
-        Columns that define groups; each repeat lies in one group.
-
-    Returns
-    -------
-    polars frame
-        `by`, `bin`, `values`, `low`, `high`, `share`, `share_min`, `share_max` and `ensemble`
-        (mean over repeats), sorted by `by` and `bin`.
+    `table`: columns `SCHEMA` and `by`. `by`: columns that define groups; each repeat lies in one
+    group. Returns `by`, `bin`, `values`, `low`, `high`, `share`, `share_min`, `share_max` and
+    `ensemble` (mean over repeats), sorted by `by` and `bin`.
     """
     repeats = table.select(list(dict.fromkeys([*by, *REPEAT_KEY, "n_runs", "n_test"]))).unique()
     all_points = (pl.col("n_runs").cast(pl.Float64) * pl.col("n_test")).sum()

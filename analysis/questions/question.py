@@ -1,12 +1,14 @@
 """A question and its answers as records, from which command, Python, JSON, page and docs are made.
 
-A record is light: what answers it is imported when it is asked.
+A record is light: what answers it is imported when it is asked. An answer is a headline, and the
+evidence for it: sentences that state the sample (n), the uncertainty (an interval) and what cannot
+be concluded. A question without an answer has neither. The page begins with `answers`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +26,8 @@ class Answer:
     Attributes
     ----------
     headline : str
-        The answer in a sentence or two, or the name of the cells that `details` are about.
+        The answer in lines of at most `WORDS` words, or the name of the cells that `details` are
+        about.
     details : tuple of str
         Further sentences; two spaces at the beginning indent one.
     rows : sequence of mapping
@@ -37,6 +40,8 @@ class Answer:
         Names of the figures or sections of the page that show it, the best one first.
     about : str
         Name of the question.
+    evidence : str
+        The answer in full sentences, unless the headline says all.
     """
 
     headline: str
@@ -46,28 +51,41 @@ class Answer:
     cannot_tell: str = ""
     figures: tuple[str, ...] = ()
     about: str = ""
+    evidence: str = ""
 
     @property
-    def brief(self) -> str:
-        """The headline without what stands in brackets: samples, intervals, corrections."""
-        depth, kept = 0, ""
-        for letter in self.headline:
-            if letter == "(":
-                kept = kept if depth else kept.removesuffix(" ")
-                depth += 1
-            kept += "" if depth else letter
-            depth -= letter == ")" and depth > 0
-        return kept
+    def text(self) -> str:
+        """The evidence, or the headline that says all."""
+        return self.evidence or self.headline
 
     def values(self) -> dict[str, Any]:
-        """Return all of it as JSON values."""
+        """Return all of it as JSON values; the evidence is `text`."""
         kept = asdict(self)
-        first = {name: kept.pop(old) for name, old in _JSON.items()}
-        return first | kept
+        del kept["evidence"]
+        return {"about": kept["about"], "text": self.text, "shown": kept.pop("figures")} | kept
 
 
-_JSON = {"about": "about", "text": "headline", "shown": "figures"}
-"""Keys of an answer in JSON that are not called like its attributes."""
+WORDS = 20
+"""Most words of a line of a headline."""
+
+
+def shortest(texts: Iterable[str]) -> str:
+    """Return the first of several texts, the longest first, that is short enough, or the last."""
+    text = ""
+    for text in texts:
+        if len(text.split()) <= WORDS:
+            break
+    return text
+
+
+def first_ones(names: Sequence[str], text: Callable[[str], str], between: str = ", ") -> str:
+    """Return the text of as many names as it has room for, with the number of those left out."""
+
+    def some(number: int) -> str:
+        left = f" and {len(names) - number:,} more" if number < len(names) else ""
+        return text(between.join(names[:number]) + left)
+
+    return shortest(some(number) for number in range(len(names), 0, -1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +104,15 @@ class Reply:
         What none of them can tell, and why.
     apart : bool
         Whether an empty line separates the answers.
+    columns : sequence of str
+        Heads of `table`; empty if there is none.
+    table : sequence of sequence
+        A row for each of several answers, shown unless the evidence is asked for. The first column
+        holds the dataset, which is shown once above its rows.
+    below : sequence of str
+        What its columns are, in lines below it.
+    left : str
+        How many answers are left out, and how to get them; empty if none is.
     """
 
     answers: Sequence[Answer]
@@ -94,6 +121,10 @@ class Reply:
     notes: Sequence[str] = ()
     cannot_tell: Sequence[str] = ()
     apart: bool = False
+    columns: Sequence[str] = ()
+    table: Sequence[Sequence[object]] = ()
+    below: Sequence[str] = ()
+    left: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,10 +221,31 @@ PAGE = (
         on_page=True,
     ),
     Question(
+        "standings",
+        "How do classifiers rank across datasets?",
+        "analysis.questions.classifiers:answer_standings",
+        tables=("cells",),
+        on_page=True,
+    ),
+    Question(
         "spread",
         "Which classifier's accuracy varies most between seeds, and which one's least?",
         "analysis.questions.classifiers:answer_spread",
         tables=("runs", "repeats", "cells"),
+        on_page=True,
+    ),
+    Question(
+        "sources",
+        "Which source of randomness does the variance of accuracy come from?",
+        "analysis.questions.variance:answer",
+        tables=("variance",),
+        on_page=True,
+    ),
+    Question(
+        "enough",
+        "How many seeds does it take to know each cell's mean accuracy to ± 0.005?",
+        "analysis.questions.howmany:answer",
+        tables=("runs", "repeats"),
         on_page=True,
     ),
     Question(
@@ -211,42 +263,21 @@ PAGE = (
         on_page=True,
     ),
     Question(
-        "levels",
-        "Which runs are unlike the others of their repeat?",
-        "analysis.questions.ranking:answer",
-        tables=("runs", "repeats"),
-        on_page=True,
-    ),
-    Question(
-        "enough",
-        "How many seeds does it take to know each cell's mean accuracy to ± 0.005?",
-        "analysis.questions.howmany:answer",
-        tables=("runs", "repeats"),
-        on_page=True,
-    ),
-    Question(
-        "sources",
-        "Which source of randomness does the variance of accuracy come from?",
-        "analysis.questions.variance:answer",
-        tables=("variance",),
-        on_page=True,
-    ),
-    Question(
-        "standings",
-        "How do classifiers rank across datasets?",
-        "analysis.questions.classifiers:answer_standings",
-        tables=("cells",),
-        on_page=True,
-    ),
-    Question(
         "scores",
         "Which scores of response curves predict which of two models generalises worse?",
         "analysis.questions.scores:answer",
         tables=("cmi",),
         on_page=True,
     ),
+    Question(
+        "levels",
+        "Which runs are unlike the others of their repeat?",
+        "analysis.questions.ranking:answer",
+        tables=("runs", "repeats"),
+        on_page=True,
+    ),
 )
-"""The questions that the page begins with, most urgent first."""
+"""The questions that the page begins with, in the order in which they are asked."""
 
 
 def incomplete(
@@ -260,9 +291,55 @@ def incomplete(
         return
     lacking = f"; {short:,} of {repeats:,} repeats lack runs" if short else ""
     failures = f", of which {failed:,} failed" if failed else ""
+    missing = f"{planned - finished:,} of {planned:,} planned runs"
     yield Answer(
-        f"The results are incomplete: they lack {planned - finished:,} of {planned:,} planned runs"
-        f"{failures}{lacking}. Everything below rests on the other runs alone.",
+        f"Incomplete: {missing} are missing{failures}.",
+        evidence=f"The results are incomplete: they lack {missing}{failures}{lacking}. Everything "
+        "below rests on the other runs alone.",
         figures=("conventions",),
         about="missing",
     )
+
+
+def answers(
+    tables: Tables,
+    effects: pl.DataFrame,
+    variance: pl.DataFrame | None,
+    options: Options,
+    *,
+    planned: int | None = None,
+    finished: int | None = None,
+    failed: int = 0,
+    cmi: pl.DataFrame | None = None,
+) -> list[Answer]:
+    """Answer what can be answered of `PAGE`.
+
+    Parameters
+    ----------
+    tables, effects, variance, options, cmi
+        As in `analysis.questions.question.Evidence`.
+    planned, finished, failed : int
+        Runs of the sweep; None if unknown.
+    """
+    if tables.runs.is_empty():
+        return []
+    missing: Iterator[Answer] | tuple[()] = ()
+    if planned is not None and finished is not None and (short := short_repeats(tables)):
+        missing = incomplete(*short, planned, finished, failed)
+    evidence = Evidence(tables, effects, variance, options, cmi)
+    return [
+        *missing,
+        *(
+            replace(one, about=question.name)
+            for question in PAGE
+            for one in imported(question.find)(evidence)
+        ),
+    ]
+
+
+def short_repeats(tables: Tables) -> tuple[int, int] | None:
+    """Return how many repeats lack runs, and how many there are; None without runs."""
+    if tables.runs.is_empty():
+        return None
+    coverage = tables.repeats["coverage"]
+    return int((coverage < 1).sum()), len(coverage)

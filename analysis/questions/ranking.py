@@ -42,21 +42,13 @@ def ranked(runs: pl.DataFrame, close: float = CLOSE, within: float | None = None
     (`HELD_OUT`), runs are chosen by α̂ and accuracy on the other points, and `holdout_accuracy` is
     not optimistic.
 
-    Parameters
-    ----------
-    runs : polars frame
-        The table of runs with `delta`, and with `choosing_delta` if points were held out.
-    close : float
-        Largest α̂ of a run that stands for the training.
-    within : float or None
-        Keep only runs whose accuracy is at most this much below the best of their repeat; Table IV
-        compares models of similar accuracy.
+    `runs`: the table of runs with `delta`, and with `choosing_delta` if points were held out.
+    `close`: largest α̂ of a run that stands for the training. `within`: keep only runs whose
+    accuracy is at most this much below the best of their repeat; Table IV compares models of
+    similar accuracy.
 
-    Returns
-    -------
-    polars frame
-        The columns of `runs`, `rank` (1 is best) and `close` (`close_or_not`), sorted by `cell`,
-        `repeat_index` and `rank`.
+    Returns the columns of `runs`, `rank` (1 is best) and `close` (`close_or_not`), sorted by
+    `cell`, `repeat_index` and `rank`.
     """
     held_out = "choosing_accuracy" in runs.columns and runs["choosing_accuracy"].count() > 0
     accuracy, level, delta = (
@@ -96,21 +88,14 @@ def sources(tables: Tables, close: float = CLOSE) -> pl.DataFrame:
     runs may or may not be close. Runs with an α̂ are judged: where half of the runs are the
     reference, those of the other half, the candidates, which are all that the tables of RKS have.
 
-    Parameters
-    ----------
-    tables : Tables
-    close : float
-        Largest α̂ of a run that is close to the others.
+    `close`: largest α̂ of a run that is close to the others.
 
-    Returns
-    -------
-    polars frame
-        `cell`; for Table II the columns `OF_CELLS`, `accuracy_min`, `accuracy_max` (over the runs
-        of all repeats), `n_judged` and the same of judged runs (`accuracy_mean_judged`, …),
-        `n_close`, `accuracy_min_close` and `accuracy_max_close` (over runs with α̂ at most
-        `close`); for Table III `n_pairs`, `churn_min`, `churn_max` (shares of test points),
-        `n_pairs_judged` and the same of pairs of judged runs, `n_pairs_close`, `churn_min_close`
-        and `churn_max_close` (both runs close). Null if undefined.
+    Returns `cell`; for Table II the columns `OF_CELLS`, `accuracy_min`, `accuracy_max` (over the
+    runs of all repeats), `n_judged` and the same of judged runs (`accuracy_mean_judged`, …),
+    `n_close`, `accuracy_min_close` and `accuracy_max_close` (over runs with α̂ at most `close`);
+    for Table III `n_pairs`, `churn_min`, `churn_max` (shares of test points), `n_pairs_judged` and
+    the same of pairs of judged runs, `n_pairs_close`, `churn_min_close` and `churn_max_close` (both
+    runs close). Null if undefined.
     """
     varying = tables.repeats.select(*REPEAT, VARIES.alias("varies"), "delta")
     runs = tables.runs.filter(~pl.col("identical")).join(varying, on=REPEAT, how="left")
@@ -205,11 +190,16 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     far = runs.filter(pl.col("apart") > options.close)
     blind = runs.filter(pl.col("delta") > options.close)
     where = blind["dataset"].cast(pl.String).unique().sort().to_list()
-    text = ""
+    text, lines = "", []
     if far.height:
         worst = far.sort("apart", *key, "run_index", descending=[True, *[False] * 3])
         row = worst.row(0, named=True)
         ties = far.filter(pl.col("apart") == row["apart"]).height
+        lines = [
+            f"{far.height:,} of {runs.height:,} runs {'is' if far.height == 1 else 'are'} unlike "
+            f"the others ({_by_classifier(far, runs)}); see run "
+            f"{row['cell']}:{row['repeat_index']}:{row['run_index']}."
+        ]
         closer = " against those that are close to each other" if far["moved"].any() else ""
         text = (
             f"{far.height:,} of {runs.height:,} runs {'is' if far.height == 1 else 'are'} unlike "
@@ -227,6 +217,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
             )
     elif blind.height < runs.height:
         seen = runs.height - blind.height
+        lines = [f"No run is seen to differ by more than {options.close:.0%} of the test points."]
         text = (
             f"No run is seen to differ from the others of its repeat by more than "
             f"{options.close:.0%} of the test points (α̂ ≤ {options.close:g} for all {seen:,} runs "
@@ -239,6 +230,10 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         from manyseed.analysis.alphahat.trimming import points_needed  # imports numba
 
         points = points_needed(options.close, options.epsilon)
+        where_not = "Test sets are too small for α̂"
+        if blind.height < runs.height:
+            where_not = f"{some(where, 1, ' datasets')}: too small for α̂"
+        lines.append(f"{where_not}, which takes about {points:,} test points on each side.")
         text += (
             f"{' ' if text else ''}With so few test points in {some(where, LISTED, ' datasets')}, "
             f"α̂ cannot detect differences below δ = {delta}; a small α̂ is not informative there "
@@ -246,7 +241,8 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         )
     shown = ("dataset", "classifier", *key, "run_index", "apart", "delta")
     yield Answer(
-        text,
+        "\n".join(lines),
+        evidence=text,
         rows=far.select(shown).to_dicts(),
         figures=("alpha-hat-accuracy", "cells-1", "summary"),
     )

@@ -13,30 +13,20 @@ from manyseed.analysis.questions.question import Answer, Evidence
 GROUP = ("dataset", "classifier")
 RESPONSE = (*GROUP, "transform", "layer")
 
-LEVEL = 0.05
-"""Probability of any claim by chance among all scores of a dataset and classifier."""
+LEVEL = 0.05  # probability of any claim by chance among all scores of a dataset and classifier
 
-LISTED = 3
-"""Most transforms named in a sentence, and most pairs of dataset and classifier with one."""
+LISTED = 3  # most transforms named in a sentence, and most pairs of dataset and classifier with one
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class ScoreSummary:
     """What response-curve scores of a dataset's and classifier's models predict.
 
-    Attributes
-    ----------
-    dataset, classifier : str
-    compared : int
-        Number of scores, over all transforms and layers.
-    leading : sequence of mapping
-        For each transform and layer with predictive scores, the row of the table of conditional
-        mutual information with the largest cmi; largest first. ``near`` is how many other
-        predictive scores are within its spread over seeds, null if that is unknown.
-    telling : int
-        Number of scores that predict which model generalises worse.
-    silent : sequence of str
-        Transforms, with their layers, without such a score.
+    `compared`: number of scores, over all transforms and layers. `leading`: for each transform and
+    layer with predictive scores, the row of the table of conditional mutual information with the
+    largest cmi; largest first. ``near`` is how many other predictive scores are within its spread
+    over seeds, null if that is unknown. `telling`: number of scores that predict which model
+    generalises worse. `silent`: transforms, with their layers, without such a score.
     """
 
     dataset: str
@@ -65,18 +55,12 @@ def is_single() -> pl.Expr:
 def judged(found: pl.DataFrame) -> pl.DataFrame:
     """Add whether the cmi of each measure is beyond chance.
 
-    Parameters
-    ----------
-    found : frame
-        As `analysis.response.corpora.information` returns it.
+    `found`: as `analysis.response.corpora.information` returns it.
 
-    Returns
-    -------
-    frame
-        Its rows with `beyond` (cmi above its null's 95 % quantile) and `sure` (for single scores:
-        also p, given whatever hparams, Bonferroni-corrected to an error of `LEVEL` for all scores
-        of a dataset and classifier; null for combinations). Both are null without a null
-        distribution.
+    Returns its rows with `beyond` (cmi above its null's 95 % quantile) and `sure` (for single
+    scores: also p, given whatever hparams, Bonferroni-corrected to an error of `LEVEL` for all
+    scores of a dataset and classifier; null for combinations). Both are null without a null
+    distribution.
     """
     if found.is_empty():
         return found.with_columns(beyond=pl.lit(None, pl.Boolean), sure=pl.lit(None, pl.Boolean))
@@ -87,13 +71,10 @@ def judged(found: pl.DataFrame) -> pl.DataFrame:
     return found.with_columns(beyond=beyond, sure=pl.when(known & is_single()).then(sure))
 
 
-def telling(found: pl.DataFrame) -> list[Telling]:
+def telling(found: pl.DataFrame) -> list[ScoreSummary]:
     """Return what scores predict, for each dataset and classifier with scores that have a null.
 
-    Parameters
-    ----------
-    found : frame
-        As `analysis.response.corpora.information` returns it.
+    `found`: as `analysis.response.corpora.information` returns it.
     """
     single = judged(found).filter(is_single(), pl.col("sure").is_not_null())
     result = []
@@ -110,7 +91,9 @@ def telling(found: pl.DataFrame) -> list[Telling]:
             leading.append({**best, "near": near})
         leading.sort(key=lambda row: -row["cmi"])
         sure = rows.filter("sure").height
-        result.append(Telling(str(dataset), str(classifier), rows.height, leading, sure, silent))
+        result.append(
+            ScoreSummary(str(dataset), str(classifier), rows.height, leading, sure, silent)
+        )
     return result
 
 
@@ -119,10 +102,7 @@ def sentences(found: pl.DataFrame) -> Iterator[tuple[str, tuple[str, ...]]]:
 
     Datasets and classifiers without such a score have no sentence.
 
-    Yields
-    ------
-    (str, tuple of str)
-        Text, and the names of figures and tables that show it.
+    Yields (str, tuple of str): text, and the names of figures and tables that show it.
     """
     number = {tuple(row): k for *row, k in numbered(found).select(*RESPONSE, "number").rows()}
     predicted = [one for one in telling(found) if one.leading]
@@ -168,5 +148,13 @@ def _best(row: Mapping[str, Any]) -> str:
 def answer(evidence: Evidence) -> Iterator[Answer]:
     """Say which scores predict which of two models generalises worse."""
     if evidence.cmi is not None:
-        for text, figures in sentences(evidence.cmi):
-            yield Answer(text, figures=figures)
+        told = [one for one in telling(evidence.cmi) if one.leading]
+        for one, (text, figures) in zip(told, sentences(evidence.cmi), strict=False):
+            best = one.leading[0]
+            where, score = named(best["transform"], best["layer"]), best["measure"]
+            yield Answer(
+                f"{one.dataset} × {one.classifier}: {one.telling} of {one.compared} scores tell "
+                f"which gap is larger; best {score.replace('_', ' ')} for {where}.",
+                evidence=text,
+                figures=figures,
+            )

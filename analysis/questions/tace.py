@@ -19,8 +19,7 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.questions.members import MemberPool, scored
 from manyseed.analysis.tables.rows import EPOCH, REPEAT_KEY
 from manyseed.analysis.uncertainty.dee import prefixes
-from manyseed.analysis.uncertainty.errors import calibration_errors
-from manyseed.analysis.uncertainty.temperature import calibrate
+from manyseed.analysis.uncertainty.errors import calibrate, calibration_errors
 
 Real = NDArray[np.float64]
 
@@ -103,19 +102,11 @@ def errors(
 ) -> tuple[Real, Real] | None:
     """Return the TACE of a prediction, plain and calibrated; None without a temperature.
 
-    Parameters
-    ----------
-    logs : float array (sample, class)
-        ln p.
-    member : Member
-        Gives the true classes.
-    splits : bool array (split, sample)
-    options : Options
+    `logs`, float array (sample, class): ln p. `member`: gives the true classes. `splits`, bool
+    array (split, sample).
 
-    Returns
-    -------
-    tuple of float arrays (threshold, bins), or None
-        In the order of `grid`; the calibrated one is the mean over splits, each over all points.
+    Returns tuple of float arrays (threshold, bins), or None: in the order of `grid`; the calibrated
+    one is the mean over splits, each over all points.
     """
     y_true, parameters = member.held_out.y_true, grid(options)
     calibrated = calibrate(logs, y_true, splits)

@@ -36,11 +36,11 @@ from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.components import (
     CONSISTENCY,
     CONTEXT,
+    CellResults,
     Estimates,
     Kind,
     Limits,
     Term,
-    Varied,
     combined,
     contexts,
     difference_limits,
@@ -86,23 +86,16 @@ Row = Mapping[str, Any]  # columns `SCHEMA`
 def variance(tables: Tables, confidence: float = CONFIDENCE) -> pl.DataFrame:
     """Split the variance of every context, that is of cells that differ only in `vary`.
 
-    Parameters
-    ----------
-    tables : Tables
-        With the columns of `analysis.axes.AXES` in the repeats.
-    confidence : float
+    `tables`: with the columns of `analysis.axes.AXES` in the repeats.
 
-    Returns
-    -------
-    polars frame
-        Columns `SCHEMA`: `cell`, the one of the context that varies most; `metric` (of `METRICS`);
-        `source` (of `vary`; subsample; an axis of schemes; all sources that vary, joined by +);
-        `part` (of the parts above); `variance`, whose estimate may be negative, and its interval;
-        `share` of the variance of all, if parts add up to it; `unequal`, by how much the variance
-        differs between test sets (sd of its logarithm); `n_repeats` and `n_runs` that it
-        rests on; `over`, what the interval is over; `cells` that it is estimated from. Error
-        consistency is a different quantity in each cell, so it has only `ALONE` and `ALL`, the
-        variances of a pair of runs, and `TEST_SET`.
+    Returns columns `SCHEMA`: `cell`, the one of the context that varies most; `metric` (of
+    `METRICS`); `source` (of `vary`; subsample; an axis of schemes; all sources that vary, joined by
+    +); `part` (of the parts above); `variance`, whose estimate may be negative, and its interval;
+    `share` of the variance of all, if parts add up to it; `unequal`, by how much the variance
+    differs between test sets (sd of its logarithm); `n_repeats` and `n_runs` that it rests on;
+    `over`, what the interval is over; `cells` that it is estimated from. Error consistency is a
+    different quantity in each cell, so it has only `ALONE` and `ALL`, the variances of a pair of
+    runs, and `TEST_SET`.
     """
     cells = contexts(tables)
     rows: list[Row] = []
@@ -114,9 +107,9 @@ def variance(tables: Tables, confidence: float = CONFIDENCE) -> pl.DataFrame:
 
 
 def _of_context(
-    own: Sequence[Varied],
+    own: Sequence[CellResults],
     key: Mapping[str, Any],
-    cells: Mapping[tuple[Any, ...], Sequence[Varied]],
+    cells: Mapping[tuple[Any, ...], Sequence[CellResults]],
     confidence: float,
 ) -> Iterator[Row]:
     report = _Report(own, confidence)
@@ -137,7 +130,7 @@ def _of_context(
 class _Report:
     """The rows of one context."""
 
-    def __init__(self, own: Sequence[Varied], confidence: float) -> None:
+    def __init__(self, own: Sequence[CellResults], confidence: float) -> None:
         self.own, self.confidence = own, confidence
         self.full = max(own, key=lambda one: (len(one.sources), -one.cell))
         self.everything = frozenset().union(*(one.sources for one in own))
@@ -147,7 +140,7 @@ class _Report:
         self.all: dict[str, float] = {}
         self.most: dict[str, float] = {}
 
-    def alone(self) -> Iterator[tuple[str, Varied]]:
+    def alone(self) -> Iterator[tuple[str, CellResults]]:
         """Yield (source, cell) for the cells that vary a single source, except the fullest cell."""
         for cell in self.own:
             if len(cell.sources) == 1 and cell is not self.full:
@@ -160,7 +153,7 @@ class _Report:
         part: str,
         found: Estimates,
         kind: Kind,
-        cells: Sequence[Varied],
+        cells: Sequence[CellResults],
         scale: Limits | None = None,
     ) -> Row:
         """Return the row of an estimate, without an interval if nothing differs."""
@@ -181,7 +174,7 @@ class _Report:
         value: float,
         limits: Limits | None,
         found: Estimates,
-        cells: Sequence[Varied],
+        cells: Sequence[CellResults],
         over: str,
     ) -> Row:
         is_share = metric not in CONSISTENCY and part not in (ALONE, TEST_SET)
@@ -267,7 +260,7 @@ class _Report:
                 if name == source and (found := errors([one])):
                     yield self.row(ERRORS, source, ALONE, found[0], "positive", [one])
 
-    def added(self, source: str, without: Varied) -> Iterator[Row]:
+    def added(self, source: str, without: CellResults) -> Iterator[Row]:
         """Yield what a scheme adds to the variance of the same cell without the scheme."""
         cells = [self.full, without]
         if more := combined([(1.0, self.full, self.full), (-1.0, without, without)]):
@@ -300,7 +293,7 @@ class _Report:
                 yield from self.test_set(metric, means, noise, freedom, mean)
 
 
-def _cells(terms: Sequence[Term]) -> list[Varied]:
+def _cells(terms: Sequence[Term]) -> list[CellResults]:
     return [one for _, *both in terms for one in both]
 
 
@@ -311,7 +304,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         return
     own = variance.filter(pl.col("metric") == ACCURACY, pl.col("low").is_not_null())
     sources = own.filter(pl.col("part") == OWN, pl.col("low") > 0, pl.col("share").is_not_null())
-    parts = []
+    parts, lines = [], []
     if sources.height:
         row = sources.sort("share", "cell", "source", descending=[True, False, False]).row(
             0, named=True
@@ -321,6 +314,10 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
             f"Of the variance between runs, {row['source']} by itself accounts for "
             f"{row['share']:.0%} in {row['dataset']} × {row['classifier']} (cell {row['cell']}; "
             f"{ends}; n = {row['n_runs']:,} runs)"
+        )
+        lines.append(
+            f"{row['source']} by itself is {row['share']:.0%} of the variance between runs "
+            f"({row['dataset']} × {row['classifier']})."
         )
     sets = own.filter(pl.col("part") == TEST_SET, pl.col("low") > 0)
     runs = own.filter(pl.col("part") == ALL, pl.col("low") > 0)
@@ -338,10 +335,14 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
             f"{row['variance_all'] ** 0.5:.4f} ({row['low_all'] ** 0.5:.4f} to "
             f"{row['high_all'] ** 0.5:.4f}) between runs"
         )
+        lines.append(
+            f"Test sets vary accuracy more than seeds in {apart.height:,} of {contexts:,} cells."
+        )
     if parts:
         text = "; ".join(parts) + "."
         yield Answer(
-            text[0].upper() + text[1:],
+            "\n".join(lines),
+            evidence=text[0].upper() + text[1:],
             rows=own.to_dicts(),
             figures=("overview-accuracy-std", "summary"),
         )

@@ -11,7 +11,7 @@
   };
   const text = (element) => element.textContent.replace(/\s+/g, " ").trim();
   const number = (words) => {
-    const plain = words.replace(/\u2212/g, "-").replace(/,/g, "");
+    const plain = words.replace(/\u2212/g, "-").replace(/,|^< /g, "");
     const found = /^[+-]?\d+(\.\d+)?(e[+-]?\d+)?/i.exec(plain);
     return found ? Number(found[0]) : NaN;
   };

@@ -13,18 +13,18 @@ import polars as pl
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from manyseed.analysis.figures.kind import Given
+from manyseed.analysis.figures.kind import FigureTables
 from manyseed.analysis.figures.labels import colour, differing
 from manyseed.analysis.figures.svg import MARKS, NUMBERS, Picture
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import caveats
-from manyseed.analysis.questions.answers import answers
 from manyseed.analysis.questions.effects import effects, signed
 from manyseed.analysis.questions.intervals import TEST_SETS, too_few
-from manyseed.analysis.questions.question import Answer
-from manyseed.analysis.report.tables import Listed, filled, listed, number, of_methods
+from manyseed.analysis.questions.question import Answer, answers
+from manyseed.analysis.report.tables import PageTable, filled, listed, number, of_methods
 from manyseed.analysis.report.wording import (
     Rows,
+    below,
     better,
     conventions,
     repeats_in_words,
@@ -60,14 +60,8 @@ RESPONSES = (
 def citations(tables: Tables, options: Options, *, uncertainty: bool, responses: bool) -> list[str]:
     """Return the studies to cite for the quantities in the tables.
 
-    Parameters
-    ----------
-    options : Options
-        Those that the tables were computed with.
-    uncertainty : bool
-        Whether there are deep ensembles.
-    responses : bool
-        Whether there are response curves.
+    `options`: those that the tables were computed with. `uncertainty`: whether there are deep
+    ensembles. `responses`: whether there are response curves.
     """
     levels = not tables.runs["alpha_hat"].is_null().all()
     loo = levels and options.alpha_reference == "loo_ensemble"
@@ -109,44 +103,30 @@ class RunCounts:
 
 @dataclass(frozen=True, slots=True)
 class LinkedSentence:
-    """A sentence with the anchor and label of what shows it; both empty if nothing does."""
+    """A sentence with the anchor and label of what shows it; both empty if nothing does.
+
+    `headline` says it in short lines; the same as `text` if there is no more to say.
+    """
 
     text: str
     anchor: str
     label: str
+    headline: str
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
     """Everything the page shows.
 
-    Attributes
-    ----------
-    name : str
-        The sweep's name.
-    answers : sequence of LinkedSentence
-        The answers, in sentences.
-    colours : mapping of str to str
-        Colour of each classifier in the figures of datasets; empty if some share one.
-    summary : rows
-        One per cell (`summary`).
-    axes : sequence of str
-        The axes in which cells differ.
-    repeats : str
-        The number of repeats, in words.
-    effects, effects_by_dataset : rows
-        Differences from the reference of an axis (`effect_rows`), by classifier, and by dataset and
-        classifier if there are several datasets.
-    switches : sequence of (str, sequence of str)
-        Axes in which rows of figures of datasets differ, each with its levels (`switches`).
-    notes : sequence of str
-        Conventions behind the numbers, a sentence or two each.
-    provenance : mapping of str to str
-        Versions and the like, given by the caller.
-    tables : sequence of Listed
-        Further tables, below the effects.
-    sweep_file : str
-        Its text; empty if there is none.
+    `name`: the sweep's name. `answers`: the answers, in sentences. `colours`: colour of each
+    classifier in the figures of datasets; empty if some share one. `summary`: one per cell
+    (`summary`). `axes`: the axes in which cells differ. `repeats`: the number of repeats, in words.
+    `effects` and `effects_by_dataset`: differences from the reference of an axis (`effect_rows`),
+    by classifier, and by dataset and classifier if there are several datasets. `switches`, sequence
+    of (str, sequence of str): axes in which rows of figures of datasets differ, each with its
+    levels (`switches`). `notes`: conventions behind the numbers, a sentence or two each.
+    `provenance`: versions and the like, given by the caller. `tables`: further tables, below the
+    effects. `sweep_file`: its text; empty if there is none.
     """
 
     name: str
@@ -162,7 +142,7 @@ class Context:
     switches: Sequence[tuple[str, Sequence[str]]]
     notes: Sequence[str]
     provenance: Mapping[str, str]
-    tables: Sequence[Listed]
+    tables: Sequence[PageTable]
     sweep_file: str
     citations: Sequence[str]
 
@@ -193,35 +173,16 @@ def context(
 ) -> Context:
     """Make the page's content.
 
-    Parameters
-    ----------
-    name : str
-        The sweep's name.
-    tables : Tables
-        With the columns of `analysis.axes.AXES` joined. The summary shows all snapshots, everything
-        else each cell's last.
-    options : Options
-        Those that the tables were computed with.
-    provenance : mapping of str to str
-        What the results were made with, shown verbatim.
-    notes : sequence of str
-        Shown with the conventions, e.g. what could not be computed and why.
-    curves, ensembles, uncertainty, dee, tace, ensemble_draws, margins : polars frames or None
-        What figures are drawn from besides (`analysis.figures.kind.Given`), if present.
-    compared : Tables or None
-        The tables that effects are computed from; by default `tables`.
-    variance : polars frame or None
-        The table of variances.
-    sources : polars frame or None
-        The table of sources of randomness.
-    sweep_file : str
-        Its text.
-    responses, response_curves, cmi : polars frames or None
-        Response curves, and what their scores predict, if measured.
-    further : sequence of Answer
-        Shown after the answers.
-    figures : sequence of Picture or None
-        The figures, if they were drawn before from the same tables and options.
+    `name`: the sweep's name. `tables`: with the columns of `analysis.axes.AXES` joined. The summary
+    shows all snapshots, everything else each cell's last. `options`: those that the tables were
+    computed with. `provenance`: what the results were made with, shown verbatim. `notes`: shown
+    with the conventions, e.g. what could not be computed and why. `curves`, `ensembles`,
+    `uncertainty`, `dee`, `tace`, `ensemble_draws` and `margins`: what figures are drawn from
+    besides (`analysis.figures.kind.FigureTables`), if present. `compared`: the tables that effects
+    are computed from; by default `tables`. `variance`: the table of variances. `sources`: the table
+    of sources of randomness. `sweep_file`: its text. `responses`, `response_curves` and `cmi`:
+    response curves, and what their scores predict, if measured. `further`: shown after the answers.
+    `figures`: the figures, if they were drawn before from the same tables and options.
     """
     cells, every, tables = tables.cells, tables, at_last(tables)
     several = tables.repeats["dataset"].n_unique() > 1
@@ -236,7 +197,7 @@ def context(
     if figures is None:
         from manyseed.analysis.figures.drawing import all_drawn  # Matplotlib
 
-        given = Given(
+        given = FigureTables(
             own,
             curves,
             ensembles,
@@ -292,7 +253,7 @@ def context(
     )
 
 
-def _of_responses(responses: pl.DataFrame | None, cmi: pl.DataFrame | None) -> list[Listed]:
+def _of_responses(responses: pl.DataFrame | None, cmi: pl.DataFrame | None) -> list[PageTable]:
     if responses is None or cmi is None:
         return []
     from manyseed.analysis.report.responses import of_responses  # SciPy
@@ -343,7 +304,7 @@ def linked(found: Sequence[Answer], figures: Sequence[Picture]) -> tuple[LinkedS
     labels |= {name: name.capitalize() for name in ("summary", "effects", "conventions")}
     anchors = [next((name for name in one.figures if name in labels), "") for one in found]
     return tuple(
-        LinkedSentence(one.headline, anchor, labels.get(anchor, ""))
+        LinkedSentence(one.text, anchor, labels.get(anchor, ""), one.headline)
         for one, anchor in zip(found, anchors, strict=True)
     )
 
@@ -351,15 +312,8 @@ def linked(found: Sequence[Answer], figures: Sequence[Picture]) -> tuple[LinkedS
 def effect_rows(found: pl.DataFrame) -> Rows:
     """Return one row per comparison, with its metrics side by side.
 
-    Parameters
-    ----------
-    found : polars frame
-        As `analysis.questions.effects.effects` returns it.
-
-    Returns
-    -------
-    tuple of mapping
-        The row of the first metric, and `of`, the rows of all metrics by name.
+    `found`: as `analysis.questions.effects.effects` returns it. Returns the row of the first
+    metric, and `of`, the rows of all metrics by name.
     """
     by_metric: dict[tuple[object, ...], dict[str, Mapping[str, Any]]] = {}
     named = [name for name in ("dataset", "classifier") if name in found.columns]
@@ -393,6 +347,7 @@ def render(context: Context) -> str:
         number=number,
         shown=shown,
         known_effects=known_effects,
+        level=level,
         difference=difference,
         few_test_sets=few_test_sets,
         picture=picture,
@@ -401,6 +356,12 @@ def render(context: Context) -> str:
         bands=partial(bands, context.switches),
     )
     return environment.get_template("page.html").render(page=context, most=MAX_ROWS)
+
+
+def level(row: Mapping[str, Any]) -> str:
+    """Write a cell's α̂, or what it is below."""
+    value = row["alpha_hat_mean"]
+    return below(value, row["delta"], 4) or number(value, 4)
 
 
 def shown(rows: Rows, names: Iterable[str]) -> list[str]:

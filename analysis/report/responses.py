@@ -9,7 +9,7 @@ import polars as pl
 
 from manyseed.analysis.figures.labels import coloured_by, levels_of
 from manyseed.analysis.questions.scores import RESPONSE, is_single, judged, named
-from manyseed.analysis.report.tables import Listed, Row, number, with_sd
+from manyseed.analysis.report.tables import PageTable, Row, number, with_sd
 from manyseed.analysis.response.corpora import FEWEST_MODELS, distinct
 
 _HEADS = ("Dataset", "Classifier", "Transform")
@@ -22,13 +22,10 @@ _BASELINES = {
 """Measures compared in PRC's table 3, with their heads."""
 
 
-def of_responses(responses: pl.DataFrame | None, found: pl.DataFrame | None) -> list[Listed]:
+def of_responses(responses: pl.DataFrame | None, found: pl.DataFrame | None) -> list[PageTable]:
     """Return the tables of PRC that a sweep's models allow.
 
-    Parameters
-    ----------
-    responses, found : frames or None
-        The tables of responses and of conditional mutual information.
+    `responses` and `found`: the tables of responses and of conditional mutual information.
     """
     if responses is None or found is None or found.is_empty():
         return []
@@ -42,7 +39,7 @@ def of_responses(responses: pl.DataFrame | None, found: pl.DataFrame | None) -> 
     return [one for one in tables if one is not None]
 
 
-def _models(responses: pl.DataFrame) -> Listed:
+def _models(responses: pl.DataFrame) -> PageTable:
     """Return the number of models, and means of gap and gi."""
     by = coloured_by(responses)
     levels = {level: place for place, level in enumerate(levels_of(responses, by))}
@@ -74,7 +71,7 @@ def _models(responses: pl.DataFrame) -> Listed:
         )
         for row in order.sort(*RESPONSE, "_place").iter_rows(named=True)
     ]
-    return Listed(
+    return PageTable(
         "response-models",
         "Models and their response curves",
         "Means over models ± standard deviation. Left out: from conditional mutual information, as "
@@ -90,7 +87,7 @@ def _models(responses: pl.DataFrame) -> Listed:
     )
 
 
-def _invariance(found: pl.DataFrame) -> Listed | None:
+def _invariance(found: pl.DataFrame) -> PageTable | None:
     """Return table 3 of PRC: gi and two baselines, for each transform of both signs."""
     signed = found.filter(measure="shifted_train_accuracy").sort(*RESPONSE)
     rows: list[Row] = []
@@ -110,7 +107,7 @@ def _invariance(found: pl.DataFrame) -> Listed | None:
         )
     if not rows:
         return None
-    return Listed(
+    return PageTable(
         "response-invariance",
         "Invariance: gi and two baselines",
         "Conditional mutual information (%) between the generalisation gap and gi, the accuracy on "
@@ -135,7 +132,7 @@ def _cmi(row: Mapping[str, Any]) -> str:
     return "no gaps differ"
 
 
-def _measures(found: pl.DataFrame, *, combined: bool) -> Listed | None:
+def _measures(found: pl.DataFrame, *, combined: bool) -> PageTable | None:
     """Return table 1 of PRC, or tables 4 to 9 for combinations.
 
     Measures within their null are not ranked: they come last, by name, without numbers that would
@@ -177,7 +174,7 @@ def _measures(found: pl.DataFrame, *, combined: bool) -> Listed | None:
         *(*_HEADS, "Measure", "cmi ± sd", "Chance", "Competition", "Given", "Models"),
         *("Pairs", "Tied, %", "r", "ρ"),
     ]
-    return Listed(name, title, legend, heads, 4, rows)
+    return PageTable(name, title, legend, heads, 4, rows)
 
 
 def _row(row: Mapping[str, Any]) -> Row:

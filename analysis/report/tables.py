@@ -22,15 +22,11 @@ Row = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class PageTable:
     """A table of the page.
 
-    Attributes
-    ----------
-    name, title, legend : str
-        Anchor; heading above the table; text below it.
-    words : int
-        Number of leading columns that hold words; the others hold numbers.
+    `name`, `title` and `legend`: anchor; heading above the table; text below it. `words`: number of
+    leading columns that hold words; the others hold numbers.
     """
 
     name: str
@@ -43,17 +39,11 @@ class Listed:
 
 def listed(
     tables: Tables, close: float, ensembles: pl.DataFrame | None, sources: pl.DataFrame | None
-) -> list[Listed]:
+) -> list[PageTable]:
     """Return the tables that have rows.
 
-    Parameters
-    ----------
-    tables : Tables
-        Of one snapshot, without duplicate fits.
-    close : float
-        The option that the other tables were made with.
-    ensembles, sources : polars frames or None
-        These tables, if present.
+    `tables`: of one snapshot, without duplicate fits. `close`: the option that the other tables
+    were made with. `ensembles` and `sources`: these tables, if present.
     """
     found = [
         _ensembles(ensembles, close),
@@ -64,7 +54,7 @@ def listed(
     return [one for one in found if one is not None]
 
 
-def filled(table: Listed) -> Listed:
+def filled(table: PageTable) -> PageTable:
     """Return a table without number columns that hold only dashes."""
     kept = [
         n
@@ -78,7 +68,7 @@ def filled(table: Listed) -> Listed:
     )
 
 
-def _ensembles(ensembles: pl.DataFrame | None, close: float) -> Listed | None:
+def _ensembles(ensembles: pl.DataFrame | None, close: float) -> PageTable | None:
     """Return table I of RKS."""
     if ensembles is None or ensembles.is_empty():
         return None
@@ -101,7 +91,7 @@ def _ensembles(ensembles: pl.DataFrame | None, close: float) -> Listed | None:
         )
         for row in ensembles.sort("dataset", "classifier", "size").iter_rows(named=True)
     ]
-    return Listed(
+    return PageTable(
         "ensembles",
         "Ensembles by size",
         "Ensembles of M_ens members, drawn without replacement from one half of the runs of a "
@@ -126,7 +116,7 @@ def _of_judged(n: int | None, judged: int | None) -> str:
     return f"{n:,} of {judged:,} ({n / judged:.0%})"
 
 
-def _sources(cells: pl.DataFrame, sources: pl.DataFrame | None, close: float) -> Listed | None:
+def _sources(cells: pl.DataFrame, sources: pl.DataFrame | None, close: float) -> PageTable | None:
     """Return tables II and III of RKS, for cells that differ only in their sources."""
     if sources is None or cells["vary"].n_unique() < 2:
         return None
@@ -163,7 +153,7 @@ def _sources(cells: pl.DataFrame, sources: pl.DataFrame | None, close: float) ->
         for row in shown.sort(*key, "cell").iter_rows(named=True)
         for of in [partial(_judged, row)]
     ]
-    return Listed(
+    return PageTable(
         "sources",
         "Sources of randomness",
         "Cells that differ only in their sources of randomness. Judged: runs with α̂; where half "
@@ -185,15 +175,7 @@ def similar(runs: pl.DataFrame) -> pl.DataFrame:
     Runs of a repeat are ordered by accuracy. Of all windows of four neighbours, the one with the
     largest range of α̂ is taken; ties go to the first.
 
-    Parameters
-    ----------
-    runs : polars frame
-        The table of runs.
-
-    Returns
-    -------
-    polars frame
-        Its rows, sorted by dataset, classifier and α̂.
+    `runs`: the table of runs. Returns its rows, sorted by dataset, classifier and α̂.
     """
     repeat = ["dataset", "classifier", "cell", "repeat_index"]
     known = runs.filter(~pl.col("identical") & pl.col("alpha_hat").is_not_null())
@@ -216,7 +198,7 @@ def similar(runs: pl.DataFrame) -> pl.DataFrame:
     return found.filter(inside).sort(*group, "alpha_hat", "run_index")
 
 
-def _similar(runs: pl.DataFrame, cells: pl.DataFrame) -> Listed | None:
+def _similar(runs: pl.DataFrame, cells: pl.DataFrame) -> PageTable | None:
     """Return tables IV and V of RKS."""
     found = similar(runs)
     if found.is_empty():
@@ -245,7 +227,7 @@ def _similar(runs: pl.DataFrame, cells: pl.DataFrame) -> Listed | None:
         for row in shown.iter_rows(named=True)
     ]
     more = groups.height - MOST
-    return Listed(
+    return PageTable(
         "similar",
         "Runs of similar accuracy",
         f"For each dataset and classifier, the {SIMILAR} neighbours in accuracy within a repeat "
@@ -258,7 +240,7 @@ def _similar(runs: pl.DataFrame, cells: pl.DataFrame) -> Listed | None:
     )
 
 
-def times(runs: pl.DataFrame) -> Listed | None:
+def times(runs: pl.DataFrame) -> PageTable | None:
     """Return quantiles of fit times by classifier, copies left out."""
     if "fit_seconds" not in runs.columns:
         return None
@@ -271,7 +253,7 @@ def times(runs: pl.DataFrame) -> Listed | None:
         seconds = own["fit_seconds"]
         at = [seconds.quantile(one, "linear") for one in QUANTILES]
         rows.append((str(classifier), f"{own.height:,}", *map(_seconds, [seconds.mean(), *at])))
-    return Listed(
+    return PageTable(
         "times",
         "Times of fits",
         "Seconds per fit over all runs of a classifier, copies left out: mean, quantiles and "
@@ -300,8 +282,7 @@ def _seconds(value: Any) -> str:
     return f"{value:.3f}" if value < 10 else f"{value:,.1f}"
 
 
-SHOWN = (1, 5, 10, 50, 100)
-"""Sizes in PIT's tables; each cell's largest is shown as well."""
+SHOWN = (1, 5, 10, 50, 100)  # sizes in PIT's tables; each cell's largest is shown as well
 
 COLUMNS: Mapping[str, tuple[str, int]] = {
     "log_likelihood": ("Log-likelihood", 3),
@@ -316,13 +297,10 @@ _DEEP = "none (deep ensemble)"
 _CONTEXT = [axis for axis in AXES if axis not in ("ensembling", "test_augment")]
 
 
-def of_methods(uncertainty: pl.DataFrame | None, dee: pl.DataFrame | None) -> list[Listed]:
+def of_methods(uncertainty: pl.DataFrame | None, dee: pl.DataFrame | None) -> list[PageTable]:
     """Return the table of methods and deep ensembles; empty without methods.
 
-    Parameters
-    ----------
-    uncertainty, dee : frames or None
-        The tables of these names.
+    `uncertainty` and `dee`: the tables of these names.
     """
     if uncertainty is None or "fit_seconds" not in uncertainty.columns:
         return []
@@ -383,7 +361,7 @@ def of_methods(uncertainty: pl.DataFrame | None, dee: pl.DataFrame | None) -> li
         else ""
     )
     return [
-        Listed(
+        PageTable(
             "methods",
             "Ensembling methods and deep ensembles",
             "Probabilities averaged over members of one training, or over independent runs: means "

@@ -38,6 +38,13 @@ def better(head: str) -> str:
     return "less" if name in _LESS else ""
 
 
+def below(alpha_hat: float | None, delta: float | None, digits: int = 3) -> str:
+    """Write what contamination is below where none is seen, as α̂ is 0; empty elsewhere."""
+    if alpha_hat is None or delta is None or round(alpha_hat, digits) > 0:
+        return ""
+    return f"< {delta:.2f}"
+
+
 def repeats_in_words(cells: pl.DataFrame) -> str:
     """Say how many repeats, cells and test sets per cell there are."""
     cells = last(cells)

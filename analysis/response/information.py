@@ -268,20 +268,11 @@ class _PairCounts:
 class _Bins:
     """The pairs of models in bins, and all that does not depend on the measure.
 
-    Attributes
-    ----------
-    place : int array (pair,)
-        Of a pair with equal measures in the counts (bin, gap's sign, measure's sign).
-    turn : int array (pair,)
-        -1 where the pair is reversed, else 1.
-    equal : bool array (bin,)
-        Whether both models have the same values.
-    number : int array (bin, 1)
-        Pairs.
-    entropy : float array (bin,)
-        Of the gap's sign, in bits.
-    weights : int array (bin,)
-        How often a bin counts.
+    `place`, int array (pair,): of a pair with equal measures in the counts (bin, gap's sign,
+    measure's sign). `turn`, int array (pair,): -1 where the pair is reversed, else 1. `equal`, bool
+    array (bin,): whether both models have the same values. `number`, int array (bin, 1): pairs.
+    `entropy`, float array (bin,): of the gap's sign, in bits. `weights`, int array (bin,): how
+    often a bin counts.
     """
 
     place: Integers

@@ -20,8 +20,7 @@ import polars as pl
 from manyseed.analysis import counts
 from manyseed.analysis.axes import VARY
 
-EPOCH = {"epoch": pl.UInt32}
-"""The column that names a row's snapshot, and its type."""
+EPOCH = {"epoch": pl.UInt32}  # the column that names a row's snapshot, and its type
 
 REPEAT = ("cell", "repeat_index")
 RUN = (*REPEAT, "run_index")
@@ -36,8 +35,7 @@ ORDER = {"runs": RUN_KEY, "pairs": PAIR_KEY, "repeats": REPEAT_KEY}
 """The columns that each table is sorted by."""
 
 
-VARIES = pl.col("n_distinct") > 1
-"""Whether the runs of a repeat differ: at least two are distinct."""
+VARIES = pl.col("n_distinct") > 1  # whether the runs of a repeat differ: at least two are distinct
 
 _COMPARING = (
     *("ec_", "churn", "agreement", "label_kappa"),
@@ -53,18 +51,11 @@ Failures = Mapping[str, str]
 class Tables:
     """The results of one group; ``docs/results.md`` describes every column.
 
-    Attributes
-    ----------
-    runs : polars frame
-        One row per finished run and snapshot, sorted by cell, epoch, repeat index and run index.
-    pairs : polars frame
-        One row per pair of runs of a repeat, run_i < run_j, and snapshot.
-    repeats : polars frame
-        One row per cell, snapshot and repeat index.
-    cells : polars frame
-        One row per cell and snapshot: the distribution over its repeats.
-    failures : mapping of metric name to str
-        Why users' own metrics could not be computed; their columns are all null.
+    `runs`: one row per finished run and snapshot, sorted by cell, epoch, repeat index and run
+    index. `pairs`: one row per pair of runs of a repeat, run_i < run_j, and snapshot. `repeats`:
+    one row per cell, snapshot and repeat index. `cells`: one row per cell and snapshot: the
+    distribution over its repeats. `failures`: why users' own metrics could not be computed; their
+    columns are all null.
     """
 
     runs: pl.DataFrame
@@ -187,17 +178,9 @@ def same_as(fits: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
 
     It is the one with the most finished runs; among equals, the one planned first.
 
-    Parameters
-    ----------
-    fits : polars frame
-        Columns cell, draws_from, and fits: equal for cells with the same fits.
-    cells : polars frame
-        The table of cells.
-
-    Returns
-    -------
-    polars frame
-        Columns cell, draws_from and `same_as` (a cell), for the cells of `cells`.
+    `fits`: columns cell, draws_from, and fits: equal for cells with the same fits. `cells`: the
+    table of cells. Returns columns cell, draws_from and `same_as` (a cell), for the cells of
+    `cells`.
     """
     each = cells.group_by("cell", maintain_order=True).agg(pl.col("n_distinct").max())
     known = each.join(fits, on="cell", how="left", maintain_order="left")

@@ -1,9 +1,15 @@
-"""The result tables: runs, pairs, repeats and cells, with one schema whatever is computed."""
+"""The result tables: runs, pairs, repeats and cells, with one schema whatever is computed.
+
+``tables.toml`` says what each table shows, what its columns mean, and how to get it.
+"""
 
 from __future__ import annotations
 
+import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +19,6 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.metrics.metric import MEANINGS, Column, Metric, dtype_of
-from manyseed.analysis.tables.records import Meaning, records
 from manyseed.analysis.tables.rows import (
     CELL_KEY,
     EPOCH,
@@ -29,6 +34,44 @@ from manyseed.analysis.tables.rows import (
     pooled,
     std_of,
 )
+
+Meaning = tuple[str, str]  # a unit, or an empty string, and a sentence
+
+
+@dataclass(frozen=True, slots=True)
+class TableRecord:
+    """One result table, or (everywhere, added, grouped) columns that several have.
+
+    `columns`: those that are no metric's (`schema.describe`). `shown`: columns that a query shows
+    by default, beside those that describe a cell. `where_kept`: further ones that it shows if they
+    have values: the sweep file must ask for them. `beside`: columns in which rows of a cell differ,
+    beside seeds. `how`: how to get the table, with DIR for the sweep; empty if `analyze` always
+    writes it. `not_averaged`: why its rows cannot be grouped, and what to do instead; empty if they
+    can.
+    """
+
+    columns: Mapping[str, Meaning] = field(default_factory=dict)
+    shown: tuple[str, ...] = ()
+    where_kept: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    how: str = ""
+    not_averaged: tuple[str, ...] = ()
+
+
+@cache
+def records() -> Mapping[str, TableRecord]:
+    """Return all records by name."""
+    read = tomllib.loads(Path(__file__).with_name("tables.toml").read_text("utf-8"))
+    return {name: _record(**table) for name, table in read.items()}
+
+
+def _record(columns: Mapping[str, Sequence[str]] = {}, **facts: Any) -> TableRecord:
+    meanings = {name: (unit, meaning) for name, (unit, meaning) in columns.items()}
+    values: dict[str, Any] = {
+        name: fact if name == "how" else tuple(fact) for name, fact in facts.items()
+    }
+    return TableRecord(meanings, **values)
+
 
 Table = Mapping[str, NDArray[Any]]
 Type = pl.DataType | type[pl.DataType]
@@ -92,11 +135,7 @@ class Block:
 class GroupColumns:
     """The columns of a group's tables, computed or not.
 
-    Attributes
-    ----------
-    keys : mapping
-        Types of cell, repeat_index and run_index, those of the plan, so that tables join it.
-    metrics : tuple of Metric
+    `keys`: types of cell, repeat_index and run_index, those of the plan, so that tables join it.
     """
 
     keys: Mapping[str, pl.DataType]
@@ -222,12 +261,9 @@ def together(
 def cells(repeats: pl.DataFrame) -> pl.DataFrame:
     """Describe each cell, at each snapshot, by its distribution in the table of repeats.
 
-    Returns
-    -------
-    polars frame
-        For each column of `OVER_REPEATS`: its mean over repeats under its own name (`_std` columns
-        are pooled), and with the endings ``_sd`` (n - 1), ``_lo``, ``_hi`` (smallest, largest) and
-        ``_n`` (repeats that define it). Columns that compare runs use the repeats whose runs vary.
+    Returns for each column of `OVER_REPEATS`: its mean over repeats under its own name (`_std`
+    columns are pooled), and with the endings ``_sd`` (n - 1), ``_lo``, ``_hi`` (smallest, largest)
+    and ``_n`` (repeats that define it). Columns that compare runs use the repeats whose runs vary.
     """
     over: list[pl.Expr] = []
     for name in OVER_REPEATS:

@@ -21,8 +21,7 @@ LESS_IS_BETTER = (
     *("error", "brier", "brier_per_class", "ece", "tace", "aurc"),
     *("c_brier", "c_ece", "c_tace", "c_aurc"),
 )
-COMPARABLE = ("cll", "log_likelihood", *LESS_IS_BETTER)
-"""Metrics by which models can be compared."""
+COMPARABLE = ("cll", "log_likelihood", *LESS_IS_BETTER)  # metrics by which models can be compared
 
 
 @dataclass(frozen=True, slots=True)

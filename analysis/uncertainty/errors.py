@@ -1,13 +1,25 @@
-"""Errors of probabilities: rejection of the least confident, and calibration of all classes."""
+"""How good probabilities are, as they are and at the best temperature.
+
+Errors of probabilities are rejection of the least confident, and calibration of all classes.
+Temperature scaling is fitted on one half of the test set and measured on the other, as in "Pitfalls
+of in-domain uncertainty estimation and ensembling in deep learning" (2020, PIT), section 4. A
+temperature T acts on the logarithms of probabilities: softmax(L / T). In β = 1/T the log-likelihood
+is concave, so it has one optimum in [1/20, 20]: a slope of 0, or a bound.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numba
 import numpy as np
 from numpy.typing import NDArray
+
+from manyseed.analysis.alphahat.resampling import generator
+from manyseed.analysis.refused import Refused
 
 Real = NDArray[np.float64]
 
@@ -149,3 +161,201 @@ def _gap(p: Real, of_class: NDArray[Any], bins: int) -> float:
             gap += of_class[place] - p[place]
         total += abs(gap)
     return total
+
+
+LEAST, MOST = 1 / 20, 20.0  # bounds of β
+NEARBY = 1.25  # factor around the start within which a half's optimum usually is
+EXACT = 1e-12  # relative error of β
+
+
+@numba.njit(cache=True, nogil=True)
+def slope(below: Real, y_true: NDArray[Any], rows: NDArray[Any], beta: float) -> float:
+    """Return the derivative of Σ ln softmax(β L)[y] in β: Σ (L_y - E L), E over softmax(β L).
+
+    Parameters
+    ----------
+    below : float array (sample, class)
+        Logarithms of probabilities, or scores, minus the largest of their row.
+    y_true : integer array (sample,)
+    rows : integer array (n,)
+        The points to sum over.
+    beta : float
+    """
+    summed = 0.0
+    for row in rows:
+        total = one = 0.0
+        for c in range(below.shape[1]):
+            d = below[row, c]
+            p = np.exp(beta * d)
+            if p > 0:  # a class of probability 0 adds nothing, even if d is infinite
+                total += p
+                one += p * d
+        summed += below[row, y_true[row]] - one / total
+    return summed
+
+
+def fit(below: Real, y_true: NDArray[Any], rows: NDArray[Any], start: float) -> tuple[float, bool]:
+    """Return the β in [1/20, 20] that maximises the log-likelihood, and whether it is at a bound.
+
+    If nothing depends on β, for example if all rows are constant, it is 1.
+
+    Parameters
+    ----------
+    below, y_true, rows
+        As `slope` takes them.
+    start : float
+        Where the optimum is expected.
+    """
+
+    @cache
+    def uphill(beta: float) -> float:
+        return slope(below, y_true, rows, beta)
+
+    from scipy.optimize import brentq
+
+    low, high = (min(max(start * by, LEAST), MOST) for by in (1 / NEARBY, NEARBY))
+    if uphill(low) <= 0:
+        low, high = LEAST, low
+    elif uphill(high) >= 0:
+        low, high = high, MOST
+    if uphill(high) >= 0:
+        if uphill(low) > 0 or _depends(below[rows]):
+            return MOST, True
+        return 1.0, False
+    if uphill(low) <= 0:
+        return LEAST, True
+    return float(brentq(uphill, low, high, xtol=EXACT * low, rtol=EXACT)), False
+
+
+def _depends(below: Real) -> bool:
+    """Return whether probabilities depend on β, be it by less than their slope can show."""
+    return bool((np.isfinite(below) & (below < 0)).any())
+
+
+@numba.njit(cache=True, nogil=True)
+def tempered(below: Real, beta: Real) -> Real:
+    """Return ln softmax(β L), (sample, class), with a β for each row, (sample,)."""
+    n, classes = below.shape
+    logs = np.empty((n, classes))
+    for row in range(n):
+        total = 0.0
+        for c in range(classes):
+            # the product is NaN only for 0 times infinity, but β is above 0
+            logs[row, c] = beta[row] * below[row, c]
+            total += np.exp(logs[row, c])
+        total = np.log(total)
+        for c in range(classes):
+            logs[row, c] -= total
+    return logs
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """A prediction with the temperatures fitted on each half of each split.
+
+    Attributes
+    ----------
+    beta : float array (split, 2)
+        1/T fitted on the first half, and on the second.
+    bounded : bool array (split, 2)
+        Whether `beta` is at a bound.
+    below : float array (sample, class)
+        Logarithms of probabilities minus the largest of their row.
+    first : bool array (split, sample)
+        The first half.
+    """
+
+    beta: Real
+    bounded: NDArray[np.bool_]
+    below: Real
+    first: NDArray[np.bool_]
+
+    def logs(self) -> Iterator[Real]:
+        """Yield ln p (sample, class) for each split, each half at the other's temperature."""
+        for (of_first, of_second), first in zip(self.beta, self.first, strict=True):
+            yield tempered(self.below, np.where(first, of_second, of_first))
+
+    @property
+    def temperature(self) -> float:
+        """Geometric mean of the temperatures."""
+        return float(np.exp(-np.log(self.beta).mean()))
+
+    @property
+    def temperature_sd(self) -> float:
+        """Standard deviation (n - 1) of the temperatures."""
+        return float((1 / self.beta).std(ddof=1))
+
+    @property
+    def share_bounded(self) -> float:
+        """Share of the fits that end at a bound."""
+        return float(self.bounded.mean())
+
+
+def calibrate(
+    logs: Real, y_true: NDArray[np.integer[Any]], splits: NDArray[np.bool_]
+) -> Calibration | None:
+    """Fit the temperature on both halves of each split (PIT, section 4).
+
+    Parameters
+    ----------
+    logs : float array (sample, class)
+        Logarithms of probabilities, up to a constant per row.
+    y_true : integer array (sample,)
+    splits : bool array (split, sample)
+        As `calibration_splits` gives them.
+
+    Returns
+    -------
+    Calibration or None
+        None if a value is NaN, or a true class has probability 0, which no temperature changes.
+    """
+    largest = logs.max(axis=1, keepdims=True)
+    with np.errstate(invalid="ignore"):
+        below = np.ascontiguousarray(logs - largest, dtype=np.float64)
+    true = y_true.astype(np.int64)
+    if np.isnan(below).any() or np.isneginf(below[np.arange(true.size), true]).any():
+        return None
+    start, _ = fit(below, true, np.arange(true.size), 1.0)
+    fits = [
+        [fit(below, true, np.flatnonzero(half), start) for half in (first, ~first)]
+        for first in splits
+    ]
+    beta = np.array([[beta for beta, _ in of_split] for of_split in fits])
+    bounded = np.array([[at_bound for _, at_bound in of_split] for of_split in fits])
+    return Calibration(beta, bounded, below, splits)
+
+
+FEWEST = 20  # test points for calibration
+
+
+def calibration_splits(
+    seed: int, dataset_id: str, repeat_index: int, n_test: int, splits: int
+) -> NDArray[np.bool_]:
+    """Split a test set at random into halves, the same for everything measured on it.
+
+    The first half is the ⌊n/2⌋ points with the smallest of n raw words; it is not stratified.
+    Fewer splits are a prefix of more splits. `seed` is the sweep's.
+
+    Returns
+    -------
+    bool array (split, sample)
+        True for the first half.
+
+    Raises
+    ------
+    Refused
+        For a test set of fewer than `FEWEST` points.
+    """
+    require_enough(n_test)
+    bits = generator(seed, "calibration", dataset_id, repeat_index)
+    first = np.zeros((splits, n_test), dtype=np.bool_)
+    for half in first:
+        half[np.argsort(bits.random_raw(n_test), kind="stable")[: n_test // 2]] = True
+    return first
+
+
+def require_enough(n_test: int) -> None:
+    """Refuse a test set that is too small to calibrate on."""
+    if n_test < FEWEST:
+        reason = f"a test set of {n_test} points is too small to calibrate on ({FEWEST})"
+        raise Refused("n_test", n_test, reason)

@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 
 from benchmarks.claims.record import Claim, Tally, interval, miss
-from manyseed.analysis.questions.between import (
+from manyseed.analysis.questions.likeness import (
     AlphaHatBetween,
     ConsistencyBetween,
     alpha_hat_between,

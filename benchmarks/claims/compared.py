@@ -22,6 +22,8 @@ from benchmarks.claims.record import (
 )
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.comparison import Side, compare, compare_apart
+from manyseed.analysis.questions.howmany import PRECISE
+from manyseed.orchestrator.results.answers.compare import verdict
 from manyseed.orchestrator.results.answers.comparison import Compared, OneCell, words
 
 Real = NDArray[np.float64]
@@ -34,8 +36,8 @@ SEED, SHARED, MOVES, EASY = 0.005, 0.006, 0.004, 0.02  # standard deviations
 @cache
 def compared(
     seed: int, better: float, *, paired: bool, sets: int = 5, apart: bool = False
-) -> tuple[str, Real]:
-    """Return what is said of A and B of 6 runs on each test set, and A - B of each test set."""
+) -> tuple[Compared, Real]:
+    """Return the comparison of A and B of 6 runs on each test set, and A - B of each test set."""
     rng = np.random.default_rng([seed, 7])
     runs = 6
     easy, moves = EASY * rng.normal(size=(2, sets, 1)), MOVES * rng.normal(size=(sets, 1))
@@ -47,7 +49,7 @@ def compared(
     found = Compared(
         _CELL, _CELL, {}, "accuracy", True, 0.95, not apart, (0, 0), ("init",) * paired, result
     )
-    return " ".join(words(found)), better + moves[:, 0]
+    return found, better + moves[:, 0]
 
 
 _ENDS = {
@@ -85,8 +87,8 @@ def _compared(
     rounded = {"better": 0.005, "better sets": 0.005, "runs": 0.5, "test sets": 0.5}.get(of, 5e-5)
 
     def count(seed: int) -> Tally:
-        text, moved = compared(seed, better, paired=paired, apart=apart)
-        found = re.search(_ENDS[of], text)
+        result, moved = compared(seed, better, paired=paired, apart=apart)
+        found = re.search(_ENDS[of], " ".join(words(result)))
         if not found:
             return Tally(0, 0)
         low, high = map(number, found.groups())
@@ -97,7 +99,38 @@ def _compared(
     return count
 
 
+def _verdict(pattern: str, better: float) -> Callable[[int], Tally]:
+    def count(seed: int) -> Tally:
+        return Tally(pattern in verdict(compared(seed, better, paired=True)[0]))
+
+    return count
+
+
 CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "A > B, of a single comparison (or: not told)",
+        "compare",
+        r"{}, {}: not told",
+        0.05,
+        "comparisons",
+        _verdict(" > ", 0.0),
+        _verdict("A > B", 0.01),
+        "5 test sets of 6 runs, no difference on average",
+        "0.01",
+        sweeps=CHEAP,
+    ),
+    Claim(
+        "A ≈ B: they differ by less than 0.005",
+        "compare",
+        r"{} ≈ {}",
+        0.05,
+        "comparisons",
+        _verdict("≈", PRECISE),
+        _verdict("≈", 0.0),
+        "5 test sets of 6 runs, a difference of 0.005 on average",
+        "no difference",
+        sweeps=CHEAP,
+    ),
     *(
         interval(
             f"{name} ({how})",

@@ -271,7 +271,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "batch by itself: sd … (or: not distinguishable from 0)",
         "variance",
-        r"not distinguishable from 0|variance {} at",
+        r"not distinguishable from 0|variance {} at|not told from 0",
         0.025,
         "components",
         _distinct("batch", "own", NO_BATCH),
@@ -282,7 +282,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "Of the variance between runs, init by itself accounts for 70 %",
         "answers",
-        r"by itself accounts for",
+        r"by itself (accounts for|is {} of)",
         0.05,
         "sweeps",
         _sources(NO_OWN, "by itself accounts for"),
@@ -293,7 +293,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "Accuracy varies more between test sets than between seeds",
         "answers",
-        r"varies more between test sets",
+        r"varies more between test sets|vary accuracy more than|intervals are apart",
         0.05,
         "sweeps",
         _sources(SAME, "varies more between test sets"),

@@ -19,7 +19,7 @@ from benchmarks.claims.record import (
     miss,
 )
 from benchmarks.claims.tabled import NAMES, sentence_on
-from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import caveats
 from manyseed.analysis.tables.rows import Tables
@@ -115,7 +115,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "1 of 6 runs is unlike the others (α̂ > 0.05)",
         "answers",
-        r"unlike the others of {} repeat|those that are close to each other",
+        r"unlike the others (of {} repeat|\()|those that are close to each other",
         0.01,
         "runs",
         _unlike,

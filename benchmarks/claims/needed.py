@@ -22,7 +22,7 @@ from benchmarks.claims.record import (
 from benchmarks.claims.tabled import needs, tables_of
 from manyseed.analysis.questions.ensembles import for_alpha
 from manyseed.analysis.questions.howmany import PRECISE, decide, fewest_runs, for_mean, howmany
-from manyseed.orchestrator.results.answers.until import Answered
+from manyseed.orchestrator.results.answers.until import CellEstimate
 
 Real = NDArray[np.float64]
 
@@ -103,11 +103,11 @@ SHARE = 0.07  # of runs that collapse
 
 
 @cache
-def _until(seed: int, most: int = 200) -> Answered:
+def _until(seed: int, most: int = 200) -> CellEstimate:
     values = np.random.default_rng([seed, 13]).normal(0.9, 0.01, most)
     decision = decide(np.round(values / STEP) * STEP, UNTIL, step=STEP)
     state = "enough" if decision.enough else "most"
-    return Answered(0, "", "", 1, most, decision, state)
+    return CellEstimate(0, "", "", 1, most, decision, state)
 
 
 def _unseen(seed: int) -> Tally:
@@ -116,7 +116,7 @@ def _unseen(seed: int) -> Tally:
     collapsed = rng.random(200) < SHARE
     values = np.where(collapsed, 0.5, rng.normal(0.9, 0.01, 200))
     decision = decide(values, UNTIL, step=STEP)
-    text = Answered(0, "", "", 1, 200, decision, "enough").words
+    text = CellEstimate(0, "", "", 1, 200, decision, "enough").words
     found = re.search(r"up to (\d+)% of further runs", text)
     return Tally(bool(found) and int(found[1]) + 0.5 < 100 * SHARE)  # type: ignore[index]
 

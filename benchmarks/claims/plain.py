@@ -9,8 +9,9 @@ PLAIN: Mapping[str, str] = {
         "One test set allows no interval; two or three are too few for useful ones."
     ),
     r"Without an interval, so not judged": "Effects without an interval are named, not judged.",
-    r"has no answer in|there is no answer|more than {} runs|no repeat has|too few runs err|"
-    r"runs of every repeat are identical|was not computed|raise max_pair_runs|pairs of the {}": (
+    r"has no answer in|takes is not told|there is no answer|more than {} runs|no repeat has|"
+    r"too few runs err|runs of every repeat are identical|was not computed|raise max_pair_runs|"
+    r"pairs of the {}": (
         "Why `howmany` has no answer: too few runs, nothing differs, or more than ten million."
     ),
     r"assumes? (roughly )?normal|the variance differs between test sets": (
@@ -31,7 +32,9 @@ PLAIN: Mapping[str, str] = {
     r"accepts|from the sizes drawn|can't be drawn from|ensembles need 4": (
         "Ensembles: which sizes were drawn, that not all pass, or that δ hides what is asked."
     ),
-    r"first by mean accuracy": "Mean ranks, wins, and which classifier is first on these datasets.",
+    r"first by mean accuracy|Mean ranks on": (
+        "Mean ranks, wins, and which classifier is first on these datasets."
+    ),
     r"The reference is an average of models": "Which reference of α̂ shows the likely cause.",
     r", reversed: |spread over seeds is unknown|and those for {} more": (
         "Of scores: the sign of the correlation in these models; one seed shows no spread."

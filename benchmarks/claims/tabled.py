@@ -24,10 +24,11 @@ from benchmarks.claims.record import (
     number,
     numbers,
 )
-from manyseed.analysis.questions.answers import answers
+from manyseed.analysis.questions.accuracy import accuracies, verdict
 from manyseed.analysis.questions.classifiers import in_words, standings
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.howmany import PRECISE, fewest_runs
+from manyseed.analysis.questions.question import answers
 from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import planted
 
@@ -57,6 +58,10 @@ SWEEPS: Mapping[str, Callable[[int], Tables]] = {
     "two best": lambda seed: planted(
         2, NAMES, repeats=4, runs=6, accuracy=of_classifier(a=0.9, b=0.9, c=0.85), seed=seed
     ),
+    "nearly alike": lambda seed: planted(
+        2, NAMES[:2], repeats=4, runs=6, accuracy=of_classifier(a=0.9, b=0.895), sd=0.004, seed=seed
+    ),
+    "precise": lambda seed: planted(2, NAMES[:2], repeats=4, runs=6, sd=0.002, seed=seed),
     "varied": lambda seed: planted(
         2, NAMES, repeats=4, runs=6, sd=of_classifier(a=0.02, b=0.01, c=0.005), seed=seed
     ),
@@ -122,8 +127,24 @@ def answered(sweep: str, seed: int) -> Mapping[str, str]:
         finished=finished,
     )
     for one in found:
-        lines.setdefault(one.about, []).append(one.headline)
+        lines.setdefault(one.about, []).append(one.text)
     return {about: "\n".join(texts) for about, texts in lines.items()}
+
+
+@cache
+def verdicts(sweep: str, seed: int) -> tuple[str, ...]:
+    """Return, for each dataset, which classifiers are said to be better."""
+    return tuple(verdict(one) for one in accuracies(tables_of(sweep, seed)))
+
+
+def _verdict(sweep: str, pattern: str) -> Callable[[int], Tally]:
+    """Return in how many verdicts, one per dataset, a pattern occurs."""
+
+    def count(seed: int) -> Tally:
+        found = verdicts(sweep, seed)
+        return Tally(sum(bool(re.search(pattern, one)) for one in found), len(found))
+
+    return count
 
 
 def _says(sweep: str, about: str, pattern: str) -> Callable[[int], Tally]:
@@ -233,7 +254,7 @@ def _has_enough(runs: int) -> Callable[[int], Tally]:
 def sentence_on(tables: Tables, about: str, found: pl.DataFrame | None = None) -> str:
     """Return a sentence of a sweep of one cell."""
     return "\n".join(
-        one.headline
+        one.text
         for one in answers(tables, effects_of("one cell", 0), found, OPTIONS)
         if one.about == about
     )
@@ -298,6 +319,39 @@ CLAIMS: tuple[Claim, ...] = (
         "two equal, the third worse by 0.05",
         "the third",
     ),
+    Claim(
+        "a > b, of any two (or: not told)",
+        "answers",
+        r"other pair|pairs are told apart|Which is better: not told",
+        0.05,
+        "verdicts",
+        _verdict("alike", " > "),
+        _verdict("better", r"^a(, [bc])? > "),
+        f"{NOTHING}: {MANY}",
+        "one better by 0.02 (2 sd between seeds)",
+    ),
+    Claim(
+        "a > b, of two that are equal",
+        "answers",
+        r"pairs are told apart|other pair",
+        0.05,
+        "verdicts",
+        _verdict("two best", r"\ba > [^;]*\bb\b|\bb > [^;]*\ba\b"),
+        _verdict("two best", "> c"),
+        "two equal, the third worse by 0.05",
+        "the third",
+    ),
+    Claim(
+        "a ≈ b: they differ by less than 0.005",
+        "answers",
+        r"{} ≈ {}",
+        0.05,
+        "verdicts",
+        _verdict("nearly alike", "≈"),
+        _verdict("precise", "≈"),
+        "2 classifiers that differ by 0.005, sd of 0.004",
+        "equal ones, sd of 0.002",
+    ),
     interval(
         "… by 0.02 ± 0.01 (all differences from the best)",
         "answers",
@@ -310,7 +364,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "Between seeds, the accuracy of a varies most (or: cannot be told), and that of b least",
         "answers",
-        r"varies most between seeds cannot|accuracy of {} varies|of {} least|more than that",
+        r"varies most (between seeds cannot|is not told)|accuracy of {} varies|of {} least|"
+        r"more than that|Between seeds, sd of",
         0.05,
         "sweeps",
         _says("alike", "spread", "^Between seeds"),
@@ -358,6 +413,15 @@ CLAIMS: tuple[Claim, ...] = (
         _share("alike", "spread", _SD, lambda _, low, high: miss(low, 0.01, high, 5e-5)),
         _share("alike", "spread", _SD, lambda _, low, high: miss(low, 0.02, high)),
         f"{NOTHING}: {MANY}",
+        "excludes twice the sd",
+    ),
+    interval(
+        "… of a single classifier",
+        "answers",
+        r"varies with a standard deviation",
+        _share("one cell", "spread", _SD, lambda _, low, high: miss(low, 0.01, high, 5e-5)),
+        _share("one cell", "spread", _SD, lambda _, low, high: miss(low, 0.02, high)),
+        "3 test sets of 10 runs",
         "excludes twice the sd",
     ),
     interval(
@@ -432,7 +496,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "With so few test points, α̂ cannot detect differences",
         "answers",
-        r"With so few test points",
+        r"With so few test points|too small for|takes about {} test points",
         0.0,
         "sweeps",
         _says("one cell", "levels", "With so few"),
@@ -461,7 +525,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "Each repeat has enough runs for that (or: too few)",
         "answers",
-        r"enough runs for that|too few runs for that",
+        r"enough runs for that|too few runs for that|cells have enough|there are too few",
         0.05,
         "sweeps",
         _has_enough(16),

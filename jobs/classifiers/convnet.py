@@ -10,22 +10,23 @@ dropout (PIT, Ashukha et al. 2020, arXiv 2002.06470, appendix D).
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
-from manyseed.jobs.classifiers.images import network_on_pixels
-from manyseed.jobs.classifiers.record import ClassifierInfo
+from manyseed.jobs.classifiers.images import (
+    Convolution,
+    by_sgd,
+    deep_network,
+    network_on_pixels,
+    ranges,
+)
+from manyseed.jobs.classifiers.record import ClassifierInfo, Options, Settings, Unsuitable
 from manyseed.jobs.datasets.info import DatasetInfo
-from manyseed.jobs.hparams.kinds import Categorical, Ordinal
+from manyseed.jobs.hparams.kinds import Categorical, Continuous, Ordinal
 from manyseed.jobs.training.network import Named, Shape
 
 if TYPE_CHECKING:
     import torch
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
-
-from manyseed.jobs.classifiers.images import Convolution, by_sgd, deep_network, ranges
-from manyseed.jobs.classifiers.record import Options, Settings, Unsuitable
-from manyseed.jobs.hparams.kinds import Continuous
 
 
 def network(
@@ -128,11 +129,9 @@ STAGES: Mapping[int, tuple[int, ...]] = {
 }
 """Convolutions per stage, by depth; each stage ends with a pooling."""
 
-CHANNELS = (1, 2, 4, 8, 8)
-"""Channels of each stage, as multiples of the width."""
+CHANNELS = (1, 2, 4, 8, 8)  # channels of each stage, as multiples of the width
 
-HIDDEN = 8
-"""Units of each hidden layer, as a multiple of the width."""
+HIDDEN = 8  # units of each hidden layer, as a multiple of the width
 
 SMALLEST = 17
 """Least pixels of the shorter side with which all five poolings have something to pool."""

@@ -1,5 +1,9 @@
 """Features of images from a pretrained backbone, computed once per dataset.
 
+Planning locates a file of weights and records its digest; writing a plan stores a copy in the data
+folder, so that workers find exactly the file that the identity names, whatever happens to the
+original. Nothing is ever downloaded.
+
 ``features/DATASET-WEIGHTS-VERSION/`` in the data folder holds the features of all rows of a
 prepared dataset; every process memory-maps them. They are computed in parts: processes that need
 them at the same time start at different parts and reuse each other's, and after an interruption
@@ -11,28 +15,133 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
-from torch.nn.functional import interpolate
 
-from manyseed.jobs.classifiers import weights
+from manyseed.jobs.checks import Option, Refused, expanded
 from manyseed.jobs.datasets.cache import HOME_VARIABLE, data_home
 from manyseed.jobs.packages import torchvision
 from manyseed.jobs.run import DatasetRows, MachineError, TrainingSet
 from manyseed.jobs.whole import appearing, place, sha256
 
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor, nn
+
+PUBLISHED = {
+    "swin_t": "https://download.pytorch.org/models/swin_t-704ceda3.pth",
+    "vit_b_16": "https://download.pytorch.org/models/vit_b_16-c867db91.pth",
+}
+"""ImageNet weights of each backbone, as torchvision names them."""
+
+
+OPTION = Option(
+    "The backbone's state dict; by default the published one.", called="the path of a file"
+)
+_UNKNOWN = "0" * 64
+_absent: ContextVar[list[str] | None] = ContextVar("absent weights", default=None)
+
+
+@contextmanager
+def counting() -> Iterator[list[str]]:
+    """Within this block, runs are only counted: published weights may be absent.
+
+    Yields the list of what is absent, with what to do, which grows as classifiers are resolved.
+    Identities are then not those of runs.
+    """
+    noted: list[str] = []
+    token = _absent.set(noted)
+    try:
+        yield noted
+    finally:
+        _absent.reset(token)
+
+
+def locate(backbone: str, weights: object = None) -> tuple[Path, str]:
+    """Return a weights file and its SHA-256, hexadecimal.
+
+    `backbone`: one of `PUBLISHED`. `weights`: path of a file with the backbone's state dict; by
+    default the published file in torch hub's cache.
+    """
+    if weights is not None:
+        OPTION.check("weights", weights)
+    hub = _in_hub(backbone)
+    path = hub if weights is None else expanded(str(weights))
+    if not path.is_file():
+        absent = "there is no such file" if weights else f"those of {backbone} are not in {hub}"
+        get = f"download {PUBLISHED[backbone]} to {hub}, or give the path of a state dict"
+        if weights is None and (noted := _absent.get()) is not None:
+            if (told := f"{absent}: {get}") not in noted:
+                noted.append(told)
+            return path, _UNKNOWN
+        raise Refused("weights", weights, f"{absent}: {get}")
+    return path, _digest(path)
+
+
+def keep(backbone: str, weights: object = None) -> str:
+    """Copy a weights file to the data folder and return its digest; parameters as in `locate`."""
+    path, digest = locate(backbone, weights)
+    copy = _kept(digest)
+    if not copy.is_file():
+        try:
+            with path.open("rb") as file:
+                place(copy, partial(shutil.copyfileobj, file))
+        except OSError as error:
+            raise Refused(
+                "weights",
+                str(path),
+                f"cannot be copied to {copy} ({error}): set {HOME_VARIABLE} to a folder that can "
+                "be written",
+            ) from error
+    return digest
+
+
+def find(backbone: str, digest: str) -> Path:
+    """Return the file with the weights that a run was planned with."""
+    copy = _kept(digest)
+    for path in (copy, _in_hub(backbone)):
+        if path.is_file() and _digest(path) == digest:
+            return path
+    raise MachineError(
+        f"the weights of {backbone} that the sweep was planned with (SHA-256 {digest}) are not in "
+        f"{copy}, or have changed: copy them there, or set {HOME_VARIABLE} to where the sweep was "
+        "planned"
+    )
+
+
+def _kept(digest: str) -> Path:
+    return data_home() / "weights" / f"{digest}.pth"
+
+
+def _in_hub(backbone: str) -> Path:
+    """Return torch hub's path for a published file, without importing torch to ask it."""
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    home = os.environ.get("TORCH_HOME") or f"{cache}/torch"
+    name = PUBLISHED[backbone].rpartition("/")[2]
+    return expanded(home) / "hub" / "checkpoints" / name
+
+
+def _digest(path: Path) -> str:
+    now = path.stat()
+    return _digest_of(path.resolve(), now.st_size, now.st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _digest_of(path: Path, _size: int, _modified: int) -> str:
+    return sha256(path)
+
+
 Features = NDArray[np.float32]
 
-VERSION = 1
-"""Version of the preprocessing of images; features of other versions are ignored."""
+VERSION = 1  # version of the preprocessing of images; features of other versions are ignored
 
 ROWS_OF_A_PART = 128
 _ROWS_AT_ONCE = 16
@@ -44,16 +153,9 @@ _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's, for bo
 class Backbone:
     """A torchvision network without its last layer.
 
-    Attributes
-    ----------
-    head : str
-        The module that maps features to ImageNet's classes, which is left out.
-    size : int
-        Height and width to which images are scaled.
-    interpolation : {"bicubic", "bilinear"}
-        How they are scaled, as the published weights expect.
-    width : int
-        Number of features per image.
+    `head`: the module that maps features to ImageNet's classes, which is left out. `size`: height
+    and width to which images are scaled. `interpolation`: how they are scaled, as the published
+    weights expect. `width`: number of features per image.
     """
 
     build: Callable[[], nn.Module]
@@ -81,20 +183,8 @@ def features(
 
     Features of unperturbed rows are looked up, those of perturbed rows computed.
 
-    Parameters
-    ----------
-    backbone, digest : str
-        The backbone, and the digest of its weights that `weights.keep` returned.
-
-    Returns
-    -------
-    tuple of float32 arrays
-        (n_train, n_features) and (n_test, n_features).
-
-    Raises
-    ------
-    jobs.run.MachineError
-        If the weights are missing or of another network, or the data folder cannot be used.
+    `backbone` and `digest`: the backbone, and the digest of its weights that `keep` returned.
+    Returns (n_train, n_features) and (n_test, n_features).
     """
     in_dataset, image = data.in_dataset, data.image
     if image is None:
@@ -113,7 +203,6 @@ def _white(X: NDArray[Any]) -> float:
     return 255.0 if X.dtype == np.uint8 else float(X.max()) or 1.0
 
 
-@torch.no_grad()
 def _compute(
     backbone: str,
     digest: str,
@@ -122,6 +211,8 @@ def _compute(
     white: float,
     X: NDArray[Any],
 ) -> Features:
+    import torch
+
     if device.type == "cpu":
         torch.set_num_threads(1)  # rounding depends on it
     model = _model(backbone, digest, device)
@@ -129,23 +220,20 @@ def _compute(
     for start in range(0, len(X), _ROWS_AT_ONCE):
         rows = torch.tensor(X[start : start + _ROWS_AT_ONCE], dtype=torch.float32, device=device)
         images = as_expected(BACKBONES[backbone], rows.reshape(-1, *image) / white)
-        parts.append(model(images).cpu().numpy())
+        with torch.no_grad():
+            parts.append(model(images).cpu().numpy())
     return np.concatenate(parts)
 
 
 def as_expected(backbone: Backbone, images: Tensor) -> Tensor:
     """Return images in the form that a backbone was trained on.
 
-    Parameters
-    ----------
-    images : float32 tensor (row, height, width, channel)
-        Brightness from 0 to 1; a single channel serves as all three colours.
-
-    Returns
-    -------
-    float32 tensor (row, 3, size, size)
-        Whole images, scaled, and normalised by ImageNet's means and standard deviations.
+    `images`, float32 tensor (row, height, width, channel): brightness from 0 to 1; a single channel
+    serves as all three colours. Returns float32 tensor (row, 3, size, size): whole images, scaled,
+    and normalised by ImageNet's means and standard deviations.
     """
+    from torch.nn.functional import interpolate
+
     colours = images.permute(0, 3, 1, 2).expand(-1, 3, -1, -1)
     size = (backbone.size, backbone.size)
     scaled = interpolate(colours, size, mode=backbone.interpolation, antialias=True)
@@ -155,9 +243,12 @@ def as_expected(backbone: Backbone, images: Tensor) -> Tensor:
 
 @lru_cache(maxsize=1)
 def _model(backbone: str, digest: str, device: torch.device) -> nn.Module:
+    import torch
+    from torch import nn
+
     description = BACKBONES[backbone]
     head = description.head
-    path = weights.find(backbone, digest)
+    path = find(backbone, digest)
     with torch.device("meta"):  # elsewhere the layers would draw from the global generator
         model = description.build()
     setattr(model, head, nn.Identity())

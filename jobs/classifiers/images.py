@@ -50,12 +50,7 @@ _STEP, _ROW, _VALUE, _PRODUCT, _WEIGHT = 1.3e-4, 6.1e-6, 4.2e-9, 3.0e-11, 5.1e-9
 def core_seconds(info: ClassifierInfo, rows: float, layers: Iterable[Convolution]) -> float:
     """Estimate the seconds that a fit of such layers takes on one core.
 
-    Parameters
-    ----------
-    info : ClassifierInfo
-        With its epochs, and rows per step in the hparam ``batch``.
-    rows : float
-        Training rows.
+    `info`: with its epochs, and rows per step in the hparam ``batch``. `rows`: training rows.
     """
     layers = [*layers]
     weights = sum(each.kernel**2 * each.inputs * each.outputs for each in layers)
@@ -74,14 +69,8 @@ def residual_blocks(
     Each stage after the first begins with a block of stride 2 and has twice as many channels as the
     one before.
 
-    Parameters
-    ----------
-    counts : sequence of int
-        Blocks of each stage.
-    channels : int
-        Channels of the first stage.
-    narrow : bool
-        Whether blocks are bottlenecks, with four times as many channels out.
+    `counts`: blocks of each stage. `channels`: channels of the first stage. `narrow`: whether
+    blocks are bottlenecks, with four times as many channels out.
     """
     for stage, count in enumerate(counts):
         wide = 2**stage * channels
@@ -101,14 +90,8 @@ def residual(
 ) -> Iterator[Convolution]:
     """Yield the convolutions of residual blocks and their shortcuts, and the layer of logits.
 
-    Parameters
-    ----------
-    sides : tuple of int
-        (height, width) of the first block's input.
-    inputs : int
-        Channels of that input.
-    blocks : iterable of sequences
-        The convolutions of each block, as from `residual_blocks`.
+    `sides`: (height, width) of the first block's input. `inputs`: channels of that input. `blocks`:
+    the convolutions of each block, as from `residual_blocks`.
     """
     height, width = sides
     for steps in blocks:
@@ -204,14 +187,11 @@ def network_on_pixels(
 ) -> Classifier:
     """Return the record of a network that is trained from scratch on pixels.
 
-    Parameters
-    ----------
-    build, initialise, first_block, smallest_batch
-        As in `jobs.training.network.Network`; by default convolutions and linear layers are filled.
-    core_seconds, settings, epochs, packages
-        As in a record; by default Adam trains at a constant rate.
-    space, hparams : tuple of Hparam
-        The learning rate, weight decay and batch; and the network's own hparams.
+    `build`, `initialise`, `first_block` and `smallest_batch`: as in
+    `jobs.training.network.Network`; by default convolutions and linear layers are filled.
+    `core_seconds`, `settings`, `epochs` and `packages`: as in a record; by default Adam trains at a
+    constant rate. `space` and `hparams`: the learning rate, weight decay and batch; and the
+    network's own hparams.
     """
     return Classifier(
         name=name,
@@ -249,12 +229,9 @@ def deep_network(
 ) -> Classifier:
     """Return the record of a deep convolutional network.
 
-    Parameters
-    ----------
-    name, build, space, hparams, epochs, first_block, settings
-        As in `network_on_pixels`; by default SGD trains it.
-    layers : callable
-        ``layers(dataset, hparams)`` returns all its convolutions, which determine `core_seconds`.
+    `name`, `build`, `space`, `hparams`, `epochs`, `first_block` and `settings`: as in
+    `network_on_pixels`; by default SGD trains it. `layers`: ``layers(dataset, hparams)`` returns
+    all its convolutions, which determine `core_seconds`.
     """
 
     def seconds(dataset: DatasetInfo, info: ClassifierInfo, rows: float) -> float:

@@ -23,11 +23,9 @@ Options = Mapping[str, Any]
 Hparams = Mapping[str, Value]
 Defaults = Literal["study", "library"]
 Form = Literal["estimator", "train", "module", "command"]
-FORMS: tuple[Form, ...] = get_args(Form)
-"""Options that name users' own code (`jobs.own.table`)."""
+FORMS: tuple[Form, ...] = get_args(Form)  # options that name users' own code (`jobs.own.table`)
 
-MODELLESS: tuple[Form, ...] = ("train", "command")
-"""Forms whose fits yield scores but no model."""
+MODELLESS: tuple[Form, ...] = ("train", "command")  # forms whose fits yield scores but no model
 
 TORCH = ("torch", "torch._dynamo")
 """What networks import; an optimizer's first step imports the second."""
@@ -263,7 +261,7 @@ OPTIONS: Mapping[str, Option] = {
     "momentum": Option("Of optimizer = sgd (default: 0.9).", float, least=0, below=1),
     "schedule": Option(
         "Of the learning rate; by default the classifier's own; of sgd linear.",
-        words=("constant", "cosine", "piecewise-linear", "plateau"),
+        words=("constant", "cosine", "piecewise-linear", "plateau", "step"),
     ),
 }
 """Options of all networks."""

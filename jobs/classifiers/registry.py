@@ -64,20 +64,9 @@ def lacking(name: str) -> tuple[str, ...]:
 def kind_of(name: str, kind: str | None, options: Mapping[str, Any]) -> str:
     """Return the kind of classifier that a name and its options mean.
 
-    Parameters
-    ----------
-    name : str
-        The name that the user wrote.
-    kind : str, optional
-        The option ``kind``, if given.
-    options : mapping
-        The user's other options.
-
-    Returns
-    -------
-    str
-        One of `names`, or of `FORMS` if the options name the user's own code; an unknown kind is
-        returned as it is.
+    `name`: the name that the user wrote. `kind`: the option ``kind``, if given. `options`: the
+    user's other options. Returns one of `names`, or of `FORMS` if the options name the user's own
+    code; an unknown kind is returned as it is.
     """
     return kind or next((form for form in FORMS if form in options), name)
 
@@ -95,23 +84,10 @@ def names() -> tuple[str, ...]:
 def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> ClassifierInfo:
     """Resolve a named classifier for a dataset.
 
-    Parameters
-    ----------
-    name : str
-        A classifier, or an alias whose options name one as ``kind``.
-    options : mapping
-        What the user wrote: kind, hparams, grid and device; epochs and snapshots of networks,
-        defaults of other classifiers, and further options of the classifier's record.
-    dataset : DatasetInfo
-        Determines defaults that depend on size, and whether rows are images.
-
-    Raises
-    ------
-    Refused
-        For an unknown classifier, option or hparam, a value that is not allowed, or weights that
-        are not on this machine.
-    Unsuitable
-        For a dataset that the classifier cannot be trained on.
+    `name`: a classifier, or an alias whose options name one as ``kind``. `options`: what the user
+    wrote: kind, hparams, grid and device; epochs and snapshots of networks, defaults of other
+    classifiers, and further options of the classifier's record. `dataset`: determines defaults that
+    depend on size, and whether rows are images.
     """
     kind = options.get("kind", name)
     if kind not in CLASSIFIERS:
@@ -148,12 +124,7 @@ def resolve(name: str, options: Mapping[str, Any], dataset: DatasetInfo) -> Clas
 def configurations(kind: str, options: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the configurations of a classifier's hparam grid in written form; () without a grid.
 
-    Parameters
-    ----------
-    kind : str
-        A classifier, or one of `FORMS`.
-    options : mapping
-        What the user wrote.
+    `kind`: a classifier, or one of `FORMS`. `options`: what the user wrote.
     """
     if "grid" not in options:
         return ()
@@ -193,17 +164,9 @@ def core_seconds(
 ) -> float:
     """Estimate the seconds that a fit takes on one core.
 
-    Parameters
-    ----------
-    rows : float
-        Training rows.
-    augment : str
-        Random transform of training images, in its normal form.
-    ensembling : mapping, optional
-        The method that gives the run several members: all of its training counts, and the members'
-        predictions.
-    test_augment : str
-        Random transform of test images, for each member.
+    `rows`: training rows. `augment`: random transform of training images, in its normal form.
+    `ensembling`: the method that gives the run several members: all of its training counts, and the
+    members' predictions. `test_augment`: random transform of test images, for each member.
     """
     predicting, factor, members = 0.0, 1.0, 1
     if ensembling is not None and info.epochs is not None:
@@ -296,28 +259,10 @@ def fit(
 ) -> Prediction:
     """Fit one run and predict its test set.
 
-    Parameters
-    ----------
-    canonical : mapping
-        The canonical description that `resolve` made.
-    hparams : mapping
-        A value for every hparam, perturbed or not.
-    data : TrainingSet
-        Training and test rows, before encoding. A class without training rows still gets finite
-        scores.
-    generators : Generators
-        All randomness of the fit.
-    handling : Handling
-        Where to train, and what to keep besides the last prediction.
-
-    Raises
-    ------
-    ValueError
-        If all training rows are of one class, or curves are requested without `y_test`.
-    FloatingPointError
-        If a score is not finite: the training diverged.
-    MachineError
-        If a package, the device or pretrained weights are missing.
+    `canonical`: the canonical description that `resolve` made. `hparams`: a value for every hparam,
+    perturbed or not. `data`: training and test rows, before encoding. A class without training rows
+    still gets finite scores. `generators`: all randomness of the fit. `handling`: where to train,
+    and what to keep besides the last prediction.
     """
     record = _record(canonical)
     if record is None:

@@ -21,20 +21,19 @@ from manyseed.jobs.classifiers.images import (
 )
 from manyseed.jobs.classifiers.record import Options, Settings, with_optimizer
 from manyseed.jobs.datasets.info import DatasetInfo
-from manyseed.jobs.hparams.kinds import Ordinal
+from manyseed.jobs.hparams.kinds import Categorical, Continuous, Ordinal
 from manyseed.jobs.training.network import Named, Shape
 
 if TYPE_CHECKING:
     import torch
-from manyseed.jobs.hparams.kinds import Categorical, Continuous
+
 
 BLOCKS: Mapping[int, tuple[int, ...]] = {18: (2, 2, 2, 2), 34: (3, 4, 6, 3), 50: (3, 4, 6, 3)}
 """Blocks of each stage, by depth."""
 
 BOTTLENECKS = (50,)
 
-SMALL = 64
-"""Pixels of the longer side up to which the first layer keeps an image's size."""
+SMALL = 64  # pixels of the longer side up to which the first layer keeps an image's size
 
 
 def blocks(hparams: Named) -> Iterator[tuple[tuple[int, int, int], ...]]:
@@ -156,8 +155,7 @@ PRERESNET = deep_network(
 )
 
 
-STEM = 16
-"""Channels of the first convolution, and of the first stage at width 1."""
+STEM = 16  # channels of the first convolution, and of the first stage at width 1
 
 
 def wide_blocks(hparams: Named) -> Iterator[tuple[tuple[int, int, int], ...]]:

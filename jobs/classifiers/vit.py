@@ -13,26 +13,26 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manyseed.jobs.classifiers.images import network_on_pixels
-from manyseed.jobs.classifiers.record import ClassifierInfo, Options, with_optimizer
-from manyseed.jobs.datasets.info import DatasetInfo
-from manyseed.jobs.hparams.kinds import Continuous
-from manyseed.jobs.packages import torchvision
-from manyseed.jobs.training.network import Named, Part, Shape
-
-if TYPE_CHECKING:
-    import torch
 from manyseed.jobs.checks import Option
-from manyseed.jobs.classifiers import weights
-from manyseed.jobs.classifiers.images import SPACE
+from manyseed.jobs.classifiers import features
+from manyseed.jobs.classifiers.images import SPACE, network_on_pixels
 from manyseed.jobs.classifiers.record import (
     OPTIONS,
     TORCH,
     Classifier,
+    ClassifierInfo,
+    Options,
     Unsuitable,
+    with_optimizer,
 )
+from manyseed.jobs.datasets.info import DatasetInfo
+from manyseed.jobs.hparams.kinds import Continuous
+from manyseed.jobs.packages import torchvision
 from manyseed.jobs.run import TrainingSet
-from manyseed.jobs.training.network import Encoded, Network
+from manyseed.jobs.training.network import Encoded, Named, Network, Part, Shape
+
+if TYPE_CHECKING:
+    import torch
 
 
 def network(
@@ -169,9 +169,8 @@ VIT = network_on_pixels(
 )
 
 
-BACKBONE = Option("The network that computes features.", str, "swin_t", words=[*weights.PUBLISHED])
-_IMAGE_SECONDS = {"swin_t": 0.18, "vit_b_16": 0.35}
-"""Seconds for an image of any size, by backbone."""
+BACKBONE = Option("The network that computes features.", str, "swin_t", words=[*features.PUBLISHED])
+_IMAGE_SECONDS = {"swin_t": 0.18, "vit_b_16": 0.35}  # seconds for an image of any size, by backbone
 
 
 def _head(shape: tuple[int, ...], n_classes: int, *_: Any) -> torch.nn.Module:
@@ -198,7 +197,7 @@ def _backbone(options: Options) -> str:
 
 def _transfer_settings(dataset: DatasetInfo, options: Options) -> Mapping[str, Any]:
     backbone = _backbone(options)
-    _, digest = weights.locate(backbone, options.get("weights"))
+    _, digest = features.locate(backbone, options.get("weights"))
     assert dataset.image is not None
     channels = dataset.image[2]
     if channels not in (1, 3):
@@ -218,10 +217,10 @@ VIT_TRANSFER = Classifier(
     probability="softmax",
     streams=frozenset({"init", "batch"}),
     settings=_transfer_settings,
-    options={"backbone": BACKBONE, "weights": weights.OPTION, **OPTIONS},
+    options={"backbone": BACKBONE, "weights": features.OPTION, **OPTIONS},
     epochs=5,
     images_only=True,
-    prepare=lambda options: weights.keep(_backbone(options), options.get("weights")),
+    prepare=lambda options: features.keep(_backbone(options), options.get("weights")),
     image_seconds=lambda settings: _IMAGE_SECONDS[settings["backbone"]],
     core_seconds=_transfer_seconds,
     packages=("torch", "torchvision"),

@@ -2,7 +2,6 @@
 
 from manyseed.jobs.datasets.cache import data_home
 from manyseed.jobs.datasets.info import ColumnInfo, DatasetInfo, dataset_id
-from manyseed.jobs.datasets.resolution import resolve
 from manyseed.jobs.datasets.sources import (
     Dataset,
     bare_names,
@@ -11,6 +10,7 @@ from manyseed.jobs.datasets.sources import (
     load,
     names,
     needs_fetching,
+    resolve,
     suite,
 )
 

@@ -37,19 +37,11 @@ _CODECS = {
 def read(path: Path, target: str, aside: Mapping[str, str]) -> tuple[str, dict[str, NDArray[Any]]]:
     """Read the array ``X``, the target's, and those that are not features.
 
-    Parameters
-    ----------
-    target : str
-        Name of the array of classes; with an NPY, of the file beside it.
-    aside : mapping
-        Names of further arrays, by the keys of the table that give them.
+    `target`: name of the array of classes; with an NPY, of the file beside it. `aside`: names of
+    further arrays, by the keys of the table that give them.
 
-    Returns
-    -------
-    digest : str
-        For an NPZ the file's SHA-256, else as `digest` computes it.
-    arrays : dict
-        By name; an NPY is memory-mapped.
+    Returns `digest`: for an NPZ the file's SHA-256, else as `digest` computes it. `arrays`: by
+    name; an NPY is memory-mapped.
     """
     wanted = {"source": "X", "target": target, **aside}
     opened = {".npz": _of_npz, ".npy": _of_npy, ".zarr": _of_zarr}[path.suffix]
@@ -208,16 +200,8 @@ def images(
 
     Pixels keep their dtype, and a memory-mapped array stays so; `prepared` converts them.
 
-    Parameters
-    ----------
-    path : Path
-        The file, for messages.
-    arrays : mapping
-        Its arrays by name: ``X``, and the target's.
-    target : str
-        The name of the classes' array.
-    lists : mapping
-        Lists of columns by key; refused unless empty.
+    `path`: the file, for messages. `arrays`: its arrays by name: ``X``, and the target's. `target`:
+    the name of the classes' array. `lists`: lists of columns by key; refused unless empty.
     """
     X, y = arrays["X"], arrays[target]
     X = X[..., np.newaxis] if X.ndim == 3 else X
@@ -276,14 +260,9 @@ def columns(
 ) -> dict[str, DataColumn | None]:
     """Return the columns of ``X`` (sample, feature), named by number, and the other arrays.
 
-    Parameters
-    ----------
-    path, arrays, target
-        As in `images`.
-    aside : set of str
-        Arrays that are not features: they say which rows are the test set, or belong together.
-    lists : mapping of set of str
-        The columns to ``ignore``, and the ``categorical`` ones.
+    `path`, `arrays` and `target`: as in `images`. `aside`: arrays that are not features: they say
+    which rows are the test set, or belong together. `lists`: the columns to ``ignore``, and the
+    ``categorical`` ones.
     """
     X, y = arrays["X"], arrays[target]
     if X.ndim != 2 or y.shape != X.shape[:1] or X.dtype.kind not in "biuf":

@@ -15,11 +15,8 @@ from types import MappingProxyType
 class Entry:
     """A dataset of the catalogue.
 
-    Attributes
-    ----------
-    digest : str
-        SHA-256 of the bytes of X (little-endian float64, C order) followed by y (little-endian
-        int64), hexadecimal.
+    `digest`: SHA-256 of the bytes of X (little-endian float64, C order) followed by y
+    (little-endian int64), hexadecimal.
     """
 
     n_features: int
@@ -69,19 +66,12 @@ SKLEARN: Mapping[str, Entry] = MappingProxyType(
 class OpenMLEntry:
     """A version of an OpenML dataset.
 
-    Attributes
-    ----------
-    id : int
-        OpenML's number of this version.
-    n_features, n_categorical : int
-        Columns without the target and without those that OpenML says to ignore.
-    class_names : tuple of str
-        OpenML's labels if `labelled`, in numeric or alphabetic order. Otherwise two classes are
-        called majority and minority, and more are numbered in order.
-    class_counts : tuple of int or None
-        None where only the sizes of the largest and the smallest class are known.
-    n_majority, n_minority : int
-        Samples in the largest and in the smallest class.
+    `id`: OpenML's number of this version. `n_features` and `n_categorical`: columns without the
+    target and without those that OpenML says to ignore. `class_names`: OpenML's labels if
+    `labelled`, in numeric or alphabetic order. Otherwise two classes are called majority and
+    minority, and more are numbered in order. `class_counts`: none where only the sizes of the
+    largest and the smallest class are known. `n_majority` and `n_minority`: samples in the largest
+    and in the smallest class.
     """
 
     name: str
@@ -224,12 +214,8 @@ SUITES: Mapping[str, tuple[OpenMLEntry, ...]] = MappingProxyType(
 class VisionEntry:
     """One dataset with an official training and test part.
 
-    Attributes
-    ----------
-    image : tuple of int
-        (height, width, channels).
-    train_counts, test_counts : tuple of int
-        Samples of each class in the official parts.
+    `image`: (height, width, channels). `train_counts` and `test_counts`: samples of each class in
+    the official parts.
     """
 
     class_names: tuple[str, ...]

@@ -24,6 +24,7 @@ _DATE = re.compile(
     r"\d{4}-\d{1,2}(-\d{1,2})?([T ]\d{1,2}:\d{2}.*)?|\d{4}/\d{1,2}/\d{1,2}.*"
     r"|\d{1,2}[./-]\d{1,2}[./-](\d{2}|\d{4})( \d{1,2}:\d{2}.*)?"
 )
+_FEW = 10  # different numbers at most, each ten times or more on average
 _FEWEST = 20  # rows; with fewer, whole numbers may all differ by chance
 _SHARE = 0.5  # of the rows; a category with more labels says nothing about the class
 _NUMBERS = 0.9  # of the rows; with as many, a column was meant to hold numbers
@@ -54,14 +55,9 @@ def column_info(
 ) -> ColumnInfo:
     """Describe a feature.
 
-    Parameters
-    ----------
-    values : float64 array or object array (sample,)
-        Numbers, NaN where missing; or labels as text, None where missing.
-    is_declared : bool
-        Whether labels are meant to be labels.
-    doubt : tuple of Looks and str
-        What else numbers look like as they are written, and one of them.
+    `values`, float64 array or object array (sample,): numbers, NaN where missing; or labels as
+    text, None where missing. `is_declared`: whether labels are meant to be labels. `doubt`: what
+    else numbers look like as they are written, and one of them.
     """
     looks: Looks
     shown: tuple[str, ...] = ()
@@ -75,6 +71,8 @@ def column_info(
             looks, shown = doubt[0], (doubt[1],)
         elif merged and (not looks or len(merged) == 1):
             looks, shown = "single", merged
+        elif not looks and _are_few(distinct, known.size):
+            looks, shown = "few", tuple(f"{number:.0f}" for number in distinct)
         return ColumnInfo(name, "continuous", looks=looks, shown=shown)
     labels = [value for value in values.tolist() if value is not None]
     different = {*labels}
@@ -174,10 +172,7 @@ def _measured(labels: set[str]) -> tuple[str, ...]:
 def _merged_in_single(distinct: NDArray[np.float64]) -> tuple[str, ...]:
     """Return numbers that float32 does not tell apart, if it merges many, or that it cannot hold.
 
-    Parameters
-    ----------
-    distinct : float64 array
-        In ascending order. Differences of the size of rounding errors do not count.
+    `distinct`: in ascending order. Differences of the size of rounding errors do not count.
     """
     if not distinct.size:
         return ()
@@ -207,6 +202,12 @@ def _of_numbers(name: str, known: NDArray[np.float64]) -> Looks:
     return "id" if different.size == known.size or _is_id(name, different.size, known.size) else ""
 
 
+def _are_few(distinct: NDArray[np.float64], n: int) -> bool:
+    """Return whether whole numbers repeat as labels do; two of them are the same either way."""
+    is_whole = np.equal(distinct, np.round(distinct)).all()
+    return bool(2 < distinct.size <= min(_FEW, n / _FEW) and is_whole)
+
+
 def _is_id(name: str, n_different: int, n: int) -> bool:
     """Return whether a column is called an id and has more values than a category would."""
     return _ID.search(name) is not None and n >= _FEWEST and n_different > n / 10
@@ -229,14 +230,10 @@ MAX_CLASSES = np.iinfo(np.uint16).max
 class DataColumn:
     """One column of a table.
 
-    Attributes
-    ----------
-    values : float64 array or object array (sample,)
-        Numbers, NaN where missing; of a categorical column labels as text, None where missing.
-    is_declared : bool
-        Whether its kind was given, by the user or by the column's type.
-    doubt : tuple of Looks and str
-        What else its numbers look like as they are written, and one of them.
+    `values`, float64 array or object array (sample,): numbers, NaN where missing; of a categorical
+    column labels as text, None where missing. `is_declared`: whether its kind was given, by the
+    user or by the column's type. `doubt`: what else its numbers look like as they are written, and
+    one of them.
     """
 
     name: str
@@ -253,10 +250,7 @@ class DataColumn:
 def to_samples(what: str, features: Sequence[DataColumn], target: DataColumn) -> Samples:
     """Encode a table: labels become their places in natural order, missing values NaN.
 
-    Parameters
-    ----------
-    what : str
-        The source, for messages.
+    `what`: the source, for messages.
     """
     n = target.values.size
     if n == 0 or not features:

@@ -19,8 +19,7 @@ from manyseed.jobs.datasets.info import Looks
 if TYPE_CHECKING:
     import polars as pl
 
-MISSING = ("", "?", "NA", "NaN", "nan")
-"""Cells that hold no value."""
+MISSING = ("", "?", "NA", "NaN", "nan")  # cells that hold no value
 
 _DECIMAL = r"^\s*[+-]?\d+(,\d+)?([eE][+-]?\d+)?\s*$"
 _SEP_LINE = re.compile(rb'"?sep=([^\r\n"])"?[ \t]*\r?\n', re.IGNORECASE)
@@ -45,12 +44,8 @@ class Unreadable(ValueError):
 class Repeated(ValueError):
     """Several columns have one name.
 
-    Attributes
-    ----------
-    what : str
-        How many, and the name.
-    columns : list of str
-        How `read` names them: polars tells them apart by a suffix.
+    `what`: how many, and the name. `columns`: how `read` names them: polars tells them apart by a
+    suffix.
     """
 
     def __init__(self, name: str, columns: list[str]) -> None:
@@ -75,19 +70,10 @@ def read(
     or, if the names have none outside quotes, a semicolon or else a tab. Where commas do not
     separate, columns with a decimal comma throughout are numbers, too. Blank lines are no rows.
 
-    Parameters
-    ----------
-    suffix : {".csv", ".tsv"}
-    labels : collection of str
-        Columns of labels, whose text is kept where numbers would not tell it apart.
-    n_rows : int, optional
-        The number of rows to read; by default all.
-    ignored : collection of str, optional
-        Columns that may share their name; by default all.
-    missing : sequence of str
-        Cells that hold no value, besides empty ones.
-    named : collection of str
-        Further columns whose text is kept so, as of groups.
+    `labels`: columns of labels, whose text is kept where numbers would not tell it apart. `n_rows`:
+    the number of rows to read; by default all. `ignored`: columns that may share their name; by
+    default all. `missing`: cells that hold no value, besides empty ones. `named`: further columns
+    whose text is kept so, as of groups.
     """
     import polars as pl
 
@@ -180,12 +166,7 @@ def doubtful(
     Of numbers with leading zeros, as codes have; with commas or points that may separate thousands;
     and with more digits than a float64 has, which are all different.
 
-    Parameters
-    ----------
-    content, suffix, missing
-        As of `read`.
-    frame : DataFrame
-        What `read` returned.
+    `content`, `suffix` and `missing`: as of `read`. `frame`: what `read` returned.
     """
     content, separator = _prepared(content, suffix)
     has_zeros = _has_leading_zeros(content)

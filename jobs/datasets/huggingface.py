@@ -22,7 +22,7 @@ from manyseed.jobs.datasets import arrayfile, imagefolder
 from manyseed.jobs.datasets.function import digest
 from manyseed.jobs.datasets.info import DatasetSource, DataShape, Samples
 from manyseed.jobs.datasets.parts import ANY_TEXT
-from manyseed.jobs.datasets.table import (
+from manyseed.jobs.datasets.tablefile import (
     LISTS,
     Keys,
     Taken,
@@ -31,7 +31,7 @@ from manyseed.jobs.datasets.table import (
     of_tables,
     shape_of,
 )
-from manyseed.jobs.datasets.table import TARGET as OF_TARGET
+from manyseed.jobs.datasets.tablefile import TARGET as OF_TARGET
 from manyseed.jobs.packages import install
 from manyseed.jobs.run import MachineError
 

@@ -81,13 +81,7 @@ def describe(path: Path, given: Mapping[str, Any]) -> DataShape:
 
 
 def fetch(path: Path, provenance: Mapping[str, Any]) -> Samples:
-    """Decode all images.
-
-    Raises
-    ------
-    jobs.run.MachineError
-        Where they are not the planned ones, or one cannot be decoded.
-    """
+    """Decode all images."""
     size = provenance.get(SIZE)
     try:
         folder = _scan(path, None if size is None else (size[0], size[1]))

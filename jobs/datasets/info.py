@@ -15,7 +15,17 @@ from manyseed.jobs.run import IDENTITY_VERSION, identity
 
 Kind = Literal["continuous", "categorical", "ignored"]
 Looks = Literal[
-    "", "constant", "id", "date", "numbers", "distinct", "alike", "zeros", "thousands", "single"
+    "",
+    "constant",
+    "id",
+    "date",
+    "numbers",
+    "distinct",
+    "alike",
+    "zeros",
+    "thousands",
+    "single",
+    "few",
 ]
 
 
@@ -33,7 +43,7 @@ class ColumnInfo:
         What a user should check: one value in all rows, or none; a name or number of rows; dates;
         labels that are numbers, almost all of them; that hardly repeat; that differ only in
         spelling or case; numbers with leading zeros; with commas that may separate thousands;
-        that float32 does not tell apart, or cannot hold.
+        that float32 does not tell apart, or cannot hold; whole numbers that repeat as labels do.
     shown : tuple of str
         The labels that are not numbers, or are alike, or such numbers.
     """
@@ -45,8 +55,7 @@ class ColumnInfo:
     shown: tuple[str, ...] = ()
 
 
-OFFICIAL = "official"
-"""Value of ``test`` where the source's own test part is the test set."""
+OFFICIAL = "official"  # value of ``test`` where the source's own test part is the test set
 
 
 @dataclass(frozen=True, slots=True)

@@ -145,14 +145,8 @@ def read(
 ) -> tuple[Mapping[str, Any], Samples]:
     """Return OpenML's details of a dataset, and its samples.
 
-    Parameters
-    ----------
-    number : int
-        The dataset's.
-    source : str
-        Its name in messages.
-    target : str
-        The column of classes; by default OpenML's.
+    `number`: the dataset's. `source`: its name in messages. `target`: the column of classes; by
+    default OpenML's.
     """
     try:
         from sklearn.datasets import fetch_openml

@@ -149,13 +149,7 @@ def _roles(table: str, n: int, source: str) -> NDArray[np.uint8]:
 
 
 def suite(name: str) -> tuple[str, ...]:
-    """Return the sources of an OpenML suite, which are tasks, by its number or alias.
-
-    Raises
-    ------
-    Refused
-        For a suite that does not exist or cannot be reached.
-    """
+    """Return the sources of an OpenML suite, which are tasks, by its number or alias."""
     source = f"{SUITE}{name}"
     if not name or not name.replace("-", "").replace("_", "").isalnum():
         raise Refused("suite", source, allowed="the number of a suite: openml-suite:99")

@@ -17,8 +17,7 @@ from manyseed.jobs.datasets.split import TEST, TRAIN, Index, Roles, n_points
 SPLIT, ORDER, LAST, TEST_FILE, FOLDS = "split", "order", "last", "test_file", "folds"
 GROUP = "group"
 PARAMETERS = (SPLIT, ORDER, LAST, TEST_FILE, FOLDS)
-COLUMNS = (SPLIT, ORDER, FOLDS)
-"""Those that name a column, which is then not a feature."""
+COLUMNS = (SPLIT, ORDER, FOLDS)  # those that name a column, which is then not a feature
 
 ANY_TEXT = r"^[\s\S]+$"
 
@@ -71,14 +70,8 @@ def read(given: Mapping[str, Any]) -> dict[str, Any]:
 def parted(samples: Samples, asked: Mapping[str, Any], columns: Mapping[str, Any]) -> Samples:
     """Return samples with the test part after the training part, each in its order.
 
-    Parameters
-    ----------
-    samples : Samples
-        In the file's order.
-    asked : mapping
-        As returned by `read`.
-    columns : mapping
-        Values of the columns that it names, arrays (sample,).
+    `samples`: in the file's order. `asked`: as returned by `read`. `columns`: values of the columns
+    that it names, arrays (sample,).
     """
     if FOLDS in asked:
         return replace(samples, roles=roles_of(asked[FOLDS], columns[asked[FOLDS]]))
@@ -128,12 +121,7 @@ def _ascending(name: str, values: Any) -> Index:
 def roles_of(name: str, values: NDArray[Any]) -> Roles:
     """Return the roles of rows: each fold in turn is the test set, in natural order.
 
-    Parameters
-    ----------
-    name : str
-        The column's.
-    values : object array or float64 array (sample,)
-        The fold of each row.
+    `name`: the column's. `values`, object array or float64 array (sample,): the fold of each row.
     """
     names, fold = encode(values)
     if missing := int((fold < 0).sum()):
@@ -163,12 +151,8 @@ def fold_counts(roles: Roles, y: NDArray[np.integer[Any]], n_classes: int) -> ND
 def group_codes(name: str, values: NDArray[np.object_] | NDArray[np.float64]) -> NDArray[np.int64]:
     """Return the group of each sample, numbered from 0 in the natural order of their names.
 
-    Parameters
-    ----------
-    name : str
-        The column's.
-    values : object array or float64 array (sample,)
-        Text or numbers; None or NaN where missing.
+    `name`: the column's. `values`, object array or float64 array (sample,): text or numbers; None
+    or NaN where missing.
     """
     names, group = encode(values)
     if missing := int((group < 0).sum()):

@@ -17,14 +17,12 @@ from manyseed.jobs.datasets.info import OFFICIAL
 from manyseed.jobs.run import raw, stream
 
 Index = NDArray[np.int64]
-Sizes = NDArray[np.int64]
-"""Rows of each group."""
+Sizes = NDArray[np.int64]  # rows of each group
 
 TRAIN, TEST = 1, 2
 """Roles of a row in an official test set and its training part; 0 where it is in neither."""
 
-Roles = NDArray[np.uint8]
-"""(set, sample)"""
+Roles = NDArray[np.uint8]  # (set, sample)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,17 +56,8 @@ def stratified_order(y: NDArray[np.integer[Any]], words: NDArray[np.uint64]) -> 
     sample first) and the key (r + 1/2) / n_c. Samples are sorted by key, ties by class index. So a
     prefix holds the same share of every class, to within half a sample, and prefixes are nested.
 
-    Parameters
-    ----------
-    y : integer array (n,)
-        Class indices.
-    words : uint64 array (n,)
-        Raw draws, one per sample.
-
-    Returns
-    -------
-    int64 array (n,)
-        A permutation of the positions 0 … n - 1.
+    `y`, integer array (n,): class indices. `words`, uint64 array (n,): raw draws, one per sample.
+    Returns int64 array (n,): a permutation of the positions 0 … n - 1.
     """
     by_class = np.lexsort((words, y))
     classes, starts, counts = np.unique(y[by_class], return_index=True, return_counts=True)
@@ -89,31 +78,13 @@ def split(
 ) -> Split:
     """Return the split of a repeat (stream ``split``), or the official one.
 
-    Parameters
-    ----------
-    seed : int
-        The sweep's seed.
-    dataset : str
-        The dataset's identity.
-    repeat : int
-        Repeat index.
-    y : integer array (n,)
-        Classes of the prepared dataset.
-    test : float, int or "official"
-        Share or number of points of the test set.
-    official : int64 array, optional
-        With ``"official"`` the test set itself, `Dataset.official_test`.
-    groups : int64 array (n,), optional
-        The group of each row: test sets are of whole groups, `held_out`.
-    roles : uint8 array (set, n), optional
-        With ``"official"``, several test sets (`Roles`), one a repeat. All are cut to the size of
-        the smallest, and training parts to that of the smallest training part, by stratified draws,
-        first the test set's.
-
-    Raises
-    ------
-    ValueError
-        For the official split of a dataset without one, or for a repeat beyond its test sets.
+    `seed`: the sweep's seed. `dataset`: the dataset's identity. `repeat`: repeat index. `y`,
+    integer array (n,): classes of the prepared dataset. `test`: share or number of points of the
+    test set. `official`: with ``"official"`` the test set itself, `Dataset.official_test`.
+    `groups`, int64 array (n,): the group of each row: test sets are of whole groups, `held_out`.
+    `roles`, uint8 array (set, n): with ``"official"``, several test sets (`Roles`), one a repeat.
+    All are cut to the size of the smallest, and training parts to that of the smallest training
+    part, by stratified draws, first the test set's.
     """
     if test == OFFICIAL and roles is not None:
         if repeat >= len(roles):
@@ -141,23 +112,13 @@ def held_out(
 ) -> Index:
     """Choose `n` of the samples at random, stratified.
 
-    With groups, whole groups are chosen, of the nearest size that they can make
-    (`nearest_size`). A group counts as one sample of its most frequent class (of several the
-    first) with one word; `groups_of_size` takes groups in `stratified_order`.
+    With groups, whole groups are chosen, of the nearest size that they can make (`nearest_size`). A
+    group counts as one sample of its most frequent class (of several the first) with one word;
+    `groups_of_size` takes groups in `stratified_order`.
 
-    Parameters
-    ----------
-    y : integer array (sample,)
-        Class indices.
-    generator : numpy.random.Generator
-        One raw word is drawn for each sample, or for each group.
-    groups : int64 array (sample,), optional
-        The group of each.
-
-    Returns
-    -------
-    int64 array
-        Positions, ascending.
+    `y`, integer array (sample,): class indices. `generator`: one raw word is drawn for each sample,
+    or for each group. `groups`, int64 array (sample,): the group of each. Returns positions,
+    ascending.
     """
     if groups is None:
         return np.sort(stratified_order(y, raw(generator, y.size))[:n])
@@ -192,17 +153,9 @@ def subsample(
 
     A run's subsamples are nested over fractions.
 
-    Parameters
-    ----------
-    y_train : integer array (n_train,)
-        Classes of the repeat's training part.
-    fraction : float or int
-        Share (at least one point) or number of points.
-
-    Returns
-    -------
-    int64 array (m,)
-        Positions in the training part.
+    `y_train`, integer array (n_train,): classes of the repeat's training part. `fraction`: share
+    (at least one point) or number of points. Returns int64 array (m,): positions in the training
+    part.
     """
     order = stratified_order(
         y_train, raw(stream(seed, "subsample", dataset, repeat, run), y_train.size)
@@ -213,18 +166,8 @@ def subsample(
 def resample(seed: int, dataset: str, repeat: int, run: int, points: Index) -> Index:
     """Bootstrap points (stream ``resample``): as many, with replacement, in the order drawn.
 
-    Parameters
-    ----------
-    seed : int
-        The sweep's.
-    dataset : str
-        The dataset's identity.
-    points : int64 array (n,)
-        Indices of rows.
-
-    Returns
-    -------
-    int64 array (n,)
+    `seed`: the sweep's. `dataset`: the dataset's identity. `points`, int64 array (n,): indices of
+    rows. Returns int64 array (n,).
     """
     words = raw(stream(seed, "resample", dataset, repeat, run), points.size)
     return points[(words % np.uint64(points.size)).astype(np.int64)]
@@ -246,16 +189,8 @@ def _sums(sizes: Sizes, most: int) -> int:
 def sizes_near(sizes: Sizes, wanted: int) -> tuple[int | None, int | None]:
     """Return the sizes of a test set of whole groups that are nearest to `wanted`.
 
-    Parameters
-    ----------
-    sizes : int64 array (group,)
-        Rows of each group.
-
-    Returns
-    -------
-    tuple of int or None
-        The largest up to `wanted`, and the smallest from `wanted` on, with at least two rows in
-        both parts; None where there is none.
+    `sizes`, int64 array (group,): rows of each group. Returns the largest up to `wanted`, and the
+    smallest from `wanted` on, with at least two rows in both parts; None where there is none.
     """
     n = int(sizes.sum())
     sums = _sums(sizes, n - 2) & ~0b11
@@ -276,16 +211,8 @@ def groups_of_size(sizes: Sizes, order: NDArray[np.int64], n: int) -> NDArray[np
 
     A group is taken if some of the groups behind it can make up the rest, else it is left out.
 
-    Parameters
-    ----------
-    sizes : int64 array (group,)
-    order : int64 array (group,)
-        A permutation of the groups.
-
-    Returns
-    -------
-    int64 array
-        The chosen groups, in their order.
+    `sizes`, int64 array (group,). `order`, int64 array (group,): a permutation of the groups.
+    Returns the chosen groups, in their order.
     """
     if n and not _can(sizes, n):
         raise ValueError(f"no whole groups have {n} rows together")

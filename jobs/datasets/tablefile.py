@@ -5,28 +5,307 @@ from __future__ import annotations
 import hashlib
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.checks import Option, Refused, expanded
+from manyseed.jobs.checks import NOTHING, Option, Refused, expanded
 from manyseed.jobs.datasets import arrayfile, cache, csvfile, imagefolder, parts
 from manyseed.jobs.datasets.arrayfile import refused
-from manyseed.jobs.datasets.info import DatasetSource, DataShape, Samples, with_preparation
-from manyseed.jobs.datasets.table import (
-    LISTS,
-    TARGET,
-    Columns,
-    Keys,
-    Taken,
-    columns_of,
-    of_arrays,
-    of_tables,
-    shape_of,
+from manyseed.jobs.datasets.columns import (
+    LEAVE_EMPTY,
+    DataColumn,
+    column_info,
+    is_mark,
+    set_aside,
+    to_samples,
 )
+from manyseed.jobs.datasets.info import (
+    ColumnInfo,
+    DatasetSource,
+    DataShape,
+    Looks,
+    Samples,
+    test_counts,
+    with_preparation,
+)
+from manyseed.jobs.datasets.split import TEST
 from manyseed.jobs.run import MachineError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+
+TARGET = Option("The column to predict.", called="the name of the column to predict")
+LISTS: Mapping[str, Option] = {
+    "categorical": Option("Columns of labels.", list, called="a list of columns"),
+    "continuous": Option("Columns of numbers.", list, called="a list of columns"),
+    "ignore": Option("Columns that are not features.", list, called="a list of columns"),
+}
+_ASIDE = (*parts.COLUMNS, parts.GROUP)  # keys that name a column, which is then not a feature
+
+_SEPARATED = {
+    ".csv": "columns must be separated by commas, semicolons or tabs",
+    ".tsv": "columns must be separated by tabs",
+}
+
+_EXACT = 2.0**53  # whole numbers up to this are exact as float64
+
+Columns = dict[str, DataColumn | None]
+"""By name, in the file's order; None for those that are not features."""
+
+Arrays = Mapping[str, NDArray[Any]]  # by name: ``X``, the target's, and those that are not features
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """What the table of a dataset says of its columns.
+
+    `lists`: the columns of each of `LISTS`, if given. `own`: those of `parts.OPTIONS` that are
+    given: which rows are the test set, or belong together.
+    """
+
+    target: str
+    lists: Mapping[str, Sequence[str]]
+    own: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def aside(self) -> dict[str, str]:
+        """Columns that are no features, by the keys that name them."""
+        return {key: self.own[key] for key in _ASIDE if key in self.own}
+
+    @property
+    def sets(self) -> dict[str, set[str]]:
+        """The columns of each list."""
+        return {key: {*self.lists.get(key, ())} for key in LISTS}
+
+    @property
+    def named(self) -> list[tuple[str, str]]:
+        """Each column that a key besides ``target`` names, after the key."""
+        lists = [(key, name) for key, names in self.lists.items() for name in names]
+        return [*lists, *self.aside.items()]
+
+    def require_distinct(self) -> None:
+        """Refuse columns that are named for several things."""
+        for key, name in self.named:
+            if name == self.target:
+                raise Refused(key, name, "is the target already")
+        for key, name in self.aside.items():
+            if any(name in names for names in self.sets.values()):
+                raise Refused(key, name, "is already named for something else")
+
+
+Taken = tuple[Samples, tuple[ColumnInfo, ...]]  # samples, and how the columns are taken, in order
+
+
+def of_tables(paths: Sequence[Path], tables: Sequence[Columns], keys: Keys) -> Taken:
+    """Return the samples of one table, or of two, of which the second is the test set.
+
+    `paths`: where each comes from, for messages.
+    """
+    n_first, columns = None, tables[0]
+    for path, other in zip(paths[1:], tables[1:], strict=True):
+        n_first, columns = _length(columns), _joined(columns, other, path)
+    return _samples(paths[0], columns, keys, n_first)
+
+
+def of_arrays(paths: Sequence[Path], contents: Sequence[Arrays], keys: Keys) -> Taken:
+    """Return the samples of arrays, as `of_tables` those of tables; images have no columns."""
+    n_first, arrays, aside = None, contents[0], keys.aside
+    for path, other in zip(paths[1:], contents[1:], strict=True):
+        n_first, arrays = len(arrays["X"]), arrayfile.joined(arrays, other, path)
+    if arrays["X"].ndim > 2:
+        beside = {name: arrayfile.plain(arrays[name]) for name in aside.values()}
+        samples = arrayfile.images(paths[0], arrays, keys.target, keys.lists)
+        return _split(samples, keys, beside, n_first), ()
+    columns = arrayfile.columns(paths[0], arrays, keys.target, {*aside.values()}, keys.sets)
+    return _samples(paths[0], columns, keys, n_first)
+
+
+def _samples(path: Path, columns: Columns, keys: Keys, n_first: int | None) -> Taken:
+    target = keys.target
+    if target not in columns:
+        if len(columns) == 1 and (separated := _SEPARATED.get(path.suffix)):
+            reason = f"unknown column; the only one is {next(iter(columns))!r}, as {separated}"
+            raise Refused("target", target, reason)
+        raise Refused("target", target, "unknown column", columns)
+    for key, name in keys.named:
+        if name not in columns:
+            others = [column for column in columns if column != target]
+            raise Refused(key, name, "unknown column", others)
+    beside = {name: column.values for name in keys.aside.values() if (column := columns[name])}
+    columns |= dict.fromkeys(beside)
+    features = {name: column for name, column in columns.items() if column and name != target}
+    target_column = columns[target]
+    assert target_column is not None  # the target is never ignored
+    if not features and target_column.values.size:
+        raise refused(path, f"has no features: {_without_features(path, target, columns)}")
+    samples = to_samples(f"file:{path}", list(features.values()), target_column)
+    samples = _split(samples, keys, beside, n_first)
+    infos = tuple(
+        column_info(name, column.values, is_declared=column.is_declared, doubt=column.doubt)
+        if column
+        else set_aside(name, beside.get(name))
+        for name, column in columns.items()
+        if name != target
+    )
+    return samples, infos
+
+
+def shape_of(
+    samples: Samples,
+    columns: tuple[ColumnInfo, ...],
+    provenance: Mapping[str, Any],
+    locations: tuple[str, ...],
+) -> DataShape:
+    """Return the shapes and classes of samples, as the plan needs them."""
+    k, groups = len(samples.class_names), samples.groups
+    roles = samples.roles
+    return DataShape(
+        provenance=provenance,
+        n_samples=len(samples.y),
+        n_features=len(samples.cardinality),
+        n_categorical=int((samples.cardinality > 0).sum()),
+        class_names=samples.class_names,
+        class_counts=tuple(np.bincount(samples.y).tolist()),
+        image=samples.image,
+        missing=samples.missing,
+        test_counts=test_counts(samples.y, samples.n_official_train, k),
+        set_counts=None if roles is None else parts.fold_counts(roles, samples.y, k),
+        locations=locations,
+        columns=columns,
+        groups=None if groups is None else np.stack([groups, samples.y], axis=1),
+    )
+
+
+def _without_features(path: Path, target: str, columns: Columns) -> str:
+    """Say why no column but the target is left."""
+    others = [name for name in columns if name != target]
+    if others:
+        return "every column but the target is ignored, or names groups or the test set"
+    separated = _SEPARATED.get(path.suffix)
+    return f"its only column is {target!r}" + (f"; {separated}" if separated else "")
+
+
+def _length(columns: Columns) -> int:
+    return next((column.values.size for column in columns.values() if column is not None), 0)
+
+
+def _joined(first: Columns, then: Columns, path: Path) -> Columns:
+    """Concatenate the columns of two tables, the second at `path`."""
+    kinds = {False: "numbers", True: "labels"}
+    if not _length(then):
+        raise Refused(parts.TEST_FILE, str(path), "has no rows")
+    for name, column in {**then, **first}.items():
+        if column is not None and (name not in then or name not in first):
+            where = "the test file" if name not in then else "the source"
+            reason = f"column {name!r} is not in {where}; both files need the same columns"
+            raise Refused(parts.TEST_FILE, str(path), reason)
+        one, other = first.get(name), then.get(name)
+        if one and other and one.is_categorical != other.is_categorical:
+            reason = (
+                f"column {name!r} holds {kinds[other.is_categorical]}, in the source "
+                f"{kinds[one.is_categorical]}; list it in categorical or continuous"
+            )
+            raise Refused(parts.TEST_FILE, str(path), reason)
+    return {
+        name: None
+        if one is None or (other := then.get(name)) is None
+        else replace(one, values=np.concatenate([one.values, other.values]))
+        for name, one in first.items()
+    }
+
+
+def _split(
+    samples: Samples,
+    keys: Keys,
+    beside: Mapping[str, Any],
+    n_first: int | None,
+) -> Samples:
+    """Return samples with their groups, and with the file's own test part, if any, last."""
+    name = keys.own.get(parts.GROUP)
+    if name is not None:
+        samples = replace(samples, groups=parts.group_codes(name, beside[name]))
+    if n_first is None:
+        samples = parts.parted(samples, keys.own, beside)
+    else:
+        samples = replace(samples, n_official_train=n_first)
+    if samples.groups is not None and samples.n_official_train is not None:
+        parts.require_whole(str(name), samples.groups, samples.n_official_train)
+    if samples.groups is not None and samples.roles is not None:
+        for set_roles in samples.roles:
+            order = np.argsort(set_roles == TEST, kind="stable")
+            n_train = int((set_roles != TEST).sum())
+            parts.require_whole(str(name), samples.groups[order], n_train)
+    return samples
+
+
+def columns_of(
+    frame: pl.DataFrame,
+    keys: Keys,
+    path: Path,
+    doubts: Mapping[str, tuple[Looks, str]] = NOTHING,
+) -> Columns:
+    """Return the columns of a table; ignored ones are None.
+
+    `path`: for messages. `doubts`: what else columns of numbers look like as they are written, and
+    a value.
+    """
+    import polars as pl
+
+    lists, aside = keys.sets, {*keys.aside.values()}
+    columns: Columns = {}
+    for series in frame:
+        if series.name in lists["ignore"] and series.name != keys.target:
+            columns[series.name] = None
+            continue
+        if series.name in lists["continuous"]:
+            series = _numbers(series)
+        if series.name in aside and series.dtype.is_temporal():
+            series = series.cast(pl.String)  # as ISO 8601 has it
+        kind = series.dtype
+        labelled = series.name == keys.target or series.name in lists["categorical"]
+        as_text = labelled or not kind.is_numeric()
+        if kind.is_nested() or kind.is_temporal() or kind == pl.Binary:
+            reason = f"holds {kind} in column {series.name!r}, not numbers or labels"
+            raise refused(path, reason, {"ignore": [*lists["ignore"], series.name]})
+        if kind.is_float() and as_text:
+            series = series.fill_nan(None)
+        held = pl.String() if as_text else pl.Float64()
+        # a cast to the same type copies nothing, but of 20,000 columns it takes seconds
+        values = (series if kind == held else series.cast(held)).to_numpy()
+        values = values.astype(object) if as_text else values
+        doubt: tuple[Looks, str] = ("", "")
+        if series.name not in lists["continuous"]:
+            doubt = doubts.get(series.name, doubt)
+        if kind.is_integer() and not as_text and series.n_unique() == len(series) > _n(values):
+            doubt = "id", ""
+        columns[series.name] = DataColumn(series.name, values, labelled or kind != pl.String, doubt)
+    return columns
+
+
+def _n(values: NDArray[np.float64]) -> int:
+    """Return how many different numbers are left, where float64 may not tell all apart."""
+    is_exact = not values.size or np.nanmax(np.abs(values)) < _EXACT
+    return values.size if is_exact else np.unique(values).size
+
+
+def _numbers(series: pl.Series) -> pl.Series:
+    """Convert a column that is declared continuous to numbers."""
+    import polars as pl
+
+    texts = series.str.strip_chars() if series.dtype == pl.String else series
+    numbers = texts.cast(pl.Float64, strict=False)
+    if (wrong := series.filter(numbers.is_null() & series.is_not_null())).len():
+        reason = f"holds {str(wrong[0])!r}, which is not a number"
+        if is_mark(str(wrong[0])):
+            reason += f"; {LEAVE_EMPTY}"
+        raise Refused("continuous", series.name, reason)
+    return numbers
+
 
 _DIGESTS = ("digest", "test_digest")
 
@@ -66,12 +345,7 @@ def _describe(name: str, given: Mapping[str, Any]) -> DataShape:
 def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
     """Read a file of a table or of arrays.
 
-    Parameters
-    ----------
-    name : str
-        Its path.
-    given : mapping
-        `OPTIONS`, except those of folders of images.
+    `name`: its path. `given`: `OPTIONS`, except those of folders of images.
     """
     path = expanded(name).absolute()
     if imagefolder.SIZE in given:
@@ -90,7 +364,7 @@ def read(name: str, given: Mapping[str, Any]) -> tuple[DataShape, Samples]:
         files.append(_opened(parts.TEST_FILE, other, beside, keys))
     nameless = next(filter(None, map(_without_names, files)), None)
     try:
-        samples, columns = _samples(files, keys)
+        samples, columns = _as_samples(files, keys)
     except Refused:
         if nameless:
             raise nameless from None
@@ -140,7 +414,7 @@ def _fetch(provenance: Mapping[str, Any], locations: Sequence[str], _: Path) -> 
                 f"{provenance[key]}"
             )
         files.append(file)
-    samples, _columns = _samples(files, keys)
+    samples, _columns = _as_samples(files, keys)
     return arrayfile.prepared(samples)
 
 
@@ -156,8 +430,6 @@ def _parameters(
     Empty lists are left out, except ``categorical``, the oldest key: identities stay the same.
     """
     if path.suffix not in FORMATS:
-        if not path.suffix:
-            _require_there("source", name, path)
         if path.suffix.lower() in SPREADSHEETS:
             raise Refused("source", f"file:{name}", NO_SPREADSHEET)
         raise Refused("source", path.suffix, "unknown kind of file", FORMATS)
@@ -175,7 +447,7 @@ def _parameters(
 
 def _opened(key: str, name: str, path: Path, keys: Keys) -> _Loaded:
     """Read the file that a key names; a table is not parsed yet."""
-    _require_there(key, name, path)
+    require_there(key, name, path)
     if path.suffix in arrayfile.FORMATS:
         digest, arrays = arrayfile.read(path, keys.target, keys.aside)
         return _Loaded(path, digest, arrays=arrays)
@@ -187,7 +459,7 @@ def _opened(key: str, name: str, path: Path, keys: Keys) -> _Loaded:
     return _Loaded(path, hashlib.sha256(content).hexdigest(), content)
 
 
-def _require_there(key: str, name: str, path: Path) -> None:
+def require_there(key: str, name: str, path: Path) -> None:
     """Refuse a file that does not exist, and say where it was looked for."""
     try:
         path.lstat()
@@ -200,7 +472,7 @@ def _require_there(key: str, name: str, path: Path) -> None:
         return
 
 
-def _samples(files: Sequence[_Loaded], keys: Keys) -> Taken:
+def _as_samples(files: Sequence[_Loaded], keys: Keys) -> Taken:
     keys.require_distinct()
     paths = [file.path for file in files]
     if arrays := [file.arrays for file in files if file.arrays is not None]:

@@ -23,26 +23,11 @@ if TYPE_CHECKING:
 class Material:
     """A network before its training, with all that an ensembling method needs.
 
-    Attributes
-    ----------
-    model : torch.nn.Module
-        Initialised, on its device.
-    optimizer : torch.optim.Optimizer
-        Updates the model's parameters.
-    X : float32 tensor (row, ...)
-        Encoded training rows.
-    y : int64 tensor (row,)
-        Class indices.
-    epochs, batch_size, smallest_batch : int
-        Of the classifier's own training.
-    rate : float
-        Initial learning rate of the classifier's own training.
-    schedule : callable
-        ``schedule(rate, epochs)`` returns the classifier's own rates for so many epochs.
-    weight_decay : float
-        λ.
-    generators : Generators
-        The run's streams.
+    `model`: initialised, on its device. `optimizer`: updates the model's parameters. `X`, float32
+    tensor (row, ...): encoded training rows. `y`, int64 tensor (row,): class indices. `epochs`,
+    `batch_size` and `smallest_batch`: of the classifier's own training. `rate`: initial learning
+    rate of the classifier's own training. `schedule`: ``schedule(rate, epochs)`` returns the
+    classifier's own rates for so many epochs. `weight_decay`: λ. `generators`: the run's streams.
     """
 
     model: nn.Module
@@ -61,16 +46,8 @@ class Material:
 class Ensembling:
     """Takes members during a training, or draws them from the trained model.
 
-    Parameters
-    ----------
-    epochs : int
-        Epochs of the whole training.
-    rate : Rate
-        Its learning rates.
-    members : Members
-        Still empty.
-    generator : torch.Generator, optional
-        The generator of the method's own draws, on the model's device.
+    `epochs`: epochs of the whole training. `rate`: its learning rates. `members`: still empty.
+    `generator`: the generator of the method's own draws, on the model's device.
     """
 
     def __init__(
@@ -87,16 +64,8 @@ class Ensembling:
     ) -> None:
         """Move the weights after a step.
 
-        Parameters
-        ----------
-        parameters : sequence of tensors
-            The network's parameters.
-        rate : float
-            The step's learning rate.
-        epoch : int
-            Counted from 0.
-        steps : int
-            Steps per epoch.
+        `parameters`: the network's parameters. `rate`: the step's learning rate. `epoch`: counted
+        from 0. `steps`: steps per epoch.
         """
 
     def after_epoch(self, epochs: int) -> None:

@@ -28,15 +28,10 @@ ROWS_AT_ONCE = 128
 class Factors:
     """The two factors of a layer's curvature, as sums over rows.
 
-    Attributes
-    ----------
-    inputs : tensor (input, input)
-        Σ a aᵀ over rows and positions, where a is the layer's input, with a 1 for the bias.
-    outputs : tensor (output, output)
-        Σ g gᵀ over rows and positions, where g is the gradient of a row's loss with respect to the
-        layer's output.
-    rows, positions : int
-        Rows so far, and positions per row, 1 if the layer's input is a vector.
+    `inputs`, tensor (input, input): Σ a aᵀ over rows and positions, where a is the layer's input,
+    with a 1 for the bias. `outputs`, tensor (output, output): Σ g gᵀ over rows and positions, where
+    g is the gradient of a row's loss with respect to the layer's output. `rows` and `positions`:
+    rows so far, and positions per row, 1 if the layer's input is a vector.
     """
 
     def __init__(self, layer: Weighted) -> None:
@@ -78,12 +73,8 @@ def _patches(layer: nn.Conv2d, x: Tensor) -> Tensor:
 def factors(model: nn.Module, X: Tensor, y: Tensor) -> dict[Weighted, Factors]:
     """Return the factors of all layers with a posterior, over training rows.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-        A trained network; it is put into evaluation mode.
-    X : tensor (row, ...)
-    y : int64 tensor (row,)
+    `model`: a trained network; it is put into evaluation mode. `X`, tensor (row, ...). `y`, int64
+    tensor (row,).
     """
     model.eval()
     by_layer = {layer: Factors(layer) for layer in weighted(model)}
@@ -106,13 +97,8 @@ class Posterior:
     A = (1/N)·Σ a aᵀ and G = (1/(N·T))·Σ g gᵀ over N rows of T positions. The damping is exact in
     this basis; PIT divides it between the factors.
 
-    Attributes
-    ----------
-    layer
-    inputs, outputs : tensor
-        Eigenvectors of A and of G, in columns.
-    sd : tensor (output, input)
-        (N·a_i·g_j + Nλ)^(−½) for the eigenvalues a_i and g_j.
+    `inputs` and `outputs`: eigenvectors of A and of G, in columns. `sd`, tensor (output, input):
+    (N·a_i·g_j + Nλ)^(−½) for the eigenvalues a_i and g_j.
     """
 
     layer: Weighted
@@ -146,13 +132,7 @@ class Posterior:
 class Posteriors:
     """The posteriors of all layers of a trained network.
 
-    Parameters
-    ----------
-    X : tensor (row, ...)
-        Training rows.
-    y : int64 tensor (row,)
-    weight_decay : float
-        λ.
+    `X`, tensor (row, ...): training rows. `y`, int64 tensor (row,). `weight_decay`: λ.
     """
 
     def __init__(self, model: nn.Module, X: Tensor, y: Tensor, weight_decay: float) -> None:

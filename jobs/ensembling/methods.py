@@ -33,14 +33,11 @@ SINGLE = "single"
 PUBLISHED = "published"
 """The temperature of csgld in PIT's code: N / n² for N training rows and n batches per epoch."""
 
-SEARCHED = "tuned"
-"""The scale of kfac-laplace if a search determines it (`jobs.scales`)."""
+SEARCHED = "tuned"  # the scale of kfac-laplace if a search determines it (`jobs.scales`)
 
-PREDICTION = 1 / 3
-"""Cost of predicting a row, relative to training on it for one epoch."""
+PREDICTION = 1 / 3  # cost of predicting a row, relative to training on it for one epoch
 
-NOISE = 1.3
-"""Cost of cyclic SGLD relative to training without noise."""
+NOISE = 1.3  # cost of cyclic SGLD relative to training without noise
 
 MAX_MEMBERS, MAX_EPOCHS = 10_000, 1_000_000
 

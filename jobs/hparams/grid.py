@@ -28,12 +28,8 @@ _RANGE = "a table of linspace or logspace: first, last and count"
 def configurations(space: tuple[Hparam, ...], lists: object) -> tuple[dict[str, Value], ...]:
     """Return every combination of a grid's values, in the order of its lists.
 
-    Parameters
-    ----------
-    space : tuple of Hparam
-        The classifier's hparams.
-    lists : object
-        As the user wrote them: a mapping of hparam to list of values, or range.
+    `space`: the classifier's hparams. `lists`: as the user wrote them: a mapping of hparam to list
+    of values, or range.
     """
     if not (given := OPTION.check("grid", lists)):
         raise Refused("grid", lists, allowed=OPTION.allowed)
@@ -79,10 +75,7 @@ def ranged(hparam: Hparam, value: Mapping[str, object]) -> list[Value]:
     Values between its ends are rounded to twelve digits, the same on every machine; for an hparam
     of whole numbers all are rounded to whole numbers, without repetitions.
 
-    Parameters
-    ----------
-    value : mapping
-        ``{linspace: [first, last, count]}`` for equal steps, or ``logspace`` for equal ratios.
+    `value`: ``{linspace: [first, last, count]}`` for equal steps, or ``logspace`` for equal ratios.
     """
     option = f"grid.{hparam.name}"
     kind, given = next(iter(value.items())) if len(value) == 1 else ("", None)

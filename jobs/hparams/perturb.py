@@ -106,16 +106,8 @@ def perturb(
 ) -> dict[str, Value]:
     """Return the hparams of one run.
 
-    Parameters
-    ----------
-    space : tuple of Hparam
-        The classifier's hparams.
-    hparams : mapping
-        The anchor of each hparam.
-    scheme : str
-        As in the module's table.
-    generator : numpy.random.Generator
-        The run's stream ``perturb_hparams``.
+    `space`: the classifier's hparams. `hparams`: the anchor of each hparam. `scheme`: as in the
+    module's table. `generator`: the run's stream ``perturb_hparams``.
     """
     parsed = _parse(scheme)
     if parsed.method == "none":
@@ -188,14 +180,8 @@ def draw(
 
     A continuous hparam is uniform on its scale (linear or log10), any other over its levels.
 
-    Parameters
-    ----------
-    space : tuple of Hparam
-        The classifier's hparams.
-    fixed : mapping
-        Hparams that are not searched. Structural ones never are; they keep their defaults.
-    generator : numpy.random.Generator
-        The draw's stream ``tune``.
+    `space`: the classifier's hparams. `fixed`: hparams that are not searched. Structural ones never
+    are; they keep their defaults. `generator`: the draw's stream ``tune``.
     """
     # Frozen: one raw word per hparam, used or not, in the order of the space.
     uniforms = (raw(generator, len(space)) >> np.uint64(11)) * 2.0**-53

@@ -11,8 +11,7 @@ MOST = {"rotate": 180.0, "shift-x": 1.0, "shift-y": 1.0, "colour": 0.5}
 hues."""
 
 CROP_FLIP = "crop-flip"
-AUGMENTATIONS = (CROP_FLIP, *MOST)
-"""Names of random transforms."""
+AUGMENTATIONS = (CROP_FLIP, *MOST)  # names of random transforms
 
 _EXAMPLES = {CROP_FLIP: "4", "rotate": "45", "shift-x": "0.25", "shift-y": "0.25", "colour": "0.25"}
 _MOST_PIXELS = 64
@@ -22,12 +21,8 @@ _MOST_PIXELS = 64
 class Transform:
     """A transform with its largest magnitude.
 
-    Attributes
-    ----------
-    name : str
-    amount : float
-        Degrees for ``rotate``, a share of the width or height for ``shift-x`` and ``shift-y``, the
-        change for ``colour``, pixels of padding for ``crop-flip``.
+    `amount`: degrees for ``rotate``, a share of the width or height for ``shift-x`` and
+    ``shift-y``, the change for ``colour``, pixels of padding for ``crop-flip``.
     """
 
     name: str
@@ -55,16 +50,8 @@ def read(
 ) -> Transform:
     """Read a transform with its number.
 
-    Parameters
-    ----------
-    option : str
-        The option that gave it.
-    scheme : str
-        As the user wrote it.
-    known : tuple of str
-        Allowed names, which take a number.
-    others : tuple of str
-        Further allowed values, for the message about an unknown name.
+    `option`: the option that gave it. `scheme`: as the user wrote it. `known`: allowed names, which
+    take a number. `others`: further allowed values, for the message about an unknown name.
     """
     name, colon, text = str(scheme).partition(":")
     if name not in known:

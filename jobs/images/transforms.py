@@ -25,29 +25,20 @@ if TYPE_CHECKING:
 GREY = (0.2989, 0.587, 0.114)
 """Weights of red, green and blue (ITU-R BT.601, as torchvision rounds them)."""
 
-COLOURS = 4
-"""Number of magnitudes that colour takes: brightness, contrast, saturation and hue."""
+COLOURS = 4  # number of magnitudes that colour takes: brightness, contrast, saturation and hue
 
 
 def transformed(name: str, images: Tensor, magnitudes: Tensor, largest: float) -> Tensor:
     """Transform each image by its own magnitude.
 
-    Parameters
-    ----------
-    name : str
-        A key of `jobs.images.schemes.MOST`.
-    images : float64 tensor (image, height, width, channel)
-        From 0 to `largest`.
-    magnitudes : float64 tensor (image,) or (image, 4)
-        Degrees counter-clockwise about the centre for ``rotate``; shares of the width, to the
-        right, for ``shift-x``, of the height, downwards, for ``shift-y``; the change of brightness,
-        contrast, saturation and hue for ``colour``, one for all or one for each.
-    largest : float
-        The value of full brightness.
+    `name`: a key of `jobs.images.schemes.MOST`. `images`, float64 tensor (image, height, width,
+    channel): from 0 to `largest`. `magnitudes`, float64 tensor (image,) or (image, 4): degrees
+    counter-clockwise about the centre for ``rotate``; shares of the width, to the right, for
+    ``shift-x``, of the height, downwards, for ``shift-y``; the change of brightness, contrast,
+    saturation and hue for ``colour``, one for all or one for each. `largest`: the value of full
+    brightness.
 
-    Returns
-    -------
-    float64 tensor (image, height, width, channel)
+    Returns float64 tensor (image, height, width, channel).
     """
     if name not in _SOURCES:
         return _coloured(images, magnitudes, largest)
@@ -60,19 +51,9 @@ def transform_of_all(
 ) -> Callable[[Tensor], Tensor]:
     """Return a function that transforms all images alike, as `transformed`, but faster if reused.
 
-    Parameters
-    ----------
-    name, largest
-        As in `transformed`.
-    image : tuple of int
-        (height, width, channels).
-    magnitude : float
-        The same for all images.
-
-    Returns
-    -------
-    callable
-        Maps a float64 tensor on the CPU (image, height, width, channel) to one of the same shape.
+    `name` and `largest`: as in `transformed`. `image`: (height, width, channels). `magnitude`: the
+    same for all images. Returns what maps a float64 tensor on the CPU (image, height, width,
+    channel) to one of the same shape.
     """
     magnitudes = torch.tensor([magnitude], dtype=torch.float64)
     if name not in _SOURCES:
@@ -183,16 +164,9 @@ class Augmented:
     scheme's number m, a magnitude is m · (2u − 1); with p zeros padded on each side, a crop begins
     ⌊u · (2p + 1)⌋ pixels into the image, and is mirrored if u ≥ ½.
 
-    Parameters
-    ----------
-    data : TrainingSet
-        With a scheme, images and their dataset.
-    encoder : Encoder
-        From raw rows to the model's inputs.
-    draws : numpy.random.Generator
-        Stream ``augment``, whose state is part of a training's, or ``test_augment``.
-    test : bool
-        Whether to use the test images.
+    `data`: with a scheme, images and their dataset. `encoder`: from raw rows to the model's inputs.
+    `draws`: stream ``augment``, whose state is part of a training's, or ``test_augment``. `test`:
+    whether to use the test images.
     """
 
     def __init__(
@@ -258,15 +232,9 @@ class Augmented:
 def cropped(images: Tensor, padding: int, first: Tensor, mirrored: Tensor) -> Tensor:
     """Crop images, padded with zeros, to their own size.
 
-    Parameters
-    ----------
-    images : tensor (image, height, width, channel)
-    padding : int
-        Pixels on each side.
-    first : int64 tensor (image, 2)
-        Row and column of the padded image where each crop begins.
-    mirrored : bool tensor (image,)
-        Which crops to mirror left to right.
+    `images`, tensor (image, height, width, channel). `padding`: pixels on each side. `first`, int64
+    tensor (image, 2): row and column of the padded image where each crop begins. `mirrored`, bool
+    tensor (image,): which crops to mirror left to right.
     """
     n, height, width = images.shape[:3]
     padded = pad(images, (0, 0, padding, padding, padding, padding))

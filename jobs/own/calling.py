@@ -29,13 +29,7 @@ class CommandError(Exception):
 
 
 def load(entry: str) -> Any:
-    """Import the object that an entry point names.
-
-    Raises
-    ------
-    ImportError
-        Also where the module has no such name.
-    """
+    """Import the object that an entry point names."""
     module_name, _, names = entry.partition(":")
     named: Any = importlib.import_module(module_name)
     for name in names.split("."):
@@ -48,13 +42,7 @@ def load(entry: str) -> Any:
 
 
 def asked(function: Any, offered: Sequence[str]) -> list[str]:
-    """Return the offered arguments that a user's function takes, by name.
-
-    Raises
-    ------
-    OwnError
-        Where it is not a function, or needs other arguments.
-    """
+    """Return the offered arguments that a user's function takes, by name."""
     if not callable(function):
         raise OwnError(f"it is {type(function).__name__}, not a function")
     names = []
@@ -71,13 +59,7 @@ def asked(function: Any, offered: Sequence[str]) -> list[str]:
 
 
 def called(entry: str, params: Mapping[str, Any]) -> Any:
-    """Return what an entry point returns for these parameters.
-
-    Raises
-    ------
-    OwnError
-        If it has no parameter of some name.
-    """
+    """Return what an entry point returns for these parameters."""
     function = load(entry)
     if not callable(function):
         kind = type(function).__name__
@@ -157,18 +139,10 @@ def array(value: Any, what: str) -> Floats:
 def of_probabilities(value: Any, what: str, n: int, present: NDArray[Any], k: int) -> Floats:
     """Return logarithms of probabilities (sample, class), or with two classes their gap (sample,).
 
-    Parameters
-    ----------
-    value : array (n, classes)
-        A column for each class of the training rows; or with two classes the positive one's, (n,).
-    what : str
-        Its origin, for messages.
-    n : int
-        Number of test rows.
-    present : integer array
-        The classes of the training rows, in the order of the columns.
-    k : int
-        Number of all classes; absent ones get the probability `FLOOR`.
+    `value`, array (n, classes): a column for each class of the training rows; or with two classes
+    the positive one's, (n,). `what`: its origin, for messages. `n`: number of test rows. `present`:
+    the classes of the training rows, in the order of the columns. `k`: number of all classes;
+    absent ones get the probability `FLOOR`.
     """
     p = array(value, what)
     if k == 2 and p.shape == (n,):
@@ -193,11 +167,8 @@ def of_decisions(value: Any, what: str, n: int, present: NDArray[Any], k: int) -
 
     Absent classes get one less than the row's lowest value.
 
-    Parameters
-    ----------
-    value : array (n, present class), or with two classes (n,) or (n, 1)
-    what, n, present, k
-        As in `of_probabilities`.
+    `value`, array (n, present class), or with two classes (n,) or (n, 1). `what`, `n`, `present`
+    and `k`: as in `of_probabilities`.
     """
     values = array(value, what)
     if len(present) == 2 and values.shape in ((n,), (n, 1)):
@@ -211,12 +182,8 @@ def of_decisions(value: Any, what: str, n: int, present: NDArray[Any], k: int) -
 def of_labels(value: Any, what: str, n: int, present: NDArray[Any], k: int) -> Floats:
     """Return 1 for the predicted class and 0 for all others, or with two classes their gap.
 
-    Parameters
-    ----------
-    value : array (n,) or (n, 1)
-        Positions in `present`, which ascends.
-    what, n, present, k
-        As in `of_probabilities`.
+    `value`, array (n,) or (n, 1): positions in `present`, which ascends. `what`, `n`, `present` and
+    `k`: as in `of_probabilities`.
     """
     predicted = array(value, what)
     if predicted.shape == (n, 1):

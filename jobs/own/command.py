@@ -59,15 +59,7 @@ def fit(
     generators: Generators,
     handling: Handling,
 ) -> Fitted:
-    """Run a command and read its output file; see `jobs.classifiers.fit`.
-
-    Raises
-    ------
-    CommandError
-        Where it fails, or writes no scores of the test rows; with the end of what it printed.
-    MachineError
-        Where its program is missing, or the temporary folder cannot be written.
-    """
+    """Run a command and read its output file; see `jobs.classifiers.fit`."""
     X, X_test = encoded(settings["encode"], data)
     try:
         scratch = Path(tempfile.mkdtemp(prefix=PREFIX))
@@ -223,10 +215,7 @@ def _with_log(reason: str, log: str) -> CommandError:
 def read(scratch: Path, how: str) -> NDArray[np.float64]:
     """Read a command's output file, whatever suffix it added to the name.
 
-    Parameters
-    ----------
-    how : str
-        The name of the array, if there are several.
+    `how`: the name of the array, if there are several.
     """
     names = [OUT, *(f"{OUT}.{ending}" for ending in (*ROWS, "npy"))]
     files = [file for name in names if (file := scratch / name).is_file()]

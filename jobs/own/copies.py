@@ -30,14 +30,9 @@ _MOST_MODULES = 2000
 class Code:
     """The code of an entry point.
 
-    Attributes
-    ----------
-    root : Path or None
-        The folder that local modules are imported from; None for an installed library.
-    files : mapping of str to bytes
-        Local modules by their path below `root`.
-    library : str
-        The name and version of an installed library.
+    `root`: the folder that local modules are imported from; None for an installed library. `files`:
+    local modules by their path below `root`. `library`: the name and version of an installed
+    library.
     """
 
     root: Path | None
@@ -72,14 +67,8 @@ class Code:
 def find_modules(option: str, entries: Sequence[str], roots: Sequence[Path]) -> Code:
     """Find the code of entry points without importing it.
 
-    Parameters
-    ----------
-    option : str
-        The option that gave them, for messages.
-    entries : sequence of str
-        ``"module:name"``, the main one first.
-    roots : sequence of Path
-        Folders to search before installed modules, in order.
+    `option`: the option that gave them, for messages. `entries`: ``"module:name"``, the main one
+    first. `roots`: folders to search before installed modules, in order.
     """
     codes = [_find_module(option, entry, roots) for entry in entries]
     local = [code for code in codes if code.root is not None]
@@ -128,13 +117,7 @@ def differing(before: Path, now: Code) -> Iterator[tuple[str, str, str]]:
 
 
 def use_modules(folder: Path, entries: Sequence[str]) -> None:
-    """Let this process import modules from a copy, in preference to others of these names.
-
-    Raises
-    ------
-    ImportError
-        Where the copy is missing, or such a module was already imported from elsewhere.
-    """
+    """Let this process import modules from a copy, in preference to others of these names."""
     if not folder.is_dir():
         raise ImportError(f"{folder}, the copy of {', '.join(entries)}, is missing")
     for entry in entries:
@@ -170,12 +153,8 @@ def _local(option: str, entry: str, module: str, root: Path) -> Code:
 def closure(option: str, entry: str, root: Path, tops: Sequence[str]) -> dict[str, bytes]:
     """Return modules of a folder, and all modules in it that they import, by path.
 
-    Parameters
-    ----------
-    option, entry : str
-        The option and value that named them, for messages.
-    tops : sequence of str
-        First parts of the modules' names; modules that are not in the folder are skipped.
+    `option` and `entry`: the option and value that named them, for messages. `tops`: first parts of
+    the modules' names; modules that are not in the folder are skipped.
     """
     files: dict[str, bytes] = {}
     waiting, seen = [*tops], set()
@@ -251,14 +230,8 @@ def find_files(words: Sequence[str], patterns: Sequence[str], roots: Sequence[Pa
 
     Files with absolute paths are not among them: they are used where they are.
 
-    Parameters
-    ----------
-    words : sequence of str
-        The command's.
-    patterns : sequence of str
-        Further files, whole folders and patterns, in the same folder.
-    roots : sequence of Path
-        Folders to search, in order.
+    `words`: the command's. `patterns`: further files, whole folders and patterns, in the same
+    folder. `roots`: folders to search, in order.
     """
     text = " ".join(words)
     root = next((root for root in roots if [*_named(words, root)]), None)
@@ -325,16 +298,8 @@ def find(
 ) -> Code:
     """Find the code of a table, or of a canonical description, without importing it.
 
-    Parameters
-    ----------
-    form : str
-        The key that names the code.
-    entries : sequence of str
-        `jobs.own.table.entries_of`.
-    canonical : mapping
-        For a command, with its words and files.
-    roots : sequence of Path
-        Folders to search, in order.
+    `form`: the key that names the code. `entries`: `jobs.own.table.entries_of`. `canonical`: for a
+    command, with its words and files. `roots`: folders to search, in order.
     """
     if form != "command":
         return find_modules(form, entries, roots)
@@ -344,17 +309,7 @@ def find(
 def use(folder: Path, canonical: Mapping[str, Any]) -> None:
     """Let this process fit a user's own classifier with a copy of its code.
 
-    Parameters
-    ----------
-    folder : Path
-        The copy.
-    canonical : mapping
-        The classifier's description.
-
-    Raises
-    ------
-    ImportError
-        Where the copy is missing, or the process has imported other modules of these names.
+    `folder`: the copy. `canonical`: the classifier's description.
     """
     if canonical["form"] != "command":
         use_modules(folder, entries_of(canonical))

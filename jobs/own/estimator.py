@@ -90,10 +90,7 @@ def given_seeds(model: Any, entry: str, params: Mapping[str, Any], seeds: Mappin
 def takes_seeds(model: Any) -> tuple[list[str], list[str]]:
     """Return the parameters of an estimator, and of those within it, that take a seed.
 
-    Returns
-    -------
-    tuple of list of str
-        Those without a value, and those with one, which they keep.
+    Returns those without a value, and those with one, which they keep.
     """
     if not _is_settable(model):
         return [], []
@@ -164,13 +161,7 @@ def _columns(model: Any, k: int) -> NDArray[np.int64]:
 
 
 def says(model: Any) -> str:
-    """Return the method that gives a model's scores: the first of `table.SCORES` that it has.
-
-    Raises
-    ------
-    OwnError
-        Where it has none of them.
-    """
+    """Return the method that gives a model's scores: the first of `table.SCORES` that it has."""
     for how in _READ:
         if callable(getattr(model, how, None)):
             return how

@@ -22,8 +22,7 @@ from manyseed.jobs.own.copies import Code
 from manyseed.jobs.own.table import ENTRY, TABLE, Own, check_param
 from manyseed.jobs.whole import place, sha256
 
-PROBE_ROWS = 64
-"""Training rows of a probe, at least; with many classes there are more."""
+PROBE_ROWS = 64  # training rows of a probe, at least; with many classes there are more
 
 _MOST_SECONDS = 600
 LAST_LINES = 12
@@ -33,18 +32,11 @@ LAST_LINES = 12
 class Findings:
     """The results of a probe.
 
-    Attributes
-    ----------
-    seeds : mapping
-        Parameters that take a seed, each with the stream that it is drawn from.
-    scores : str
-        The kind of a fit's scores: one of `jobs.own.table.SCORES`.
-    seconds : float
-        Duration of a fit of `PROBE_ROWS`.
-    notes : tuple of str
-        What the user might not expect, to follow the classifier's name.
-    streams : tuple of str
-        Except for estimators, the varying streams (``init``, ``batch``) that the code draws from.
+    `seeds`: parameters that take a seed, each with the stream that it is drawn from. `scores`: the
+    kind of a fit's scores: one of `jobs.own.table.SCORES`. `seconds`: duration of a fit of
+    `PROBE_ROWS`. `notes`: what the user might not expect, to follow the classifier's name.
+    `streams`: except for estimators, the varying streams (``init``, ``batch``) that the code draws
+    from.
     """
 
     seeds: Mapping[str, str] = field(default_factory=dict)
@@ -69,20 +61,11 @@ class Findings:
 class ProbeRequest:
     """The request to the process of a probe.
 
-    Attributes
-    ----------
-    table : mapping
-        As the user wrote it.
-    hparams : mapping
-        The defaults.
-    has_files, is_local : bool
-        Whether there is a copy of files, and whether modules are imported from it.
-    n_continuous, n_categorical, n_classes : int
-        Numbers of features and classes.
-    image : sequence of int, or None
-        (height, width, channels) of rows that are images.
-    missing : sequence of str
-        The kinds of columns, continuous or categorical, in which values are missing.
+    `table`: as the user wrote it. `hparams`: the defaults. `has_files` and `is_local`: whether
+    there is a copy of files, and whether modules are imported from it. `n_continuous`,
+    `n_categorical` and `n_classes`: numbers of features and classes. `image`: (height, width,
+    channels) of rows that are images. `missing`: the kinds of columns, continuous or categorical,
+    in which values are missing.
     """
 
     table: Mapping[str, Any]
@@ -139,12 +122,8 @@ def with_missing(own: Own, dataset: DatasetInfo) -> tuple[str, ...]:
 def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
     """Import users' code from a copy, and fit it to a few made-up rows of a dataset's shape.
 
-    Parameters
-    ----------
-    code : Code
-        The code of `own.entry`.
-    dataset : DatasetInfo
-        Gives the made-up rows their features, classes and image shape.
+    `code`: the code of `own.entry`. `dataset`: gives the made-up rows their features, classes and
+    image shape.
     """
     request = ProbeRequest(
         table=dict(own.options),
@@ -176,18 +155,10 @@ def probe(own: Own, code: Code, dataset: DatasetInfo) -> Findings:
 
 @dataclass(frozen=True, slots=True)
 class Returned:
-    """The data that a function returned.
+    """The data that a function returned."""
 
-    Attributes
-    ----------
-    kept : str
-        The path of a file for `jobs.datasets.tablefile.read`.
-    given : mapping
-        The parameters for reading it.
-    """
-
-    kept: str
-    given: Mapping[str, Any] = field(default_factory=dict)
+    kept: str  # the path of a file for `jobs.datasets.tablefile.read`
+    given: Mapping[str, Any] = field(default_factory=dict)  # the parameters for reading it
 
 
 def require_named(entry: object, params: object, version: object) -> None:
@@ -203,14 +174,8 @@ def loaded(entry: str, params: Mapping[str, Any], code: Code) -> Returned:
 
     Its module is imported from its own place, so that it finds files beside itself.
 
-    Parameters
-    ----------
-    entry : str
-        ``"module:name"``.
-    params : mapping
-        The arguments, as `jobs.own.calling.built` understands them.
-    code : Code
-        The function's.
+    `entry`: ``"module:name"``. `params`: the arguments, as `jobs.own.calling.built` understands
+    them. `code`: the function's.
     """
     with tempfile.TemporaryDirectory(prefix="manyseed-data-") as temporary:
         folder = Path(temporary)

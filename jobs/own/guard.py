@@ -28,16 +28,8 @@ _LINUX = sys.platform == "linux"
 def run(pipe: int, scratch: str, seconds: float, words: list[str]) -> None:
     """Run a command until it ends, its time is up, or the other end of the pipe closes.
 
-    Parameters
-    ----------
-    pipe : int
-        Descriptor to write the ending to.
-    scratch : str
-        The command's temporary folder, removed at the end.
-    seconds : float
-        The time limit; 0 for none.
-    words : list of str
-        The program and its arguments.
+    `pipe`: descriptor to write the ending to. `scratch`: the command's temporary folder, removed at
+    the end. `seconds`: the time limit; 0 for none. `words`: the program and its arguments.
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)

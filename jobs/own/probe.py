@@ -36,8 +36,7 @@ from manyseed.jobs.training.handling import PLAIN, Alive
 
 _TEST_ROWS = 33
 _EPOCHS = 2
-_LONG_SECONDS = 60.0
-"""After a fit that takes longer there is no other."""
+_LONG_SECONDS = 60.0  # after a fit that takes longer there is no other
 
 _WITHOUT: Mapping[str, str] = {
     "estimator": "say so by seeds = {}",

@@ -14,8 +14,7 @@ from manyseed.jobs.own.table import Own
 from manyseed.jobs.run import Generators, Probability, TrainingSet
 from manyseed.jobs.training.handling import Device, Fitted, Handling
 
-SEMANTICS = 1
-"""Version of how users' code is called; part of the identity."""
+SEMANTICS = 1  # version of how users' code is called; part of the identity
 
 _PROBABILITY: Mapping[str, Probability] = dict.fromkeys(
     ("predict_proba", "logits", "probabilities"), "softmax"
@@ -50,21 +49,7 @@ def resolve(
 ) -> ClassifierInfo:
     """Resolve a table for a dataset, as `jobs.classifiers.resolve` resolves built-in classifiers.
 
-    Parameters
-    ----------
-    name : str
-        The classifier's.
-    options : mapping
-        Its table.
-    findings : Findings
-        The probe's.
-
-    Raises
-    ------
-    Refused
-        For an hparam or a value that is not allowed.
-    Unsuitable
-        For a dataset that it cannot be trained on.
+    `name`: the classifier's. `options`: its table. `findings`: the probe's.
     """
     own = table.read(options, of_images=dataset.image is not None)
     require_suitable(own, dataset)
@@ -99,12 +84,8 @@ def of_description(
 ) -> Classifier:
     """Return the record of a canonical description, without importing the user's code.
 
-    Parameters
-    ----------
-    space : tuple of Hparam, optional
-        By default the declared hparams, the only ones that can be moved.
-    core_seconds : callable, optional
-        As `Classifier.core_seconds`.
+    `space`: by default the declared hparams, the only ones that can be moved. `core_seconds`: as
+    `Classifier.core_seconds`.
     """
     form = canonical["form"]
     devices: tuple[Device, ...] = ("cpu",) if form == "estimator" else ("cpu", "gpu")
@@ -144,13 +125,7 @@ def fit(
     generators: Generators,
     handling: Handling,
 ) -> Fitted:
-    """Call the user's code; any exception it raises fails the run.
-
-    Raises
-    ------
-    OwnError
-        In place of exceptions that would count as the machine's fault, or end the process.
-    """
+    """Call the user's code; any exception it raises fails the run."""
     from manyseed.jobs.own import command, estimator, network, training
     from manyseed.jobs.own.calling import OwnError
 

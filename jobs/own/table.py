@@ -24,8 +24,7 @@ from manyseed.jobs.hparams.grid import text_of
 from manyseed.jobs.hparams.kinds import Categorical, Continuous, Free, Hparam, Ordinal, Value
 from manyseed.jobs.run import Json, canonical_json, text_identity
 
-NEEDED = ("train", "test", "out")
-"""Files: training rows, test rows, and the command's output."""
+NEEDED = ("train", "test", "out")  # files: training rows, test rows, and the command's output
 
 SEEDS: Mapping[str, str] = {
     "seed": "batch",
@@ -58,12 +57,8 @@ def split_command(option: str, text: str) -> tuple[str, ...]:
 def require_placeholders(option: str, words: Iterable[str], hparams: Iterable[str]) -> None:
     """Refuse unknown placeholders, and a command that lacks a placeholder that it needs.
 
-    Parameters
-    ----------
-    option : str
-        The option that gave the command.
-    hparams : iterable of str
-        Names of the hparams, all of which it must use.
+    `option`: the option that gave the command. `hparams`: names of the hparams, all of which it
+    must use.
     """
     named = [f"{HPARAM}{name}" for name in hparams]
     known = (*NEEDED, *SEEDS, *OTHERS, *named)
@@ -119,8 +114,7 @@ def command_name(words: Iterable[str]) -> str:
     return PurePosixPath(words[0]).name if words else ""
 
 
-SOURCES = ("init", "batch")
-"""The streams that a seed may be drawn from."""
+SOURCES = ("init", "batch")  # the streams that a seed may be drawn from
 
 SCORES: Mapping[Form, tuple[str, ...]] = {
     "estimator": ("predict_proba", "decision_function", "predict"),
@@ -130,8 +124,7 @@ SCORES: Mapping[Form, tuple[str, ...]] = {
 }
 """The kinds of scores that a fit may return, by form."""
 
-ROWS = ("npz", "csv", "parquet")
-"""Formats of the files that give a command its rows."""
+ROWS = ("npz", "csv", "parquet")  # formats of the files that give a command its rows
 
 ENTRY = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*(\.[A-Za-z_]\w*)*$"
 """How an entry point is written, ``"module:name"``; the name may have dots."""
@@ -216,39 +209,18 @@ OPTIONS: Mapping[Form, tuple[str, ...]] = {
 class Own:
     """The table of a classifier that is the user's code.
 
-    Attributes
-    ----------
-    form : str
-        The option that names the code.
-    entry : str
-        ``"module:name"``; the name may have dots.
-    version : int
-        The user's own number for what the code does: part of the identity.
-    params : mapping
-        Constant arguments other than single values: lists, and tables that
-        `jobs.own.calling.built` understands.
-    space : tuple of Hparam
-        Hparams that the user declares, sorted by name, then single values of ``params``, which can
-        be fixed or in a grid.
-    declared : list of dict
-        The declared ones in the form that is part of the identity.
-    encode : {"raw", "dense", "pixels"}
-        The form in which the code receives rows.
-    scores : str or None
-        One of `SCORES`; None if the probe is to find out.
-    seeds : mapping or None
-        Parameters that take a seed, each with the stream it is drawn from; None as for `scores`.
-    probe : bool
-        Whether planning may fit it.
-    training : mapping
-        For a module, its optimizer, schedule and epochs; part of the identity.
-    snapshots : tuple of int
-        For a module, the epochs whose scores are kept.
-    command : mapping
-        For a command, its words, the format of its files of rows, and the files to copy besides
-        those that the words name; part of the identity.
-    options : mapping
-        The table as the user wrote it.
+    `form`: the option that names the code. `entry`: ``"module:name"``; the name may have dots.
+    `version`: the user's own number for what the code does: part of the identity. `params`:
+    constant arguments other than single values: lists, and tables that `jobs.own.calling.built`
+    understands. `space`: hparams that the user declares, sorted by name, then single values of
+    ``params``, which can be fixed or in a grid. `declared`: the declared ones in the form that is
+    part of the identity. `encode`: the form in which the code receives rows. `scores`: one of
+    `SCORES`; None if the probe is to find out. `seeds`: parameters that take a seed, each with the
+    stream it is drawn from; None as for `scores`. `probe`: whether planning may fit it. `training`:
+    for a module, its optimizer, schedule and epochs; part of the identity. `snapshots`: for a
+    module, the epochs whose scores are kept. `command`: for a command, its words, the format of its
+    files of rows, and the files to copy besides those that the words name; part of the identity.
+    `options`: the table as the user wrote it.
     """
 
     form: Form
@@ -301,12 +273,8 @@ def form_of(options: Mapping[str, Any]) -> Form | None:
 def read(options: Mapping[str, Any], *, of_images: bool = False) -> Own:
     """Check the table of a user's own classifier.
 
-    Parameters
-    ----------
-    options : mapping
-        The table as the user wrote it.
-    of_images : bool
-        Whether the dataset's rows are images, which modules receive as such by default.
+    `options`: the table as the user wrote it. `of_images`: whether the dataset's rows are images,
+    which modules receive as such by default.
     """
     form = form_of(options)
     assert form is not None

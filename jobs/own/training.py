@@ -26,8 +26,7 @@ OFFERED = (
     *STREAMS,
     *("device", "checkpoint"),
 )
-_KEY = ".key"
-"""The file in a checkpoint's folder that says which run and recipe it belongs to."""
+_KEY = ".key"  # the file in a checkpoint's folder that says which run and recipe it belongs to
 
 
 def fit(
@@ -87,21 +86,9 @@ def folder(checkpoint: Checkpoint) -> Path:
 def in_form(value: Any, how: str, what: str, n: int, k: int) -> calling.Floats:
     """Return scores in the form that a sweep keeps.
 
-    Parameters
-    ----------
-    value : array
-        A score per test row and class, or with two classes one per row; or labels.
-    how : str
-        One of `table.SCORES`.
-    what : str
-        Its origin, for messages.
-    n, k : int
-        Numbers of test rows and classes.
-
-    Raises
-    ------
-    OwnError
-        For another shape, or for values that are not such scores.
+    `value`: a score per test row and class, or with two classes one per row; or labels. `how`: one
+    of `table.SCORES`. `what`: its origin, for messages. `n` and `k`: numbers of test rows and
+    classes.
     """
     present = np.arange(k)
     if how == "labels":

@@ -35,18 +35,10 @@ class Streams:
 
     Keyed by neither run, classifier nor layer, so that all its models answer the same questions as
     far as they share rows.
-
-    Attributes
-    ----------
-    seed : int
-        The sweep's seed.
-    dataset : str
-        The dataset's identity.
-    repeat : int
     """
 
-    seed: int
-    dataset: str
+    seed: int  # the sweep's seed
+    dataset: str  # the dataset's identity
     repeat: int
 
     def order(self, transform: str, draw: int, n: int) -> Positions:
@@ -64,19 +56,11 @@ class Streams:
 def sample(order: Positions, own: Positions, rows: int | float) -> Positions:
     """Return the first of a run's own rows, in the order of the whole training part.
 
-    Parameters
-    ----------
-    order : int64 array (n_part,)
-        All rows of the training part.
-    own : int64 array (n_own,)
-        The run's training rows in any order; each counts once.
-    rows : int or float
-        How many, at most all; or a share of them, at least one row.
+    `order`, int64 array (n_part,): all rows of the training part. `own`, int64 array (n_own,): the
+    run's training rows in any order; each counts once. `rows`: how many, at most all; or a share of
+    them, at least one row.
 
-    Returns
-    -------
-    int64 array (n_sample,)
-        Rows of the training part.
+    Returns int64 array (n_sample,): rows of the training part.
     """
     is_own = np.zeros(len(order), dtype=np.bool_)
     is_own[own] = True
@@ -98,15 +82,7 @@ def pairs(kind: str, classes: NDArray[np.integer]) -> tuple[Positions, Positions
     random order, which for ``intra`` is first sorted by class. Pairs of the wrong kind are dropped
     (PRC, algorithm 3).
 
-    Parameters
-    ----------
-    kind : {"intra", "inter"}
-    classes : integer array (n,)
-
-    Returns
-    -------
-    tuple of int64 arrays (n_pairs,)
-        Positions in the batch.
+    `classes`, integer array (n,). Returns tuple of int64 arrays (n_pairs,): positions in the batch.
     """
     n = len(classes) // 2 * 2
     order = np.argsort(classes, kind="stable") if kind == "intra" else np.arange(len(classes))
@@ -131,26 +107,13 @@ AT_ONCE = BATCH
 class Subject:
     """The rows that a model is asked about.
 
-    Attributes
-    ----------
-    streams : Streams
-    own : int64 array (n_own,)
-        Positions in the repeat's training part of the model's training rows, each once.
-    n_part : int
-        Number of rows in the training part.
-    rows : callable
-        ``rows(positions)`` returns unperturbed raw rows of the training part, float64
-        (n, n_features), or whatever else the model's `encode` takes.
-    y : uint16 array (n_part,)
-        Classes of the training part.
-    X_test : float64 array (n_test, n_features)
-        Raw test rows, or whatever else the model's `encode` takes.
-    y_test : uint16 array (n_test,)
-    n_classes : int
-    image : tuple of int or None
-        (height, width, channels).
-    largest : float
-        The value of full brightness.
+    `own`, int64 array (n_own,): positions in the repeat's training part of the model's training
+    rows, each once. `n_part`: number of rows in the training part. `rows`: ``rows(positions)``
+    returns unperturbed raw rows of the training part, float64 (n, n_features), or whatever else the
+    model's `encode` takes. `y`, uint16 array (n_part,): classes of the training part. `X_test`,
+    float64 array (n_test, n_features): raw test rows, or whatever else the model's `encode` takes.
+    `y_test`, uint16 array (n_test,). `image`: (height, width, channels). `largest`: the value of
+    full brightness.
     """
 
     streams: Streams
@@ -170,13 +133,10 @@ def answers(asked: Asked, subject: Subject, alive: Alive) -> Mapping[str, NDArra
 
     Draws only from the subject's streams and does not change the model.
 
-    Returns
-    -------
-    dict of arrays, uint32
-        `RIGHT` and `TOTAL` (response, draw, magnitude): rows or pairs labelled correctly, and all
-        of them; 0 beyond the end of a short grid. `SHIFTED_RIGHT` and `SHIFTED_TOTAL` (response,
-        part), with the parts in `jobs.response.asked.PARTS`; 0 for shifted parts of interpolations.
-        If requested, `DBI`, float32 (layer,), with the layers in `DBI_LAYERS`.
+    Returns `RIGHT` and `TOTAL` (response, draw, magnitude): rows or pairs labelled correctly, and
+    all of them; 0 beyond the end of a short grid. `SHIFTED_RIGHT` and `SHIFTED_TOTAL` (response,
+    part), with the parts in `jobs.response.asked.PARTS`; 0 for shifted parts of interpolations. If
+    requested, `DBI`, float32 (layer,), with the layers in `DBI_LAYERS`.
     """
     model = _Model(alive, subject)
     right = np.zeros((len(asked.responses), asked.draws, len(asked.grids[0])), dtype=np.uint32)
@@ -379,13 +339,10 @@ def davies_bouldin(outputs: NDArray[np.float64], classes: NDArray[np.integer]) -
     """Return the Davies–Bouldin index of classes, NaN if it is undefined.
 
     For each class, the largest ratio, over the other classes, of both classes' summed mean
-    distances from their centres to the distance between the centres; averaged over classes. It is
-    0 if classes are points.
+    distances from their centres to the distance between the centres; averaged over classes. It is 0
+    if classes are points.
 
-    Parameters
-    ----------
-    outputs : float64 array (row, feature)
-    classes : integer array (row,)
+    `outputs`, float64 array (row, feature). `classes`, integer array (row,).
     """
     from sklearn.metrics import davies_bouldin_score
 

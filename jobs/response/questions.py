@@ -12,10 +12,8 @@ from manyseed.jobs.images.schemes import MOST
 PAIRED = ("intra", "inter")
 """Interpolations towards a point of the same class, and of another class."""
 
-PAIR_END = 0.5
-"""The magnitude at which intra ends and which inter stops short of."""
-ROTATE_END = 179.0
-"""The last magnitude of rotations through the full circle."""
+PAIR_END = 0.5  # the magnitude at which intra ends and which inter stops short of
+ROTATE_END = 179.0  # the last magnitude of rotations through the full circle
 
 ROWS, BATCH, DRAWS, MAGNITUDES, PAIR_MAGNITUDES = 23_040, 128, 1, 21, 11
 
@@ -32,22 +30,12 @@ shifted test set. Each shifted row has its own magnitude."""
 class Asked:
     """What a group's models are asked.
 
-    Attributes
-    ----------
-    responses : tuple of (str, int)
-        Transforms in their normal form, each with the layer whose output it acts on: 0 is the
-        input, 1 the output of a network's first block.
-    rows : int or float
-        Training rows per sample, as a number or as a share of a run's rows.
-    batch : int
-        Rows per batch, within which pairs are formed.
-    draws : int
-        Number of samples.
-    magnitudes, pair_magnitudes : int
-        Points of a curve, for transforms in both directions and for interpolations (``inter`` has
-        one less).
-    dbi : bool
-        Whether to measure the Davies–Bouldin index of `DBI_LAYERS`.
+    `responses`, tuple of (str, int): transforms in their normal form, each with the layer whose
+    output it acts on: 0 is the input, 1 the output of a network's first block. `rows`: training
+    rows per sample, as a number or as a share of a run's rows. `batch`: rows per batch, within
+    which pairs are formed. `draws`: number of samples. `magnitudes` and `pair_magnitudes`: points
+    of a curve, for transforms in both directions and for interpolations (``inter`` has one less).
+    `dbi`: whether to measure the Davies–Bouldin index of `DBI_LAYERS`.
     """
 
     responses: tuple[tuple[str, int], ...]

@@ -48,23 +48,10 @@ def resolve(
 ) -> Asked:
     """Return what the models of a classifier on a dataset are asked.
 
-    Parameters
-    ----------
-    options : mapping
-        What the user wrote: transforms, and optionally layers, rows, batch, draws, magnitudes,
-        pair_magnitudes and dbi.
-    dataset : DatasetInfo
-    fit : object
-        The `fit` of the classifier's record.
-    names : tuple of str
-        Names of the dataset and the classifier, for messages.
-    is_raw : bool
-        Whether the classifier takes raw rows, as XGBoost does: an interpolated code is not a label.
-
-    Raises
-    ------
-    Refused
-        For what these models cannot be asked.
+    `options`: what the user wrote: transforms, and optionally layers, rows, batch, draws,
+    magnitudes, pair_magnitudes and dbi. `fit`: the `fit` of the classifier's record. `names`: names
+    of the dataset and the classifier, for messages. `is_raw`: whether the classifier takes raw
+    rows, as XGBoost does: an interpolated code is not a label.
     """
     transforms = _once("transforms", [canonical(each) for each in options["transforms"]])
     layers = options.get("layers", LAYERS)
@@ -137,8 +124,7 @@ def _is_xgb(fit: object) -> bool:
     return getattr(fit, "__module__", "").endswith(".xgb")
 
 
-_OF_TRAINING = 1 / 3
-"""Cost of predicting a row, relative to training on it for one epoch."""
+_OF_TRAINING = 1 / 3  # cost of predicting a row, relative to training on it for one epoch
 
 _ROW_SECONDS = 1e-5
 """Seconds per row and binary problem of predictions by a classifier without epochs."""
@@ -152,10 +138,7 @@ def response_seconds(
     Counts predictions of magnitudes × rows × draws (half as many for pairs), the transforms of
     images, one prediction of all training and test rows, and the rows of the Davies–Bouldin index.
 
-    Parameters
-    ----------
-    rows : float
-        Training rows of the model.
+    `rows`: training rows of the model.
     """
     each = _ROW_SECONDS * dataset.binary_problems
     if info.epochs is not None:

@@ -16,23 +16,17 @@ processes that train the same run, one of which a cluster believes dead, never h
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
-
-import numpy as np
-
-from manyseed.jobs.whole import place, remove
-
-if TYPE_CHECKING:
-    import torch
 import io
 import shutil
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, cast
 
+import numpy as np
 from numpy.typing import NDArray
+
+from manyseed.jobs.whole import place, remove
 
 if TYPE_CHECKING:  # naming a checkpoint should not import torch
     import torch
@@ -40,8 +34,8 @@ if TYPE_CHECKING:  # naming a checkpoint should not import torch
     from manyseed.jobs.ensembling.ensemble import Ensembling
     from manyseed.jobs.training.schedules import Plateau
 
-LEAST = 64_000_000
-"""Bytes from which on members are written to a separate file."""
+
+LEAST = 64_000_000  # bytes from which on members are written to a separate file
 
 SUFFIX = ".members"
 
@@ -55,26 +49,16 @@ class MembersFile(TypedDict):
 
 
 @dataclass(slots=True)
-class Beside:
-    """The files beside the checkpoint of one training.
+class SideFiles:
+    """The files beside the checkpoint of one training."""
 
-    Attributes
-    ----------
-    files : list of MembersFile
-        Files in the order of their members.
-    """
-
-    files: list[MembersFile] = field(default_factory=list)
+    files: list[MembersFile] = field(default_factory=list)  # files in the order of their members
 
     def put(self, checkpoint: Path, members: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Write new members to a file if they are large enough; return those not in any file.
 
-        Parameters
-        ----------
-        checkpoint : Path
-            The checkpoint that will be written next.
-        members : sequence of float32 tensors (sample, class)
-            All members so far, on the CPU.
+        `checkpoint`: the checkpoint that will be written next. `members`, sequence of float32
+        tensors (sample, class): all members so far, on the CPU.
         """
         rest = [*members[sum(file["shape"][0] for file in self.files) :]]
         if not rest or sum(each.nbytes for each in rest) < LEAST:
@@ -95,12 +79,7 @@ class Beside:
     ) -> list[torch.Tensor] | None:
         """Return all members, or None if a file is missing or damaged.
 
-        Parameters
-        ----------
-        files : sequence of MembersFile
-            The files recorded in the checkpoint.
-        rest : sequence of tensors
-            What `put` returned.
+        `files`: the files recorded in the checkpoint. `rest`: what `put` returned.
         """
         import torch
 
@@ -128,21 +107,11 @@ _DIGEST_BYTES = hashlib.sha256().digest_size
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Where and how often a fit saves itself.
+    """Where and how often a fit saves itself."""
 
-    Attributes
-    ----------
-    path : Path
-        The file; no other run uses it.
-    key : str
-        Identifies the run and its recipe; a file saved under another key is ignored.
-    every : float
-        Least seconds between saves.
-    """
-
-    path: Path
-    key: str
-    every: float = 60.0
+    path: Path  # the file; no other run uses it
+    key: str  # identifies the run and its recipe; a file saved under another key is ignored
+    every: float = 60.0  # least seconds between saves
 
     def remove(self) -> None:
         """Remove the file, or a training function's folder, once the prediction is safe."""
@@ -157,16 +126,9 @@ class Checkpoint:
 class TrainingState:
     """How far a training has come.
 
-    Attributes
-    ----------
-    epoch : int
-        Completed epochs.
-    seconds : float
-        Time spent on them, over all attempts.
-    logits : list of float32 arrays (sample, class)
-        Predictions of the test set at the kept epochs so far.
-    curves : dict of str to list of float
-        Loss and accuracy of the epochs so far.
+    `epoch`: completed epochs. `seconds`: time spent on them, over all attempts. `logits`, list of
+    float32 arrays (sample, class): predictions of the test set at the kept epochs so far. `curves`:
+    loss and accuracy of the epochs so far.
     """
 
     epoch: int = 0
@@ -179,16 +141,9 @@ class TrainingState:
 class TrainingParts:
     """The changing state of a training, and what identifies the training.
 
-    Attributes
-    ----------
-    terms : list
-        What must match for a saved training to be resumed, besides the checkpoint's key.
-    trajectory : Ensembling, optional
-        Members taken so far, and the generator of noise.
-    plateau : Plateau, optional
-        The learning rate, if it follows from the training loss.
-    beside : Beside
-        Members that have moved out of the checkpoint.
+    `terms`: what must match for a saved training to be resumed, besides the checkpoint's key.
+    `trajectory`: members taken so far, and the generator of noise. `plateau`: the learning rate, if
+    it follows from the training loss. `beside`: members that have moved out of the checkpoint.
     """
 
     model: torch.nn.Module
@@ -199,7 +154,7 @@ class TrainingParts:
     augment: np.random.Generator | None = None
     trajectory: Ensembling | None = None
     plateau: Plateau | None = None
-    beside: Beside = field(default_factory=Beside)
+    beside: SideFiles = field(default_factory=SideFiles)
 
 
 def save(checkpoint: Checkpoint, parts: TrainingParts, progress: TrainingState) -> None:

@@ -11,28 +11,18 @@ from numpy.typing import NDArray
 
 from manyseed.jobs.run import TrainingSet
 
-_BLOCK = 2**18
-"""Values processed at a time."""
+_BLOCK = 2**18  # values processed at a time
 
 
 @dataclass(frozen=True, slots=True)
 class Encoder:
     """Encodes raw rows as a model's input, with statistics of the training rows.
 
-    Attributes
-    ----------
-    mean, scale : float64 arrays (n_continuous,)
-        For each continuous column, what is subtracted and then multiplied by.
-    continuous : bool array (n_features,)
-        Which columns are continuous; the others are categorical.
-    labels : int32 array (n_categorical,)
-        Number of labels of each categorical column.
-    seen : bool array (n_columns,)
-        Which one-hot columns occur in the training rows.
-    dtype : type
-        Type of encoded values.
-    shape : tuple of int
-        Shape of an encoded row.
+    `mean` and `scale`, float64 arrays (n_continuous,): for each continuous column, what is
+    subtracted and then multiplied by. `continuous`, bool array (n_features,): which columns are
+    continuous; the others are categorical. `labels`, int32 array (n_categorical,): number of labels
+    of each categorical column. `seen`, bool array (n_columns,): which one-hot columns occur in the
+    training rows. `dtype`: type of encoded values. `shape`: shape of an encoded row.
     """
 
     mean: NDArray[np.float64]

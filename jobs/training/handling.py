@@ -7,7 +7,9 @@ first, which float32 holds exactly.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -15,22 +17,16 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.jobs.training.checkpoint import Checkpoint
-
-if TYPE_CHECKING:
-    from manyseed.jobs.response.questions import Asked
-import re
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
 from manyseed.jobs.run import GpuFull, MachineError, TrainingSet, gaps, labels
+from manyseed.jobs.training.checkpoint import Checkpoint
 
 if TYPE_CHECKING:  # naming a device should not import torch
     import torch
 
-State = Mapping[str, NDArray[Any]]
-"""A model's arrays by name, in order."""
+    from manyseed.jobs.response.questions import Asked
+
+
+State = Mapping[str, NDArray[Any]]  # a model's arrays by name, in order
 
 _BITS = 24
 _DIGITS = 3
@@ -126,8 +122,7 @@ def _integers(digits: NDArray[Any]) -> NDArray[np.int64]:
 
 Device = Literal["cpu", "gpu"]
 
-PREDICTED_AT_ONCE = 1024
-"""Test rows that a network predicts at a time."""
+PREDICTED_AT_ONCE = 1024  # test rows that a network predicts at a time
 
 
 @dataclass(frozen=True, slots=True)

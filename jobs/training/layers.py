@@ -116,8 +116,7 @@ def fill(module: Linear | Conv2d, generator: torch.Generator) -> None:
         nn.init.uniform_(module.bias, -bound, bound, generator=generator)
 
 
-Step = tuple[int, int, int]
-"""A convolution without bias: channels out, side of the kernel, stride."""
+Step = tuple[int, int, int]  # a convolution without bias: channels out, side of the kernel, stride
 
 
 def _convolution(inputs: int, step: Step) -> Conv2d:
@@ -130,10 +129,7 @@ class Residual(nn.Module):
 
     If input and output differ in shape, the input goes through a 1×1 convolution with batch norm.
 
-    Parameters
-    ----------
-    inputs : int
-        Channels of the input.
+    `inputs`: channels of the input.
     """
 
     def __init__(self, inputs: int, steps: Sequence[Step]) -> None:
@@ -157,15 +153,9 @@ class Residual(nn.Module):
 class PreActivated(nn.Module):
     """Convolutions, each after batch norm and ReLU, added to the input (He et al. 2016b).
 
-    Parameters
-    ----------
-    inputs : int
-        Channels of the input.
-    dropout : tuple of float and torch.Generator, optional
-        Probability and generator of dropout before the last convolution.
-    activated_shortcut : bool
-        If input and output differ in shape, the input goes through a 1×1 convolution, either after
-        the first activation (Zagoruyko and Komodakis 2016) or as it is.
+    `inputs`: channels of the input. `dropout`: probability and generator of dropout before the last
+    convolution. `activated_shortcut`: if input and output differ in shape, the input goes through a
+    1×1 convolution, either after the first activation (Zagoruyko and Komodakis 2016) or as it is.
     """
 
     def __init__(
@@ -211,12 +201,8 @@ def pre_activated(
 ) -> nn.Sequential:
     """Build a 3×3 convolution, pre-activated blocks, batch norm, ReLU, the mean, logits.
 
-    Parameters
-    ----------
-    inputs, channels : int
-        Channels of an image, and of the first convolution.
-    dropout, activated_shortcut
-        As in `PreActivated`.
+    `inputs` and `channels`: channels of an image, and of the first convolution. `dropout` and
+    `activated_shortcut`: as in `PreActivated`.
     """
     layers: dict[str, nn.Module] = {
         "images": ChannelsFirst(),
@@ -243,11 +229,8 @@ def evaluation(part: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
 
     The layout depends only on the shape of the rows, so the same rows always get the same scores.
 
-    Parameters
-    ----------
-    part : callable
-        Maps rows (row, ...) to scores or outputs (row, ...); must be in evaluation mode whenever
-        the result is called. Returned as it is unless it is a sequence with convolutions.
+    `part`: maps rows (row, ...) to scores or outputs (row, ...); must be in evaluation mode
+    whenever the result is called. Returned as it is unless it is a sequence with convolutions.
     """
     if not isinstance(part, nn.Sequential) or not torch.backends.mkldnn.is_available():
         return part

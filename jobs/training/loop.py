@@ -6,28 +6,18 @@ it is presented to each member of a run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from manyseed.jobs.run import gaps, labels
-from manyseed.jobs.training.handling import PREDICTED_AT_ONCE
-from manyseed.jobs.training.schedules import Plateau, Rate
-
-if TYPE_CHECKING:
-    from manyseed.jobs.images.transforms import Augmented
-from collections.abc import Iterable
-from dataclasses import dataclass
-from time import monotonic, perf_counter
-from typing import TYPE_CHECKING
-
-import numpy as np
-from numpy.typing import NDArray
-
-from manyseed.jobs.run import raw
+from manyseed.jobs.run import gaps, labels, raw
 from manyseed.jobs.training.checkpoint import (
     Checkpoint,
     TrainingParts,
@@ -35,7 +25,8 @@ from manyseed.jobs.training.checkpoint import (
     restore,
     save,
 )
-from manyseed.jobs.training.handling import Alive, Fitted
+from manyseed.jobs.training.handling import PREDICTED_AT_ONCE, Alive, Fitted
+from manyseed.jobs.training.schedules import Plateau, Rate
 
 if TYPE_CHECKING:
     from manyseed.jobs.ensembling.ensemble import Ensembling
@@ -67,16 +58,9 @@ def record(
 ) -> None:
     """Append an epoch to the curves.
 
-    Parameters
-    ----------
-    curves : dict of lists
-        By name, one number per epoch.
-    trained : Measured
-        The epoch's batches.
-    logits : tensor (sample, class)
-        Logits of the test set after the epoch.
-    y_test : tensor (sample,)
-        Class indices of the test set.
+    `curves`: by name, one number per epoch. `trained`: the epoch's batches. `logits`, tensor
+    (sample, class): logits of the test set after the epoch. `y_test`, tensor (sample,): class
+    indices of the test set.
     """
     loss, accuracy = trained.means()
     row = {
@@ -158,14 +142,10 @@ def _is_plain(group: dict[str, Any]) -> bool:
 class TestRows:
     """Rows that models predict.
 
-    Parameters
-    ----------
-    X : float32 tensor (row, ...)
-        Encoded rows.
-    augmented : Augmented, optional
-        Transforms the same rows at random, anew for each member; a single network is member 0.
-        Member j uses the random words after those of the first j members, so what it sees depends
-        neither on earlier predictions nor on interruptions.
+    `X`, float32 tensor (row, ...): encoded rows. `augmented`: transforms the same rows at random,
+    anew for each member; a single network is member 0. Member j uses the random words after those
+    of the first j members, so what it sees depends neither on earlier predictions nor on
+    interruptions.
     """
 
     __test__ = False  # keeps pytest from collecting it
@@ -194,16 +174,10 @@ class TestRows:
 class TrainingPlan:
     """How long and in what steps a network is trained.
 
-    Attributes
-    ----------
-    epochs, batch_size : int
-        Passes over the training rows, and rows per step.
-    rate : callable
-        The learning rate of each step (`Rate`).
-    snapshots : tuple of int
-        Epochs, counted from 1, after which the test set is predicted, besides the last.
-    smallest_batch : int
-        A last batch with fewer rows joins the one before (batch norm cannot train on one row).
+    `epochs` and `batch_size`: passes over the training rows, and rows per step. `rate`: the
+    learning rate of each step (`Rate`). `snapshots`: epochs, counted from 1, after which the test
+    set is predicted, besides the last. `smallest_batch`: a last batch with fewer rows joins the one
+    before (batch norm cannot train on one row).
     """
 
     epochs: int
@@ -235,29 +209,14 @@ def train(
 ) -> Fitted:
     """Minimise the cross-entropy and predict the test set after the kept epochs.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-        Maps rows to logits; initialised, on the device of the tensors.
-    optimizer : torch.optim.Optimizer
-        Updates the model's parameters, at the plan's learning rates.
-    X : float32 tensor (row, ...)
-        Encoded training rows.
-    y : int64 tensor (row,)
-        Class indices.
-    order : numpy.random.Generator
-        The run's stream ``batch``.
-    masks : torch.Generator, optional
-        The generator of the model's dropout, to be saved in checkpoints.
-    augmented : Augmented, optional
-        Presents transformed training rows in place of `X`.
-    y_test : int64 tensor (row,), optional
-        Class indices of the test set; requests learning curves.
-    checkpoint : Checkpoint, optional
-        Where to resume from and to save.
-    trajectory : Ensembling, optional
-        Takes members during training or draws them afterwards; scores are then those of the whole
-        ensemble, and seconds include the members' predictions.
+    `model`: maps rows to logits; initialised, on the device of the tensors. `optimizer`: updates
+    the model's parameters, at the plan's learning rates. `X`, float32 tensor (row, ...): encoded
+    training rows. `y`, int64 tensor (row,): class indices. `order`: the run's stream ``batch``.
+    `masks`: the generator of the model's dropout, to be saved in checkpoints. `augmented`: presents
+    transformed training rows in place of `X`. `y_test`, int64 tensor (row,): class indices of the
+    test set; requests learning curves. `checkpoint`: where to resume from and to save.
+    `trajectory`: takes members during training or draws them afterwards; scores are then those of
+    the whole ensemble, and seconds include the members' predictions.
     """
     if X.device.type == "cpu":
         # Rounding depends on the number of threads; for small models processes beat threads anyway.
@@ -319,12 +278,7 @@ def train(
 def alive(model: nn.Module, X: Tensor | None) -> Alive:
     """Wrap a trained model; a model on the CPU limits torch in this process to one thread.
 
-    Parameters
-    ----------
-    model : torch.nn.Module
-        On its device.
-    X : float32 tensor (row, ...) or None
-        Its encoded training rows.
+    `model`: on its device. `X`, float32 tensor (row, ...) or None: its encoded training rows.
     """
     if all(weights.device.type == "cpu" for weights in model.parameters()):
         torch.set_num_threads(1)
@@ -371,10 +325,7 @@ def batches(
 
     A last batch of fewer than `smallest` rows joins the one before it.
 
-    Parameters
-    ----------
-    order : numpy.random.Generator
-        The stream ``batch``.
+    `order`: the stream ``batch``.
     """
     shuffled = torch.from_numpy(np.argsort(raw(order, n), kind="stable"))
     parts = list(shuffled.split(batch_size))

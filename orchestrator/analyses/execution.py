@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from manyseed.analysis.graph.group import ReportProgress
+from manyseed.analysis.graph.chunks import ReportProgress
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.analyses.jobstate import last_job
 from manyseed.orchestrator.analyses.schedulers import of_slurm, scheduler
@@ -65,15 +65,9 @@ def analyze(
 ) -> Results:
     """Publish finished runs and analyse them under a lease; see `Sweep.analyze`.
 
-    Parameters
-    ----------
-    paths : SweepPaths
-    options : Options, optional
-        By default the sweep's own (`computing.conventions`).
-    dask, cluster, workers, report
-        As in `analyses.schedulers.scheduler`; `workers` defaults to all cores.
-    progress : callable, optional
-        As in `analysis.graph.group.compute`.
+    `options`: by default the sweep's own (`computing.conventions`). `dask`, `cluster`, `workers`
+    and `report`: as in `analyses.schedulers.scheduler`; `workers` defaults to all cores.
+    `progress`: as in `analysis.graph.group.compute`.
     """
     options = options or conventions(paths)
     computing = scheduler(
@@ -99,11 +93,6 @@ def alone(paths: SweepPaths) -> Iterator[Lease]:
     """Hold the lease on this sweep's analysis.
 
     The lease of a process that died on another machine is taken over after the lease time.
-
-    Raises
-    ------
-    UserError
-        While another analysis runs.
     """
     watch = LeaseWatch(paths.analyses)
     lease = Lease(watch, "analysis")
@@ -133,24 +122,9 @@ def submit(
 ) -> Submission | None:
     """Submit an analysis; return None if one with the same request waits or runs.
 
-    Parameters
-    ----------
-    paths : SweepPaths
-    options : Options, optional
-        By default the sweep's conventions.
-    cluster : str
-        A cluster profile, its file, or auto; the job asks for the resources of its ``cpu`` class.
-    dask : str
-        What computes within the job.
-    workers : int, optional
-        Threads or processes there; by default the job's cores.
-
-    Raises
-    ------
-    UserError
-        While an analysis with another request waits or runs, and if SLURM refuses the job.
-    UnavailableError
-        If the cluster does not answer.
+    `options`: by default the sweep's conventions. `cluster`: a cluster profile, its file, or auto;
+    the job asks for the resources of its ``cpu`` class. `dask`: what computes within the job.
+    `workers`: threads or processes there; by default the job's cores.
     """
     from manyseed.orchestrator.computing.analysis import check
     from manyseed.orchestrator.computing.conventions import conventions
@@ -201,13 +175,7 @@ def _submit(
 
 
 def run(directory: str, number: str) -> str:
-    """Analyse, in a job; return how it ended: finished, or stopped with all of its work left.
-
-    Raises
-    ------
-    RuntimeError
-        If it ended with an error, so that SLURM reports a failure, too.
-    """
+    """Analyse, in a job; return how it ended: finished, or stopped with all of its work left."""
     from manyseed.orchestrator.computing.tables import from_json
 
     paths = open_sweep(Path(directory))

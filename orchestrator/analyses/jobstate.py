@@ -21,22 +21,10 @@ def last_job(paths: SweepPaths) -> Submission | None:
 class AnalysisJob:
     """The state of an analysis that is a job.
 
-    Attributes
-    ----------
-    cluster, job : str
-        The cluster's name, and the job's id there.
-    state : str
-        As in `TaskState`.
-    done, blocks : int
-        Finished and total pieces of its work; 0 before they are known.
-    submitted : float
-        Seconds since the epoch.
-    reason : str
-        Why it is not finished, or waits.
-    exit_code : int, optional
-        Exit code of `analyze`; None before its end.
-    log : str
-        Path of the log file.
+    `cluster` and `job`: the cluster's name, and the job's id there. `state`: as in `TaskState`.
+    `done` and `blocks`: finished and total pieces of its work; 0 before they are known.
+    `submitted`: seconds since the epoch. `reason`: why it is not finished, or waits. `exit_code`:
+    exit code of `analyze`; None before its end. `log`: path of the log file.
     """
 
     cluster: str

@@ -12,13 +12,12 @@ import asyncio
 import json
 import logging
 import os
-import shutil
 import sys
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -27,11 +26,11 @@ from manyseed.jobs.packages import install
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import UnavailableError, UserError, nearest
 from manyseed.orchestrator.paths import WORKER_KEYS
-from manyseed.orchestrator.submissions.cluster import refusal
+from manyseed.orchestrator.submissions.cluster import passing, refusal, submit_jobs
 from manyseed.orchestrator.submissions.profiles import AUTO, choose, the_one
-from manyseed.orchestrator.submissions.scheduler import ASK_SECONDS
+from manyseed.orchestrator.submissions.scheduler import ASK_SECONDS, scheduler_of
+from manyseed.orchestrator.submissions.submission import Submission
 from manyseed.orchestrator.tasks.intent import LOCAL as THIS_MACHINE
-from manyseed.orchestrator.tasks.intent import SubmissionPaths
 from manyseed.orchestrator.working.node import Node
 from manyseed.slurm import (
     ClusterError,
@@ -39,9 +38,7 @@ from manyseed.slurm import (
     available,
     commands,
     processes,
-    states,
 )
-from manyseed.slurm.processes import user_name
 from manyseed.slurm.profile import Profile
 from manyseed.slurm.refused import Refused
 
@@ -62,27 +59,11 @@ def scheduler(
 ) -> Iterator[Any]:
     """Yield a scheduler for `analysis.graph.group.compute`.
 
-    Parameters
-    ----------
-    dask : str
-        One of `LOCAL`; `SLURM`; or the address of a dask scheduler, whose workers must see the
-        sweep directory under the same path.
-    folder : Path
-        For the files of SLURM jobs, on the file system that the nodes share.
-    cluster : str, optional
-        With `SLURM`: the cluster whose jobs are the workers, as in
-        `orchestrator.submissions.profiles.choose`; by default ``auto``. Without it, only ``local``.
-    workers : int, optional
-        Number of jobs, with `SLURM`.
-    report : callable
-        Called with the state of the jobs.
-
-    Raises
-    ------
-    UserError
-        For another `dask`, a profile that is wrong or refused, and a cluster without SLURM.
-    UnavailableError
-        If nothing answers at the address, or no worker comes.
+    `dask`: one of `LOCAL`; `SLURM`; or the address of a dask scheduler, whose workers must see the
+    sweep directory under the same path. `folder`: for the files of SLURM jobs, on the file system
+    that the nodes share. `cluster`: with `SLURM`: the cluster whose jobs are the workers, as in
+    `orchestrator.submissions.profiles.choose`; by default ``auto``. Without it, only ``local``.
+    `workers`: number of jobs, with `SLURM`. `report`: called with the state of the jobs.
     """
     if cluster not in (None, THIS_MACHINE) and dask != SLURM:
         remedy = 'dask = "slurm", or submit the analysis as a job'
@@ -102,15 +83,7 @@ def scheduler(
 
 
 def of_slurm(cluster: str) -> Profile:
-    """Return the profile of a cluster that has SLURM.
-
-    Raises
-    ------
-    UserError
-        For an unknown or wrong profile, and for this machine.
-    UnavailableError
-        If SLURM is not installed.
-    """
+    """Return the profile of a cluster that has SLURM."""
     # a job may submit jobs, too
     profile = the_one() if cluster == AUTO else choose(cluster)
     if not available():
@@ -136,11 +109,9 @@ def _connected(address: str) -> Iterator[Any]:
         yield client
 
 
-WORKERS = 4
-"""Number of jobs, by default."""
+WORKERS = 4  # number of jobs, by default
 
-START_SECONDS = 1800.0
-"""How long the analysis waits without any worker before it gives up."""
+START_SECONDS = 1800.0  # how long the analysis waits without any worker before it gives up
 
 _FUNCTION = "manyseed.orchestrator.analyses.schedulers:work"
 _CONNECT_SECONDS = 60.0
@@ -160,56 +131,44 @@ def slurm_workers(
     Work begins when the first worker connects. Each has the cores of the profile's ``cpu`` class. A
     worker whose walltime ends hands over what it holds, and its job is requeued.
 
-    Parameters
-    ----------
-    parent : Path
-        A folder that the nodes share; a temporary folder in it holds the jobs' files.
-    profile : Profile
-    n : int
-        Number of jobs, one worker each.
-    report : callable
-        Called with the state of the jobs, whenever it changes.
-
-    Raises
-    ------
-    UserError
-        If SLURM refuses the jobs.
-    UnavailableError
-        If the cluster does not answer, there is no worker for `START_SECONDS`, or workers die
-        repeatedly.
+    `parent`: a folder that the nodes share; a temporary folder in it holds the jobs' files. `n`:
+    number of jobs, one worker each. `report`: called with the state of the jobs, whenever it
+    changes.
     """
     from distributed import Client, KilledWorker, Scheduler, SpecCluster
 
     security = _security()
     name = f"manyseed-workers-{uuid.uuid4().hex[:8]}"
-    folder = parent / name
-    folder.mkdir(parents=True, mode=0o700)
-    jobs, watch = _Jobs(profile, folder, name), None
+    watch = None
     options = {"security": security, "dashboard": False, "dashboard_address": _PAGES, "port": 0}
-    try:
-        with (
-            SpecCluster(
-                scheduler={"cls": Scheduler, "options": options},
-                security=security,
-                silence_logs=logging.CRITICAL,  # `_Following` reports problems
-            ) as cluster,
-            Client(cluster, set_as_default=False) as client,
-        ):
-            jobs.submit(_arguments(cluster.scheduler_address, folder, security), n)
-            with _Following(cluster, client, jobs, report) as watch:
-                yield client
-    except KilledWorker as error:
-        raise UnavailableError(
-            f"workers died repeatedly, perhaps for lack of memory: {error}\n"
-            f"  ask for more mem in {profile.path}, or for fewer cpus-per-task"
-        ) from None
-    except Exception:
-        if watch is None or not watch.problem:
-            raise
-        raise UnavailableError(watch.problem) from None
-    finally:
-        jobs.end()
-        shutil.rmtree(folder, ignore_errors=True)
+    parent.mkdir(parents=True, exist_ok=True)
+    with passing(profile, "cpu", parent / name, name, n) as jobs:
+        try:
+            with (
+                SpecCluster(
+                    scheduler={"cls": Scheduler, "options": options},
+                    security=security,
+                    silence_logs=logging.CRITICAL,  # `_Following` reports problems
+                ) as cluster,
+                Client(cluster, set_as_default=False) as client,
+            ):
+                arguments = [_arguments(cluster.scheduler_address, jobs.folder, security)] * n
+                submit_jobs(
+                    jobs, profile, _FUNCTION, lambda _: arguments, signal_seconds=_SIGNAL_SECONDS
+                )
+                with _Following(cluster, client, jobs, profile, report) as watch:
+                    yield client
+        except (ClusterError, Refused) as error:
+            raise refusal(error, profile) from None
+        except KilledWorker as error:
+            raise UnavailableError(
+                f"workers died repeatedly, perhaps for lack of memory: {error}\n"
+                f"  ask for more mem in {profile.path}, or for fewer cpus-per-task"
+            ) from None
+        except Exception:
+            if watch is None or not watch.problem:
+                raise
+            raise UnavailableError(watch.problem) from None
 
 
 def work(address: str, keys: str, modules: str) -> str:
@@ -271,50 +230,21 @@ def _arguments(address: str, folder: Path, security: Any) -> list[str]:
     return [address, str(keys.resolve()), str(Path.cwd())]
 
 
-class _Jobs:
-    """The workers' jobs."""
-
-    def __init__(self, profile: Profile, folder: Path, name: str) -> None:
-        self.profile, self.folder, self.name = profile, folder, name
-        self.logs = SubmissionPaths(folder).submitit
-        self.ids: list[str] = []
-        self._started = time.time()
-
-    def submit(self, arguments: Sequence[str], n: int) -> None:
-        try:
-            tasks = arrays.Tasks(
-                _FUNCTION,
-                [arguments] * n,
-                self.name,
-                comment=str(self.folder.absolute()),
-                signal_seconds=_SIGNAL_SECONDS,
-            )
-            arrays.submit_array(self.profile, "cpu", self.logs, tasks, self.ids.extend)
-        except (ClusterError, Refused) as error:
-            raise refusal(error, self.profile) from None
-
-    def states(self) -> list[states.JobState]:
-        """Return the jobs' states; raise a ClusterError if SLURM does not answer."""
-        with commands.speaking_to(self.profile.slurm_conf):
-            return list(states.ask(self.ids, self._started).values())
-
-    def end(self) -> None:
-        """Cancel the jobs by name: names are known even if the submission was interrupted."""
-        names = {script.stem for script in self.logs.glob(f"{self.name}.*.sh")}
-        # a worker without a scheduler ends by itself
-        with suppress(ClusterError), commands.speaking_to(self.profile.slurm_conf):
-            for name in sorted(names):
-                commands.run(["scancel", f"--user={user_name()}", f"--name={name}"])
-
-
 class _Following:
     """Closes the client if no worker comes, or all jobs are over."""
 
     def __init__(
-        self, cluster: Any, client: Any, jobs: _Jobs, report: Callable[[str], None]
+        self,
+        cluster: Any,
+        client: Any,
+        submission: Submission,
+        profile: Profile,
+        report: Callable[[str], None],
     ) -> None:
         self.problem = ""
-        self._cluster, self._client, self._jobs, self._report = cluster, client, jobs, report
+        self._cluster, self._client, self._report = cluster, client, report
+        self._files, self._jobs = submission.files, submission.noted_jobs().values()
+        self._slurm = scheduler_of(profile.slurm_conf)
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="slurm workers", daemon=True)
 
@@ -328,7 +258,7 @@ class _Following:
 
     def _run(self) -> None:
         began, reported, look = time.monotonic(), "", 0.0
-        n_jobs = len(self._jobs.ids)
+        n_jobs = len(self._jobs)
         while not self._ended.wait(_LOOK_SECONDS):
             now = time.monotonic()
             if n := len(self._cluster.scheduler.workers):
@@ -346,10 +276,10 @@ class _Following:
 
     def _without(self, seconds: float) -> str:
         """Return the jobs' states while there is no worker; set `problem` if none will come."""
-        first = commands.compact_ids(self._jobs.ids)[0]
+        first = commands.compact_ids([job.id for job in self._jobs])[0]
         try:
-            found = self._jobs.states()
-        except ClusterError as error:  # submitted jobs may start all the same
+            found = self._slurm.states(self._jobs, fresh=True).values()
+        except UnavailableError as error:  # submitted jobs may start all the same
             text, alive = str(error), True
         else:
             text = ", ".join(dict.fromkeys(f"{one.state} {one.reason}".strip() for one in found))
@@ -364,7 +294,7 @@ class _Following:
         return f"jobs {first}: {text}"
 
     def _last_words(self) -> str:
-        logs = sorted(self._jobs.logs.glob("*_log.err"))
-        texts = [log.read_text(errors="replace").strip() for log in logs]
+        logs = [self._files.printed_errors(job.id) for job in self._jobs]
+        texts = [log.read_text(errors="replace").strip() for log in logs if log.is_file()]
         lines = next((text for text in texts if text), "they printed nothing").splitlines()
         return "\n".join(lines[-_SHOWN_LINES:])

@@ -17,15 +17,7 @@ _NEEDED = ("status", "cell", "repeat_index", "run_index", "y_true", "label")
 class Runs:
     """The runs in a group of ``predictions.zarr``, as ``Sweep.runs`` returns them.
 
-    Parameters
-    ----------
-    data : xarray Dataset
-        A group of a store, as ``xarray.open_zarr`` opens it.
-
-    Raises
-    ------
-    UserError
-        If the dataset is not such a group.
+    `data`: a group of a store, as ``xarray.open_zarr`` opens it.
 
     Examples
     --------
@@ -66,10 +58,7 @@ class Runs:
     def accuracy(self, epoch: int = -1) -> xr.DataArray:
         """Return the accuracy of each finished run, shape (run,), lazily.
 
-        Parameters
-        ----------
-        epoch : int
-            Position of the snapshot; by default the last.
+        `epoch`: position of the snapshot; by default the last.
         """
         runs = self.runs
         correct = (runs["label"].isel(epoch=epoch) == runs["y_true"]).mean("sample")

@@ -15,7 +15,9 @@ from functools import cached_property
 import numpy as np
 import polars as pl
 
+from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.effects import OF_PAIRS, OF_RUNS, effects, with_one_test_set
 from manyseed.analysis.questions.intervals import (
     FEWEST,
     clustered,
@@ -24,9 +26,10 @@ from manyseed.analysis.questions.intervals import (
     t_interval,
     total,
 )
-from manyseed.analysis.tables.rows import VARIES, compares_runs, last
-from manyseed.orchestrator.computing.tables import WITHOUT_REPEATS, Results
-from manyseed.orchestrator.errors import UserError
+from manyseed.analysis.tables.rows import REPEAT, RUN, VARIES, Tables, compares_runs, last, paired
+from manyseed.jobs.checks import Option
+from manyseed.orchestrator.computing.tables import OF_EFFECT, WITHOUT_REPEATS, Results
+from manyseed.orchestrator.errors import UserError, given, require_one_of
 
 LOW, HIGH, OVER = "_ci_low", "_ci_high", "over"
 """Suffixes of the two columns of an interval, and the column that says what it is over."""
@@ -42,8 +45,7 @@ _UNIT = ("cell", "epoch", "repeat_index")
 
 def require_confidence(confidence: float) -> None:
     """Raise a UserError for a confidence level outside (0, 1)."""
-    if not 0 < confidence < 1:
-        raise UserError("must be above 0 and below 1", key="--confidence", value=confidence)
+    given("--confidence", float(confidence), Option(kind=float, above=0, below=1))
 
 
 def require_half_width(option: str, value: float, of: str) -> None:
@@ -60,16 +62,9 @@ def require_half_width(option: str, value: float, of: str) -> None:
 class Averages:
     """Means of columns within groups of rows, and their intervals.
 
-    Attributes
-    ----------
-    tables : Results
-    table : str
-    rows : LazyFrame
-        The rows to average. Must have the columns in `by`, dataset, perturb_hparams, cell, epoch if
-        the table has it, and, in tables with rows within repeats, repeat_index and n_distinct.
-    by : sequence of str
-    columns : sequence of str
-        Numeric columns to average.
+    `rows`: the rows to average. Must have the columns in `by`, dataset, perturb_hparams, cell,
+    epoch if the table has it, and, in tables with rows within repeats, repeat_index and n_distinct.
+    `columns`: numeric columns to average.
     """
 
     tables: Results
@@ -321,3 +316,38 @@ class Averages:
             pl.col("cluster").cast(pl.UInt32), u=pl.col("u") * scale / pl.col("_all")
         )
         return clustered(influence, self.by)
+
+
+def compared(results: Results) -> Tables:
+    """Return the tables that effects are computed from, twins counted once.
+
+    Runs and pairs are only of cells with one test set.
+    """
+    empty = pl.DataFrame()
+    tables = Tables(empty, empty, last(results["repeats"]), last(results["cells"]))
+    repeats = paired(tables).repeats
+    alone = pl.col("cell").is_in(with_one_test_set(repeats).implode())
+    runs = last(results.scan("runs")).filter(alone).select(*RUN, *OF_RUNS.values())
+    pairs = last(results.scan("pairs")).filter(alone)
+    names = pairs.collect_schema().names()
+    pairs = pairs.select(
+        *REPEAT, "run_i", "run_j", *(name for name in OF_PAIRS.values() if name in names)
+    )
+    with results.damage_named("runs"):
+        collected = runs.collect()
+    with results.damage_named("pairs"):
+        return Tables(collected, pairs.collect(), repeats, empty)
+
+
+def grouped(results: Results, rows: pl.LazyFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Return effects averaged within groups, with their own intervals.
+
+    `rows`: rows of the table of effects: the comparisons to average. `by`: axes, cell, and any of
+    `OF_EFFECT`.
+    """
+    for name in by:
+        allowed = (*AXES, "cell", *OF_EFFECT)
+        require_one_of(name, allowed, "no effects are grouped by it", key="--by")
+    within = [name for name in by if name not in OF_EFFECT]
+    among = rows.select("cell", "axis", "metric").collect()
+    return effects(compared(results), within, among=among)

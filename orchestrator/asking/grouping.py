@@ -33,7 +33,7 @@ from manyseed.orchestrator.computing.tables import (
     WITHOUT_REPEATS,
     Results,
 )
-from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.errors import UserError, require_one_of
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 
@@ -62,9 +62,8 @@ def require(names: Sequence[str]) -> None:
     for name in names:
         if re.fullmatch(r"q\d+", name, re.ASCII) and _quantile(name) is None:
             raise UserError("not a quantile", key="--agg", value=name, remedy=_QUANTILES)
-        if name not in FUNCTIONS and _quantile(name) is None:
-            remedy = nearest(name, (*FUNCTIONS, "q05", "q95"))
-            raise UserError("unknown function", key="--agg", value=name, remedy=remedy)
+        if _quantile(name) is None:
+            require_one_of(name, (*FUNCTIONS, "q05", "q95"), "unknown function", key="--agg")
 
 
 def aggregate(name: str, column: pl.Expr) -> pl.Expr:
@@ -78,13 +77,8 @@ def spreads(
 ) -> pl.LazyFrame:
     """Return standard deviations within units, pooled over the units of each group.
 
-    Parameters
-    ----------
-    frame : LazyFrame
-    by, within : sequence of str
-        Key columns of the groups, and of the units.
-    values : mapping of str to Expr
-        The values of a unit that count, by the name of the result.
+    `by` and `within`: key columns of the groups, and of the units. `values`: the values of a unit
+    that count, by the name of the result.
     """
     units = frame.group_by(list(dict.fromkeys([*by, *within])), maintain_order=True).agg(
         *(std_of(value).alias(name) for name, value in values.items()),
@@ -130,23 +124,11 @@ def coverage(
 ) -> pl.DataFrame:
     """Return the share of planned runs that are finished, for each group.
 
-    Parameters
-    ----------
-    plan : polars frame
-        As `planned` returns it.
-    repeats : polars frame, lazy
-        The table of repeats.
-    rows : polars frame, lazy
-        The rows that are grouped, with the columns in `by` and cell.
-    by : sequence of str
-    where : Expr or None
-        The condition that chose the rows.
+    `plan`: as `planned` returns it. `repeats`: the table of repeats. `rows`: the rows that are
+    grouped, with the columns in `by` and cell. `where`: the condition that chose the rows.
 
-    Returns
-    -------
-    polars frame
-        Columns `by` and coverage. If `by` and `where` use only columns of the plan, cells and
-        repeats without a finished run count, too; else only cells that have rows count.
+    Returns columns `by` and coverage. If `by` and `where` use only columns of the plan, cells and
+    repeats without a finished run count, too; else only cells that have rows count.
     """
     finished = repeats.group_by(REPEAT).agg(pl.col("n_runs").max()).collect()
     states = plan.join(finished, on=list(REPEAT), how="left")
@@ -173,8 +155,7 @@ _FREEDOM: Mapping[str, pl.Expr] = {
 }
 """By table, the degrees of freedom of its standard deviations: n - 1 per repeat, or the draws'."""
 
-TWINS = "n_twins"
-"""Counts rows of cells whose fits are another cell's, in the group or not."""
+TWINS = "n_twins"  # counts rows of cells whose fits are another cell's, in the group or not
 
 _RESOLUTION = ("delta", "n_side", "n_test", "smallest_class", "epoch")
 _SIDES = ("delta_lo", "delta_hi")
@@ -194,36 +175,18 @@ def grouped(
     Metrics that compare runs are averaged over repeats whose runs vary; all other means leave out
     copies of runs. α̂ is null if probes or δ differ within a group.
 
-    Parameters
-    ----------
-    tables : Results
-    table : str
-        The table that the rows in `frame` come from.
-    frame : LazyFrame
-    by : sequence of str
-    columns : sequence of str
-        Numeric columns to show.
-    agg : sequence of str
-        Functions of these to show instead (`aggregates`), a column each: ``accuracy_q05``.
-    where : Expr
-        The condition that chose the rows.
+    `table`: the table that the rows in `frame` come from. `columns`: numeric columns to show.
+    `agg`: functions of these to show instead (`aggregates`), a column each: ``accuracy_q05``.
+    `where`: the condition that chose the rows.
 
-    Returns
-    -------
-    DataFrame
-        Columns `by`, n (rows), n_identical (rows of repeats of identical runs, in tables with rows
-        of runs), n_twins (rows of cells whose fits are another cell's, if the sweep has any; they
-        count nowhere else if that cell is in the group), coverage (share of planned runs that are
-        finished, if the plan is known) and `columns`. Means of values known for each repeat are
-        followed by the ends of their intervals (``accuracy_ci_low``, ``accuracy_ci_high``); the
-        last column, `over`, says whether intervals are over test sets or seeds. δ, N and the size
-        of the test set are null if they differ. With α̂, `delta_lo` and `delta_hi` are added if δ
-        differs, and `probe` names the probes if they differ.
-
-    Raises
-    ------
-    UserError
-        For a table of sources from an earlier version, which lacks columns that pooling needs.
+    Returns columns `by`, n (rows), n_identical (rows of repeats of identical runs, in tables with
+    rows of runs), n_twins (rows of cells whose fits are another cell's, if the sweep has any; they
+    count nowhere else if that cell is in the group), coverage (share of planned runs that are
+    finished, if the plan is known) and `columns`. Means of values known for each repeat are
+    followed by the ends of their intervals (``accuracy_ci_low``, ``accuracy_ci_high``); the last
+    column, `over`, says whether intervals are over test sets or seeds. δ, N and the size of the
+    test set are null if they differ. With α̂, `delta_lo` and `delta_hi` are added if δ differs, and
+    `probe` names the probes if they differ.
     """
     from manyseed.orchestrator.asking.averaging import HIGH, LOW, OVER, Averages
 

@@ -11,8 +11,8 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.tables.records import records
 from manyseed.analysis.tables.rows import CELL_KEY, IS_TWIN, SAME_AS, several
+from manyseed.analysis.tables.schema import records
 from manyseed.orchestrator.asking.grouping import COUNT, COVERAGE, grouped, require
 from manyseed.orchestrator.computing.tables import (
     ALL_TABLES,
@@ -28,7 +28,7 @@ from manyseed.orchestrator.computing.tables import (
     of_probabilities,
 )
 from manyseed.orchestrator.conditions import at_one_snapshot, wanted
-from manyseed.orchestrator.errors import UserError, command, nearest
+from manyseed.orchestrator.errors import UserError, command, require_one_of
 from manyseed.orchestrator.paths import SweepPaths
 
 ADDRESSES = {"address": "run_index", "address_i": "run_i", "address_j": "run_j"}
@@ -87,33 +87,16 @@ def main_columns(table: str, frame: pl.LazyFrame) -> list[str]:
     return [*what_varies(frame), *twins, *main, *kept]
 
 
-SWEEP = "sweep"
-"""The column that says which of several sweeps a row comes from."""
+SWEEP = "sweep"  # the column that says which of several sweeps a row comes from
 
 
 @dataclass(frozen=True)
 class Query:
-    """A query of a result table.
+    """A query of a result table, as `Sweep.query` describes it.
 
-    Attributes
-    ----------
-    table : str
-        One of `ALL_TABLES`.
-    where : str or None
-        An SQL condition over the table's columns: ``classifier = 'mlp' AND accuracy > 0.9``.
-    columns : sequence of str
-        Columns to show; by default those that describe a cell, and the main metrics.
-    by : sequence of str or bool
-        Columns to group by (`grouping.grouped`; for effects `effects.grouped`, which gives them new
-        intervals). True: by everything but the seeds, that is, over repeats and runs; so does `agg`
-        alone. Of several snapshots each cell's last is taken, unless `by` has `epoch` or the
-        condition uses it.
-    sort : str or None
-        A column, with a minus in front for descending order.
-    agg : sequence of str
-        Functions of each group's columns to show instead of means: mean, sd, median, min, max,
-        count, and quantiles of two or three digits: q05 is the 5 % quantile, q975 the 97.5 %
-        quantile (`aggregates`).
+    Rows are grouped by `grouping.grouped`; those of effects by `averaging`, which gives them new
+    intervals. `agg` alone groups by everything but the seeds, as `by` does if true. Of several
+    snapshots, each cell's last is taken, unless `by` has ``epoch`` or the condition uses it.
     """
 
     table: str = "cells"
@@ -139,11 +122,6 @@ def ask(sweeps: Mapping[str, Results], question: Query) -> pl.DataFrame:
 
     Sweeps are never averaged together. A column that a sweep lacks is null there. Only the columns
     and rows that are asked for are read.
-
-    Raises
-    ------
-    UserError
-        For an unknown table or column, or a condition that cannot be read.
     """
     require(question.agg)
     frames = named_rows(sweeps, question.table)
@@ -210,9 +188,7 @@ def damage_named(sweeps: Mapping[str, Results], names: Iterable[str]) -> Iterato
 
 def require_column(name: str, columns: Sequence[str], option: str) -> None:
     """Raise a UserError for an unknown column; it suggests the nearest name."""
-    if name not in columns:
-        remedy = nearest(name, columns)
-        raise UserError("unknown column", key=option, value=name, remedy=remedy)
+    require_one_of(name, columns, "unknown column", key=option)
 
 
 def named_rows(sweeps: Mapping[str, Results], table: str) -> dict[str, pl.LazyFrame]:
@@ -233,8 +209,7 @@ def require_table(tables: Results, table: str, option: str = "--table") -> None:
         remedy = how(tables.plan, table)
         raise UserError("there is none yet", file=where, key=option, value=table, remedy=remedy)
     if table not in tables:
-        remedy = nearest(table, ALL_TABLES)
-        raise UserError("unknown table", key=option, value=table, remedy=remedy)
+        require_one_of(table, ALL_TABLES, "unknown table", key=option)
 
 
 def how(paths: SweepPaths | None, table: str) -> str:
@@ -281,7 +256,7 @@ def _grouped(
     if question.agg:
         remedy = "they are averaged with their own intervals: use --by alone"
         raise UserError("not for effects", key="--agg", value=list(question.agg), remedy=remedy)
-    from manyseed.orchestrator.asking.effects import grouped as of_effects
+    from manyseed.orchestrator.asking.averaging import grouped as of_effects
 
     within = [name for name in by if name != SWEEP]
     averaged = of_effects(tables, frame, within)
@@ -305,19 +280,8 @@ def chosen_runs(tables: Results, where: str | None = None, best: int | None = No
     If all runs of a repeat are the same fit, the first stands for all. Of several snapshots the
     last counts, unless the condition uses epochs.
 
-    Parameters
-    ----------
-    tables : Results
-    where : str, optional
-        An SQL condition over the table of runs.
-    best : int, optional
-        At most this many runs of each cell: the most accurate on their test sets, the first among
-        equals.
-
-    Raises
-    ------
-    UserError
-        For a condition that cannot be read, a number below 1, and if no run is left.
+    `where` is an SQL condition over the table of runs, `best` at most so many runs of each cell:
+    the most accurate on their test sets, the first among equals.
     """
     if best is not None and best < 1:
         raise UserError("must be at least 1", key="--best", value=best)
@@ -353,22 +317,8 @@ def chosen_runs(tables: Results, where: str | None = None, best: int | None = No
 def described(sweeps: Mapping[str, Results], table: str, *, grouped: bool = False) -> pl.DataFrame:
     """Return the columns of a table.
 
-    Parameters
-    ----------
-    sweeps : mapping of str to Results
-    table : str
-    grouped : bool
-        Whether rows are grouped: the columns that only groups have come first.
-
-    Returns
-    -------
-    DataFrame
-        Columns column, unit and meaning, which is empty if an earlier version wrote the table.
-
-    Raises
-    ------
-    UserError
-        For an unknown table.
+    `grouped`: whether rows are grouped: the columns that only groups have come first. Returns
+    columns column, unit and meaning, which is empty if an earlier version wrote the table.
     """
     added, of_groups = records()["added"].columns, records()["grouped"].columns
     meanings = dict(of_groups) if grouped else {}

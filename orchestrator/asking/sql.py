@@ -18,10 +18,8 @@ from manyseed.orchestrator.errors import UserError, first_line, nearest
 
 MAX_TOKENS = 1000
 """Words, numbers, texts and signs: the time for a sum grows with the square of its length."""
-MAX_DEPTH = 32
-"""Depth of nested brackets."""
-MAX_PARTS = 32
-"""Number of SELECT and JOIN together."""
+MAX_DEPTH = 32  # depth of nested brackets
+MAX_PARTS = 32  # number of SELECT and JOIN together
 
 FUNCTIONS = frozenset(
     [
@@ -116,16 +114,7 @@ def ask_sql(sweeps: Mapping[str, Results], text: str) -> pl.DataFrame:
     Tables are read lazily: only the columns and rows that are needed. With several sweeps, a table
     has the rows of all, and the column sweep.
 
-    Parameters
-    ----------
-    sweeps : mapping of str to Results
-    text : str
-        One SELECT, with or without WITH (`statements` says what it may contain).
-
-    Raises
-    ------
-    UserError
-        For any other statement, an unknown table or an unknown column.
+    `text`: one SELECT, with or without WITH (`statements` says what it may contain).
     """
     shown = text[:_SHOWN]
     try:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -18,11 +18,11 @@ from manyseed.orchestrator.cli.arguments import (
     Json,
     OwnMetrics,
     names,
+    option,
+    require_outside,
     takes,
     whole_numbers,
-    workers_option,
 )
-from manyseed.orchestrator.cli.effects import print_effects
 from manyseed.orchestrator.cli.output import (
     console,
     counted,
@@ -36,6 +36,7 @@ from manyseed.orchestrator.cli.progress import bar, one_core, resumable
 from manyseed.orchestrator.errors import (
     INTERRUPTED,
     RunsError,
+    StoreUnavailable,
     UnavailableError,
     UserError,
     command,
@@ -47,63 +48,101 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.analyses.jobstate import AnalysisJob
     from manyseed.orchestrator.sweep import Sweep
 
+
+_SHOWN = {"accuracy": "accuracy_mean", "EC": "ec_local_mean"}
+_MOST_ROWS = 4
+_SIGNIFICANT = 0.05
+_MOST_NOTES = 1
+
+
+def print_effects(sweep: Sweep) -> None:
+    """Print differences by classifier with their intervals, if cells can be compared."""
+    from manyseed.analysis.questions.effects import effects
+    from manyseed.analysis.questions.intervals import SEEDS
+    from manyseed.analysis.report.page import effect_rows, few_test_sets
+    from manyseed.orchestrator.asking.averaging import compared
+    from manyseed.orchestrator.computing.tables import EFFECTS, read_results
+
+    results = read_results(sweep.paths)
+    if EFFECTS not in results or results[EFFECTS].is_empty():
+        return
+    rows = effect_rows(effects(compared(results), by=("classifier",)))
+    known = ((row, row["of"].get("accuracy_mean") or {}) for row in rows)
+    largest = sorted(known, key=lambda both: -abs(both[1].get("difference") or 0.0))
+    print_table(
+        None,
+        ["effect of", "in", *_SHOWN],
+        (
+            (
+                f"{row['axis']} {row['level']}",
+                row["classifier"],
+                *(_difference(row["of"].get(name)) for name in _SHOWN.values()),
+            )
+            for row, _ in largest[:_MOST_ROWS]
+        ),
+    )
+    accuracy = [row["of"][name] for row in rows for name in row["of"] if name == "accuracy_mean"]
+    number = max((row["comparisons"] for row in accuracy), default=0)
+    over = "seeds, on one test set" if any(r["over"] == SEEDS for r in accuracy) else "test sets"
+    say(
+        f"Effects: mean difference, all else equal, ± its 95 % interval over {over}. *: p below "
+        f"{_SIGNIFICANT:g} when corrected for multiple comparisons ({number:,} of accuracy; Holm)."
+    )
+    if few := few_test_sets(rows):
+        say(few)
+    if len(rows) > _MOST_ROWS:
+        more = f"All {len(rows):,} effects"
+        say_next(more, "query", sweep.directory, "--table", EFFECTS)
+
+
+def _difference(row: Mapping[str, Any] | None) -> str:
+    if row is None or row["difference"] is None:
+        return "–"
+    shown = f"{row['difference']:+.4f}"
+    if row["low"] is None:
+        return shown
+    mark = "*" if row["p_holm"] < _SIGNIFICANT else ""
+    return f"{shown} ± {(row['high'] - row['low']) / 2:.4f}{mark}"
+
+
 _POLL_SECONDS = 1.0
-_MOST_CELLS = 40
+_MOST_CELLS = 10
 _HEADS = {
     "test sets": "test\nsets",
     "accuracy ± seeds": "accuracy\n± seeds",
     "between test sets": "between\ntest sets",
 }
 """Line breaks in column heads of the summary."""
-_OFF = {"standardise": "--as-they-are"}
+_OFF = {"standardise": "/--as-they-are"}
 """Flags that turn a convention off and are not called --no-NAME."""
 
 
-def _with_conventions(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command a flag for each convention of an analysis, instead of ``**conventions``."""
-    signature = inspect.signature(command, eval_str=True)
-    directory, metrics, metric, *others, _ = signature.parameters.values()
-    conventions = [_parameter(name, declared) for name, declared in CONVENTIONS.items()]
-    parameters = [directory, metrics, metric, *conventions, *others]
-    vars(command)["__signature__"] = signature.replace(parameters=parameters)
-    return command
+def _convention(name: str, declared: Convention) -> inspect.Parameter:
+    """Return the option for a convention of an analysis."""
+    kind = "Sequence[int]" if declared.several else declared.kind.__name__
+    details: dict[str, Any] = {"show_default": declared.default}
+    if declared.kind is bool:
+        details["off"] = _OFF.get(name, f"/--no-{flag(name)[2:]}")
+    elif declared.choices:
+        details["metavar"] = "|".join(map(str, declared.allowed))
+    by_name = inspect.Parameter.KEYWORD_ONLY
+    parameter = inspect.Parameter(name, by_name, default=None, annotation=kind)
+    return option(parameter, f"{declared.meaning[0].upper()}{declared.meaning[1:]}.", **details)
 
 
-def _parameter(name: str, declared: Convention) -> inspect.Parameter:
-    off = _OFF.get(name, f"--no-{flag(name)[2:]}")
-    option = typer.Option(
-        f"{flag(name)}/{off}" if declared.kind is bool else flag(name),
-        help=f"{declared.meaning[0].upper()}{declared.meaning[1:]}.",
-        metavar="N,N,…"
-        if declared.several
-        else "|".join(map(str, declared.allowed))
-        if declared.choices
-        else None,
-        show_default=declared.default,
-    )
-    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    annotation: Any = Annotated[(str if declared.several else declared.kind) | None, option]
-    return inspect.Parameter(name, kind, default=None, annotation=annotation)
-
-
-@_with_conventions
+@takes(
+    "analyze",
+    *("metrics", "metric"),
+    *(_convention(*declared) for declared in CONVENTIONS.items()),
+    *("dask", "workers"),
+    dask={"metavar": "threads|processes|slurm|tcp://…"},
+)
 def analyze(
     directory: Directory,
     metrics: str | None = typer.Option(
         None, help="Metrics to compute, separated by commas.", show_default="all"
     ),
     metric: OwnMetrics = None,
-    dask: str = typer.Option(
-        "threads",
-        metavar="threads|processes|slurm|tcp://…",
-        help="Where to compute: on this machine, in SLURM jobs, or on a dask scheduler.",
-    ),
-    workers: Annotated[
-        int | None,
-        workers_option(
-            "Threads or processes; with --dask slurm, jobs.", "the available cores; 4 jobs"
-        ),
-    ] = None,
     cluster: str | None = typer.Option(
         None,
         "--cluster",
@@ -116,7 +155,7 @@ def analyze(
         False, "--wait", help="With --cluster: follow the job until it ends."
     ),
     as_json: Json = False,
-    **conventions: Any,
+    **options: Any,
 ) -> None:
     """Compute the result tables from all finished runs.
 
@@ -148,13 +187,14 @@ def analyze(
     from manyseed.orchestrator.tasks.intent import LOCAL
     from manyseed.slurm import available
 
+    dask, workers = options.pop("dask"), options.pop("workers")
     if wait and (cluster is None or dask == "slurm"):
         raise UserError("there is no job to wait for", key="--wait", remedy="give --cluster, too")
     sweep = Sweep(directory)
-    options = _options(sweep, metrics=names(metrics or ""), own=metric, **conventions)
+    asked = _options(sweep, metrics=names(metrics), own=metric, **options)
     is_here = cluster in (None, LOCAL) or (cluster == AUTO and not available())
     if cluster is not None and not is_here and dask != "slurm":
-        job = _submit(sweep, options, cluster, dask, workers, quiet=as_json)
+        job = _submit(sweep, asked, cluster, dask, workers, quiet=as_json)
         if not wait:
             if as_json:
                 print_json(asdict(job))
@@ -167,13 +207,13 @@ def analyze(
                 again = command("analyze", directory, "--cluster", "NAME")
                 more = f"In a job: {again}; with more cores here: --workers N."
                 stack.enter_context(one_core(sweep.paths, _task(sweep), more))
-            _analyze(sweep, options, workers, dask, jobs_of, quiet=as_json)
+            _analyze(sweep, asked, workers, dask, jobs_of, quiet=as_json)
     if as_json:
         print_json(caveats(sweep))
     else:
         print_summary(sweep)
         print_effects(sweep)
-        say(f"\nTables: {sweep.paths.results}.")
+        say(f"Tables: {sweep.paths.results}.")
         say_next("Query them", "query", directory, "--by", "classifier")
         say_next("Report", "report", directory)
     raise_if_wrong(sweep)
@@ -184,16 +224,35 @@ def _task(sweep: Sweep) -> str:
     return f"the analysis of {counted(runs['done'] + runs['copy'], 'finished run')}"
 
 
-def report(directory: Directory) -> None:
+def report(
+    directory: Directory,
+    output: Path | None = typer.Option(
+        None,
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Where to write it, also for a sweep that may only be read.",
+        show_default="DIR/report/index.html",
+    ),
+) -> None:
     """Write the report, one page with tables and figures: DIR/report/index.html.
 
     Examples:
 
         manyseed report quickstart
+
+        manyseed report quickstart --output page.html
     """
     from manyseed.orchestrator.sweep import Sweep
 
-    say_report(Sweep(directory).report(tell=_warn))
+    sweep = Sweep(directory)
+    require_outside(output, sweep)
+    try:
+        page = sweep.report(tell=_warn, output=output)
+    except StoreUnavailable as error:
+        elsewhere = command("report", directory, "--output", "FILE")
+        raise error if output else StoreUnavailable(f"{error}\n  or: {elsewhere}") from None
+    say_report(page)
 
 
 def say_report(page: Path) -> None:
@@ -223,59 +282,57 @@ def _options(sweep: Sweep, **asked: Any) -> Options:
 
     metrics = (*asked.get("metrics", ()), *(asked["own"] or ()), asked.get("probe") or "")
     find_modules_here(sweep.paths, metrics)
-    several = {
-        name: whole_numbers(text, flag(name), "2,20")
-        for name, text in asked.items()
-        if name in CONVENTIONS and CONVENTIONS[name].several and text is not None
-    }
-    return conventions(sweep.paths, report=_warn, **{**asked, **several})
+    return conventions(sweep.paths, report=_warn, **asked)
 
 
 def print_summary(sweep: Sweep) -> None:
     """Print the results cell by cell, and notes about them."""
-    from manyseed.analysis.report.wording import repeats_in_words, varying_axes
+    from manyseed.analysis.report.wording import repeats_in_words, summary, varying_axes
     from manyseed.analysis.tables.rows import in_words, last
+    from manyseed.orchestrator.computing.cellgroups import in_short, unusual
     from manyseed.orchestrator.computing.tables import read_analysis, read_results
     from manyseed.orchestrator.results.caveats import amounts
     from manyseed.orchestrator.results.page import summary_table
 
     cells = read_results(sweep.paths)["cells"]
     frame, axes = summary_table(cells), varying_axes(cells)
-    rows = (
-        (f"{dataset} × {classifier}", cell, *others)
-        if axes
-        else (dataset, f"{classifier}{cell}", *others)
-        for dataset, classifier, cell, *others in frame.head(_MOST_CELLS).iter_rows()
-    )
-    heads = ["", "cell" if axes else "classifier", *frame.columns[3:]]
+    described = list(zip(summary(cells), frame.rows(), strict=True))
+    if frame.height > _MOST_CELLS:
+        described.sort(key=lambda both: len(unusual(both[0])))
+    rows = [
+        (
+            row["dataset"],
+            in_short(row)
+            + (f", {row['epoch']}" if "epoch" in axes else "")
+            + "".join(mark for mark in (" †", " ‡") if mark in cell),
+            *others,
+        )
+        for row, (_, _, cell, *others) in described[:_MOST_CELLS]
+    ]
+    heads = ["", "", *frame.columns[3:]]
     print_table(None, [_HEADS.get(name, name) for name in heads], rows, nested=True)
     if frame.height > _MOST_CELLS:
         more = f"… {counted(frame.height - _MOST_CELLS, 'more cell')}"
         say_next(more, "query", sweep.directory, "--limit", frame.height)
-    console.print()
-    differing = f" Cells differ in {' · '.join(axes)}." if axes else ""
-    say(f"{repeats_in_words(cells)}{differing}")
+    differing = f"Cells differ in {' · '.join(axes)}." if axes else ""
+    analysed = amounts(read_analysis(sweep.paths)[1])
+    say(" ".join(filter(None, (repeats_in_words(cells), differing, analysed))))
     several = frame["test sets"].max() != 1
-    between = " Between test sets: sd of the repeats' means." if several else ""
-    say(f"± seeds: sd between runs, within repeats.{between}")
+    between = "; between test sets: of the repeats' means" if several else ""
+    say(f"± seeds: sd between runs of a repeat{between}.")
     cells = last(cells)
     if identical := int(cells["n_identical_repeats"].sum()):
         copies = int((cells["n_runs"] - cells["n_distinct"]).sum())
-        repeats = f"{counted(identical, 'repeat')} of identical runs, {copies:,} of which are"
-        say(f"† {repeats} copies: left out of ± seeds, range, EC, churn and α̂.")
+        repeats = counted(identical, "repeat")
+        say(f"† {repeats} of identical runs: {copies:,} copies are left out of all but accuracy.")
     for same in in_words(cells):
         say(f"‡ The same fits as another cell, counted once: {same}.")
-    if (sentence := amounts(read_analysis(sweep.paths)[1])) is not None:
-        say(sentence)
-    say_notes(sweep)
-
-
-def say_notes(sweep: Sweep) -> bool:
-    """Print the notes about the results; return whether there are any."""
     found = notes(sweep)
-    for note in found:
-        say(note, style="yellow")
-    return bool(found)
+    if len(found) > _MOST_NOTES:
+        say_next(f"{len(found):,} notes", "answers", sweep.directory, "--why")
+    else:
+        for note in found:
+            say(note, style="yellow")
 
 
 def notes(sweep: Sweep) -> list[str]:

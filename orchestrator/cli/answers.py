@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
@@ -12,37 +13,45 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from manyseed.analysis.questions.question import Function, Question, imported
+from manyseed.analysis.questions.question import Function, Question, Reply, imported
+from manyseed.orchestrator.cli import formats
 from manyseed.orchestrator.cli.arguments import (
     Command,
     Directory,
     Json,
     meanings,
-    names,
     option,
+    require_outside,
     shown_help,
     spoken_of_options,
-    whole_numbers,
     without_conversion,
 )
-from manyseed.orchestrator.cli.output import console, counted, errors, print_json, say, say_next
+from manyseed.orchestrator.cli.arguments import formats as complete_formats
+from manyseed.orchestrator.cli.output import (
+    console,
+    counted,
+    errors,
+    print_json,
+    print_table,
+    say,
+    say_next,
+)
 from manyseed.orchestrator.errors import flag
+from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.questions.registry import known, named, options, reply
 
 if TYPE_CHECKING:
-    from manyseed.analysis.questions.question import Reply
+    from manyseed.analysis.questions.question import Answer
     from manyseed.orchestrator.sweep import Sweep
 
 _NO_ANSWERS = "These results allow no answers: too few runs, or nothing differs."
-_IN_SHORT = (
-    ("recipes", "missing"),
-    ("accuracy",),
-    ("effects",),
-    ("spread", "sources"),
-    ("enough",),
-)
-"""What `in_short` says, in paragraphs: what is wrong, how accurate, what differs, what varies, how
-many seeds."""
+_MOST_ROWS = 16
+"""Of a table, so that a screen has room for it and what is below it."""
+
+Why = Annotated[
+    bool,
+    typer.Option("--why", help="Print the evidence, too: samples, intervals, tests, and notes."),
+]
 
 
 class _Questions(TyperGroup):
@@ -78,27 +87,32 @@ answers_app = typer.Typer(
 
 
 @answers_app.callback()
-def answers(context: typer.Context, directory: Directory, as_json: Json = False) -> None:
-    """Say what the results show, in the sentences that the report begins with, or ask a question.
+def answers(
+    context: typer.Context, directory: Directory, why: Why = False, as_json: Json = False
+) -> None:
+    """Say what the results show, in the headlines that the report begins with, or ask a question.
 
-    What is missing; how accurate the classifiers are, and which is better; which one varies most
-    and least; what affects accuracy and error consistency beyond chance; which runs differ from the
-    others of their repeat; how many seeds are enough; where the variance comes from; ranks across
-    datasets. Each answer has an interval and says what it covers; questions without an answer are
-    left out. Notes follow: what could not be computed, what stands out, and why.
+    What is missing; how accurate the classifiers are, and which of every two is better; how much
+    accuracy varies between seeds, and where that comes from; how many seeds are enough; what
+    matters for accuracy and error consistency; which runs to look at. Questions without an answer
+    are left out. a > b: better beyond chance; a ≈ b: by less than 0.005.
 
-    With a QUESTION, its answers alone, and in full: manyseed answers DIR QUESTION --help lists its
-    options.
+    With --why, each headline is followed by the evidence: sample, interval, test, and what it
+    covers. Notes follow: what could not be computed, what stands out, and why.
+
+    With a QUESTION, its answers alone: manyseed answers DIR QUESTION --help lists its options.
 
     Examples:
 
         manyseed answers quickstart
 
+        manyseed answers quickstart --why
+
         manyseed answers quickstart howmany --accuracy 0.001
     """
     if context.invoked_subcommand is not None:
         return
-    from manyseed.orchestrator.cli.analyze import say_notes
+    from manyseed.orchestrator.cli.analyze import notes
     from manyseed.orchestrator.results.answers.summary import answers
     from manyseed.orchestrator.results.caveats import tell_newer
     from manyseed.orchestrator.sweep import Sweep
@@ -107,16 +121,34 @@ def answers(context: typer.Context, directory: Directory, as_json: Json = False)
     tell_newer(sweep.paths)
     found = answers(sweep.paths)
     if as_json:
-        keys = ("about", "text", "shown")
+        keys = ("about", "text", "shown", "headline")
         print_json({"answers": [{key: one.values()[key] for key in keys} for one in found]})
         return
-    for answer in found:
-        say(f"{answer.headline}\n")
-    if not found:
-        say(f"{_NO_ANSWERS}\n")
-    if say_notes(sweep):
+    if why:
+        _say(Reply(found, apart=True), why=True)
         console.print()
+        for note in notes(sweep):
+            say(note, style="yellow")
+    else:
+        _say_headlines(sweep, found)
     say_next("Tables and figures", "report", sweep.directory)
+
+
+def _say_headlines(sweep: Sweep, found: Sequence[Answer]) -> None:
+    """Print the headlines, where the evidence is, and how many notes there are."""
+    from manyseed.orchestrator.cli.analyze import notes
+
+    for one in found:
+        first, *others = one.headline.splitlines()
+        say(first)
+        for line in others:
+            say(line, indent=2 if one.about == "accuracy" else 0)
+    if not found:
+        say(_NO_ANSWERS)
+    console.print()
+    number = len(notes(sweep))
+    more = f", and {counted(number, 'note')}" if number else ""
+    say_next(f"Why{more}", "answers", sweep.directory, "--why")
 
 
 if answers_app.registered_callback is not None:
@@ -146,14 +178,18 @@ def _function(question: Question, *, is_verb: bool = False) -> Callable[..., Non
     def run(context: typer.Context, **given: Any) -> None:
         above = {} if is_verb or context.parent is None else context.parent.params
         directory = given.pop("directory", None) or above["directory"]
-        as_json = given.pop("as_json") or above.get("as_json", False)
-        _asked(question, directory, given, as_json=as_json)
+        why, as_json = (given.pop(one) or above.get(one, False) for one in ("why", "as_json"))
+        output: Path | None = given.pop("output")
+        form = formats.asked(given.pop("form"), output, as_json=as_json)
+        _asked(question, directory, given, form, output, why=why)
 
     parameters = [_parameter(question, one) for one in options(question).values()]
     parameters.sort(key=lambda one: isinstance(one.annotation.__metadata__[0], _OPTION))
     first = [_fixed("directory", Directory)] if is_verb else []
     every = [_fixed("context", typer.Context), *first, *parameters]
-    vars(run)["__signature__"] = inspect.Signature([*every, _fixed("as_json", Json, default=False)])
+    every += [_fixed("form", _FORM, default=None), _fixed("output", _OUTPUT, default=None)]
+    every += [_fixed(name, kind, default=False) for name, kind in (("why", Why), ("as_json", Json))]
+    vars(run)["__signature__"] = inspect.Signature(every)
     run.__doc__ = _help(question, _VERB if is_verb else _ASKED)
     return run
 
@@ -161,6 +197,26 @@ def _function(question: Question, *, is_verb: bool = False) -> Callable[..., Non
 _VERB = "manyseed {name} quickstart"
 _ASKED = "manyseed answers quickstart {name}"
 _OPTION = typer.models.OptionInfo
+_FORM = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        "-f",
+        help="csv, markdown, latex (booktabs), json or parquet: the numbers, in rows.",
+        show_default="sentences",
+        autocompletion=complete_formats,
+    ),
+]
+_OUTPUT = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write the numbers to a file (.csv, .md, .tex, .json, .parquet).",
+        show_default=False,
+    ),
+]
 
 
 def _fixed(name: str, annotation: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
@@ -173,8 +229,9 @@ def _parameter(question: Question, one: inspect.Parameter) -> inspect.Parameter:
     """Return an option of a question as typer takes it."""
     help_ = _meanings(question).get(one.name, "")
     if one.name == "other":
-        argument = typer.Argument(metavar="[DIR]", help=help_, show_default=False)
-        return _fixed(one.name, Annotated[Path | None, argument], default=None)
+        meaning = f"{help_} Or levels to compare: xgb mlp."
+        argument = typer.Argument(metavar="[DIR] [LEVEL…]", help=meaning, show_default=False)
+        return _fixed(one.name, Annotated[list[str] | None, argument], default=None)
     return option(one, help_, **question.flags.get(one.name, {}))
 
 
@@ -203,23 +260,55 @@ def _help(question: Question, start: str) -> str:
     return "\n\n".join([said, "Examples:", *lines])
 
 
-def _asked(question: Question, directory: Path, given: dict[str, Any], *, as_json: bool) -> None:
-    """Ask a question; print its answers."""
+def _sides(words: list[str]) -> tuple[Path | None, list[str]]:
+    """Return the other sweep, if the first word is one, and the levels to compare."""
+    if not words:
+        return None, []
+    first = Path(words[0])
+    is_level = first.name == words[0] and not first.exists()
+    if not is_level and (len(words) == 1 or SweepPaths(first).is_sweep):
+        return first, words[1:]
+    return None, words
+
+
+def _asked(
+    question: Question,
+    directory: Path,
+    given: dict[str, Any],
+    form: str,
+    output: Path | None,
+    *,
+    why: bool,
+) -> None:
+    """Ask a question; print its answers, or write their numbers."""
     from manyseed.orchestrator.sweep import Sweep
 
-    for name, one in options(question).items():
-        if "Sequence[int]" in str(one.annotation) and given[name] is not None:
-            given[name] = whole_numbers(given[name], flag(name), "1,2,5")
-        elif "Sequence[str]" in str(one.annotation):
-            given[name] = names(given[name] or "")
+    if "other" in given:
+        given["other"], levels = _sides(given["other"] or [])
+        given["between"] = levels or given["between"]
+    in_rows = form not in (formats.TABLE, formats.JSON) or output is not None
+    if in_rows and "limit" in given and given["limit"] == options(question)["limit"].default:
+        given["limit"] = sys.maxsize  # of what is read
     sweep = Sweep(directory)
-    report: Callable[[str], None] = partial(say, to=errors) if as_json else say
+    require_outside(output, sweep)
+    as_json = form == formats.JSON
+    report: Callable[[str], None] = partial(say, to=errors) if as_json or in_rows else say
     with _one_core(sweep, question, given):
         found = reply(sweep, question.name, **given, report=report)
-    if as_json:
-        print_json(found.values)
-    else:
-        _say(found)
+    if not in_rows:
+        if as_json:
+            print_json(found.values)
+        else:
+            _say(found, why=why, most=given.get("limit") or _MOST_ROWS)
+        return
+    notes = [note for note in (*found.cannot_tell, *found.notes) if note]
+    rows = formats.of_answers(found)
+    content = formats.in_json(found.values) if as_json else formats.in_format(rows, form, {}, notes)
+    formats.write_out(content, output, form)
+    if output is not None and not formats.is_pipe(output):
+        say(f"Wrote {counted(len(rows), 'row')} to {output}.")
+    if rows.is_empty():
+        say(_NO_ANSWERS, to=errors)
 
 
 def _one_core(sweep: Sweep, question: Question, given: dict[str, Any]) -> Any:
@@ -231,19 +320,26 @@ def _one_core(sweep: Sweep, question: Question, given: dict[str, Any]) -> Any:
     return one_core(sweep.paths, question.busy, "With more cores: --workers N.")
 
 
-def _say(found: Reply) -> None:
-    """Print the answers to a question."""
+def _say(found: Reply, *, why: bool, most: int = _MOST_ROWS) -> None:
+    """Print the answers to a question: in a table if there are several, in full if asked why."""
     if found.title:
         say(found.title, style="bold")
+    if found.columns and len(found.answers) > 1 and not why:
+        _say_table(found, most)
+        return
     for one in found.answers:
         if found.apart:
             say("")
         for line in one.headline.splitlines():
-            say(line, style="bold" if one.details else "")
+            say(line, style="bold" if one.details or (why and one.evidence) else "")
+        if why and one.evidence:
+            say(one.evidence, indent=2)
         for line in one.details:
             say(line.lstrip(), indent=2 + len(line) - len(line.lstrip()))
         for line in filter(None, (one.rests_on, one.cannot_tell)):
             say(line, indent=2 if one.details else 0, style="dim")
+    if found.left:
+        say(found.left)
     for note in found.cannot_tell:
         say(note)
     for note in found.notes:
@@ -252,24 +348,22 @@ def _say(found: Reply) -> None:
         say(_NO_ANSWERS)
 
 
-def in_short(sweep: Sweep) -> None:
-    """Print the answers that a first look wants, without samples and intervals; say where all are.
+def _say_table(found: Reply, most: int) -> None:
+    """Print a row for each answer, and where the evidence is."""
+    print_table(None, found.columns, found.table[:most], nested=True)
+    left = len(found.table) - most
+    if more := found.left or (f"… {left:,} more; see --where and --json" if left > 0 else ""):
+        say(more, style="dim")
+    for line in found.below:
+        say(line, style="dim")
+    notes = [note for note in (*found.cannot_tell, *found.notes) if note]
+    number = f"{counted(len(notes), 'note')}, and the evidence" if notes else "The evidence"
+    say(f"{number}: --why", style="dim")
 
-    Fits a screen with what `run` prints before and after it.
-    """
-    from manyseed.orchestrator.cli.analyze import notes
+
+def in_short(sweep: Sweep) -> None:
+    """Print the headlines, and where the evidence is."""
     from manyseed.orchestrator.results.answers.summary import answers
 
-    found = answers(sweep.paths)
-    paragraphs = [[one.brief for one in found if one.about in about] for about in _IN_SHORT]
-    for paragraph in filter(None, paragraphs):
-        console.print()
-        for text in paragraph:
-            say(text)
-    if not any(paragraphs):
-        say(f"\n{_NO_ANSWERS}")
     console.print()
-    more = "All answers, with their intervals"
-    if number := len(notes(sweep)):
-        more += f", and {counted(number, 'note')}"
-    say_next(more, "answers", sweep.directory)
+    _say_headlines(sweep, answers(sweep.paths))

@@ -1,11 +1,11 @@
-"""Arguments that several commands share."""
+"""Arguments that several commands share, and their completion in the shell."""
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
@@ -74,7 +74,7 @@ _KINDS: dict[str, Any] = {"float": float, "int": int, "bool": bool}
 _FLAGS: dict[str, dict[str, Any]] = {
     "where": {"short": "-w", "metavar": "SQL"},
     "dry_run": {"short": "-n"},
-    "by": {"metavar": "COLUMN,…"},
+    **{name: {"metavar": "COLUMN,…"} for name in ("by", "columns")},
     "cluster": {"metavar": "NAME"},
     **{name: {"metavar": "SQL"} for name in ("a", "b", "only")},
     **{name: {"min": 1} for name in ("workers", "limit", "best", "members", "most", "block")},
@@ -86,16 +86,18 @@ _DEFAULT = re.compile(r"[;,] by default ([^.;]+)")
 
 
 def takes(
-    method: str, *names: str, **completed: Callable[..., list[str]]
+    method: str, *names: str | inspect.Parameter, **details: Mapping[str, Any]
 ) -> Callable[[Verb], Verb]:
     """Let a verb take, in place of its ``**options``, parameters of a method of `Sweep`.
 
-    Types and defaults are those of its signature, help is its docstring's; `completed` complete
-    them. All this is looked up when the verb is: see `with_options`.
+    Or of ``"module:function"`` below `manyseed.orchestrator`. Types and defaults are those of its
+    signature, help is its docstring's; `details` are what `option` takes. `names` are in the order
+    of the help; the verb's own options may be among them. All this is looked up when the verb is:
+    see `with_options`.
     """
 
     def mark(verb: Verb) -> Verb:
-        vars(verb)["takes"] = (method, names, completed)
+        vars(verb)["takes"] = (method, names, details)
         return verb
 
     return mark
@@ -105,19 +107,24 @@ def with_options(verb: Callable[..., None]) -> None:
     """Give a verb the signature with the options that it takes, after its arguments."""
     if "__signature__" in vars(verb) or "takes" not in vars(verb):
         return
+    from manyseed.orchestrator.calls import found
     from manyseed.orchestrator.sweep import Sweep
 
-    name, names, completed = vars(verb)["takes"]
-    method = inspect.unwrap(getattr(Sweep, name))
-    known, told = inspect.signature(method).parameters, meanings(inspect.getdoc(method) or "")
+    name, names, details = vars(verb)["takes"]
+    method = found(name) if ":" in name else inspect.unwrap(getattr(Sweep, name))
+    known = inspect.signature(method).parameters
+    told = meanings(inspect.getdoc(method) or "")  # empty with python -OO
     signature = inspect.signature(verb, eval_str=True)
-    *own, _ = signature.parameters.values()
-    arguments = [one for one in own if _is_argument(one)]
+    *every, _ = signature.parameters.values()
+    arguments = [one for one in every if _is_argument(one)]
+    own: dict[str, Any] = {one.name: one for one in every[len(arguments) :]}
     options = [
-        option(known[name], told.get(name, ""), autocompletion=completed.get(name))
-        for name in names
+        one
+        if isinstance(one, inspect.Parameter)
+        else own.pop(one, None) or option(known[one], told.get(one, ""), **details.get(one, {}))
+        for one in names
     ]
-    parameters = [*arguments, *options, *own[len(arguments) :]]
+    parameters = [*arguments, *options, *own.values()]
     by_name = [one.replace(kind=one.KEYWORD_ONLY) for one in parameters]
     vars(verb)["__signature__"] = signature.replace(parameters=by_name)
 
@@ -138,28 +145,36 @@ def meanings(docstring: str) -> dict[str, str]:
 
 
 def option(parameter: inspect.Parameter, meaning: str, **details: Any) -> inspect.Parameter:
-    """Return the option for a function's parameter; `details` are those of `typer.Option`."""
+    """Return the option for a function's parameter, a list for a text with commas.
+
+    `details` are those of `typer.Option`; besides, `short` is a further flag, `off` that for false
+    after a slash, and `default` another default than the function's.
+    """
     details = {**_FLAGS.get(parameter.name, {}), **details}
-    kind = _KINDS.get(str(parameter.annotation).partition(" | ")[0], str)
-    if default := _DEFAULT.search(meaning):
-        details["show_default"] = default[1]
+    annotation = str(parameter.annotation)
+    kind = _KINDS.get(annotation.partition(" | ")[0], str)
+    if said := _DEFAULT.search(meaning):
+        details["show_default"] = said[1]
     elif kind is bool:
-        details["show_default"] = False
-    flags = [flag(parameter.name), *([details.pop("short")] if "short" in details else [])]
-    if "Sequence[int]" in str(parameter.annotation):
-        details.setdefault("metavar", "N,N,…")
+        details.setdefault("show_default", False)
+    name = flag(parameter.name)
+    flags = [name + details.pop("off", ""), *details.pop("short", "").split()]
+    if "Sequence[int]" in annotation:
+        details = {"metavar": "N,N,…", **details}
+        details["callback"] = lambda text: text and whole_numbers(text, name, "2,20")
+    elif "Sequence[str]" in annotation:
+        details["callback"] = names
+    default = details.pop("default", parameter.default)
+    default = None if default == () else default
     made = typer.Option(*flags, help=_DEFAULT.sub("", meaning), **details)
-    default_ = None if parameter.default in (None, ()) else parameter.default
-    annotation: Any = Annotated[kind if default_ is not None else kind | None, made]
-    by_name = inspect.Parameter.KEYWORD_ONLY
-    return inspect.Parameter(parameter.name, by_name, annotation=annotation, default=default_)
+    taken: Any = Annotated[kind if default is not None else kind | None, made]
+    return parameter.replace(kind=parameter.KEYWORD_ONLY, annotation=taken, default=default)
 
 
 class Command(TyperCommand):
     """A command whose help never truncates names of options, and whose errors name options."""
 
-    now = ""
-    """Of a verb that the help does not list: what does the same."""
+    now = ""  # of a verb that the help does not list: what does the same
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command; its errors speak of options, also those of methods of `Sweep`."""
@@ -237,11 +252,6 @@ class _Wrapping:
         return styled
 
 
-def workers_option(meaning: str, default: str = "the available cores") -> Any:
-    """Return the option ``--workers``; `meaning` is its help."""
-    return typer.Option("--workers", min=1, help=meaning, show_default=default)
-
-
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 OwnMetrics = Annotated[
     list[str] | None,
@@ -251,9 +261,9 @@ OwnMetrics = Annotated[
 ]
 
 
-def names(text: str) -> list[str]:
+def names(text: str | None) -> list[str]:
     """Return the names in a comma-separated list."""
-    return [name.strip() for name in text.split(",") if name.strip()]
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
 def whole_numbers(text: str, key: str, example: str) -> list[int]:
@@ -297,3 +307,105 @@ def require_outside(output: Path | None, sweep: Sweep, key: str = "--output") ->
             value=str(output),
             remedy="write to another folder",
         )
+
+
+_EQUAL = re.compile(r"(?P<before>.*?\b(?P<name>\w+)\s*(?:==|=|!=|<>)\s*)'(?P<begun>[^']*)")
+_IN = re.compile(
+    r"(?P<before>.*?\b(?P<name>\w+)\s+(?:NOT\s+)?IN\s*\((?:\s*'[^']*'\s*,)*\s*)'(?P<begun>[^']*)",
+    re.IGNORECASE,
+)
+_WORD = re.compile(r"(?P<before>.*?)(?P<begun>\w*)", re.DOTALL)
+_MOST_VALUES = 100
+
+
+def tables(incomplete: str) -> list[str]:
+    """Complete the name of a table."""
+    from manyseed.orchestrator.computing.tables import ALL_TABLES
+
+    return _beginning(ALL_TABLES, incomplete)
+
+
+def kinds(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the kind of a figure."""
+    from manyseed.orchestrator.sweep import Sweep
+
+    with suppress(Exception):
+        return _beginning(Sweep(ctx.params["directory"]).plot.kinds["kind"], incomplete)
+    return []
+
+
+def columns(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the last of several column names separated by commas."""
+    before, comma, begun = incomplete.rpartition(",")
+    return [f"{before}{comma}{name}" for name in _beginning(_columns(ctx), begun)]
+
+
+def sort(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete a column to sort by."""
+    minus = "-" if incomplete.startswith("-") else ""
+    names = _beginning(_columns(ctx), incomplete.removeprefix("-"))
+    return [f"{minus}{name}" for name in names]
+
+
+def functions(incomplete: str) -> list[str]:
+    """Complete the last of several functions separated by commas."""
+    from manyseed.orchestrator.asking.grouping import FUNCTIONS
+
+    before, comma, begun = incomplete.rpartition(",")
+    names = _beginning((*FUNCTIONS, "q05", "q95"), begun)
+    return [f"{before}{comma}{name}" for name in names]
+
+
+def formats(incomplete: str) -> list[str]:
+    """Complete the name of a format."""
+    from manyseed.orchestrator.cli.formats import FORMATS
+
+    return _beginning(FORMATS, incomplete)
+
+
+def condition(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the last word of a condition: a column, or after ``= '`` one of its values."""
+    if match := _EQUAL.fullmatch(incomplete) or _IN.fullmatch(incomplete):
+        values = _beginning(_values(ctx, match["name"]), match["begun"])
+        return [f"{match['before']}'{value}'" for value in values]
+    if incomplete.count("'") % 2:
+        return []
+    match = _WORD.fullmatch(incomplete)
+    assert match is not None
+    return [f"{match['before']}{name}" for name in _beginning(_columns(ctx), match["begun"])]
+
+
+def _beginning(names: Iterable[str], begun: str) -> list[str]:
+    return [name for name in names if name.startswith(begun)]
+
+
+def _file(ctx: typer.Context) -> Path:
+    """Return the file of the queried table, without checking its checksum."""
+    from manyseed.orchestrator.paths import SweepPaths
+
+    if "directories" not in ctx.params:  # a command that chooses runs
+        return SweepPaths(Path(ctx.params["directory"])).table("runs")
+    (directory, *_) = ctx.params["directories"]
+    return SweepPaths(Path(directory)).table(ctx.params.get("table") or "cells")
+
+
+def _columns(ctx: typer.Context) -> list[str]:
+    import polars as pl
+
+    from manyseed.orchestrator.asking.query import ADDRESSES
+
+    with suppress(Exception):  # completion must not print errors
+        names = list(pl.read_parquet_schema(_file(ctx)))
+        return [*(name for name, run in ADDRESSES.items() if run in names), *names]
+    return []
+
+
+def _values(ctx: typer.Context, name: str) -> list[str]:
+    import polars as pl
+
+    with suppress(Exception):
+        frame = pl.scan_parquet(_file(ctx), glob=False).select(pl.col(name).drop_nulls().unique())
+        if frame.collect_schema()[name] == pl.String:
+            values: list[str] = frame.collect()[name].sort().head(_MOST_VALUES).to_list()
+            return [value.replace("'", "''") for value in values]
+    return []

@@ -58,6 +58,8 @@ class _Verbs(MutableMapping[str, Any]):
 
     def __init__(self) -> None:
         self._made: dict[str, Any] = {}
+        self.only_listed = False
+        """Whether names, panels and help are enough, so that no options are looked up."""
         self._places = {
             verb: (module, panel, "") for panel, module, verbs in _SHOWN for verb in verbs
         }
@@ -66,6 +68,8 @@ class _Verbs(MutableMapping[str, Any]):
             self._places |= {verb: (module, "", now) for verb, now in verbs.items()}
 
     def __getitem__(self, verb: str) -> Any:
+        if self.only_listed:
+            return _listed(verb, *self._places[verb])
         if verb not in self._made:
             self._made[verb] = _command(verb, *self._places[verb])
         return self._made[verb]
@@ -94,10 +98,25 @@ class _Root(TyperGroup):
         """Return the verbs that the help shows, without importing them."""
         return self._verbs.shown
 
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Write the help; what gives verbs their options is not imported for it."""
+        self._verbs.only_listed = True
+        super().format_help(ctx, formatter)
+        self._verbs.only_listed = False
+
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the arguments before the verb."""
         without_conversion(self.get_params(ctx))
         return super().parse_args(ctx, args)
+
+
+def _listed(verb: str, module: str, panel: str, _now: str) -> Any:
+    """Return a command with the help of a verb, without its options."""
+    imported = import_module(f"manyseed.orchestrator.cli.{module}")
+    if getattr(imported, f"{verb}_app", None):
+        return _command(verb, module, panel, "")
+    function = getattr(imported, verb, None) or getattr(imported, f"{verb}_")
+    return TyperCommand(verb, help=shown_help(function.__doc__ or ""), rich_help_panel=panel)
 
 
 def _command(verb: str, module: str, panel: str, now: str) -> Any:

@@ -12,10 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from manyseed.orchestrator.cli.output import SCHEMA, shown
-from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.errors import UserError, nearest, require_one_of
 
 if TYPE_CHECKING:
     import polars as pl
+
+    from manyseed.analysis.questions.question import Reply
 
 TABLE, CSV, JSON, MARKDOWN, LATEX, PARQUET = "table", "csv", "json", "markdown", "latex", "parquet"
 FORMATS = (TABLE, CSV, JSON, MARKDOWN, LATEX, PARQUET)
@@ -55,9 +57,7 @@ _LATEX = re.compile("|".join(map(re.escape, sorted(_IN_LATEX, key=len, reverse=T
 def chosen(name: str | None, output: Path | None) -> str:
     """Return the format given by its name, or else by the ending of the output's name."""
     if name is not None:
-        if name not in FORMATS:
-            remedy = nearest(name, FORMATS)
-            raise UserError("unknown format", key="--format", value=name, remedy=remedy)
+        require_one_of(name, FORMATS, "unknown format", key="--format")
         return name
     if output is None:
         return TABLE
@@ -69,6 +69,14 @@ def chosen(name: str | None, output: Path | None) -> str:
             "unknown format", key="--output", value=str(output), remedy=f"{near}; or give --format"
         )
     return _ENDINGS[output.suffix]
+
+
+def asked(name: str | None, output: Path | None, *, as_json: bool) -> str:
+    """Return the format as `chosen`, given also whether JSON is asked for."""
+    if as_json and name not in (None, JSON):
+        remedy = "leave out one of them"
+        raise UserError("contradicts --json", key="--format", value=name, remedy=remedy)
+    return chosen(JSON if as_json else name, output)
 
 
 def is_pipe(output: Path) -> bool:
@@ -88,10 +96,44 @@ def in_format(frame: pl.DataFrame, name: str, of: Mapping[str, Any], notes: Sequ
     if name == CSV:
         return frame.write_csv().encode()
     if name == JSON:
-        return (json.dumps(as_json(frame, of, notes), ensure_ascii=False, indent=2) + "\n").encode()
+        return in_json(as_json(frame, of, notes))
     columns, rows, remarks = in_cells(frame)
     write = {MARKDOWN: _markdown, LATEX: _latex, TABLE: _text}[name]
     return write(columns, rows, [*remarks, *notes]).encode()
+
+
+def in_json(value: Mapping[str, Any]) -> bytes:
+    """Return a JSON object, with the schema first, as a file's content."""
+    value = {"schema": SCHEMA, **value}
+    return (json.dumps(value, ensure_ascii=False, indent=2, default=str) + "\n").encode()
+
+
+def of_answers(found: Reply) -> pl.DataFrame:
+    """Return the numbers of answers in rows; those about cells begin with their names."""
+    import polars as pl
+
+    rows = [
+        ({"cells": one.headline} if one.details and "\n" not in one.headline else {}) | flat(row)
+        for one in found.answers
+        for row in one.rows
+    ]
+    frame = pl.DataFrame(rows, infer_schema_length=None, strict=False)
+    return frame.select(
+        name for name in frame.columns if any(value not in (None, "") for value in frame[name])
+    )
+
+
+def flat(row: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Return a row with a column for each number: NAME_low and NAME_high of an interval."""
+    found: dict[str, Any] = {}
+    for name, value in row.items():
+        if isinstance(value, Mapping):
+            found |= flat(value, f"{before}{name}_")
+        elif isinstance(value, tuple | list) and len(value) == 2:
+            found |= {f"{before}{name}_low": value[0], f"{before}{name}_high": value[1]}
+        elif value is None or isinstance(value, str | int | float | bool):
+            found[f"{before}{name}"] = value
+    return found
 
 
 def as_json(frame: pl.DataFrame, of: Mapping[str, Any], notes: Sequence[str]) -> dict[str, object]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import typer
 
 from manyseed.orchestrator.cli.output import console, print_table, say, say_next
-from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.errors import UserError, require_one_of
 
 _WIDEST = 100
 
@@ -63,18 +63,11 @@ def docs(
         return say_next("Read one", "docs", "start")
     name, _, heading = page.partition("#")
     name = name.removeprefix("docs/").removesuffix(".md")
-    if name not in texts:
-        raise UserError(
-            "there is no such page", key="PAGE", value=name, remedy=nearest(name, texts)
-        )
+    require_one_of(name, texts, "there is no such page", key="PAGE")
     text, by_heading = texts[name], sections(texts[name])
-    if heading and heading not in by_heading:
-        raise UserError(
-            f"the page {name} has no such heading",
-            key="HEADING",
-            value=heading,
-            remedy=nearest(heading, by_heading),
-        )
+    if heading:
+        missing = f"the page {name} has no such heading"
+        require_one_of(heading, by_heading, missing, key="HEADING")
     text = by_heading[heading][1] if heading else text
     if console.is_terminal:
         console.print(Markdown(text, hyperlinks=False), width=min(console.width, _WIDEST))
@@ -168,10 +161,7 @@ def example(
         console.print()
         return say_next("Write one", "init", "--example", "quickstart")
     name = name.removesuffix(".toml")
-    if name not in available:
-        raise UserError(
-            "there is no such example", key="NAME", value=name, remedy=nearest(name, available)
-        )
+    require_one_of(name, available, "there is no such example", key="NAME")
     file = out or Path(f"{Path(name).name}.toml")
     texts = {file: available[name].text}
     texts |= {file.with_name(module): text for module, text in available[name].modules.items()}

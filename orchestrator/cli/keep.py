@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from manyseed.orchestrator.cli import completion
+from manyseed.orchestrator.cli import arguments
 from manyseed.orchestrator.cli.arguments import (
     Directory,
     Json,
@@ -32,10 +33,9 @@ from manyseed.orchestrator.errors import RunsError, UserError, command, flag
 
 if TYPE_CHECKING:
     from manyseed.orchestrator.keeping import Verified
-    from manyseed.orchestrator.runs.rerun import Differences, Rerun
+    from manyseed.orchestrator.runs import Differences, Rerun
 
-_NAMED = 20
-"""How many runs are named; ``--json`` names all."""
+_NAMED = 20  # how many runs are named; ``--json`` names all
 
 
 @takes("verify", "repair")
@@ -170,35 +170,42 @@ def export(
         say("It holds labels; export a .zip for scores and learning curves.")
 
 
+@takes(
+    "importing:import_predictions",
+    *("out", "dataset", "classifier", "truth", "runs", "probability", "probabilities"),
+    truth={"metavar": "FILE"},
+    runs={"metavar": "TABLE"},
+    probability={"metavar": "softmax|ovr|none"},
+)
 def import_(
     files: list[Path] | None = typer.Argument(
         None,
         metavar="[DIR] FILE…",
-        help="Predictions; before them, optionally, an import to add them to.",
+        help="Predictions, or folders of them; before these, optionally, an import to add to.",
         show_default=False,
     ),
     out: Path | None = typer.Option(
         None, "--out", "-o", metavar="DIR", help="The new directory.", show_default=False
     ),
-    dataset: str | None = typer.Option(None, help="The dataset's name.", show_default="the file's"),
     classifier: list[str] | None = typer.Option(
         None,
         metavar="NAME|NAME=FILE",
         help="The classifier's name; or, once for each file, a classifier and its file.",
         show_default="imported",
     ),
-    truth: Path | None = typer.Option(
-        None, metavar="FILE.npy", help="The true classes, for an NPY file."
+    columns: list[str] | None = typer.Option(
+        None,
+        metavar="OURS=THEIRS,…",
+        help="The names of columns in tables: truth=label,prediction=pred,confidence='p_{class}'.",
+        show_default=False,
     ),
-    runs: Path | None = typer.Option(
-        None, metavar="TABLE", help="CSV or Parquet that describes each run in a row."
+    key: list[str] | None = typer.Option(
+        None,
+        metavar="OURS=THEIRS,…",
+        help="The names of entries in NPZ and PyTorch files: scores=preds,y_true=targets.",
+        show_default=False,
     ),
-    probability: str = typer.Option(
-        "softmax", metavar="softmax|ovr|none", help="How scores become probabilities."
-    ),
-    probabilities: bool = typer.Option(
-        False, "--probabilities", help="Scores of arrays are already probabilities."
-    ),
+    **options: Any,
 ) -> None:
     """Make a sweep directory from predictions that were made elsewhere.
 
@@ -206,7 +213,7 @@ def import_(
     torch.save with tensors of these names; an NPY with scores or labels; CSV or Parquet tables with
     OpenML's columns, one per run; or the output of manyseed export. analyze, query, report and
     howmany take the directory like any other. Several files of arrays with the same dataset and
-    classifier are further runs.
+    classifier are further runs; a folder stands for the files in it.
 
     If a directory stands before the files, they are added to the import in it as further runs: all
     of them or none.
@@ -216,6 +223,8 @@ def import_(
         manyseed import logits.npz --out imported
 
         manyseed import seed-1.npz seed-2.npz --out imported --dataset digits --classifier cnn
+
+        manyseed import folder-of-seeds --out imported --key scores=logits,y_true=targets
 
         manyseed import --classifier cnn=a.npz --classifier vit=b.npz --out both --dataset digits
 
@@ -230,7 +239,7 @@ def import_(
 
     name, of_each = _given_classifiers(classifier or [])
     files = files or []
-    into = files[0] if files and files[0].is_dir() else None
+    into = _into(files, out)
     unnamed = files[1:] if into else files
     if of_each and unnamed and name is None:
         raise UserError(
@@ -244,14 +253,12 @@ def import_(
     floored = import_predictions(
         unnamed,
         directory,
-        dataset=dataset,
         classifier=name,
         classifiers=of_each,
-        truth=truth,
-        runs=runs,
-        probability=probability,
-        probabilities=probabilities,
+        columns=_pairs(columns or [], "--columns"),
+        key=_pairs(key or [], "--key"),
         adding=into is not None,
+        **options,
     )
     done = Sweep(directory).survey().counts
     held, now = (each["done"] + each["copy"] for each in (before, done))
@@ -266,6 +273,28 @@ def import_(
             f"{FLOOR:.2g}, which is used instead, since the logarithm of 0 is not a score."
         )
     say_next("Next", "analyze", directory)
+
+
+def _into(files: list[Path], out: Path | None) -> Path | None:
+    """Return the directory to add to, which stands before the files; others hold predictions."""
+    from manyseed.orchestrator.paths import SweepPaths
+
+    if not files or not files[0].is_dir():
+        return None
+    is_meant = SweepPaths(files[0]).is_sweep or (out is None and len(files) > 1)
+    return files[0] if is_meant else None
+
+
+def _pairs(given: list[str], name: str) -> dict[str, str]:
+    """Return pairs such as ``scores=preds,y_true=targets`` by the first of each."""
+    found: dict[str, str] = {}
+    for text in given:
+        for pair in re.split(r",(?=\w+=)", text):
+            own, equals, theirs = pair.partition("=")
+            if not equals or not theirs:
+                raise UserError("is not OURS=THEIRS", key=name, value=pair)
+            found[own.strip()] = theirs
+    return found
 
 
 def _import_directory(into: Path | None, out: Path | None) -> Path:
@@ -308,7 +337,11 @@ def _given_classifiers(given: list[str]) -> tuple[str | None, dict[str, list[Pat
     return names[0] if names else None, files
 
 
-@takes("rerun_where", "where", "best", "overwrite", "other_recipe", where=completion.condition)
+@takes(
+    "rerun_where",
+    *("where", "best", "overwrite", "other_recipe"),
+    where={"autocompletion": arguments.condition},
+)
 def rerun(
     directory: Directory,
     run: str | None = typer.Argument(

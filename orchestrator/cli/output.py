@@ -21,14 +21,12 @@ from manyseed.orchestrator.paths import SweepPaths
 if TYPE_CHECKING:
     import polars as pl
 
-SCHEMA = 1
-"""Version of the JSON output: it rises when a key is removed or changes its meaning."""
+SCHEMA = 1  # version of the JSON output: it rises when a key is removed or changes its meaning
 
 answers: list[dict[str, object]] = []
 """What this command has printed as JSON: one object, its answer or its error."""
 
-_UNLIMITED = 10_000
-"""The width without a terminal, so that tables in files and pipes are complete."""
+_UNLIMITED = 10_000  # the width without a terminal, so that tables in files and pipes are complete
 # output is data: [/] is a name like any other, and CELL:REPEAT:RUN is not an emoji
 console = Console(
     highlight=False,

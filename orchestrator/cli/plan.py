@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.text import Text
@@ -19,7 +19,6 @@ from manyseed.orchestrator.cli.arguments import (
     alone,
     only_with,
     takes,
-    workers_option,
 )
 from manyseed.orchestrator.cli.output import (
     console,
@@ -82,7 +81,9 @@ def plan(
         help="With --tune: search here, even on a login node.",
         show_default="auto",
     ),
-    workers: Annotated[int | None, workers_option("With --tune: number of processes.")] = None,
+    workers: int | None = typer.Option(
+        None, min=1, help="With --tune: number of processes.", show_default="the available cores"
+    ),
     as_json: Json = False,
     **options: Any,
 ) -> None:
@@ -108,11 +109,11 @@ def plan(
 
         manyseed plan sweep --drop "dataset = 'dionis' AND classifier = 'lr-sgd'" --dry-run
     """
-    from manyseed.jobs.classifiers.weights import counting
+    from manyseed.jobs.classifiers.features import counting
     from manyseed.jobs.datasets import data_home
-    from manyseed.orchestrator.grids.loading import read_sweep_file
+    from manyseed.orchestrator.grids.loading import name_of
+    from manyseed.orchestrator.plans.code import prepare_read
     from manyseed.orchestrator.plans.cost import beyond
-    from manyseed.orchestrator.plans.data import prepare_read
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep, require_room
     from manyseed.orchestrator.submissions.requirements import of_earlier_code, require_code
 
@@ -136,7 +137,7 @@ def plan(
         return
     hours = None if walltime is None else _parsed(walltime)
     settings = settings or []
-    directory = out or Path(read_sweep_file(sweep_file, settings).name)
+    directory = out or Path(name_of(sweep_file, settings))
     require = None if other_recipe else require_code
     absent: list[str] = []
     with one_core(SweepPaths(directory), "reading the data, and trying code of your own,"):
@@ -246,8 +247,10 @@ def _sentences(change: Change) -> Iterator[str]:
     yield from remarks(change)
     summary = change.summary()
     held = summary["runs"] - summary["runs_added"]
+    asked, distinct = summary["runs_asked"], change.expansion.runs
     yield (
-        f"Asked for {summary['runs_asked']:,} runs, {change.expansion.runs:,} of them distinct, in "
+        f"Asked for {counted(asked, 'run')}"
+        f"{'' if asked == distinct else f', {distinct:,} of them distinct,'} in "
         f"{counted(summary['cells'], 'cell')}"
         + (f"; +{summary['runs_added']:,} −0 to the {held:,} planned before" if held else "")
         + "."
@@ -348,8 +351,7 @@ def fetch(sweep_file: SweepToml) -> None:
     from manyseed.orchestrator.grids.expansion import expand
     from manyseed.orchestrator.grids.loading import read_sweep_file
     from manyseed.orchestrator.paths import SweepPaths
-    from manyseed.orchestrator.plans.code import own_code
-    from manyseed.orchestrator.plans.data import fetch_datasets
+    from manyseed.orchestrator.plans.code import fetch_datasets, own_code
 
     own = own_code(sweep_file, SweepPaths(sweep_file.absolute().parent)).of_data()
     expansion = expand(read_sweep_file(sweep_file), sweep_file, own)
@@ -429,14 +431,19 @@ def init(
         alone("--example", DATA=data, target=target)
         example(named, out)
         return
-    text = sweep_file(data, model, target, out.stem if out else None)
+    named_after = None if out is None else out.stem
     out = out or Path("sweep.toml")
+    with console.status("reading the data, and timing a fit"):
+        text, told = sweep_file(data, model, target, named_after, out)
     if out.exists():
         raise UserError("exists already", file=out, remedy="name another file with --out")
     with unavailable("write", out):
         place_new(out, text.encode())
     console.print(f"Wrote {out}.")
-    say_next("Next", "plan", out, "--dry-run")
+    for line in told:
+        say(line.lstrip(), indent=len(line) - len(line.lstrip()))
+    say_next("Look", "plan", out, "--dry-run")
+    say_next("Train", "run", out)
 
 
 @takes("drop", "where", "dry_run")

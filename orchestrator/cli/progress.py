@@ -118,8 +118,7 @@ def _line(now: watch.Progress, seconds: float, to: Console) -> None:
     say(f"{text}; {duration(seconds)}", to=to)
 
 
-_SAID_AFTER = 10.0
-"""Seconds; nobody has to read about what takes less."""
+_SAID_AFTER = 10.0  # seconds; nobody has to read about what takes less
 
 
 @contextmanager

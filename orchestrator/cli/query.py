@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from manyseed.orchestrator.cli import completion, formats
+from manyseed.orchestrator.cli import arguments, formats
 from manyseed.orchestrator.cli.arguments import (
     Command,
     Directory,
     Json,
     alone,
-    names,
     require_outside,
+    takes,
 )
 from manyseed.orchestrator.cli.output import counted, errors, print_json, print_rows, say
 from manyseed.orchestrator.errors import UserError
@@ -46,62 +46,23 @@ class QueryCommand(Command):
         return super().parse_args(ctx, completed)
 
 
+@takes(
+    "query",
+    *("table", "where", "columns", "by", "agg", "sql", "sort"),
+    table={"short": "-t", "default": None, "show_default": "cells", "metavar": "NAME"}
+    | {"autocompletion": arguments.tables},
+    where={"autocompletion": arguments.condition},
+    columns={"short": "-c", "autocompletion": arguments.columns},
+    by={"metavar": "[COLUMN,…]", "autocompletion": arguments.columns},
+    agg={"metavar": "FUNCTION,…", "autocompletion": arguments.functions},
+    sort={"autocompletion": arguments.sort},
+)
 def query(
     directories: list[Path] = typer.Argument(
         ...,
         metavar="DIR",
         help="The sweep directory; with several, the column sweep names each row's.",
         show_default=False,
-    ),
-    table: str | None = typer.Option(
-        None,
-        "--table",
-        "-t",
-        show_default="cells",
-        autocompletion=completion.tables,
-        metavar="NAME",
-        help="The table: cells, runs, pairs, repeats, effects, …; see 'manyseed docs results' "
-        "for all.",
-    ),
-    where: str | None = typer.Option(
-        None,
-        "--where",
-        "-w",
-        metavar="SQL",
-        help="A condition over the columns.",
-        autocompletion=completion.condition,
-    ),
-    columns: str = typer.Option(
-        "",
-        "--columns",
-        "-c",
-        help="Columns to show, separated by commas. '?' lists them.",
-        autocompletion=completion.columns,
-    ),
-    by: str = typer.Option(
-        "",
-        "--by",
-        metavar="[COLUMN,…]",
-        autocompletion=completion.columns,
-        help="Group by these columns: means with intervals, pooled spreads, n, coverage. "
-        "Without columns: by everything but the seeds.",
-    ),
-    agg: str = typer.Option(
-        "",
-        "--agg",
-        metavar="FUNCTION,…",
-        autocompletion=completion.functions,
-        help="What to compute per group instead: mean, sd, median, min, max, count, q05 (5 % "
-        "quantile), q975 (97.5 %).",
-    ),
-    sql: str | None = typer.Option(
-        None, "--sql", help="One SELECT over the tables, instead of all other choices."
-    ),
-    sort: str | None = typer.Option(
-        None,
-        "--sort",
-        help="The column to sort by; with - in front, descending.",
-        autocompletion=completion.sort,
     ),
     limit: int | None = typer.Option(
         None, "--limit", min=1, help="Rows to show.", show_default="40 in a table, or all"
@@ -111,7 +72,7 @@ def query(
         "--format",
         "-f",
         help="table, csv, json, markdown, latex (booktabs) or parquet.",
-        autocompletion=completion.formats,
+        autocompletion=arguments.formats,
     ),
     output: Path | None = typer.Option(
         None,
@@ -125,6 +86,7 @@ def query(
         False, "--describe", help="List the table's columns, as --columns '?' does."
     ),
     as_json: Json = False,
+    **options: Any,
 ) -> None:
     """Query the result tables.
 
@@ -151,41 +113,35 @@ def query(
     from manyseed.orchestrator.asking.query import Query, ask
     from manyseed.orchestrator.sweep import Sweep
 
-    form = _form(form, output, as_json)
+    form = formats.asked(form, output, as_json=as_json)
     _require_no_table(directories)
     sweeps = {str(directory): Sweep(directory) for directory in directories}
     for sweep in sweeps.values():
         require_outside(output, sweep)
     results = {name: sweep.results for name, sweep in sweeps.items()}
-    if sql is not None:
+    if (sql := options.pop("sql")) is not None:
         from manyseed.orchestrator.asking.sql import ask_sql
 
-        others = {"table": table, "where": where, "columns": columns, "by": by, "agg": agg}
-        alone("--sql", remedy="write it in the statement", **others, sort=sort)
+        alone("--sql", remedy="write it in the statement", **options)
         _show(ask_sql(results, sql), form, output, limit, {"sql": sql}, [], "No rows.")
         return
-    if describe or columns.strip() == "?":
+    options["table"] = table = options["table"] or "cells"
+    options["by"] = options["by"] == [_EVERYTHING] or options["by"]
+    question = Query(**options)
+    if describe or question.columns == ["?"]:
         from manyseed.orchestrator.asking.query import described
 
-        frame = described(results, table or "cells", grouped=bool(by or agg))
+        frame = described(results, table, grouped=question.is_grouped)
         if form == formats.TABLE and output is None:  # a narrow terminal leaves out the unit
             frame = frame.select("column", "meaning", "unit")
         all_rows = limit or len(frame)
-        _show(frame, form, output, all_rows, {"table": table or "cells"}, [], "No columns.")
+        _show(frame, form, output, all_rows, {"table": table}, [], "No columns.")
         return
-    question = Query(
-        table or "cells",
-        where,
-        names(columns),
-        by == _EVERYTHING or names(by),
-        sort,
-        names(agg),
-    )
     frame = ask(results, question)
     notes = _notes(list(sweeps.values()), question, frame)
     if question.is_grouped and form not in (formats.CSV, formats.PARQUET):
         notes += _few_test_sets(list(sweeps.values()), question, frame)
-    of, asked = {"table": question.table}, bool(question.columns)
+    of, asked = {"table": table}, bool(question.columns)
     _show(frame, form, output, limit, of, notes, _nothing(question), asked=asked)
 
 
@@ -203,13 +159,6 @@ def _require_no_table(directories: list[Path]) -> None:
                 file=directory,
                 remedy=f"name a table with its option: --table {directory}",
             )
-
-
-def _form(form: str | None, output: Path | None, as_json: bool) -> str:
-    if as_json and form not in (None, formats.JSON):
-        remedy = "leave out one of them"
-        raise UserError("contradicts --json", key="--format", value=form, remedy=remedy)
-    return formats.chosen(formats.JSON if as_json else form, output)
 
 
 def _show(
@@ -297,6 +246,12 @@ def _incomplete(sweep: Sweep, *, several: bool) -> list[str]:
     return [f"{sweep.directory}: {text}" for text in remarks] if several else remarks
 
 
+@takes(
+    "results.figures:plots",
+    *("by", "where", "output", "width"),
+    by={"metavar": "COLUMN[,COLUMN]"},
+    width={"metavar": "MM"},
+)
 def plot(
     directory: Directory,
     kind: str | None = typer.Argument(
@@ -304,18 +259,7 @@ def plot(
         metavar="[KIND]",
         help="The figure; without it, all kinds are listed.",
         show_default=False,
-        autocompletion=completion.kinds,
-    ),
-    by: str = typer.Option(
-        "",
-        "--by",
-        metavar="COLUMN[,COLUMN]",
-        help="For a column of the tables: group by one or two axes; two give the rows and the "
-        "columns of a grid.",
-        show_default="a row per cell",
-    ),
-    where: str | None = typer.Option(
-        None, "--where", "-w", metavar="SQL", help="Only cells that meet a condition."
+        autocompletion=arguments.kinds,
     ),
     output: Path | None = typer.Option(
         None,
@@ -325,13 +269,8 @@ def plot(
         help="A .pdf, .svg or .png file; or a .csv file for the numbers that are drawn.",
         show_default="KIND.pdf",
     ),
-    width: str | None = typer.Option(
-        None,
-        metavar="MM",
-        help="single or double for columns of a journal (89 or 183 mm), or millimetres.",
-        show_default="as in the report",
-    ),
     as_json: Json = False,
+    **options: Any,
 ) -> None:
     """Draw one figure of the results, as a file for a paper.
 
@@ -366,7 +305,7 @@ def plot(
         return
     file = output or Path(f"{kind.replace('_', '-')}.pdf")
     require_outside(file, sweep)
-    drawn = sweep.plot.all(kind, by=names(by), where=where, width=width)
+    drawn = sweep.plot.all(kind, **options)
     files = save(drawn, file)
     if as_json:
         listed = [{"title": p.title, "caption": p.caption, "n": p.n} for p in drawn]

@@ -34,8 +34,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("dataset", "classifier", "runs", "done", "copy", "failed", "missing")
 _STATUS_HEADS = {"copy": "copies"}
-_MOST_JOBS = 5
-"""How many jobs in a state are named; ``--json`` names all."""
+_MOST_JOBS = 5  # how many jobs in a state are named; ``--json`` names all
 
 
 def address(metavar: str) -> Any:

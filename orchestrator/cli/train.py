@@ -214,10 +214,10 @@ def run(
     """
     from manyseed.orchestrator.cli.analyze import analyze_and_report, say_report
     from manyseed.orchestrator.cli.answers import in_short
-    from manyseed.orchestrator.grids.loading import read_sweep_file
+    from manyseed.orchestrator.grids.loading import name_of
     from manyseed.orchestrator.paths import SweepPaths
     from manyseed.orchestrator.plans.change import remarks
-    from manyseed.orchestrator.plans.data import fetch_datasets
+    from manyseed.orchestrator.plans.code import fetch_datasets
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
     from manyseed.orchestrator.submissions.profiles import AUTO, choose
     from manyseed.orchestrator.submissions.requirements import (
@@ -231,7 +231,7 @@ def run(
 
     settings = settings or []
     cluster, workers, other_recipe = (options[n] for n in ("cluster", "workers", "other_recipe"))
-    directory = out or Path(read_sweep_file(sweep_file, settings).name)
+    directory = out or Path(name_of(sweep_file, settings))
     again = ["run", sweep_file, "--out", directory]
     again += [word for setting in settings for word in ("--set", setting)]
     again += ["--cluster", cluster] if cluster != AUTO else []

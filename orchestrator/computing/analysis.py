@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.graph.group import GroupAnalysis, ReportProgress, analyze_group, compute
+from manyseed.analysis.graph.chunks import GroupAnalysis, ReportProgress, analyze_group, compute
 from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.metrics.alpha_hat import ALPHA_HAT, fewest_runs
 from manyseed.analysis.metrics.registry import select
@@ -39,8 +39,14 @@ from manyseed.analysis.tables.schema import without
 from manyseed.orchestrator import provenance
 from manyseed.orchestrator.computing import ensembles
 from manyseed.orchestrator.computing.conventions import why_not
-from manyseed.orchestrator.computing.inputs import KEY, Held, digests
-from manyseed.orchestrator.computing.published import Published, check_checksums, published
+from manyseed.orchestrator.computing.inputs import (
+    KEY,
+    Held,
+    Published,
+    check_checksums,
+    digests,
+    published,
+)
 from manyseed.orchestrator.computing.responses import responses
 from manyseed.orchestrator.computing.tables import (
     CMI,
@@ -105,15 +111,8 @@ def described(
 ) -> dict[str, pl.LazyFrame]:
     """Return all tables, joined lazily with the descriptions of their cells.
 
-    Parameters
-    ----------
-    merged : Tables
-        As they were computed.
-    extras : frame
-        Facts about the runs, as `of_runs` returns them.
-    plan : Plan
-    close : float
-        The level of α̂ up to which a run is close.
+    `merged`: as they were computed. `extras`: facts about the runs, as `of_runs` returns them.
+    `close`: the level of α̂ up to which a run is close.
     """
     # α̂ is never shown without its resolution
     resolution = merged.repeats.select(*KEY, "delta", "choosing_delta")
@@ -175,18 +174,11 @@ CURVE_ARRAYS = (*arrays.CURVES, "trained_epoch")
 def learning_curves(stored: Mapping[str, Array], runs: pl.DataFrame) -> pl.DataFrame:
     """Summarise the curves of each repeat of a group, without copies of runs.
 
-    Parameters
-    ----------
-    stored : mapping
-        The arrays `CURVE_ARRAYS` of a group; those in `arrays.CURVES` are (run, trained_epoch).
-    runs : DataFrame
-        Its finished runs, as `analysis.graph.predictions.Predictions` has them.
+    `stored`: the arrays `CURVE_ARRAYS` of a group; those in `arrays.CURVES` are (run,
+    trained_epoch). `runs`: its finished runs, as `analysis.graph.predictions.Predictions` has them.
 
-    Returns
-    -------
-    DataFrame
-        Columns `CURVE_KEY`, n_runs, and for each curve the mean over runs and, with the suffixes
-        ``_std`` (n - 1), ``_min`` and ``_max``, the spread.
+    Returns columns `CURVE_KEY`, n_runs, and for each curve the mean over runs and, with the
+    suffixes ``_std`` (n - 1), ``_min`` and ``_max``, the spread.
     """
     distinct = runs.filter(~pl.col("identical"))
     rows, epochs = distinct["row"].to_numpy(), stored["trained_epoch"]
@@ -229,24 +221,8 @@ def analyze(
     Repeats whose inputs have not changed since their rows on disk were computed are not computed
     again; the tables are bit for bit the same as if they were.
 
-    Parameters
-    ----------
-    paths : SweepPaths
-    options : Options
-    scheduler, workers, progress
-        As in `analysis.graph.group.compute`.
-    before_writing : callable
-        Called before anything on disk changes; may raise.
-
-    Returns
-    -------
-    Results
-        The tables on disk.
-
-    Raises
-    ------
-    UserError
-        For options that published runs can't meet.
+    `scheduler`, `workers` and `progress`: as in `analysis.graph.group.compute`. `before_writing`:
+    called before anything on disk changes; may raise. Returns the tables on disk.
     """
     plan, held = Plan.read(paths), Held(paths)
     lazy: list[GroupAnalysis] = []

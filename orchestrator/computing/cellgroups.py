@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.questions.effects import REFERENCES
 from manyseed.analysis.tables.rows import Tables
-from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.errors import require_one_of
 
 GROUP = ["dataset", "classifier"]
 
@@ -24,6 +26,28 @@ def named(group: pl.DataFrame, cells: pl.DataFrame) -> str:
     return f"{', '.join(named)} ({which})"
 
 
+def unusual(axes: Mapping[str, Any]) -> list[str]:
+    """Return a cell's levels that are not the usual ones, without its dataset and classifier."""
+    return [
+        str(level)
+        for axis, level in axes.items()
+        if axis in REFERENCES and level is not None and str(level) != REFERENCES[axis]
+    ]
+
+
+def in_short(axes: Mapping[str, Any]) -> str:
+    """Name a cell in a row of a table, below its dataset: its classifier and unusual levels."""
+    return ", ".join([str(axes["classifier"]), *unusual(axes)])
+
+
+One = TypeVar("One")
+
+
+def usual_first(groups: Iterable[One], axes: Callable[[One], Mapping[str, Any]]) -> list[One]:
+    """Order groups of cells by the number of their unusual levels."""
+    return sorted(groups, key=lambda one: len(unusual(axes(one))))
+
+
 def at_epoch(group: pl.DataFrame) -> str:
     """Return the part of a name that says which snapshot; empty if the training has none."""
     epochs = group["epoch"].unique().sort().to_list()
@@ -33,9 +57,7 @@ def at_epoch(group: pl.DataFrame) -> str:
 def require_axes(by: Iterable[str]) -> None:
     """Raise a UserError for a name that is not an axis."""
     for name in by:
-        if name not in AXES:
-            remedy = nearest(name, AXES)
-            raise UserError("not an axis of cells", key="--by", value=name, remedy=remedy)
+        require_one_of(name, AXES, "not an axis of cells", key="--by")
 
 
 def same(cells: pl.DataFrame, axis: str) -> bool:

@@ -42,22 +42,8 @@ def choose(filed: Sequence[str], named: Sequence[str]) -> tuple[tuple[str, ...],
     A sweep may come from anybody, and a metric is code: it runs only if this user names it, too, or
     allows it in the file `allowances`.
 
-    Parameters
-    ----------
-    filed : sequence of str
-        ``"module:function"``, as the sweep file names them.
-    named : sequence of str
-        Metrics that the user names.
-
-    Returns
-    -------
-    tuple of tuple of str
-        Metrics to compute, and metrics to leave out.
-
-    Raises
-    ------
-    UserError
-        If the file of allowances can't be read.
+    `filed`: ``"module:function"``, as the sweep file names them. `named`: metrics that the user
+    names. Returns metrics to compute, and metrics to leave out.
     """
     allowed = _allowed() if set(filed) - set(named) else []
 
@@ -118,21 +104,10 @@ def conventions(
 ) -> Options:
     """Return the options of an analysis.
 
-    Parameters
-    ----------
-    paths : SweepPaths
-    report : callable
-        Called with a message if metrics or the probe of the sweep file are left out; by default it
-        warns.
-    **asked
-        Attributes of `Options`; None for those not asked for. `metrics` replaces all metrics,
-        ``own`` (names ``"module:function"``) adds to them. The sweep file's metrics are left out
-        unless ``own`` names them, too, or the user's own file allows them.
-
-    Raises
-    ------
-    UserError
-        For an invalid value, and for a metric or a snapshot that doesn't exist.
+    `report`: called with a message if metrics or the probe of the sweep file are left out; by
+    default it warns. ``**asked``: attributes of `Options`; None for those not asked for. `metrics`
+    replaces all metrics, ``own`` (names ``"module:function"``) adds to them. The sweep file's
+    metrics are left out unless ``own`` names them, too, or the user's own file allows them.
     """
     sweep = read_sweep_file(paths.sweep_file)
     filed = sweep.analysis

@@ -19,8 +19,7 @@ from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.rows import EPOCH, REPEAT, RUN, Tables
 from manyseed.orchestrator.computing.cellgroups import GROUP, named, split
 from manyseed.orchestrator.computing.conventions import why_not
-from manyseed.orchestrator.computing.inputs import KEY
-from manyseed.orchestrator.computing.published import Published, check_checksums, published
+from manyseed.orchestrator.computing.inputs import KEY, Published, check_checksums, published
 from manyseed.orchestrator.computing.tables import (
     DRAWS,
     ENSEMBLES,
@@ -42,13 +41,8 @@ EACH = 500  # most ensembles of a size that are stored one by one
 class Drawn:
     """The ensembles drawn for a dataset and classifier.
 
-    Attributes
-    ----------
-    answers : list of RunsNeeded
-    table : DataFrame
-        Table I; empty if no ensembles could be drawn.
-    each : DataFrame
-        The first `EACH` ensembles of each size, one row each.
+    `table`: table I; empty if no ensembles could be drawn. `each`: the first `EACH` ensembles of
+    each size, one row each.
     """
 
     answers: list[RunsNeeded]
@@ -71,32 +65,10 @@ def for_alpha(
 
     Ensembles that are on disk are not drawn again.
 
-    Parameters
-    ----------
-    paths : SweepPaths
-    tables : Tables
-        The tables of `cells`.
-    cells : frame
-        The cells to answer for; for each dataset and classifier, the one with the largest repeat
-        is drawn from.
-    options : Options
-        Options of the analysis.
-    sizes : sequence of int or None
-        M_ens; None for all in `SIZES` that the pool allows.
-    draws : int
-        Ensembles of each size.
-    workers : int
-        Threads.
-    confidence : float
-    inputs : frame
-        Digests of the inputs of the analysis.
-
-    Raises
-    ------
-    DamagedFile
-        If analysed runs are no longer in the store.
-    UserError
-        For a size larger than the pool.
+    `tables`: the tables of `cells`. `cells`: the cells to answer for; for each dataset and
+    classifier, the one with the largest repeat is drawn from. `options`: options of the analysis.
+    `sizes`: M_ens; None for all in `SIZES` that the pool allows. `draws`: ensembles of each size.
+    `workers`: threads. `inputs`: digests of the inputs of the analysis.
     """
     groups: dict[tuple[str, str], list[Published]] = {}
     for group in published(paths, Plan.read(paths)):
@@ -309,16 +281,9 @@ def write(
 ) -> None:
     """Write Table I and the ensembles of these groups; rows of other groups stay.
 
-    Parameters
-    ----------
-    paths : SweepPaths
-    drawn, each : sequence of frame
-        Table I and the single ensembles, as `for_alpha` returns them; empty ones are left out.
-    cells : frame
-        Cells of the groups that were asked for.
-    inputs : frame
-        Digests of the inputs of the analysis.
-    options : Options
+    `drawn` and `each`: table I and the single ensembles, as `for_alpha` returns them; empty ones
+    are left out. `cells`: cells of the groups that were asked for. `inputs`: digests of the inputs
+    of the analysis.
     """
     undecided = (pl.col("delta") > options.close) & (pl.col("close") > 0)
     summaries = [

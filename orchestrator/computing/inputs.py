@@ -1,28 +1,46 @@
-"""Digests of what each repeat's results were computed from: only what changed is recomputed."""
+"""What an analysis takes: the finished runs of groups, and digests of what results came from.
+
+Only what changed is computed again.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 from polars import selectors as cs
 
-from manyseed.analysis.graph.predictions import Predictions
+from manyseed.analysis.graph.predictions import Ensembled, Predictions
 from manyseed.analysis.options import SNAPSHOTS, Options
 from manyseed.analysis.tables.rows import EPOCH, ORDER, REPEAT, REPEAT_KEY, Tables
 from manyseed.analysis.tables.schema import cells, ordered
 from manyseed.analysis.version import code_version
+from manyseed.jobs.datasets import dataset_id
+from manyseed.jobs.ensembling.methods import MEMBER_ARRAYS, SIZE_ARRAYS, sizes
 from manyseed.orchestrator.computing.tables import INPUT_COLUMNS, INPUTS, PARTS, Analysis
 from manyseed.orchestrator.disk.parquet import checksum, read_parquet, require_intact, write_parquet
 from manyseed.orchestrator.errors import DamagedFile, command
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.store.arrays import COPY
+from manyseed.orchestrator.store.coordinates import TRAIN_ACCURACY
 from manyseed.orchestrator.store.encoding import Array
+from manyseed.orchestrator.store.groups import Group as StoredGroup
+from manyseed.orchestrator.store.index import JournalIndex
+from manyseed.orchestrator.store.reader import (
+    StoredArray,
+    finished_rows,
+    read_array,
+    read_numbers,
+    test_sets,
+)
 from manyseed.orchestrator.store.schema import GroupSpec
+from manyseed.orchestrator.stored import ComparedShards, stored_groups
 
 KEY = list(REPEAT_KEY)
 _FREE = ("block_bytes", *SNAPSHOTS)
@@ -37,20 +55,8 @@ def digests(
     That is: which runs are finished, their status and checksum, the true classes, how predictions
     are stored, the options, the version of the code, and the number of planned runs.
 
-    Parameters
-    ----------
-    numbers : mapping
-        As `reader.read_numbers` returns them.
-    predictions : Predictions
-        The finished runs of the group.
-    spec : GroupSpec
-        Its layout.
-    options : Options
-
-    Returns
-    -------
-    DataFrame
-        Columns `KEY` and digest.
+    `numbers`: as `reader.read_numbers` returns them. `predictions`: the finished runs of the group.
+    `spec`: its layout. Returns columns `KEY` and digest.
     """
     reference = predictions.reference_position(options)
     return pl.concat(
@@ -157,24 +163,12 @@ def parted(
 ) -> tuple[list[pl.DataFrame], list[tuple[int, Predictions]]]:
     """Split a further table into current rows on disk and runs that must be computed.
 
-    Parameters
-    ----------
-    paths : SweepPaths
-    table : str
-    schema : mapping
-        The table's columns and types.
-    groups : iterable of (Predictions, frame)
-        The finished runs, and the repeats (columns `KEY`) that have not changed since they were
-        analysed.
-    options : Options
-    newest : bool
-        Whether the table has only the last snapshot.
+    `schema`: the table's columns and types. `groups`, iterable of (Predictions, frame): the
+    finished runs, and the repeats (columns `KEY`) that have not changed since they were analysed.
+    `newest`: whether the table has only the last snapshot.
 
-    Returns
-    -------
-    kept : list of frames
-    rest : list of (int, Predictions)
-        For each group and snapshot, its epoch and the runs of all other repeats.
+    Returns `rest`, list of (int, Predictions): for each group and snapshot, its epoch and the runs
+    of all other repeats.
     """
     held = _still_held(paths, table, schema)
     kept, rest = [], []
@@ -200,3 +194,119 @@ def _still_held(paths: SweepPaths, table: str, schema: Mapping[str, Any]) -> pl.
         return read_parquet(file, schema, list(schema)).select(list(schema))
     except (FileNotFoundError, DamagedFile):
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The finished runs of one group, and the store's numeric arrays of all its rows."""
+
+    group: StoredGroup
+    predictions: Predictions
+    numbers: Mapping[str, Array]
+
+    @property
+    def spec(self) -> GroupSpec:
+        """The group's layout."""
+        return self.group.spec
+
+    def shards(self) -> list[int]:
+        """Return the numbers of the shards that hold its finished runs."""
+        rows = self.predictions.runs["row"].to_numpy()
+        return [int(shard) for shard in np.unique(rows // self.spec.shard_length)]
+
+
+def published(paths: SweepPaths, plan: Plan) -> Iterator[Published]:
+    """Yield every group that has finished runs."""
+    extents = plan.extents
+    planned = dict(zip(extents["cell"].to_list(), extents["runs"].to_list(), strict=True))
+    index = JournalIndex(plan.journals(paths))
+    for group in stored_groups(paths, plan):
+        numbers = read_numbers(group, index.rows(group.spec.number))
+        predictions = _predictions(numbers, group, plan, planned)
+        if not predictions.runs.is_empty():
+            yield Published(group, predictions, numbers)
+
+
+def check_checksums(
+    paths: SweepPaths,
+    groups: Sequence[Published],
+    *,
+    scheduler: Any = "threads",
+    workers: int | None = None,
+    remember: bool,
+) -> None:
+    """Compare the finished runs of groups with their checksums, unless already done.
+
+    `scheduler` and `workers`: as in `analysis.graph.group.compute`. `remember`: whether to record
+    what was compared, so that it is not read again.
+    """
+    compared = ComparedShards(paths, Plan.read(paths))
+    unseen = compared.unseen((group.group, group.shards()) for group in groups)
+    if not unseen:
+        return
+    from dask.delayed import delayed  # here, as importing dask is slow
+
+    from manyseed.analysis.graph.chunks import compute_all
+
+    tasks = [delayed(shards.compare, pure=False)() for shards in unseen]
+    compute_all(tasks, scheduler=scheduler, workers=workers)
+    if remember:
+        compared.remember(unseen)
+
+
+def _predictions(
+    numbers: Mapping[str, Array],
+    group: StoredGroup,
+    plan: Plan,
+    planned: Mapping[int, int],
+) -> Predictions:
+    """Return a group in the form that `analysis` takes."""
+    spec, status = group.spec, numbers["status"]
+    cell = plan.first_cell(spec.number)
+    stored = {a.name: StoredArray(group, a.name) for a in spec.arrays if a.role == "prediction"}
+    finished = finished_rows(status)
+    runs = pl.DataFrame(
+        {
+            "row": finished.astype(np.uint32),
+            "cell": numbers["cell"][finished].astype(np.uint32),
+            "repeat_index": numbers["repeat_index"][finished].astype(np.uint16),
+            "run_index": numbers["run_index"][finished].astype(np.uint16),
+            "identical": status[finished] == COPY,
+        }
+    )
+    if (kept := TRAIN_ACCURACY.name) in stored:
+        values = read_array(group, kept)[finished].astype(np.float64)
+        runs = runs.with_columns(pl.Series("train_accuracy", values))
+    return Predictions(
+        dataset=spec.dataset,
+        classifier=spec.classifier,
+        dataset_id=dataset_id(cell.dataset),
+        seed=cell.seed,
+        label=stored["label"],
+        margin=stored.get("margin"),
+        score=stored.get("score"),
+        confidence=stored.get("confidence"),
+        y_true=test_sets(group, runs["repeat_index"].to_numpy())[0],
+        class_names=spec.class_names,
+        probability=spec.probability,
+        runs=runs,
+        runs_planned=planned,
+        epochs=spec.epochs,
+        ensembled=_ensembled(stored, cell.ensembling),
+    )
+
+
+def _ensembled(
+    stored: Mapping[str, StoredArray], method: Mapping[str, Any] | None
+) -> Ensembled | None:
+    """Return what is kept of an ensembling method's members; None for single models."""
+    if method is None:
+        return None
+    count = method["members"]
+    for name in SIZE_ARRAYS:
+        if name in stored:
+            return Ensembled(members=count, sizes=sizes(count), score=stored[name])
+    for name in MEMBER_ARRAYS:
+        if name in stored:
+            return Ensembled(members=count, sizes=sizes(count), score=stored[name], single=True)
+    return Ensembled(members=count, sizes=(count,))

@@ -12,12 +12,12 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.response.corpora import LEAST_TRAIN_ACCURACY, excluded, information
 from manyseed.analysis.response.curves import CURVE_KEY, Answers, repeat_curves, run_curves, scores
 from manyseed.jobs.response.questions import DBI, DBI_LAYERS, PARTS
-from manyseed.orchestrator.computing.published import Published
+from manyseed.orchestrator.computing.inputs import Published
 from manyseed.orchestrator.computing.tables import CMI, RESPONSE_CURVES, RESPONSES
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import PREFIX, Plan, with_anchors
-from manyseed.orchestrator.responding.table import answers_of
+from manyseed.orchestrator.responding import answers_of
 from manyseed.orchestrator.store.coordinates import RESPONSE_ARRAYS
 from manyseed.orchestrator.store.reader import read_array
 
@@ -30,12 +30,8 @@ _ANSWER = [*_RUN, "transform", "layer"]
 class Conditions:
     """How conditional mutual information is computed, as `[response]` of a sweep file says.
 
-    Attributes
-    ----------
-    given : tuple of str or None
-        Hparams to condition on; None for all that grids vary.
-    least_train_accuracy : float
-        Models below it are left out for transforms of images.
+    `given`: hparams to condition on; None for all that grids vary. `least_train_accuracy`: models
+    below it are left out for transforms of images.
     """
 
     given: tuple[str, ...] | None = None

@@ -17,8 +17,8 @@ from polars import selectors as cs
 from manyseed.analysis.axes import AXES, LATER
 from manyseed.analysis.counts import some
 from manyseed.analysis.options import CALIBRATION, Options, is_own
-from manyseed.analysis.tables.records import records
 from manyseed.analysis.tables.rows import PAIR_KEY
+from manyseed.analysis.tables.schema import records
 from manyseed.orchestrator.disk.parquet import (
     checksum,
     damage_named,
@@ -53,21 +53,11 @@ class Unavailable:
 class Analysis:
     """The record of one analysis.
 
-    Attributes
-    ----------
-    options : mapping
-        As `to_json` returns them.
-    unavailable : list of Unavailable
-    packages : mapping
-        Versions by name.
-    analysed : str
-        Time of the analysis.
-    tables : mapping
-        The checksum in each result table's file; empty from earlier versions.
-    runs : mapping
-        Numbers of runs `analysed`, `finished` and `planned`; empty from earlier versions.
-    outdated : list of str
-        Datasets × classifiers whose ensembles were removed because their predictions have changed.
+    `options`: as `to_json` returns them. `packages`: versions by name. `analysed`: time of the
+    analysis. `tables`: the checksum in each result table's file; empty from earlier versions.
+    `runs`: numbers of runs `analysed`, `finished` and `planned`; empty from earlier versions.
+    `outdated`: datasets × classifiers whose ensembles were removed because their predictions have
+    changed.
     """
 
     options: Mapping[str, object]
@@ -152,20 +142,16 @@ def read_analysis(paths: SweepPaths) -> tuple[Options, Analysis]:
 
 
 PARTS = ("runs", "pairs", "repeats")
-TABLES = (*PARTS, "cells", "sources", "ranking")
-"""Tables that `analyze` always writes."""
+TABLES = (*PARTS, "cells", "sources", "ranking")  # tables that `analyze` always writes
 
-ENSEMBLES = "ensembles"
-"""Written by `howmany`."""
+ENSEMBLES = "ensembles"  # written by `howmany`
 
 DRAWS = "ensemble_draws"
 """The single ensembles that ENSEMBLES summarises; also written by `howmany`."""
 
-MARGINS = "margins"
-"""Written by `analyze` if α̂ was asked for and margins were kept."""
+MARGINS = "margins"  # written by `analyze` if α̂ was asked for and margins were kept
 
-CURVES = "curves"
-"""Written by `analyze` if learning curves were kept."""
+CURVES = "curves"  # written by `analyze` if learning curves were kept
 
 UNCERTAINTY, DEE, TACE = "uncertainty", "dee", "tace"
 """Written by `analyze` if calibrated metrics were asked for and runs differ."""
@@ -185,17 +171,14 @@ WITHOUT_REPEATS = (ENSEMBLES, DRAWS, CURVES, RESPONSE_CURVES)
 WITHOUT_COPIES = (*WITHOUT_REPEATS, UNCERTAINTY, DEE, TACE)
 """Tables without rows of copies: their rows are neither runs nor comparisons of runs."""
 
-EFFECTS, VARIANCE = "effects", "variance"
-"""Written by `analyze`, but not by its earlier versions."""
+EFFECTS, VARIANCE = "effects", "variance"  # written by `analyze`, but not by its earlier versions
 
-OF_EFFECT = ("axis", "level", "reference", "metric")
-"""Columns that effects are never averaged over."""
+OF_EFFECT = ("axis", "level", "reference", "metric")  # columns that effects are never averaged over
 
 DRAWN_PAIRS = (*PAIR_KEY, "dataset", "classifier", "ec_local", "ec_global", "churn")
 """Columns of pairs that figures and the page show."""
 
-INPUTS = "inputs"
-"""The table with a digest of what each repeat's rows were computed from."""
+INPUTS = "inputs"  # the table with a digest of what each repeat's rows were computed from
 
 INPUT_COLUMNS: Mapping[str, pl.DataType] = {
     "cell": pl.UInt32(),
@@ -226,23 +209,8 @@ def further(table: str, plan: SweepPaths | None) -> str:
 class Results(Mapping[str, pl.DataFrame]):
     """The result tables of a sweep by name, each read from disk on every access.
 
-    Parameters
-    ----------
-    files : mapping
-        The file of each table.
-    checksums : mapping
-        The checksums in the record of the analysis, by table.
-    remedy : str
-        What to do about a damaged table.
-    plan : SweepPaths or None
-        The sweep, if its plan is known.
-
-    Raises
-    ------
-    UnknownTable
-        On access to a table that there is not.
-    DamagedFile
-        On access to a table that is damaged, or of another analysis.
+    `files`: the file of each table. `checksums`: the checksums in the record of the analysis, by
+    table. `remedy`: what to do about a damaged table. `plan`: the sweep, if its plan is known.
     """
 
     def __init__(
@@ -336,17 +304,7 @@ class Results(Mapping[str, pl.DataFrame]):
     def of_analysis(self, pair_columns: Sequence[str], *, whole: bool = False) -> Tables:
         """Return the tables that `analysis` knows, with only some columns of the many pairs.
 
-        Parameters
-        ----------
-        pair_columns : sequence of str
-        whole : bool
-            Whether to refuse tables of an earlier version, which lack columns of this one.
-
-        Raises
-        ------
-        UserError
-            For tables of an earlier version, with `whole`.
-        DamagedFile
+        `whole`: whether to refuse tables of an earlier version, which lack columns of this one.
         """
         from manyseed.analysis.tables.rows import Tables
 
@@ -371,13 +329,7 @@ def _with_later_axes(frame: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def read_results(paths: SweepPaths) -> Results:
-    """Return the result tables: `TABLES`, and the others that exist.
-
-    Raises
-    ------
-    UserError
-        If there are none yet.
-    """
+    """Return the result tables: `TABLES`, and the others that exist."""
     files = {name: paths.table(name) for name in TABLES}
     try:
         record = Analysis.read(paths)
@@ -411,15 +363,8 @@ def write_result(
     The metadata are JSON under two keys: ``columns`` (unit and meaning by name) and ``conventions``
     (the options of the analysis). Rows are written as they are computed, to save memory.
 
-    Parameters
-    ----------
-    paths : SweepPaths
-    table : str
-    frame : polars.LazyFrame
-    options : Options
-        Options of the analysis.
-    conditions : mapping or None
-        Further conventions, stored beside the options.
+    `options`: options of the analysis. `conditions`: further conventions, stored beside the
+    options.
     """
     # heavy, and readers of tables need none of them
     from manyseed.analysis.metrics.registry import schema

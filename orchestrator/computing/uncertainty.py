@@ -11,7 +11,7 @@ import polars as pl
 from dask.delayed import Delayed
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.graph.group import compute_all
+from manyseed.analysis.graph.chunks import compute_all
 from manyseed.analysis.graph.predictions import Predictions, unavailable
 from manyseed.analysis.options import CALIBRATION, Options
 from manyseed.analysis.questions import margins, members, tace
@@ -33,21 +33,12 @@ def measured(
 ) -> dict[str, pl.DataFrame]:
     """Measure ensembles and margins of all groups, except those whose rows on disk are current.
 
-    Parameters
-    ----------
-    paths : SweepPaths
-    groups : sequence of (Predictions, frame)
-        The finished runs, and the repeats (columns `KEY`) that have not changed since they were
-        analysed.
-    options : Options
-    scheduler, workers
-        As in `analysis.graph.group.compute`.
+    `groups`, sequence of (Predictions, frame): the finished runs, and the repeats (columns `KEY`)
+    that have not changed since they were analysed. `scheduler` and `workers`: as in
+    `analysis.graph.group.compute`.
 
-    Returns
-    -------
-    dict of frames
-        The tables uncertainty, tace and margins, with the columns `SCHEMA` of `deep`, `tace` and
-        `margins`; empty if calibrated metrics, or α̂, were not asked for.
+    Returns the tables uncertainty, tace and margins, with the columns `SCHEMA` of `deep`, `tace`
+    and `margins`; empty if calibrated metrics, or α̂, were not asked for.
     """
     makers = {UNCERTAINTY: members, TACE: tace, MARGINS: margins}
     tasks: dict[str, list[Delayed]] = {}
@@ -78,17 +69,8 @@ def of_cells(
 ) -> dict[str, pl.DataFrame]:
     """Return the tables that have rows, joined with the descriptions of their cells.
 
-    Parameters
-    ----------
-    measured : mapping of frames
-        As `measured` returns them.
-    repeats : frame
-        The table of repeats; those with a problem are left out.
-    cells : frame
-        The plan's.
-    runs : frame
-        `fit_seconds` of each run.
-    options : Options
+    `measured`: as `measured` returns them. `repeats`: the table of repeats; those with a problem
+    are left out. `cells`: the plan's. `runs`: `fit_seconds` of each run.
     """
     sound = repeats.filter(pl.col("problem").is_null()).select(KEY)
     tables = {
@@ -115,13 +97,8 @@ def without_deep(
 ) -> Iterator[str]:
     """Yield why a group has no deep ensemble equivalents, if it has none.
 
-    Parameters
-    ----------
-    predictions : Predictions
-        The finished runs of the group.
-    tables : mapping of frames
-        The tables of all groups, as `of_cells` returns them.
-    options : Options
+    `predictions`: the finished runs of the group. `tables`: the tables of all groups, as `of_cells`
+    returns them.
     """
     if CALIBRATION not in options.metrics or CALIBRATION in unavailable(predictions, options):
         return
@@ -149,12 +126,8 @@ def timed(
     A run with members counts in full, however few of them are averaged; other runs count with the
     mean of their repeat.
 
-    Parameters
-    ----------
-    uncertainty, worth : frame
-        The tables uncertainty and dee.
-    runs : frame
-        `fit_seconds` of each run, null if unknown.
+    `uncertainty` and `worth`: the tables uncertainty and dee. `runs`: `fit_seconds` of each run,
+    null if unknown.
     """
     seconds = runs.select(*RUN, pl.col("fit_seconds").cast(pl.Float64))
     means = seconds.group_by(REPEAT).agg(_mean=pl.col("fit_seconds").mean())

@@ -15,20 +15,166 @@ whatever it prepares must be removable by the next holder (`placing.remove_parti
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from manyseed.jobs import whole
-from manyseed.orchestrator.disk import leasefiles
-from manyseed.orchestrator.disk.leasefiles import LeaseRecord, State
-from manyseed.orchestrator.disk.placing import unavailable
+from manyseed.orchestrator.disk.placing import read_plain, unavailable
 from manyseed.orchestrator.errors import LeaseHeld, LeaseLost, UnavailableError, UserError
+from manyseed.orchestrator.paths import LEASE
 from manyseed.slurm.processes import Process
+
+_RECORD_SIZE = 512  # fixed, so that each heartbeat overwrites the previous one
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseRecord:
+    """The content of a lease file."""
+
+    id: str
+    owner: Process
+    counter: int
+    is_free: bool
+    doing: str
+
+    @classmethod
+    def parse(cls, content: bytes) -> LeaseRecord | None:
+        """Return the record; None if it is incomplete or damaged."""
+        try:
+            value = json.loads(content)
+            owner = value["owner"]
+            boot, _, namespace = str(owner["machine"]).partition(" ")
+            process = Process(
+                str(owner["host"]), boot, namespace, int(owner["pid"]), int(owner["started"])
+            )
+            free, counter = value["state"] == "free", int(value["counter"])
+            return cls(str(value["id"]), process, counter, free, str(value.get("doing", "")))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            return None
+
+    def content(self) -> bytes:
+        """Return what `parse` reads."""
+        owner = {
+            "host": self.owner.host,
+            "machine": f"{self.owner.boot} {self.owner.namespace}",
+            "pid": self.owner.pid,
+            "started": self.owner.started,
+        }
+        state = "free" if self.is_free else "held"
+        value = {"id": self.id, "owner": owner, "counter": self.counter, "state": state}
+        return json.dumps(value | ({"doing": self.doing} if self.doing else {})).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One look at a lease."""
+
+    generation: int
+    content: bytes
+
+    def record(self) -> LeaseRecord | None:
+        """Return the record; None if the content is not one."""
+        return LeaseRecord.parse(self.content)
+
+    def is_over(self) -> bool:
+        """Whether it is free or its holder dead, so this generation will never be alive again."""
+        record = self.record()
+        return self.generation == 0 or (
+            record is not None and (record.is_free or record.owner.state() == "dead")
+        )
+
+
+def _file(folder: Path, name: str, generation: int) -> Path:
+    return folder / f"{name}.{generation:08d}{LEASE}"
+
+
+def listed(folder: Path) -> dict[str, list[int]]:
+    """Return the generations of every lease in a folder."""
+    with unavailable("list", folder):
+        try:
+            with os.scandir(folder) as entries:
+                files = [entry.name for entry in entries]
+        except FileNotFoundError:
+            return {}
+    generations: dict[str, list[int]] = {}
+    for file in files:
+        name, _, number = file.removesuffix(LEASE).rpartition(".")
+        digits = number.isascii() and number.isdigit() and len(number) >= 8
+        if file.endswith(LEASE) and name and digits:
+            generations.setdefault(name, []).append(int(number))
+    return generations
+
+
+def look(folder: Path, name: str) -> State:
+    """Return the highest generation; generation 0 if the lease has no file."""
+    while True:
+        generations = listed(folder).get(name)
+        if not generations:
+            return State(0, b"")
+        state = read(folder, name, max(generations))
+        if state.generation:
+            return state
+        # the holder of a newer one removed it: look again
+
+
+def read(folder: Path, name: str, generation: int) -> State:
+    """Return a generation; generation 0 if its file does not exist, even as a dangling link."""
+    path = _file(folder, name, generation)
+    try:
+        return State(generation, read_plain(path))
+    except FileNotFoundError:
+        return State(generation if path.is_symlink() else 0, b"")
+
+
+def exists(folder: Path, name: str, generation: int) -> bool:
+    """Return whether the file of a generation exists."""
+    path = _file(folder, name, generation)
+    with unavailable("look for the lease", path):
+        return os.path.lexists(path)
+
+
+def create(folder: Path, name: str, generation: int) -> bool:
+    """Create the empty file of a generation; return False if it exists."""
+    path = _file(folder, name, generation)
+    with unavailable("take the lease", path):
+        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            os.close(os.open(path, flags, 0o666))
+        except FileExistsError:
+            return False
+    return True
+
+
+def write(folder: Path, name: str, generation: int, content: bytes) -> bool:
+    """Overwrite the file of a generation; return False if it does not exist."""
+    path = _file(folder, name, generation)
+    with unavailable("write the lease", path):
+        try:
+            file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return False
+        try:
+            os.pwrite(file, content.ljust(_RECORD_SIZE), 0)
+            os.fsync(file)
+        finally:
+            os.close(file)
+    return True
+
+
+def remove(folder: Path, name: str, generation: int) -> None:
+    """Remove the file of a generation if it exists."""
+    path = _file(folder, name, generation)
+    with unavailable("remove the lease", path):
+        path.unlink(missing_ok=True)
+
 
 _VARIABLE = "MANYSEED_LEASE_SECONDS"
 _SECONDS = 60.0
@@ -41,10 +187,7 @@ _SILENT_SECONDS = 5.0
 class Wait:
     """A wait for other processes, which is told after some seconds: once, on standard error.
 
-    Parameters
-    ----------
-    what : callable
-        Returns what is waited for.
+    `what`: returns what is waited for.
     """
 
     def __init__(self, what: Callable[[], str]) -> None:
@@ -88,12 +231,8 @@ def lease_seconds() -> float:
 class LeaseWatch:
     """Times the counters of a folder's leases on this process's clock.
 
-    Parameters
-    ----------
-    folder : Path
-        Folder of the leases.
-    seconds : float, optional
-        A lease whose counter does not change for this long is dead. Default: `lease_seconds()`.
+    `folder`: folder of the leases. `seconds`: a lease whose counter does not change for this long
+    is dead. Default: `lease_seconds()`.
     """
 
     def __init__(self, folder: Path, seconds: float | None = None) -> None:
@@ -106,16 +245,16 @@ class LeaseWatch:
 
         A held lease counts as alive when it is seen for the first time.
         """
-        return self._is_alive(name, leasefiles.look(self.folder, name))
+        return self._is_alive(name, look(self.folder, name))
 
     def alive(self) -> list[str]:
         """Return the names of all live leases, sorted."""
-        looks = self._looks(leasefiles.listed(self.folder))
+        looks = self._looks(listed(self.folder))
         return sorted(name for name, state in looks if self._is_alive(name, state))
 
     def names(self) -> set[str]:
         """Return the names of all leases, held or not."""
-        return set(leasefiles.listed(self.folder))
+        return set(listed(self.folder))
 
     def wait_until_dead(
         self,
@@ -136,7 +275,7 @@ class LeaseWatch:
             alive, moved = [], 0
             undecided = {
                 name: generations
-                for name, generations in leasefiles.listed(self.folder).items()
+                for name, generations in listed(self.folder).items()
                 if name not in besides
                 and (names is None or name in names)
                 and over.get(name) != max(generations)
@@ -160,8 +299,8 @@ class LeaseWatch:
     def _looks(self, listed: Mapping[str, list[int]]) -> Iterator[tuple[str, State]]:
         """Look at leases without listing the folder again."""
         for name, generations in listed.items():
-            state = leasefiles.read(self.folder, name, max(generations))
-            yield name, state if state.generation else leasefiles.look(self.folder, name)
+            state = read(self.folder, name, max(generations))
+            yield name, state if state.generation else look(self.folder, name)
 
     def _is_alive(self, name: str, state: State) -> bool:
         if state.is_over():
@@ -177,16 +316,9 @@ class LeaseWatch:
 class Lease:
     """A lease of this process.
 
-    Parameters
-    ----------
-    watch : LeaseWatch
-        The folder's watch, shared by all leases of a process.
-    name : str
-        What is leased.
-    doing : str
-        The purpose, shown to processes that find the lease held.
-    vanishes : bool
-        Leave no file when it is released: for leases with a unique name, or rarely taken ones.
+    `watch`: the folder's watch, shared by all leases of a process. `name`: what is leased. `doing`:
+    the purpose, shown to processes that find the lease held. `vanishes`: leave no file when it is
+    released: for leases with a unique name, or rarely taken ones.
     """
 
     def __init__(
@@ -217,7 +349,7 @@ class Lease:
             else:
                 return True
         while True:
-            state = leasefiles.look(self.watch.folder, self.name)
+            state = look(self.watch.folder, self.name)
             record = state.record()
             ours = record is not None and record.id == self._id  # stale, but nobody took it
             if not ours and self.watch._is_alive(self.name, state):
@@ -238,12 +370,12 @@ class Lease:
 
     def is_held_here(self) -> bool:
         """Whether this machine can see that the holder is alive, even if suspended."""
-        record = leasefiles.look(self.watch.folder, self.name).record()
+        record = look(self.watch.folder, self.name).record()
         return record is not None and not record.is_free and record.owner.state() == "alive"
 
     def holder(self) -> str:
         """Return a description of who holds the lease, and for what purpose."""
-        record = leasefiles.look(self.watch.folder, self.name).record()
+        record = look(self.watch.folder, self.name).record()
         if record is None:
             return "somebody"
         doing = f", {record.doing}" if record.doing else ""
@@ -296,8 +428,8 @@ class Lease:
         if self.is_stale:
             raise LeaseLost(f"{self.name}: no heartbeat for {self.seconds:g} s; take it again")
         # In this order: the next generation is removed only after ours.
-        following = leasefiles.exists(self.watch.folder, self.name, self._generation + 1)
-        record = leasefiles.read(self.watch.folder, self.name, self._generation).record()
+        following = exists(self.watch.folder, self.name, self._generation + 1)
+        record = read(self.watch.folder, self.name, self._generation).record()
         if following or record is None or record.id != self._id:
             raise LeaseLost(f"{self.name} was taken over")
 
@@ -311,20 +443,20 @@ class Lease:
             if not self._vanishes:
                 self._record(is_free=True)
             elif self._generation is not None:
-                leasefiles.remove(self.watch.folder, self.name, self._generation)
+                remove(self.watch.folder, self.name, self._generation)
         self._generation = None
 
     def _supersede(self, seen: State) -> bool:
         """Create the generation after `seen`, which is over; return whether the lease is ours."""
         folder, generation = self.watch.folder, seen.generation + 1
         beaten = clock()  # before others can see it
-        if not leasefiles.create(folder, self.name, generation):
+        if not create(folder, self.name, generation):
             return False
-        generations = leasefiles.listed(folder).get(self.name, [])
+        generations = listed(folder).get(self.name, [])
         is_highest = max(generations, default=0) == generation
-        if not is_highest or leasefiles.read(folder, self.name, seen.generation) != seen:
+        if not is_highest or read(folder, self.name, seen.generation) != seen:
             # others have used this number since we looked
-            leasefiles.remove(folder, self.name, generation)
+            remove(folder, self.name, generation)
             return False
         self._generation, self._counter, self._beaten = generation, 0, beaten
         try:
@@ -334,26 +466,26 @@ class Lease:
             return False
         except BaseException:
             self._generation = None
-            leasefiles.remove(folder, self.name, generation)
+            remove(folder, self.name, generation)
             raise
         with unavailable("take the lease", folder):
             whole.sync(folder)
         for older in sorted(generations):
             if older < generation:
-                leasefiles.remove(folder, self.name, older)
+                remove(folder, self.name, older)
         return True
 
     def _record(self, *, is_free: bool = False) -> None:
         assert self._generation is not None
         record = LeaseRecord(self._id, Process.current(), self._counter, is_free, self._doing)
-        if not leasefiles.write(self.watch.folder, self.name, self._generation, record.content()):
+        if not write(self.watch.folder, self.name, self._generation, record.content()):
             raise LeaseLost(f"{self.name} was taken over")
 
 
 def remove_dead_leases(watch: LeaseWatch) -> None:
     """Remove the files of all leases except live ones, whose holders may just be starting."""
-    listed = leasefiles.listed(watch.folder)
-    for name, state in watch._looks(listed):
+    there = listed(watch.folder)
+    for name, state in watch._looks(there):
         if not watch._is_alive(name, state):
-            for generation in sorted(listed[name]):
-                leasefiles.remove(watch.folder, name, generation)
+            for generation in sorted(there[name]):
+                remove(watch.folder, name, generation)

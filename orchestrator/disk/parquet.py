@@ -20,8 +20,7 @@ from manyseed.orchestrator.disk.placing import open_plain, place, place_new, pla
 from manyseed.orchestrator.errors import DamagedFile, StoreUnavailable, first_line
 
 _MAGIC = b"PAR1"
-_TAIL_BYTES = 8
-"""After the footer: its length, 4 bytes little-endian, and the magic."""
+_TAIL_BYTES = 8  # after the footer: its length, 4 bytes little-endian, and the magic
 _MARK = b"crc32c="
 _ZEROS = b"00000000"
 _CHECKSUM = {"manyseed": (_MARK + _ZEROS).decode()}
@@ -41,17 +40,10 @@ def write_parquet(
 ) -> None:
     """Write a table atomically; a lazy one is written as it is computed.
 
-    Parameters
-    ----------
-    metadata : mapping, optional
-        File metadata besides the checksum.
-    compression_level : int, optional
-        Zstandard level. Default: polars' own.
-    is_new : bool
-        Refuse to replace a file; ignored for a lazy table.
-    before_rename : callable, optional
-        Called when the file is complete; an exception from it abandons the file. Ignored for a lazy
-        table.
+    `metadata`: file metadata besides the checksum. `compression_level`: zstandard level. Default:
+    polars' own. `is_new`: refuse to replace a file; ignored for a lazy table. `before_rename`:
+    called when the file is complete; an exception from it abandons the file. Ignored for a lazy
+    table.
     """
     metadata = {**(metadata or {}), **_CHECKSUM}
     if isinstance(frame, pl.DataFrame):
@@ -63,6 +55,7 @@ def write_parquet(
         (place_new if is_new else place)(path, buffer.getvalue(), before_rename)
         return
     with placing(path) as partial:
+        partial.touch(exist_ok=False)  # polars does not tell a read-only folder from a full disk
         try:
             frame.sink_parquet(
                 partial, compression="zstd", compression_level=compression_level, metadata=metadata
@@ -83,16 +76,9 @@ def read_parquet(
 ) -> pl.DataFrame:
     """Read a table written by `write_parquet` or by an earlier version.
 
-    Parameters
-    ----------
-    path : Path
-        Taken literally, never as a glob pattern.
-    schema : mapping, optional
-        Required columns and their types; the table may have others.
-    columns : sequence of str, optional
-        Columns to read. Default: all.
-    remedy : str, optional
-        What to do about a damaged file, other than restore it.
+    `path`: taken literally, never as a glob pattern. `schema`: required columns and their types;
+    the table may have others. `columns`: columns to read. Default: all. `remedy`: what to do about
+    a damaged file, other than restore it.
     """
     frame = scan_parquet(path, schema, remedy)
     with damage_named(path, remedy):

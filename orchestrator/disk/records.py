@@ -149,13 +149,9 @@ def write_json(
 ) -> None:
     """Write a JSON file, replacing `path` atomically; an object begins with its checksum.
 
-    Parameters
-    ----------
-    durable : bool
-        False for a file that is soon replaced again: readers see the old or the new one, but a
-        power cut may leave an empty file.
-    before_rename : callable, optional
-        See `disk.placing.place`; ignored if not `durable`.
+    `durable`: false for a file that is soon replaced again: readers see the old or the new one, but
+    a power cut may leave an empty file. `before_rename`: see `disk.placing.place`; ignored if not
+    `durable`.
     """
     text = json_text(value)
     if durable:
@@ -184,13 +180,9 @@ def read_json(path: Path) -> Any:
 def read_record(path: Path, kind: type[T], remedy: str | None = None) -> T:
     """Read a JSON file as a record.
 
-    Parameters
-    ----------
-    kind : type
-        A dataclass, or another type that pydantic knows. Unknown keys in the file are ignored and
-        absent ones take their defaults, so that files of other versions can be read.
-    remedy : str, optional
-        What to do about a damaged file, other than restore it.
+    `kind`: a dataclass, or another type that pydantic knows. Unknown keys in the file are ignored
+    and absent ones take their defaults, so that files of other versions can be read. `remedy`: what
+    to do about a damaged file, other than restore it.
     """
     try:
         return _record(_read(path), kind, path)

@@ -16,6 +16,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
+from manyseed.jobs import perturb
 from manyseed.jobs.cells import SOURCES_OF_RANDOMNESS
 from manyseed.jobs.classifiers import ClassifierInfo
 from manyseed.jobs.datasets import DatasetInfo
@@ -35,8 +36,7 @@ from manyseed.orchestrator.grids.plannotes import Notes
 from manyseed.orchestrator.grids.resolver import Fit, Resolver
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 
-_FITS = ("dataset", "classifier", "hparams")
-"""The axes that determine how the others resolve."""
+_FITS = ("dataset", "classifier", "hparams")  # the axes that determine how the others resolve
 
 VALUES = tuple(axis for axis in AXES if axis not in _FITS)
 """The axes that resolve independently, given dataset, classifier and hparams."""
@@ -46,21 +46,13 @@ VALUES = tuple(axis for axis in AXES if axis not in _FITS)
 class Expansion:
     """Everything that a sweep file asks for.
 
-    Attributes
-    ----------
-    cells : DataFrame
-        The distinct cells in the order of the file: cell_id, `AXES` as results show them,
-        identical (all runs of a repeat are the same fit), repeats, runs, canonical.
-    datasets, classifiers
-        The plan's information on each, by name and by (classifier, dataset).
-    asked : int
-        Number of runs before duplicate cells are merged, after exclusions.
-    removed : tuple of (key, rule, runs)
-        The number of runs that each exclusion removed.
-    notes, unexpected : tuple of str
-        Remarks on the plan, and those of them that a user may want to act on.
-    searches : int
-        Number of hparam searches that the cells need, one for each dataset and classifier.
+    `cells`: the distinct cells in the order of the file: cell_id, `AXES` as results show them,
+    identical (all runs of a repeat are the same fit), repeats, runs, canonical. `datasets` and
+    `classifiers`: the plan's information on each, by name and by (classifier, dataset). `asked`:
+    number of runs before duplicate cells are merged, after exclusions. `removed`, tuple of (key,
+    rule, runs): the number of runs that each exclusion removed. `notes` and `unexpected`: remarks
+    on the plan, and those of them that a user may want to act on. `searches`: number of hparam
+    searches that the cells need, one for each dataset and classifier.
     """
 
     cells: pl.DataFrame
@@ -81,12 +73,8 @@ class Expansion:
 def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansion:
     """Resolve every combination of a sweep file's grids.
 
-    Parameters
-    ----------
-    path : Path
-        The file, for messages.
-    own : OwnCode, optional
-        Finds and probes the user's own code; by default the code beside the file.
+    `path`: the file, for messages. `own`: finds and probes the user's own code; by default the code
+    beside the file.
     """
     own = OwnCode.beside(path) if own is None else own
     resolver, tables, notes = Resolver(sweep, path, own), _Named(), Notes()
@@ -124,6 +112,7 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
     notes.unused(resolver.unused(used))
     notes.own(own.notes)
     cells = tables.described(distinct)
+    cells = _as_written(cells, sweep)
     _require_deep(cells, path)
     tuned = cells.filter(pl.col("hparams") == "tuned")
     pairs = cells.select("dataset", "classifier").unique(maintain_order=True)
@@ -142,6 +131,16 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
         notes.unexpected(),
         tuned.select("dataset", "classifier").n_unique() if len(tuned) else 0,
     )
+
+
+def _as_written(cells: pl.DataFrame, sweep: SweepFile) -> pl.DataFrame:
+    """Name schemes of categorical features as in identities only if the file does so throughout."""
+    asked = {value for grid in sweep.grid for value in grid.perturb_categorical}
+    if not any(perturb.is_renamed("categorical", value) for value in asked):
+        return cells
+    held = cells["perturb_categorical"]
+    names = {one: perturb.shown("categorical", one) for one in held.unique()}
+    return cells.with_columns(held.replace(names))
 
 
 def _require_deep(cells: pl.DataFrame, path: Path) -> None:
@@ -165,14 +164,9 @@ def _require_deep(cells: pl.DataFrame, path: Path) -> None:
 class _GridPart:
     """Combinations that share dataset, classifier and hparams.
 
-    Attributes
-    ----------
-    names : mapping of axis to str
-        Their dataset, classifier and hparams.
-    places : int64 array (n,)
-        Their positions in the grid.
-    columns : mapping of axis to (list, uint32 array (n,))
-        For each of `VALUES`, its values, and the combinations' codes into them.
+    `names`: their dataset, classifier and hparams. `places`, int64 array (n,): their positions in
+    the grid. `columns`, mapping of axis to (list, uint32 array (n,)): for each of `VALUES`, its
+    values, and the combinations' codes into them.
     """
 
     names: Mapping[str, str]

@@ -26,8 +26,7 @@ from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value
 from manyseed.orchestrator.grids.sweepfile import Exclusion, Grid
 
 SUITE = "suite:"
-GRID = "grid"
-"""Value of the axis ``hparams``: every configuration of each classifier's hparam grid."""
+GRID = "grid"  # value of the axis ``hparams``: every configuration of each classifier's hparam grid
 HPARAMS = ("default", "tuned", GRID)
 MAX_COMBINATIONS = 5_000_000
 """Limit for one grid: its table of cells still fits in a login node's memory."""
@@ -44,15 +43,10 @@ def present(codes: Codes) -> NDArray[np.int64]:
 class Combinations:
     """The combinations of a grid.
 
-    Attributes
-    ----------
-    values : mapping of axis to list
-        The values that the codes index, as in the file; suites are replaced by their datasets,
-        hparam grids by their configurations.
-    codes : mapping of axis to uint32 array (n,)
-        The codes of every remaining combination, in the order of the lists.
-    removed_by : list of dict of axis to uint32 array
-        For each exclusion, the codes of the combinations that it was the first to remove.
+    `values`: the values that the codes index, as in the file; suites are replaced by their
+    datasets, hparam grids by their configurations. `codes`, mapping of axis to uint32 array (n,):
+    the codes of every remaining combination, in the order of the lists. `removed_by`: for each
+    exclusion, the codes of the combinations that it was the first to remove.
     """
 
     values: Mapping[str, Sequence[Any]]
@@ -76,14 +70,8 @@ def combine(
 ) -> Combinations:
     """Multiply a grid's lists.
 
-    Parameters
-    ----------
-    where : str
-        The grid's key in the file, for messages.
-    path : Path
-        The file, for messages.
-    configurations : mapping of classifier to sequence of str, optional
-        The configurations of classifiers that have an hparam grid.
+    `where`: the grid's key in the file, for messages. `path`: the file, for messages.
+    `configurations`: the configurations of classifiers that have an hparam grid.
     """
     reader = _GridReader(grid, where, path)
     values = reader.values()
@@ -167,14 +155,9 @@ class _GridReader:
     ) -> NDArray[np.bool_]:
         """Return which combinations a rule matches: bool array (combination,).
 
-        Parameters
-        ----------
-        number : int
-            Its index among the grid's rules, for messages.
-        values : mapping of str to list
-            The values of each axis.
-        codes : mapping of str to integer array (combination,)
-            For each combination, the index of its value among `values`.
+        `number`: its index among the grid's rules, for messages. `values`: the values of each axis.
+        `codes`, mapping of str to integer array (combination,): for each combination, the index of
+        its value among `values`.
         """
         key = f"exclude[{number}]"
         if not rule.patterns():
@@ -203,19 +186,18 @@ class _GridReader:
 def normal_form(axis: str, value: Any, *, where: str, path: Path) -> str:
     """Return an axis value as results show it, as far as that follows from the value alone.
 
-    Parameters
-    ----------
-    where : str
-        The table that holds it, for errors.
-    path : Path
-        The sweep file, for errors.
+    `where`: the table that holds it, for errors. `path`: the sweep file, for errors.
     """
     try:
         match axis:
             case "perturb_continuous":
                 return perturb.canonical("continuous", value)
             case "perturb_categorical":
-                return perturb.canonical("categorical", value)
+                named = perturb.canonical("categorical", value)
+                is_renamed = perturb.is_renamed("categorical", value)
+                return perturb.shown("categorical", named) if is_renamed else named
+            case "perturb_labels":
+                return perturb.canonical("labels", value)
             case "perturb_hparams":
                 return hparams.canonical(value)
             case "augment" | "test_augment":

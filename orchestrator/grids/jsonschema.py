@@ -31,8 +31,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 Schema = dict[str, Any]
 
-_OWN = "own"
-"""The name that stands for users' own code among classifiers' tables."""
+_OWN = "own"  # the name that stands for users' own code among classifiers' tables
 
 
 def schema() -> Schema:
@@ -187,6 +186,7 @@ def _known() -> Mapping[str, list[str]]:
         "classifier": [*classifiers.names()],
         "perturb_continuous": [*schemes("continuous")],
         "perturb_categorical": [*schemes("categorical")],
+        "perturb_labels": [*schemes("labels")],
         "augment": ["none", *AUGMENTATIONS],
         "ensembling": [methods.NONE, *methods.names()],
         "test_augment": ["none", *AUGMENTATIONS],

@@ -1,22 +1,187 @@
-"""Read and check sweep files."""
+"""Read and check sweep files, with what ``--set key=value`` changes in their text.
+
+A sweep keeps the text that it was planned from, so it must contain the settings. A line is replaced
+or added; if that does not give the right content, the file is written anew, without comments.
+"""
 
 from __future__ import annotations
 
+import copy
+import json
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from manyseed.analysis import refused as analysis
+from manyseed.analysis.counts import counted
 from manyseed.jobs import checks
-from manyseed.jobs.checks import similar
-from manyseed.orchestrator.errors import UserError, command, nearest, refused, toml_value
-from manyseed.orchestrator.grids.settings import with_settings
-from manyseed.orchestrator.grids.sweepfile import LARGEST, SweepFile
+from manyseed.jobs.checks import NOTHING, similar
+from manyseed.orchestrator.errors import (
+    MOST_TOLD,
+    UserError,
+    command,
+    each_of,
+    nearest,
+    refused,
+    together,
+    toml_key,
+    toml_value,
+)
+from manyseed.orchestrator.grids.objects import lines
+from manyseed.orchestrator.grids.sweepfile import LARGEST, LONGEST, NAME_PATTERN, SweepFile
+
+if TYPE_CHECKING:
+    from manyseed.jobs.classifiers import Classifier
+
+OPTION = "--set"
+
+Key = tuple[str | int, ...]
+Made = TypeVar("Made")
+
+_PART = re.compile(r'(?:^|\.)(?:([A-Za-z0-9_-]+)|"((?:[^"\\]|\\.)*)")|\[(\d+)\]')
+_GRID = re.compile(r"^grid\[(\d+)\]")
+_NUMBERED = re.compile(r"^grid\.(\d+)(?=\.|$)")
+_WORD = re.compile(r"[A-Za-z][\w:.+-]*")
+_HEADER = re.compile(r"\s*(\[\[?)\s*(.*?)\s*\]\]?\s*(#.*)?")
+
+
+def with_settings(text: str, settings: Sequence[str]) -> str:
+    """Return the text of a sweep file with some values set.
+
+    `settings`: each ``key=value``: a key such as ``classifier.mlp.epochs``, ``grid[1].vary`` or
+    ``grid.1.vary``, and a TOML value, or a single word without quotes.
+    """
+    for setting in settings:
+        try:
+            table = tomllib.loads(text)
+        except (ValueError, RecursionError):
+            return text  # reported when the file is parsed
+        try:
+            key, value = _parsed(setting)
+            wanted = _set(copy.deepcopy(table), key, value, setting)
+            text = next(
+                (edited for edited in _edited(text, key, value) if _is(edited, wanted)),
+                "".join(f"{line}\n" for line in lines(wanted)),
+            )
+        except RecursionError:
+            raise UserError("is nested too deeply", key=OPTION, value=setting) from None
+    return text
+
+
+def _parsed(setting: str) -> tuple[Key, Any]:
+    name, sign, value = setting.partition("=")
+    name = _NUMBERED.sub(r"grid[\1]", name.strip())
+    if not sign or not name or "".join(part[0] for part in _PART.finditer(name)) != name:
+        raise UserError(
+            "a setting must be key=value",
+            key=OPTION,
+            value=setting,
+            remedy="such as --set runs=20, --set classifier.mlp.epochs=5, or "
+            "--set 'grid[0].train_fraction=[0.5, 1.0]'",
+        )
+    key = _location(name)
+    try:
+        return key, tomllib.loads(f"value = {value}")["value"]
+    except ValueError:
+        if _WORD.fullmatch(value.strip()):
+            return key, value.strip()
+        raise UserError(
+            "the value is not valid TOML",
+            key=OPTION,
+            value=setting,
+            remedy="give plain numbers, lists in brackets, and text in quotes that the shell "
+            "keeps: --set 'name=\"my sweep\"'",
+        ) from None
+
+
+def _location(key: str) -> Key:
+    """Return the parts of a key such as ``grid[0].vary``."""
+    return tuple(
+        int(part[3]) if part[3] is not None else part[1] or json.loads(f'"{part[2]}"')
+        for part in _PART.finditer(key)
+    )
+
+
+def _set(table: dict[str, object], key: Key, value: Any, setting: str) -> dict[str, object]:
+    place: Any = table
+    for number, part in enumerate(key):
+        if isinstance(place, list) and isinstance(part, str) and len(place) == 1:
+            place = place[0]
+        is_index = isinstance(part, int) and isinstance(place, list) and part < len(place)
+        if not is_index and not (isinstance(part, str) and isinstance(place, dict)):
+            inner = _text(key[:number])
+            several = isinstance(place, list) and place and isinstance(place[0], dict)
+            remedy = f"name one: {inner}[0] to {inner}[{len(place) - 1}]" if several else None
+            what = (
+                f"{inner} has {counted(len(place), 'table')}"
+                if several
+                else f"{inner} has no such entry"
+            )
+            raise UserError(what, key=OPTION, value=setting, remedy=remedy)
+        if number == len(key) - 1:
+            place[part] = value
+        else:
+            place = place[part] if isinstance(part, int) else place.setdefault(part, {})
+    return table
+
+
+def _text(key: Key) -> str:
+    text = "".join(f"[{p}]" if isinstance(p, int) else f".{toml_key(p)}" for p in key)
+    return text.removeprefix(".")
+
+
+def _is(text: str, wanted: Mapping[str, Any]) -> bool:
+    try:
+        return tomllib.loads(text) == wanted
+    except ValueError:
+        return False
+
+
+def _edited(text: str, key: Key, value: Any) -> Iterator[str]:
+    """Yield candidate texts, with a line replaced, added or appended; one of them may be right."""
+    held = text.splitlines()
+    names = [part for part in key if isinstance(part, str)]
+    index = next((part for part in key if isinstance(part, int)), 0)
+    for depth in range(len(names) - 1, -1, -1):
+        inner = ".".join(map(toml_key, names[depth:]))
+        line = f"{inner} = {toml_value(value)}"
+        for begin, end in _sections(held, names[:depth], index):
+            for at in range(begin, end):
+                if re.match(rf"\s*{re.escape(inner)}\s*=", held[at]):
+                    for last in range(at + 1, end + 1):
+                        yield "\n".join([*held[:at], line, *held[last:]]) + "\n"
+            if depth == len(names) - 1:
+                at = begin
+                if not depth:  # below the file's last top-level line
+                    written = [at for at in range(begin, end) if held[at].strip()]
+                    at = written[-1] + 1 if written else begin
+                yield "\n".join([*held[:at], line, *held[at:]]) + "\n"
+    if len(names) > 1:
+        header = ".".join(map(toml_key, names[:-1]))
+        added = f"{toml_key(names[-1])} = {toml_value(value)}"
+        yield "\n".join([*held, "", f"[{header}]", added]) + "\n"
+
+
+def _sections(held: Sequence[str], names: Sequence[str], index: int) -> Iterator[tuple[int, int]]:
+    """Yield the range of lines of a table, between its header and the next one."""
+    headers = [(at, match) for at, line in enumerate(held) if (match := _HEADER.fullmatch(line))]
+    ends = [at for at, _ in headers[1:]] + [len(held)]
+    if not names:
+        yield 0, headers[0][0] if headers else len(held)
+        return
+    wanted, seen = ".".join(map(toml_key, names)), -1
+    for (at, match), end in zip(headers, ends, strict=True):
+        if re.sub(r"\s*\.\s*", ".", match[2]) != wanted:
+            continue
+        seen += 1
+        if match[1] == "[" or seen == index:
+            yield at + 1, end
+
 
 _TABLES_OF_USERS = ("dataset", "classifier", "ensembling")
 """Tables whose keys are names chosen by the user."""
@@ -33,30 +198,30 @@ _WORDS = {
 """Messages for some types of pydantic's errors; other types keep pydantic's own."""
 
 
-def first_error(details: Sequence[ErrorDetails], model: type[BaseModel]) -> ErrorDetails:
-    """Return the error to report: the first, or the misspelt key if that is a missing one."""
-    first = details[0]
-    if first["type"] == "missing":
-        *table, missing = first["loc"]
-        options = _model_at(model, table).model_fields
-        for other in details:
-            *of, key = other["loc"]
-            is_unknown = other["type"] == "extra_forbidden" and of == table
-            if is_unknown and missing in similar(str(key), options):
-                return other
-    return first
+def user_error(details: Sequence[ErrorDetails], model: type[BaseModel], path: Path) -> UserError:
+    """Return the user error for those that pydantic found: one for a key that is misspelt."""
+    unknown = [detail["loc"] for detail in details if detail["type"] == "extra_forbidden"]
+    found: dict[str, UserError] = {}
+    for detail in details:
+        *table, missing = detail["loc"]
+        if detail["type"] == "missing":
+            options = _model_at(model, table).model_fields
+            others = [str(key) for *of, key in unknown if of == table]
+            if any(missing in similar(other, options) for other in others):
+                continue
+        error = _error(detail, model, path)
+        found.setdefault(str(error.key), error)
+    return together([*found.values()])
 
 
-def user_error(detail: ErrorDetails, model: type[BaseModel], path: Path) -> UserError:
-    """Return the user error for an error that pydantic found."""
+def _error(detail: ErrorDetails, model: type[BaseModel], path: Path) -> UserError:
     location = tuple(part for part in detail["loc"] if part != "[key]")
     key = key_text(location)
     kind, value, context = detail["type"], detail["input"], detail.get("ctx", {})
     if kind == "extra_forbidden":
         options = _model_at(model, location[:-1]).model_fields
-        return UserError(
-            "unknown key", file=path, key=key, remedy=nearest(str(location[-1]), options)
-        )
+        meant = _meant(str(location[-1]), value, options)
+        return UserError("unknown key", file=path, key=key, remedy=meant)
     if kind == "missing":
         return UserError("this key is missing", file=path, key=key, remedy=_example(str(key)))
     if isinstance(fact := context.get("error"), checks.Refused | analysis.Refused):
@@ -70,6 +235,43 @@ def user_error(detail: ErrorDetails, model: type[BaseModel], path: Path) -> User
     elif kind == "list_type":
         remedy = _as_list(key, value)
     return UserError(message, file=path, key=key, value=value, remedy=remedy)
+
+
+_ELSEWHERE = {
+    "runs": ("seeds", "n_seeds", "num_seeds", "n_runs", "replicates"),
+    "repeats": ("test sets", "test_sets", "n_test_sets", "splits", "n_splits", "folds"),
+}
+"""What some keys of the file and of grids count, and are called elsewhere."""
+
+
+def _meant(name: str, value: Any, options: Mapping[str, Any]) -> str:
+    """Return the remedy for a key that is unknown in a table with these options."""
+    if "runs" not in options:  # neither the file nor a grid
+        return nearest(name, options)
+    for key, others in _ELSEWHERE.items():
+        if name in others:
+            number = len(value) if isinstance(value, list) else value
+            return f"the number of {others[0]} is {key} = {toml_value(number)}"
+    from manyseed.jobs.classifiers import CLASSIFIERS  # not needed to read a good file
+
+    for record in CLASSIFIERS.values():
+        if written := of_classifier(record, name, value):
+            return f"it belongs to a classifier: add to [classifier.{record.name}]: {written}"
+    return nearest(name, options)
+
+
+def of_classifier(
+    record: Classifier, name: str, value: Any, given: Mapping[str, Any] = NOTHING
+) -> str | None:
+    """Return how a classifier's table gives an option or hparam a value; None if it has none.
+
+    `given` are the hparams that the table gives already.
+    """
+    if name in record.options or (name in ("epochs", "snapshots") and name in record.table):
+        return f"{name} = {toml_value(value)}"
+    if any(name == hparam.name for hparam in record.space):
+        return f"hparams = {toml_value({**given, name: value})}"
+    return None
 
 
 def key_text(location: Sequence[int | str]) -> str:
@@ -157,16 +359,63 @@ def _given_twice(text: str, message: str) -> str | None:
 def read_sweep_file(path: Path, settings: Sequence[str] = ()) -> SweepFile:
     """Read and check a sweep file.
 
-    Parameters
-    ----------
-    settings : sequence of str
-        Values that override its own (`settings.with_settings`).
+    `settings`: values that override its own (`with_settings`).
     """
     return load_sweep_file(path, settings)[0]
 
 
 def load_sweep_file(path: Path, settings: Sequence[str] = ()) -> tuple[SweepFile, bytes]:
     """Return a checked sweep file, and its content on disk with settings applied."""
+    text, content = _read(path, settings)
+    return parse_sweep_file(text, path), content
+
+
+def parse_sweep_file(text: str, path: Path) -> SweepFile:
+    """Parse and check the text of a sweep file; `path` is only for messages."""
+    return _checked(_parsed_table(text, path), path)
+
+
+def name_of(path: Path, settings: Sequence[str] = ()) -> str:
+    """Return the name that a sweep file gives; if it gives a wrong one, another."""
+    name = _parsed_table(_read(path, settings)[0], path).get("name")
+    is_good = isinstance(name, str) and re.fullmatch(NAME_PATTERN, name) and len(name) <= LONGEST
+    return str(name) if is_good else path.stem
+
+
+def load_and_use(
+    path: Path, settings: Sequence[str], use: Callable[[SweepFile], Made]
+) -> tuple[SweepFile, bytes, Made]:
+    """Return what `load_sweep_file` does, and what `use` makes of the file.
+
+    A file with mistakes is tried again without them, so that all are told at once: one as `use`
+    tells it, or several.
+    """
+    text, content = _read(path, settings)
+    rest, found = _Rest(_parsed_table(text, path)), list[UserError]()
+    while True:
+        try:
+            sweep = _checked(rest.table, path)
+            made = use(sweep)
+            break
+        except UserError as error:
+            errors = [rest.numbered(each) for each in each_of(error)]
+        except Exception:
+            if not found:
+                raise
+            break  # the file without its mistakes fails in other ways: these are told
+        told = {str(each) for each in found}
+        known = [each for each in errors if not found or rest.holds(each)]
+        found += [each for each in known if str(each) not in told]
+        goes_on = len(told) < len(found) < MOST_TOLD and all(map(rest.leave_out, errors[::-1]))
+        if not goes_on or not rest.table.get("grid"):
+            break
+    if found:
+        raise together(found) from None
+    return sweep, content, made
+
+
+def _read(path: Path, settings: Sequence[str]) -> tuple[str, bytes]:
+    """Return a sweep file's text and content, with settings applied."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -183,11 +432,10 @@ def load_sweep_file(path: Path, settings: Sequence[str] = ()) -> tuple[SweepFile
     if settings:
         text = with_settings(text, settings)
         content = text.encode()
-    return parse_sweep_file(text, path), content
+    return text, content
 
 
-def parse_sweep_file(text: str, path: Path) -> SweepFile:
-    """Parse and check the text of a sweep file; `path` is only for messages."""
+def _parsed_table(text: str, path: Path) -> dict[str, Any]:
     try:
         table = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # also for integers with thousands of digits
@@ -203,7 +451,103 @@ def parse_sweep_file(text: str, path: Path) -> SweepFile:
                 key=key_text(location),
                 value=number,
             )
+    return table
+
+
+def _checked(table: Mapping[str, Any], path: Path) -> SweepFile:
     try:
         return SweepFile.model_validate(table)
     except ValidationError as error:
-        raise user_error(first_error(error.errors(), SweepFile), SweepFile, path) from None
+        raise user_error(error.errors(), SweepFile, path) from None
+
+
+_NEEDED = {
+    *("source", "target", "data", "kind", "grid", "space", "params", "hparams"),
+    *("estimator", "train", "module", "command"),
+}
+"""Keys of tables without which others would be wrong."""
+
+
+class _Rest:
+    """A sweep file's table without what was found to be wrong in it."""
+
+    def __init__(self, table: dict[str, Any]) -> None:
+        self.table = table
+        grids = table.get("grid")
+        self._numbers = [*range(len(grids))] if isinstance(grids, list) else []
+
+    def numbered(self, error: UserError) -> UserError:
+        """Return an error with its grid's number in the whole file."""
+        if error.key is not None:
+            error.key = _GRID.sub(lambda found: f"grid[{self._numbers[int(found[1])]}]", error.key)
+        return error
+
+    def holds(self, error: UserError) -> bool:
+        """Return whether an error is of one grid's list or of a table, not of what is left."""
+        return (error.key or "").startswith(tuple(f"{kind}." for kind in _TABLES_OF_USERS)) or (
+            _GRID.match(error.key or "") is not None
+        )
+
+    def leave_out(self, error: UserError) -> bool:
+        """Remove what an error is about; return whether that is possible."""
+        if error.key is None:
+            return False
+        key, *inner = _location(error.key)
+        first, number = str(key), inner[0] if inner else None
+        if first == "grid" and isinstance(number, int) and number in self._numbers:
+            place = self._numbers.index(number)
+            is_one = error.message == _WORDS["list_type"] and isinstance(error.value, str)
+            if is_one and len(inner) == 2:  # a list was meant
+                self.table["grid"][place][inner[1]] = [error.value]
+                return True
+            return self._leave_out_of_grid(place, inner[1:], error.value)
+        if first in _TABLES_OF_USERS and inner:
+            is_unknown = error.message == "unknown key"
+            self._leave_out_of_table(first, [*map(str, inner)], is_unknown=is_unknown)
+            return True
+        if first in ("name", "seed"):
+            self.table[first] = {"name": "sweep", "seed": 0}[first]
+            return True
+        return first != "grid" and _removed(self.table, [first, *inner])
+
+    def _leave_out_of_grid(self, place: int, inner: Sequence[str | int], value: Any) -> bool:
+        grids = self.table["grid"]
+        grid = grids[place]
+        if not isinstance(grid, dict):
+            return False
+        grid.pop("zip", None)  # what they name may be gone
+        grid.pop("exclude", None)
+        axis = str(inner[0]) if inner else "dataset"
+        values, at = grid.pop(axis, None), inner[1] if len(inner) > 1 else None
+        values = values if isinstance(values, list) else []
+        wrong = [n for n, each in enumerate(values) if n == at or (at is None and each == value)]
+        left = [each for n, each in enumerate(values) if wrong and n not in wrong]
+        if left:
+            grid[axis] = left
+        if not {"dataset", "classifier"} <= grid.keys():
+            del grids[place], self._numbers[place]
+        return True
+
+    def _leave_out_of_table(self, kind: str, inner: Sequence[str], *, is_unknown: bool) -> None:
+        tables = self.table.get(kind, {})
+        is_optional = is_unknown or (len(inner) == 2 and inner[1] not in _NEEDED)
+        if len(inner) > 1 and is_optional and _removed(tables, inner):
+            return
+        tables.pop(inner[0], None)
+        for place in reversed(range(len(self._numbers))):
+            grid = self.table["grid"][place]
+            listed = grid.get(kind) if isinstance(grid, dict) else None
+            if isinstance(listed, list) and inner[0] in listed:
+                self._leave_out_of_grid(place, [kind], inner[0])
+
+
+def _removed(table: Any, location: Sequence[str | int]) -> bool:
+    """Remove an entry; return whether it was there."""
+    *outer, last = location
+    try:
+        for part in outer:
+            table = table[part]
+        del table[last]
+    except (LookupError, TypeError):
+        return False
+    return True

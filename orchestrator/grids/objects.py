@@ -30,16 +30,7 @@ def table_of(estimator: Any, key: str) -> dict[str, object]:
 
     Its seeds are left out, as each run has its own.
 
-    Parameters
-    ----------
-    estimator : object
-    key : str
-        Where it was given, for messages.
-
-    Raises
-    ------
-    UserError
-        For an estimator that another process cannot recreate.
+    `key`: where it was given, for messages.
     """
     if isinstance(estimator, str):
         return {"estimator": estimator}
@@ -130,19 +121,10 @@ def _entry(named: Any) -> str:
 def keep_data(X: Any, y: Any, groups: Any = None) -> Path:
     """Write rows and classes to the data folder, only once for equal content; return the file.
 
-    Parameters
-    ----------
-    X : array (sample, feature) of numbers, or a polars or pandas data frame
-        Columns of a data frame that are not numeric are categorical.
-    y : array, list or series (sample,)
-        Classes: text or numbers, none missing.
-    groups : array (sample,), optional
-        Text or numbers that are equal for rows that belong together.
-
-    Raises
-    ------
-    UserError
-        For other shapes or types.
+    `X`, array (sample, feature) of numbers, or a polars or pandas data frame: columns of a data
+    frame that are not numeric are categorical. `y`, array, list or series (sample,): classes: text
+    or numbers, none missing. `groups`, array (sample,): text or numbers that are equal for rows
+    that belong together.
     """
     buffer = io.BytesIO()
     if hasattr(X, "columns"):
@@ -235,22 +217,10 @@ def sweep_text(
 ) -> str:
     """Return the text of a sweep file with one dataset and one classifier.
 
-    Parameters
-    ----------
-    name : str
-        Name of the sweep and of the classifier.
-    table : mapping
-        The classifier's table.
-    data : Path
-        The dataset's file.
-    seed, repeats, runs : int
-        The file's keys.
-    test : float or int
-        A share, or a number of points.
-    grid : mapping
-        Further axes of the grid.
-    is_grouped : bool
-        Whether the dataset's file has groups of rows.
+    `name`: name of the sweep and of the classifier. `table`: the classifier's table. `data`: the
+    dataset's file. `seed`, `repeats` and `runs`: the file's keys. `test`: a share, or a number of
+    points. `grid`: further axes of the grid. `is_grouped`: whether the dataset's file has groups of
+    rows.
     """
     lines = [
         f"name = {toml_value(name)}",

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.run import Json, canonical_json, text_identity
+from manyseed.orchestrator.calls import checked
+from manyseed.orchestrator.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from manyseed.jobs.classifiers import ClassifierInfo
     from manyseed.jobs.datasets import DatasetInfo
     from manyseed.jobs.own.findings import Findings
     from manyseed.jobs.own.table import Own
-import inspect
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
 
-from manyseed.orchestrator.calls import checked
-from manyseed.orchestrator.errors import UserError, nearest
 
 _PROBED: dict[tuple[str, str], Findings] = {}
 """Findings of this process by table and digest of the code, as `run` plans twice."""
@@ -34,17 +32,10 @@ _RETURNED: dict[tuple[str, str, str], Mapping[str, Any]] = {}
 class Pin:
     """The findings about the code of a table.
 
-    Attributes
-    ----------
-    entry : str
-        The entry point that the table names.
-    root : str
-        The folder of its local modules; empty for an installed library.
-    digest : str
-        Digest of the code that was probed (`jobs.own.copies.Code.digest`).
-    findings : mapping
-        The fields of `jobs.own.findings.Findings`; for a function that returns data, those of
-        `jobs.own.findings.Returned`.
+    `entry`: the entry point that the table names. `root`: the folder of its local modules; empty
+    for an installed library. `digest`: digest of the code that was probed
+    (`jobs.own.copies.Code.digest`). `findings`: the fields of `jobs.own.findings.Findings`; for a
+    function that returns data, those of `jobs.own.findings.Returned`.
     """
 
     entry: str
@@ -56,17 +47,10 @@ class Pin:
 class OwnCode:
     """Finds users' code, and probes it unless its findings are known.
 
-    Parameters
-    ----------
-    roots : sequence of Path
-        Folders in which local modules are looked for.
-    pins : mapping of str to Pin
-        Known findings, which hold while the code is unchanged or if it can no longer be found.
-    is_probing : bool
-        Whether to look for classifiers at all; if not, their findings are left open.
-    is_calling : bool
-        Whether code may be imported; if not, only known findings are used, as for reading a sweep
-        that may be a stranger's.
+    `roots`: folders in which local modules are looked for. `pins`: known findings, which hold while
+    the code is unchanged or if it can no longer be found. `is_probing`: whether to look for
+    classifiers at all; if not, their findings are left open. `is_calling`: whether code may be
+    imported; if not, only known findings are used, as for reading a sweep that may be a stranger's.
     """
 
     def __init__(
@@ -251,14 +235,9 @@ def with_registered(
 
     Keys that the sweep gives in a table of that name take precedence.
 
-    Parameters
-    ----------
-    sweep : mapping
-        The content of a sweep file.
-    describe : callable
-        Takes a class or function, returns the ``"module:name"`` to import it by.
-    plain : callable
-        Takes a value and its key, returns its form in a sweep file.
+    `sweep`: the content of a sweep file. `describe`: takes a class or function, returns the
+    ``"module:name"`` to import it by. `plain`: takes a value and its key, returns its form in a
+    sweep file.
     """
     tables = sweep.get("classifier", {})
     if not isinstance(tables, Mapping):

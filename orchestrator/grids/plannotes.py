@@ -23,8 +23,7 @@ from manyseed.orchestrator.errors import toml_value
 from manyseed.orchestrator.grids.resolver import Fit, not_trainable
 
 _SHOWN = 5
-_FEW_STEPS = 5
-"""The plan notes when an epoch has fewer steps."""
+_FEW_STEPS = 5  # the plan notes when an epoch has fewer steps
 _LOOKS = {
     "constant": "is constant or empty, but is taken as a feature",
     "id": "looks like a row number or name, but is taken as a feature",
@@ -34,8 +33,7 @@ _LOOKS = {
 _MERGE = "classes = {…} can merge them"
 _FOUND = ("seeds: ", "draws from ", "a probe took ")
 """How notes on users' own code begin that tell what was found."""
-_NAMELESS = "the column without a name"
-"""As pandas writes an index."""
+NAMELESS = "the column without a name"  # as pandas writes an index
 _WRITTEN = {
     "sklearn:digits",
     *(f"torchvision:{name}" for name in ("MNIST", "EMNIST", "KMNIST", "QMNIST", "SVHN", "USPS")),
@@ -51,7 +49,7 @@ _LACKING = {
 def data_notes(info: DatasetInfo) -> Iterator[str]:
     """Yield what a user might not expect of a dataset's values: categories, then classes."""
     for column in info.columns:
-        name, declared = column.name or _NAMELESS, f"categorical = [{toml_value(column.name)}]"
+        name, declared = column.name or NAMELESS, f"categorical = [{toml_value(column.name)}]"
         shown = some([*map(toml_value, column.shown)], _SHOWN)
         if column.looks == "numbers" and any(
             is_measured(label) or is_number(label) for label in column.shown
@@ -186,7 +184,7 @@ class Notes:
         kinds: dict[str, list[str]] = {"continuous": [], "categorical": [], "ignored": []}
         for column in columns:
             labels = f" ({column.n_labels:,})" if column.kind == "categorical" else ""
-            kinds[column.kind].append(f"{column.name or _NAMELESS}{labels}")
+            kinds[column.kind].append(f"{column.name or NAMELESS}{labels}")
         listed = [f"{len(c)} {kind}: {some(c, _SHOWN)}" for kind, c in kinds.items() if c]
         self._tell(f"{name}: columns are interpreted as " + "; ".join(listed))
         for column in columns:
@@ -194,7 +192,7 @@ class Notes:
                 shown = toml_value(column.name)
                 together = f", if rows that share it belong together: group = {shown}"
                 self._others.append(
-                    f"{name}: {column.name or _NAMELESS} {_LOOKS[column.looks]}; "
+                    f"{name}: {column.name or NAMELESS} {_LOOKS[column.looks]}; "
                     f"if it is not a feature: ignore = [{shown}]"
                     + (together if column.looks == "id" and column.name else "")
                 )

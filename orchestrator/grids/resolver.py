@@ -6,6 +6,7 @@ dataset and the classifier.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +38,7 @@ from manyseed.orchestrator.errors import (
     unknown_key,
 )
 from manyseed.orchestrator.grids.grid import GRID
+from manyseed.orchestrator.grids.loading import of_classifier
 from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.sweepfile import DatasetTable, SweepFile
 
@@ -93,9 +95,11 @@ def is_source(name: str) -> bool:
 
 def near_dataset(name: str, sweep: SweepFile) -> str:
     """Return a remedy for an unknown dataset, with the most similar known name."""
-    if Path(name).suffix in FORMATS:
-        stem = toml_key(Path(name).stem)
-        return f'for a file, add a table [dataset.{stem}] with source = "file:{name}" and target'
+    if (is_file := Path(name).suffix in FORMATS) or Path(name).is_dir():
+        absent = "" if _exists(Path(name)) else f"there is no file {name} in the working folder; "
+        stem, target = toml_key(Path(name).stem), " and target" if is_file else ""
+        what = "file" if is_file else "folder"
+        return f'{absent}for a {what}, add [dataset.{stem}] with source = "file:{name}"{target}'
     known = (*datasets.names(), *datasets.bare_names(), *(set(sweep.dataset) - {name}))
     full_names = {each.partition(":")[2]: each for each in datasets.names()}
     full_names |= {each: each for each in known}
@@ -105,6 +109,38 @@ def near_dataset(name: str, sweep: SweepFile) -> str:
         f'{hint}A dataset is a source such as "sklearn:digits" or "openml:vehicle@2", '
         f"a suite's dataset, or a table [dataset.{toml_key(name)}]"
     )
+
+
+_ESTIMATORS = {
+    "randomforest": "sklearn.ensemble:RandomForestClassifier",
+    "rf": "sklearn.ensemble:RandomForestClassifier",
+    "extratrees": "sklearn.ensemble:ExtraTreesClassifier",
+    "gradientboosting": "sklearn.ensemble:GradientBoostingClassifier",
+    "decisiontree": "sklearn.tree:DecisionTreeClassifier",
+    "logisticregression": "sklearn.linear_model:LogisticRegression",
+    "svc": "sklearn.svm:SVC",
+    "knn": "sklearn.neighbors:KNeighborsClassifier",
+    "kneighbors": "sklearn.neighbors:KNeighborsClassifier",
+    "naivebayes": "sklearn.naive_bayes:GaussianNB",
+    "gaussiannb": "sklearn.naive_bayes:GaussianNB",
+    "lightgbm": "lightgbm:LGBMClassifier",
+    "lgbm": "lightgbm:LGBMClassifier",
+    "catboost": "catboost:CatBoostClassifier",
+}
+"""Where other libraries have what people ask for, by its name in small letters alone."""
+
+
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z]", "", name.lower()).removesuffix("classifier")
+
+
+def near_classifier(name: str, known: Iterable[str]) -> str:
+    """Return a remedy for an unknown classifier: how an estimator is brought, or what was meant."""
+    if entry := _ESTIMATORS.get(_plain(name)):
+        table = f"[classifier.{toml_key(name)}]"
+        return f'for that estimator, add a table {table} with estimator = "{entry}"'
+    own = f'[classifier.{toml_key(name)}] with estimator = "module:name"'
+    return f"{nearest(name, known)}\n  for an estimator of your own, add a table {own}"
 
 
 SOURCE = "source"
@@ -148,15 +184,8 @@ class Pair:
 class Fit:
     """What a grid asks of a dataset, classifier and hparams, and how it is resolved.
 
-    Attributes
-    ----------
-    names : mapping of str to str
-        The dataset, the classifier and the hparams.
-    pair : Pair
-    plain : ResolvedCell
-        All axes at their defaults.
-    cells : mapping
-        For an axis and a value of it, the cell with all other axes at their defaults.
+    `names`: the dataset, the classifier and the hparams. `plain`: all axes at their defaults.
+    `cells`: for an axis and a value of it, the cell with all other axes at their defaults.
     """
 
     names: Mapping[str, str]
@@ -262,7 +291,7 @@ class Resolver:
         kind = classifiers.kind_of(classifier, table.kind if table else None, options)
         if not classifiers.is_known(kind, options):
             key = f"{where}.classifier"
-            remedy = nearest(classifier, (*classifiers.names(), *self._sweep.classifier))
+            remedy = near_classifier(classifier, (*classifiers.names(), *self._sweep.classifier))
             raise self._error("unknown classifier", key, value=classifier, remedy=remedy)
         info = self.datasets[dataset]
         try:
@@ -285,12 +314,8 @@ class Resolver:
     ) -> list[Fit]:
         """Resolve all that a grid asks for, in one pass.
 
-        Parameters
-        ----------
-        asked : sequence
-            For each dataset, classifier and hparams, the axes' values: pairs of axis and value.
-        where : str
-            The grid's key in the file.
+        `asked`: for each dataset, classifier and hparams, the axes' values: pairs of axis and
+        value. `where`: the grid's key in the file.
         """
         self._resolve_pairs([(names["dataset"], names["classifier"]) for names, _ in asked], where)
         requests: list[tuple[DatasetInfo, ClassifierInfo, Mapping[str, Any]]] = []
@@ -422,8 +447,12 @@ class Resolver:
             key, options = f"classifier.{toml_key(name)}", table.options()
             kind = classifiers.kind_of(name, table.kind, options)
             if table.kind in classifiers.FORMS or not classifiers.is_known(kind, options):
-                near = nearest(kind, classifiers.names())
-                remedy = f'{near}; a name of your own needs kind = "…" or {_FORMS}'
+                remedy = nearest(kind, classifiers.names())
+                if entry := _ESTIMATORS.get(_plain(kind)):
+                    remedy = (
+                        f'add estimator = "{entry}"; built in: {", ".join(classifiers.names())}'
+                    )
+                remedy += f'; a name of your own needs kind = "…" or {_FORMS}'
                 where = f"{key}.kind" if table.kind else key
                 raise self._error("unknown classifier", where, value=kind, remedy=remedy)
             if name in classifiers.names() and kind != name:
@@ -438,6 +467,21 @@ class Resolver:
                 raise self._refused(error, key, options) from None
         for name in self._sweep.dataset:
             self.datasets[name] = self._dataset(name, f"dataset.{toml_key(name)}")
+
+    def _meant(self, option: str, table: str, given: Mapping[str, Any]) -> str | None:
+        """Return how a classifier's table writes what it gives as an option of its own."""
+        names = {f"classifier.{toml_key(name)}": name for name in self._sweep.classifier}
+        if table not in names or option not in given:
+            return None
+        name = names[table]
+        kind = classifiers.kind_of(name, self._sweep.classifier[name].kind, given)
+        if kind in classifiers.FORMS and kind != "command":
+            params = {**given.get("params", {}), option: given[option]}
+            return f"for an argument of your code: params = {toml_value(params)}"
+        if (record := classifiers.CLASSIFIERS.get(kind)) is None:
+            return None
+        written = of_classifier(record, option, given[option], given.get("hparams", {}))
+        return written and f"{option} is an hparam: {written}"
 
     def _beside(self, key: str, value: Any) -> str | None:
         """Return the path that was meant if a file is beside the sweep file, as TOML."""
@@ -458,6 +502,8 @@ class Resolver:
             parts = error.option.split(".")  # such as space.lr.low, rather than a quoted name
         key = ".".join([table, *map(toml_key, parts)])
         if isinstance(error, UnknownOption):
+            if (meant := self._meant(error.option, table, given)) is not None:
+                return self._error("unknown key", key, value=error.value, remedy=meant)
             return unknown_key(error, file=self._path, key=key)
         value: Any = given
         for part in parts:

@@ -33,6 +33,9 @@ from manyseed.jobs.checks import Option
 LARGEST = 2**63 - 1
 """The largest integer in TOML, which has 64 bits."""
 
+NAME_PATTERN, LONGEST = r"^[A-Za-z0-9][A-Za-z0-9._-]*$", 100
+"""What names of sweeps look like, and how many letters they have at most."""
+
 Scores = Literal["all", "margin", "none"]
 Members = Literal["sizes", "all", "none"]
 ScoreType = Literal["float32", "float16"]
@@ -179,6 +182,7 @@ class Exclusion(_Table):
     augment: Patterns | None = None
     ensembling: Patterns | None = None
     test_augment: Patterns | None = None
+    perturb_labels: Patterns | None = None
 
     def patterns(self) -> dict[str, list[Any]]:
         """Return the patterns by axis."""
@@ -197,7 +201,7 @@ class Grid(_Table):
     perturb_continuous: Texts = ["none"]
     """Noise on continuous features, such as "relative:0.1"."""
     perturb_categorical: Texts = ["none"]
-    """Noise on categorical features, such as "label:0.1"."""
+    """Noise on categorical features, such as "value:0.1"."""
     perturb_hparams: Texts = ["none"]
     """Noise on hparams around their anchors, such as "sig-digit:0"."""
     hparams: Texts = ["default"]
@@ -212,6 +216,8 @@ class Grid(_Table):
     [ensembling.NAME]; "none": single models, of which deep ensembles are made."""
     test_augment: Texts = ["none"]
     """Random transforms of test images, drawn anew for each member, such as "crop-flip:4"."""
+    perturb_labels: Texts = ["none"]
+    """Noise on the labels of training rows, such as "flip:0.1"."""
     exclude: list[Exclusion] = []
     """Combinations to leave out."""
     zip: list[list[Text]] = []
@@ -358,9 +364,7 @@ class EnsemblingTable(_OpenTable):
 class SweepFile(_Table):
     """A sweep file as the user wrote it, typed and with defaults filled in."""
 
-    name: Annotated[
-        StrictStr, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=100), _TEXT
-    ]
+    name: Annotated[StrictStr, Field(pattern=NAME_PATTERN, max_length=LONGEST), _TEXT]
     """Name of the sweep, and of its directory if none is given."""
     seed: Annotated[int, _By(Option(kind=int, least=0, most=LARGEST))]
     """Seed of all random streams; another seed makes another sweep."""

@@ -5,17 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.jobs.run import Probability
-from manyseed.orchestrator.errors import ManyseedError, UserError, first_line, nearest, toml_value
-from manyseed.orchestrator.importing.adding import add_runs
+from manyseed.orchestrator.errors import (
+    ManyseedError,
+    UserError,
+    first_line,
+    nearest,
+    require_one_of,
+    toml_value,
+)
 from manyseed.orchestrator.importing.archive import unpack
 from manyseed.orchestrator.importing.arrays import (
+    ALSO,
+    ENTRIES,
+    NOTHING,
     READERS,
     InMemory,
     OnDisk,
@@ -23,14 +32,22 @@ from manyseed.orchestrator.importing.arrays import (
     in_memory,
     opened_as_held,
 )
+from manyseed.orchestrator.importing.classes import by_numbers
 from manyseed.orchestrator.importing.directory import write_sweep
-from manyseed.orchestrator.importing.matching import joined, pair_of
+from manyseed.orchestrator.importing.matching import add_runs, joined, pair_of
 from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     Names,
     prediction_file,
 )
-from manyseed.orchestrator.importing.tables import exported, is_exported, openml, read_frame
+from manyseed.orchestrator.importing.tables import (
+    CLASS,
+    OWN,
+    exported,
+    is_exported,
+    openml,
+    read_frame,
+)
 
 FORMATS = (*READERS, ".csv", ".parquet", ".zip")
 PROBABILITIES: tuple[Probability, ...] = ("softmax", "ovr", "none")
@@ -54,6 +71,8 @@ def import_predictions(
     runs: str | Path | None = None,
     probability: str = "softmax",
     probabilities: bool = False,
+    columns: Mapping[str, str] | None = None,
+    key: Mapping[str, str] | None = None,
     adding: bool = False,
 ) -> int:
     """Make a sweep directory from files of predictions; ``docs/import.md`` describes them.
@@ -63,19 +82,29 @@ def import_predictions(
     files : sequence of Path
         NPZ, NPY or PyTorch files, each for a dataset of its own, or all for `dataset` if given; CSV
         or Parquet tables with OpenML's columns, each with further runs on the same dataset; or one
-        file that ``export`` wrote.
+        file that ``export`` wrote. A folder stands for the files in it: further runs on a dataset
+        that is named like the folder. One that is named ``y_true`` or ``truth`` is `truth`.
     directory : Path
         The sweep directory to make.
-    dataset, classifier : str
-        Names for the predictions in `files`; by default the file's name, and "imported".
+    dataset : str
+        The dataset's name; by default the file's.
+    classifier : str
+        The classifier's name; by default "imported".
     classifiers : mapping of str to sequence of Path
         Files of arrays of further classifiers, by name; then `dataset` defaults to "imported".
-    truth, runs : Path
-        In addition to NPY and NPZ files: an NPY file of true classes, a table with a row per run.
+    truth : Path
+        The true classes, where the files lack them.
+    runs : Path
+        CSV or Parquet that describes each run in a row.
     probability : str
-        How scores become probabilities: softmax, ovr or none.
+        How scores become probabilities.
     probabilities : bool
-        Whether scores in arrays already are probabilities.
+        Scores of arrays are already probabilities.
+    columns : mapping of str to str
+        The names in tables of columns that have others than OpenML's, such as
+        ``{"truth": "label", "confidence": "p_{class}"}``; further columns are then not read.
+    key : mapping of str to str
+        The same of entries in NPZ and PyTorch files: ``{"scores": "preds"}``.
     adding : bool
         Whether to add runs to the imported predictions that `directory` already holds; if
         interrupted, none are added. Only for files of arrays. `dataset` and `classifier` default to
@@ -92,25 +121,33 @@ def import_predictions(
     UserError
         For files that can't be read or don't match.
     """
-    asked = next((each for each in PROBABILITIES if each == probability), None)
-    if asked is None:
-        remedy = nearest(probability, PROBABILITIES)
-        raise UserError("unknown", key="--probability", value=probability, remedy=remedy)
-    for key, name in (("--dataset", dataset), ("--classifier", classifier)):
+    require_one_of(probability, PROBABILITIES, "unknown", key="--probability")
+    asked = cast(Probability, probability)
+    for option, name in (("--dataset", dataset), ("--classifier", classifier)):
         if not isinstance(name, str | None):
-            raise UserError(f"must be text, not {type(name).__name__}", key=key)
+            raise UserError(f"must be text, not {type(name).__name__}", key=option)
     if adding:
         dataset, classifier = pair_of(
             directory, dataset, classifier, is_classifier_given=bool(classifiers) and not files
         )
     elif classifiers:
         dataset = dataset or "imported"
+    _require_named(columns, (*OWN, "confidence"), "--columns")
+    _require_named(key, (*ENTRIES, *ALSO), "--key")
+    truths: list[Path] = []
+    if not dataset and (folder := next((file for file in files if _is_folder(file)), None)):
+        dataset = folder.resolve().name
+    files = [one for file in files for one in _spread(file, truths)]
     named: list[tuple[Path | InMemory, Names]]
     named = [(file, Names(dataset, classifier)) for file in files]
     for name, listed in (classifiers or {}).items():
         if isinstance(listed, str | Path):
             raise UserError("must be a list of files", key=f"classifiers[{toml_value(name)}]")
-        paths = [Path(file) if isinstance(file, str) else file for file in listed]
+        paths = [
+            one
+            for file in listed
+            for one in _spread(Path(file) if isinstance(file, str) else file, truths)
+        ]
         named += [(file, Names(dataset, name)) for file in paths]
     if not named:
         raise UserError("there is no file to import", remedy="name one, or --classifier NAME=FILE")
@@ -129,6 +166,12 @@ def import_predictions(
             remedy="import arrays, tables with OpenML's columns, or one exported file at a time",
         )
     (kind,) = kinds
+    for given, name, of in ((columns, "--columns", "table"), (key, "--key", "arrays")):
+        if given and kind != of:
+            what = "CSV and Parquet tables" if of == "table" else "NPZ and PyTorch files"
+            remedy = f"for these: {'--key' if of == 'table' else '--columns'}"
+            remedy = remedy if kind in ("table", "arrays") else "leave it out"
+            raise UserError(f"is for {what}", file=files[0], key=name, remedy=remedy)
     if adding and kind != "arrays":
         raise UserError(
             "only files of arrays can be added to a sweep: NPZ, NPY and PyTorch files",
@@ -143,15 +186,20 @@ def import_predictions(
         if kind == "exported":
             entries, asked = exported(files[0]), "none"
         elif kind == "table":
-            entries = [openml(files, named[0][1])]
+            entries = [openml(files, named[0][1], tuple((columns or {}).items()))]
         else:
             _allow_open(4 * len(named))
-            more = _further_entries(
-                None if truth is None else Path(truth), None if runs is None else Path(runs)
-            )
             scratch = next(folder for folder in directory.absolute().parents if folder.is_dir())
+            more = _further_entries(
+                _one_truth(truths) if truth is None else Path(truth),
+                None if runs is None else Path(runs),
+                scratch,
+            )
+            keys = key or NOTHING
             entries = [
-                entries_of(opened_as_held(file, scratch, stack), more, names, asked, probabilities)
+                entries_of(
+                    opened_as_held(file, scratch, stack, keys), more, names, asked, probabilities
+                )
                 for file, names in named
             ]
         sources = [prediction_file(each, asked) for each in entries]
@@ -244,6 +292,48 @@ def _allow_open(files: int) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
+_TRUTHS = ("y_true", "truth")
+
+
+def _is_folder(file: Path | InMemory) -> bool:
+    return isinstance(file, Path) and file.is_dir()
+
+
+def _spread(file: Any, truths: list[Path]) -> list[Any]:
+    """Return the files that are meant: those of a folder, seed-2 before seed-10.
+
+    A folder's file of true classes goes to `truths`.
+    """
+    if not _is_folder(file):
+        return [file]
+    held = [one for one in file.iterdir() if one.suffix in FORMATS and not one.name.startswith(".")]
+    found = sorted((one for one in held if one.is_file()), key=lambda one: by_numbers(one.stem))
+    truths += [one for one in found if one.stem in _TRUTHS]
+    others = [one for one in found if one.stem not in _TRUTHS]
+    if not others:
+        remedy = f"their names end in {', '.join(FORMATS)}"
+        raise UserError("this folder has no files of predictions", file=file, remedy=remedy)
+    return others
+
+
+def _one_truth(truths: Sequence[Path]) -> Path | None:
+    """Return the file of true classes in folders: they may share one, or have equal ones."""
+    if len({one.read_bytes() for one in truths}) > 1:
+        problem = f"differs from {truths[0]}, but there can be one file of true classes"
+        raise UserError(problem, file=truths[1], remedy="import these folders separately")
+    return truths[0] if truths else None
+
+
+def _require_named(given: Mapping[str, str] | None, known: Sequence[str], key: str) -> None:
+    """Refuse an unknown name of ours, and a form of confidences without its place for the class."""
+    for own, theirs in (given or {}).items():
+        if own not in known:
+            raise UserError("unknown name", key=key, value=own, remedy=nearest(own, known))
+        if own == "confidence" and theirs.count(CLASS) != 1:
+            remedy = f"write {CLASS} where the class stands: confidence='p_{CLASS}'"
+            raise UserError("needs a column for each class", key=key, value=theirs, remedy=remedy)
+
+
 def _kind(file: Path) -> str:
     if not file.is_file():
         raise UserError("there is no such file", file=file)
@@ -256,23 +346,41 @@ def _kind(file: Path) -> str:
     return "exported" if is_exported(file) else "table"
 
 
-def _further_entries(truth: Path | None, runs: Path | None) -> dict[str, NDArray[Any] | list[Any]]:
+def _truth(file: Path, scratch: Path) -> NDArray[Any]:
+    """Return the true classes in a file of them alone, or in one that also holds others."""
+    if file.suffix in (".csv", ".parquet"):
+        frame = read_frame(file, _TRUTHS)
+        names = [name for name in _TRUTHS if name in frame.columns] or frame.columns
+        if len(names) != 1:
+            remedy = "call the column of true classes y_true"
+            raise UserError("has several columns", file=file, remedy=remedy)
+        return np.array(frame[names[0]].to_list())
+    with ExitStack() as stack:
+        if file.suffix in READERS and file.suffix != ".npy":
+            held = opened_as_held(file, scratch, stack, NOTHING)
+            if "y_true" in held.small:
+                return np.asarray(held.small["y_true"])
+            array = next(iter(held.large.values()), None)
+            if array is None:
+                raise UserError("y_true is missing", file=file)
+        else:
+            array = OnDisk.at(stack.enter_context(file.open("rb")), 0, file, "y_true")
+        return array[np.arange(array.shape[0])] if array.shape else np.empty(0)
+
+
+def _further_entries(
+    truth: Path | None, runs: Path | None, scratch: Path
+) -> dict[str, NDArray[Any] | list[Any]]:
     """Return the entries in the files of true classes and of runs, if given."""
     entries: dict[str, NDArray[Any] | list[Any]] = {}
     if truth is not None:
         try:
-            with truth.open("rb") as file:
-                array = OnDisk.at(file, 0, truth, "y_true")
-                values = array[np.arange(array.shape[0])] if array.shape else np.empty(0)
+            entries["y_true"] = _truth(truth, scratch)
         except OSError as error:
             raise UserError(f"cannot be read: {error.strerror}", file=truth) from None
-        entries["y_true"] = values
     if runs is not None:
         table = read_frame(runs)
         for name in table.columns:
-            if name not in ATTRIBUTES:
-                raise UserError(
-                    "unknown column", file=runs, key=name, remedy=nearest(name, ATTRIBUTES)
-                )
+            require_one_of(name, ATTRIBUTES, "unknown column", file=runs)
             entries[name] = table[name].to_list()
     return entries

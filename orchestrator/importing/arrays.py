@@ -1,14 +1,18 @@
-"""Readers of arrays: NPZ, NPY and PyTorch files, memory; scores (run, sample, class) or labels."""
+"""Readers of arrays: NPZ, NPY and PyTorch files, memory; scores (run, sample, class) or labels.
+
+Arrays may have other axes, or lack the runs, where the true classes tell which axis is samples.
+"""
 
 from __future__ import annotations
 
 import math
 import os
 import pickle
+import re
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
@@ -101,9 +105,11 @@ def _array(path: Path, name: str, value: Any) -> NDArray[Any]:
     return array
 
 
+Keys = Mapping[str, str]
+"""The names in a file, by those of `ENTRIES`."""
+NOTHING: Keys = {}
 LARGE = ("scores", "labels")
-ALSO = {"logits": "scores"}
-"""Alternative names of entries."""
+ALSO = {"logits": "scores"}  # alternative names of entries
 ENTRIES = (*LARGE, "y_true", "test_index", "class_names", *ATTRIBUTES)
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
@@ -131,12 +137,8 @@ class OnDisk:
     ) -> OnDisk:
         """Read the header at `start`, which precedes the array.
 
-        Parameters
-        ----------
-        path, key
-            For errors.
-        size : int, optional
-            Size of header and array in bytes; by default up to the end of the file.
+        `path` and `key`: for errors. `size`: size of header and array in bytes; by default up to
+        the end of the file.
         """
         end = os.fstat(file.fileno()).st_size
         end = end if size is None else min(end, start + size)
@@ -175,15 +177,52 @@ class InMemory:
     small: dict[str, Any] = field(default_factory=dict)
     origin: str | None = None
 
-    def entry(self, name: str) -> str:
-        """Return the standard name of an entry."""
-        name = ALSO.get(name, name)
-        if name in self.large:
-            raise UserError("holds both scores and logits; give only one of them", file=self.file)
-        if name not in ENTRIES:
-            remedy = nearest(name, ENTRIES)
-            raise UserError("unknown entry", file=self.file, key=name, remedy=remedy)
-        return name
+    def entries(self, found: Sequence[str], keys: Keys = NOTHING) -> dict[str, str]:
+        """Return the standard name of each entry to read, by the name that it has here.
+
+        `found` are all names that the file holds; `keys` its names of entries that have others than
+        `ENTRIES`: further ones are then not read.
+        """
+        entries: dict[str, str] = {}
+        theirs = {name: own for own, name in keys.items()}
+        for name in theirs:
+            if name not in found:
+                raise UserError("has no such entry", file=self.file, key=name, remedy=_has(found))
+        for name in found:
+            own = theirs.get(name, ALSO.get(name, name))
+            if own not in ENTRIES or (own in keys and name not in theirs):
+                if keys:
+                    continue
+                remedy = nearest(name, ENTRIES)
+                if self.origin is None:  # a file
+                    remedy += f"\n  or say which is which: --key {_guessed(found)}; {_has(found)}"
+                raise UserError("unknown entry", file=self.file, key=name, remedy=remedy)
+            if own in LARGE and own in entries.values():
+                twice = "holds both scores and logits; give only one of them"
+                raise UserError(twice, file=self.file)
+            entries[name] = own
+        return entries
+
+
+def _has(names: Iterable[str]) -> str:
+    return f"it holds {', '.join(names)}"
+
+
+_MEANT = {
+    "y_true": r"arr_1|y|y_?test|y_?val|(true_?|test_?)?(labels?|targets?|truth)|true|gold|gt",
+    "scores": r"arr_0|outputs?|(y_)?(pred(iction)?s?|score|proba?s?|probabilities)|logit",
+}
+"""How others name entries."""
+
+
+def _guessed(found: Sequence[str]) -> str:
+    """Return entries with the names in the file that seem to be meant."""
+    pairs = []
+    for own, words in _MEANT.items():
+        names = [name for name in found if re.fullmatch(words, name, re.IGNORECASE)]
+        if own not in found:
+            pairs.append(f"{own}={names[0] if names else 'NAME'}")
+    return ",".join(reversed(pairs)) or "NAME=NAME"
 
 
 def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
@@ -208,12 +247,13 @@ def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], boo
     return shape, fortran, dtype
 
 
-def npz(path: Path, scratch: Path, stack: ExitStack) -> InMemory:
+def npz(path: Path, scratch: Path, stack: ExitStack, keys: Keys) -> InMemory:
     """Open an NPZ file; compressed scores and labels are unpacked into temporary files."""
     held = InMemory(path)
     archive = stack.enter_context(opened(path, "an NPZ file", _NPZ))
-    for info in archive.infolist():
-        name = held.entry(info.filename.removesuffix(".npy"))
+    found = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+    for key, name in held.entries([*found], keys).items():
+        info = found[key]
         with reading_zip(path, name):
             if name in LARGE:
                 held.large[name] = _member(path, archive, info, scratch, stack)
@@ -222,17 +262,18 @@ def npz(path: Path, scratch: Path, stack: ExitStack) -> InMemory:
     return held
 
 
-def npy(path: Path, _: Path, stack: ExitStack) -> InMemory:
+def npy(path: Path, _: Path, stack: ExitStack, __: Keys) -> InMemory:
     """Open an NPY file: floats are scores, anything else labels."""
     array = OnDisk.at(stack.enter_context(path.open("rb")), 0, path, path.stem)
     return InMemory(path, {"scores" if array.dtype.kind == "f" else "labels": array})
 
 
-def tensors(path: Path, scratch: Path, stack: ExitStack) -> InMemory:
+def tensors(path: Path, scratch: Path, stack: ExitStack, keys: Keys) -> InMemory:
     """Open a file of tensors; scores and labels are copied into temporary files."""
     held = InMemory(path)
-    for key, array in read_tensors(path).items():
-        name = held.entry(key)
+    found = read_tensors(path)
+    for key, name in held.entries([*found], keys).items():
+        array = found[key]
         if name in LARGE:
             file = stack.enter_context(tempfile.TemporaryFile(dir=scratch))  # noqa: SIM115
             np.save(file, np.ascontiguousarray(array), allow_pickle=False)
@@ -246,23 +287,25 @@ def tensors(path: Path, scratch: Path, stack: ExitStack) -> InMemory:
 def in_memory(name: str, arrays: Mapping[str, Any]) -> InMemory:
     """Return entries in memory, by the name of their mapping for messages."""
     held = InMemory(Path(name), origin="imported.npz")
-    for key, given in arrays.items():
-        entry = held.entry(str(key))
-        (held.large if entry in LARGE else held.small)[entry] = _plain(name, key, given)
+    found = {str(key): given for key, given in arrays.items()}
+    for key, entry in held.entries([*found]).items():
+        (held.large if entry in LARGE else held.small)[entry] = _plain(name, key, found[key])
     return held
 
 
-READERS: Mapping[str, Callable[[Path, Path, ExitStack], InMemory]] = {
+READERS: Mapping[str, Callable[[Path, Path, ExitStack, Keys], InMemory]] = {
     ".npz": npz,
     ".npy": npy,
     **dict.fromkeys(TENSORS, tensors),
 }
-"""By suffix: each takes a file, a folder for temporary files, and what keeps files open."""
+"""By suffix: each takes a file, a folder for temporary files, what keeps files open, and keys."""
 
 
-def opened_as_held(given: Path | InMemory, scratch: Path, stack: ExitStack) -> InMemory:
+def opened_as_held(given: Path | InMemory, scratch: Path, stack: ExitStack, keys: Keys) -> InMemory:
     """Return the arrays of a file, as `READERS` do, or those given."""
-    return given if isinstance(given, InMemory) else READERS[given.suffix](given, scratch, stack)
+    if isinstance(given, InMemory):
+        return given
+    return READERS[given.suffix](given, scratch, stack, keys)
 
 
 def entries_of(
@@ -274,12 +317,8 @@ def entries_of(
 ) -> Entries:
     """Return the entries of a file of arrays, or of arrays in memory.
 
-    Parameters
-    ----------
-    more : mapping
-        Entries from other files: y_true and attributes of runs.
-    probability, probabilities
-        How scores become probabilities; whether they already are.
+    `more`: entries from other files: y_true and attributes of runs. `probability` and
+    `probabilities`: how scores become probabilities; whether they already are.
     """
     path, large, given = held.file, held.large, {**held.small, **more}
     if len(large) != 1:
@@ -292,6 +331,7 @@ def entries_of(
     if "y_true" not in given:
         remedy = "give the true classes, (sample) or (repeat, sample), as y_true or with --truth"
         raise UserError("y_true is missing", file=path, remedy=remedy)
+    array = _by_run(array, given, key, path)
     if len(array.shape) not in ((2, 3) if key == "scores" else (2,)) or 0 in array.shape:
         wanted = (
             "(run, sample, class), or (run, sample) of logit gaps"
@@ -307,15 +347,6 @@ def entries_of(
             remedy="give predicted classes as labels; give scores as floats: scores.astype(float)",
         )
     n_runs, n_samples = array.shape[:2]
-    is_by_point = len(array.shape) == 2 and np.shape(given["y_true"]) == (n_runs,) != (n_samples,)
-    if key == "scores" and is_by_point:
-        raise UserError(
-            f"has shape {array.shape}, read as {n_runs:,} runs of {n_samples:,} points; "
-            f"y_true has {n_runs:,}",
-            file=path,
-            key=key,
-            remedy="for one run, (sample, class), give scores[None]",
-        )
     class_names = _class_names(given, array, key, path)
     if key == "scores" and not probabilities and probability != "none":
         _require_no_probabilities(array, path)
@@ -346,6 +377,46 @@ def entries_of(
         are_probabilities=probabilities,
         origin=held.origin,
     )
+
+
+def _by_run(
+    array: OnDisk | NDArray[Any], given: Mapping[str, Any], key: str, path: Path
+) -> OnDisk | NDArray[Any]:
+    """Return an array as (run, sample) or (run, sample, class); true classes tell which is which.
+
+    Of one run the axis may be lacking: (sample), or (sample, class) of scores.
+    """
+    shape, n = array.shape, np.shape(given["y_true"])[-1:]
+    places = [axis for axis, length in enumerate(shape) if (length,) == n]
+    if shape[1:2] == n or not places or not 1 <= len(shape) <= (2 if key == "labels" else 3):
+        return array
+    if array.dtype.itemsize * math.prod(shape) > _SMALL_BYTES:
+        remedy = "save it in this order, which can be read in parts"
+        needed = f"has shape {shape}; (run, sample, …) is needed"
+        raise UserError(needed, file=path, key=key, remedy=remedy)
+    whole = array[np.arange(shape[0])]
+    if len(shape) == 1:
+        return whole[None]
+    if key == "labels":
+        return whole.T
+    if len(shape) == 2:
+        _require_classes(given, shape, path)
+        return whole[None]
+    return np.moveaxis(whole, places[0], 1)
+
+
+def _require_classes(given: Mapping[str, Any], shape: tuple[int, ...], path: Path) -> None:
+    """Refuse scores (sample, …) whose other axis may be runs instead of classes."""
+    classes = np.unique(np.asarray(given["y_true"]))
+    n = len(given["class_names"]) if "class_names" in given else len(classes)
+    if shape[1] != n and "class_names" not in given:
+        raise UserError(
+            f"has shape {shape}, (sample, class) by y_true, which has {n} different classes",
+            file=path,
+            key="scores",
+            remedy="name all classes with class_names; or, if the second axis is runs, give "
+            "scores.T, the logit gaps (run, sample)",
+        )
 
 
 def _require_no_probabilities(scores: OnDisk | NDArray[Any], path: Path) -> None:

@@ -21,13 +21,9 @@ from manyseed.orchestrator.errors import UserError, nearest
 class Predicted:
     """Predictions of some runs.
 
-    Attributes
-    ----------
-    label : integer array (run, epoch, sample) or None
-        None if it follows from the scores.
-    scores : float array (run, sample) of logit gaps or (run, sample, class), or None
-    floored : int
-        Number of test points with a probability that was raised to have a finite logarithm.
+    `label`, integer array (run, epoch, sample) or None: none if it follows from the scores.
+    `scores`, float array (run, sample) of logit gaps or (run, sample, class), or None. `floored`:
+    number of test points with a probability that was raised to have a finite logarithm.
     """
 
     label: NDArray[np.integer[Any]] | None
@@ -43,7 +39,7 @@ def in_order(names: Iterable[str]) -> tuple[str, ...]:
 
 def require_one_order(names: Sequence[str], key: str, file: Path) -> None:
     """Refuse names whose order decides what the predictions mean, if others may sort otherwise."""
-    orders = [sorted(names), sorted(names, key=_folded), sorted(names, key=_by_numbers)]
+    orders = [sorted(names), sorted(names, key=_folded), sorted(names, key=by_numbers)]
     if other := next((order for order in orders if order != [*names]), None):
         place = next(i for i, name in enumerate(names) if other[i] != name)
         raise UserError(
@@ -60,7 +56,8 @@ def _folded(name: str) -> tuple[str, str]:
     return name.casefold(), name
 
 
-def _by_numbers(name: str) -> list[Any]:
+def by_numbers(name: str) -> list[Any]:
+    """Return a key that sorts names as people number them: c2 before c10."""
     if is_number(name):
         return [(0, float(name.replace(",", ".", 1)), name)]
     return [
@@ -103,19 +100,12 @@ def predicted(
 ) -> Predicted:
     """Return labels and scores for the probabilities of runs.
 
-    Parameters
-    ----------
-    p : float array (run, sample) or (run, sample, class)
-        Probability of the positive of two classes, or of each class.
-    refuse : callable
-        Raises an error; takes the indices in `p` of a run and of a test point whose values are not
-        probabilities, and what is wrong with them.
+    `p`, float array (run, sample) or (run, sample, class): probability of the positive of two
+    classes, or of each class. `refuse`: raises an error; takes the indices in `p` of a run and of a
+    test point whose values are not probabilities, and what is wrong with them.
 
-    Returns
-    -------
-    Predicted
-        Scores are float32: for two classes the gap log p₁ − log p₀, for more log p. Their softmax
-        is p, however p was computed. Test points with a probability below `FLOOR` are counted.
+    Scores are float32: for two classes the gap log p₁ − log p₀, for more log p. Their
+    softmax is p, however p was computed. Test points with a probability below `FLOOR` are counted.
     """
     label = np.empty(p.shape[:2], dtype=np.int64)
     two = p.ndim == 2 or p.shape[2] == 2
@@ -161,11 +151,7 @@ def texts(values: NDArray[Any], key: str, file: Path) -> NDArray[Any]:
 def codes(values: NDArray[Any], class_names: Sequence[str], key: str, file: Path) -> NDArray[Any]:
     """Return labels, given as names or as indices of classes, as indices.
 
-    Parameters
-    ----------
-    values : array of str or integers
-    key, file
-        For errors.
+    `key` and `file`: for errors.
     """
     values = texts(values, key, file)
     if values.dtype.kind == "U":

@@ -40,14 +40,8 @@ _BLOCK_SCORES = 2**20  # number of scores whose probabilities are computed at on
 def write_rows(group: Group, source: PredictionFile, order: Positions, recipe: int) -> int:
     """Publish all runs, a shard at a time; return the number of raised probabilities.
 
-    Parameters
-    ----------
-    group : Group
-        Laid out for these runs alone and not known to other processes.
-    order : int64 array (run,)
-        For each row, the position of its run in the source.
-    recipe : int
-        Number of the recipe.
+    `group`: laid out for these runs alone and not known to other processes. `order`, int64 array
+    (run,): for each row, the position of its run in the source. `recipe`: number of the recipe.
     """
     floored, length = 0, group.spec.shard_length
     for number in range(group.shards):
@@ -60,11 +54,7 @@ def write_rows(group: Group, source: PredictionFile, order: Positions, recipe: i
 class ImportedRuns:
     """The predictions of a source, as training would have returned them, read in blocks.
 
-    Parameters
-    ----------
-    spec : GroupSpec
-        Their group.
-    source : PredictionFile
+    `spec`: their group.
     """
 
     def __init__(self, spec: GroupSpec, source: PredictionFile) -> None:
@@ -173,10 +163,7 @@ def _confidence(
 def write_sweep(sources: Sequence[PredictionFile], directory: Path) -> int:
     """Write a sweep directory; it appears whole or not at all.
 
-    Returns
-    -------
-    int
-        Number of predictions of a test point with a probability that was raised.
+    Returns the number of predictions of a test point with a probability that was raised.
     """
     names = [(source.dataset, source.classifier) for source in sources]
     for number, name in enumerate(names):
@@ -243,12 +230,7 @@ def cells_of(
 ) -> pl.DataFrame:
     """Return a source's cells (columns `CELLS`), in the order in which their runs first appear.
 
-    Parameters
-    ----------
-    first : int
-        Number of the first cell.
-    dataset : mapping
-        Canonical description of the dataset.
+    `first`: number of the first cell. `dataset`: canonical description of the dataset.
     """
     distinct = source.runs.group_by(*DEFAULTS, maintain_order=True).agg(
         identical=pl.col("copy").any()

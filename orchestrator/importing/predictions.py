@@ -14,28 +14,38 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.analysis.axes import LATER
 from manyseed.jobs.cells import UNPERTURBED
-from manyseed.jobs.checks import quoted, same_spelling
+from manyseed.jobs.checks import Option, quoted, same_spelling
 from manyseed.jobs.run import Probability
-from manyseed.orchestrator.errors import UserError, nearest
-from manyseed.orchestrator.grids.sweepfile import Keep as Kept
+from manyseed.orchestrator.errors import UserError, given, require_one_of
+from manyseed.orchestrator.grids.sweepfile import Keep as ArrayFields
 from manyseed.orchestrator.importing.classes import Predicted, codes, texts
 from manyseed.orchestrator.paths import encode_name
 from manyseed.orchestrator.store.schema import Keep, ScoreType
 
 Positions = NDArray[np.int64]
 
-DEFAULTS: Mapping[str, Any] = {**UNPERTURBED, "hparams": "default", "vary": "init+batch"}
+DEFAULTS: Mapping[str, Any] = {
+    **{axis: level for axis, level in UNPERTURBED.items() if axis not in LATER},
+    "hparams": "default",
+    "vary": "init+batch",
+}
 """The attributes that distinguish cells, with their default values."""
 
-ATTRIBUTES = (*DEFAULTS, "repeat", "run", "fit_seconds")
-_LARGEST = {"repeat": 2**15 - 2, "run": 2**16 - 1}  # the store counts in int16 and uint16
+ATTRIBUTES: Mapping[str, Option] = {
+    **{name: Option(default=value) for name, value in DEFAULTS.items()},
+    "train_fraction": Option("Share of the training rows.", float, 1.0, above=0, most=1e12),
+    "repeat": Option("The test set.", int, 0, least=0, most=2**15 - 2),  # stored as int16
+    "run": Option("The run of its repeat.", int, least=0, most=2**16 - 1),  # and uint16
+    "fit_seconds": Option("Time of the fit.", float, least=0, most=1e9, called="seconds"),
+}
+_TYPES: Mapping[type, Any] = {int: pl.Int64(), float: pl.Float64(), str: pl.String()}
 _MAX_WORD = 200  # letters of an attribute's value
 _MAX_CLASS_NAME = 1000
 MAX_CLASSES = 2**16 - 1
 _MAX_POINT = 2**31 - 1
 TEST_SETS_BYTES = 2**31 - 2**20  # limit for a chunk that holds all of them
-_MAX_SECONDS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,29 +60,12 @@ class Names:
 class Entries:
     """What a reader gives: the predictions of runs, read on demand, and what is known of them.
 
-    Attributes
-    ----------
-    file : Path
-        For messages.
-    names : Names
-    class_names : tuple of str
-    n_runs, n_samples : int
-    y_true : array (sample,) or (repeat, sample)
-        Names or indices of classes.
-    read : callable
-        Takes positions, returns their predictions.
-    attributes : mapping
-        Some of `ATTRIBUTES` by name, each a list of values, one per run.
-    test_index : integer array like `y_true`, optional
-    copy : Series, optional
-        Whether each run is a copy of another run of its repeat.
-    epochs : tuple of int
-    score_type
-        Type of scores; None for labels alone.
-    are_probabilities : bool
-        Whether scores are logarithms of probabilities, which softmax recovers.
-    origin : str, optional
-        Recorded as the origin; by default the file's name.
+    `file`: for messages. `y_true`, array (sample,) or (repeat, sample): names or indices of
+    classes. `read`: takes positions, returns their predictions. `attributes`: some of `ATTRIBUTES`
+    by name, each a list of values, one per run. `copy`: whether each run is a copy of another run
+    of its repeat. `score_type`: type of scores; None for labels alone. `are_probabilities`: whether
+    scores are logarithms of probabilities, which softmax recovers. `origin`: recorded as the
+    origin; by default the file's name.
     """
 
     file: Path
@@ -95,27 +88,12 @@ class Entries:
 class PredictionFile:
     """Predictions of one dataset and classifier, read on demand.
 
-    Attributes
-    ----------
-    file : Path
-        For messages.
-    origin : str
-        Recorded as the origin: the file's name.
-    dataset, classifier : str
-    class_names : tuple of str
-    epochs : tuple of int
-    keep, dtype
-        Which scores are stored, and their type.
-    probability
-        How scores become probabilities.
-    y_true, test_index : integer arrays (repeat, sample)
-    runs : DataFrame
-        One row per run, in the order of positions: `ATTRIBUTES` and `copy` (whether it is a copy of
-        another run of its repeat).
-    read : callable
-        Takes positions, returns their predictions.
-    numbered : bool
-        Whether the file itself numbers its runs, instead of their order.
+    `file`: for messages. `origin`: recorded as the origin: the file's name. `keep` and `dtype`:
+    which scores are stored, and their type. `probability`: how scores become probabilities.
+    `y_true` and `test_index`, integer arrays (repeat, sample). `runs`: one row per run, in the
+    order of positions: `ATTRIBUTES` and `copy` (whether it is a copy of another run of its repeat).
+    `read`: takes positions, returns their predictions. `numbered`: whether the file itself numbers
+    its runs, instead of their order.
     """
 
     file: Path
@@ -157,7 +135,7 @@ def prediction_file(entries: Entries, probability: Probability) -> PredictionFil
         classifier=entries.names.classifier or "imported",
         class_names=class_names,
         epochs=entries.epochs,
-        keep="none" if entries.score_type is None else Kept().resolve(len(class_names))[0],
+        keep="none" if entries.score_type is None else ArrayFields().resolve(len(class_names))[0],
         dtype=entries.score_type or "float32",
         probability="softmax"
         if entries.are_probabilities and probability == "ovr"
@@ -242,10 +220,7 @@ def _is_plain(text: str) -> bool:
 def attributes(given: Mapping[str, Any], n_runs: int, file: Path) -> pl.DataFrame:
     """Return the attributes of each run, with defaults filled in."""
     for name, values in given.items():
-        if name not in ATTRIBUTES:
-            raise UserError(
-                "not an attribute of a run", file=file, key=name, remedy=nearest(name, ATTRIBUTES)
-            )
+        require_one_of(name, ATTRIBUTES, "not an attribute of a run", file=file)
         if np.ndim(values) != 1:
             raise UserError("is not a list of values, one per run", file=file, key=name)
         if len(values) != n_runs:
@@ -279,31 +254,21 @@ def attributes(given: Mapping[str, Any], n_runs: int, file: Path) -> pl.DataFram
 
 
 def _typed(frame: pl.DataFrame, file: Path) -> pl.DataFrame:
-    types = {
-        "repeat": pl.Int64(),
-        "run": pl.Int64(),
-        "fit_seconds": pl.Float64(),
-        "train_fraction": pl.Float64(),
-        **{name: pl.String() for name in DEFAULTS if name != "train_fraction"},
-    }
-    for name, dtype in types.items():
+    for name, option in ATTRIBUTES.items():
         try:
-            frame = frame.with_columns(pl.col(name).cast(dtype))
+            frame = frame.with_columns(pl.col(name).cast(_TYPES[option.kind]))
         except pl.exceptions.PolarsError:
             raise UserError("must be numbers", file=file, key=name) from None
-        column = frame[name]
-        if name != "fit_seconds" and column.has_nulls():
-            raise UserError("has missing values", file=file, key=name)
-        if dtype == pl.String():
-            _check_words(column.unique(), name, file)
-        if name in _LARGEST and not column.is_between(0, _LARGEST[name]).all():
-            raise UserError(f"must lie in 0 to {_LARGEST[name]:,}", file=file, key=name)
-        if name == "train_fraction" and not column.is_between(0, 1e12, closed="right").all():
-            raise UserError("must be numbers above 0", file=file, key=name)
         if name == "fit_seconds":
             frame = frame.with_columns(pl.col(name).fill_nan(None))
-            if not frame[name].drop_nulls().is_between(0, _MAX_SECONDS).all():
-                raise UserError("must be seconds, 0 or more", file=file, key=name)
+        elif frame[name].has_nulls():
+            raise UserError("has missing values", file=file, key=name)
+        if option.kind is str:
+            _check_words(frame[name].unique(), name, file)
+            continue
+        ordered = frame[name].drop_nulls().sort()  # NaN is last
+        for end in (*ordered.head(1), *ordered.tail(1)):
+            given(name, end, option, file=file)
     return frame.select(*ATTRIBUTES, "copy")
 
 

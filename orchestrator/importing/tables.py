@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -35,19 +36,25 @@ from manyseed.orchestrator.store.exchange import SCHEMA
 
 _KINDS: dict[Any, str] = {pl.Int64: "whole numbers", pl.Float64: "numbers", pl.String: "names"}
 NEEDED = ("row_id", "prediction", "truth")
-_LABELS = ("prediction", "truth", "correct")
-"""Columns whose text is kept as it is written."""
+_LABELS = ("prediction", "truth", "correct")  # columns whose text is kept as it is written
 CONFIDENCE = "confidence."
+CLASS = "{class}"
+"""Stands for the class in the names of confidences that a user gives."""
+Columns = tuple[tuple[str, str], ...]
+"""Pairs of a column's name here and in a file; further columns are then not read."""
 MAX_ROWS = 200_000_000
 
 
-def read_frame(path: Path) -> pl.DataFrame:
-    """Read an entire table of predictions or of runs' attributes."""
+def read_frame(path: Path, labels: Sequence[str] = _LABELS) -> pl.DataFrame:
+    """Read an entire table of predictions or of runs' attributes.
+
+    `labels` are the columns whose text is kept as it is written.
+    """
     if path.suffix != ".csv":
         return _collected(path, _scan(path))
     with _reading(path):
         try:
-            return csvfile.read(path.read_bytes(), labels=_LABELS, ignored=(), missing=())
+            return csvfile.read(path.read_bytes(), labels=labels, ignored=(), missing=())
         except csvfile.Repeated as error:
             raise UserError(error.what, file=path, remedy="rename them") from None
         except csvfile.Unreadable as error:
@@ -111,7 +118,7 @@ def _unheard() -> Iterator[None]:
         os.close(kept)
 
 
-def openml(paths: Sequence[Path], names: Names) -> Entries:
+def openml(paths: Sequence[Path], names: Names, columns: Columns = ()) -> Entries:
     """Open files with OpenML's columns, each with one run or, if it has a column run, several.
 
     The folds of a repeat are combined: each of its points is predicted by the fit that didn't see
@@ -119,9 +126,9 @@ def openml(paths: Sequence[Path], names: Names) -> Entries:
     """
     keys: list[pl.DataFrame] = []
     first: dict[int, pl.DataFrame] = {}
-    class_names, has_confidences = _classes(paths)
+    class_names, has_confidences = _classes(paths, columns)
     for number, path in enumerate(paths):
-        for (repeat, run), frame in _runs(path, number).items():
+        for (repeat, run), frame in _runs(path, number, columns).items():
             first_row = frame.row(0, named=True)
             keys.append(
                 pl.DataFrame(
@@ -159,7 +166,7 @@ def openml(paths: Sequence[Path], names: Names) -> Entries:
         for position in positions.tolist():
             row = table.row(position, named=True)
             path = paths[row["file"]]
-            frame = _runs(path, row["file"])[order[row["repeat"]], row["run"]]
+            frame = _runs(path, row["file"], columns)[order[row["repeat"]], row["run"]]
             labels.append(_codes(frame["prediction"], class_names, "prediction", path))
             if has_confidences:
                 one_run = _scores(frame, class_names, labels[-1], path)
@@ -208,9 +215,11 @@ def _codes(column: pl.Series, class_names: Sequence[str], key: str, path: Path) 
     return codes(column.cast(pl.String).to_numpy().astype(str), class_names, key, path)
 
 
-def _classes(paths: Sequence[Path]) -> tuple[tuple[str, ...], bool]:
+def _classes(paths: Sequence[Path], named: Columns) -> tuple[tuple[str, ...], bool]:
     """Return the classes of all files, and whether all have confidences."""
-    columns = [[c for c in _frame(path).columns if c.startswith(CONFIDENCE)] for path in paths]
+    columns = [
+        [c for c in _frame(path, named).columns if c.startswith(CONFIDENCE)] for path in paths
+    ]
     for path, listed in zip(paths, columns, strict=True):
         if set(listed) != set(columns[0]):
             raise UserError(f"has other classes than {paths[0]}", file=path, key="confidence")
@@ -219,26 +228,40 @@ def _classes(paths: Sequence[Path]) -> tuple[tuple[str, ...], bool]:
     seen: dict[str, set[str]] = {"truth": set(), "prediction": set()}
     for path in paths:
         for column, names in seen.items():
-            names.update(_frame(path)[column].unique().to_list())
+            names.update(_frame(path, named)[column].unique().to_list())
         require_apart(seen["truth"], seen["prediction"], "prediction", path)
     return in_order({*seen["truth"], *seen["prediction"]}), False
 
 
 @lru_cache(maxsize=1)
-def _frame(path: Path) -> pl.DataFrame:
+def _frame(path: Path, named: Columns) -> pl.DataFrame:
     """Read and check a file; the last one read is cached."""
-    frame = read_frame(path)
+    given = dict(named)
+    frame = read_frame(path, [given.get(name, name) for name in _LABELS])
+    found = frame
+    if named:
+        frame = _renamed(frame, given, path)
     if "truth" not in frame.columns and "correct" in frame.columns:
         frame = frame.rename({"correct": "truth"})
-    known = (*NEEDED, "fold", *ATTRIBUTES)
-    for name in NEEDED:
+    if named and "prediction" not in frame.columns:
+        frame = _most_probable(frame)
+    if "row_id" not in frame.columns and {"truth", "prediction"} <= {*frame.columns}:
+        of_run = [name for name in ("repeat", "run") if name in frame.columns]
+        if "fold" not in frame.columns:  # a fold's rows are others than those of the next
+            place = pl.int_range(pl.len())
+            frame = frame.with_columns(row_id=place.over(of_run) if of_run else place)
+    for name in reversed(NEEDED):
         if name not in frame.columns:
-            remedy = "a row is a test point of a run and needs row_id, prediction and truth"
+            remedy = "a row is a test point of a run and needs prediction and truth"
+            remedy += ", with folds also row_id" if name == "row_id" else ""
+            remedy += f"\n  say which columns these are: --columns {_guessed(found)}"
             raise UserError("a column is missing", file=path, key=name, remedy=remedy)
     types: dict[str, pl.DataType] = {"prediction": pl.String(), "truth": pl.String()}
     for name in frame.columns:
-        if name not in known and not name.startswith(CONFIDENCE):
-            raise UserError("unknown column", file=path, key=name, remedy=nearest(name, known))
+        if name not in OWN and not name.startswith(CONFIDENCE):
+            remedy = nearest(name, OWN)
+            remedy += f"\n  or say which columns to read: --columns {_guessed(found)}"
+            raise UserError("unknown column", file=path, key=name, remedy=remedy)
         if name in ("row_id", "repeat", "run"):
             types[name] = pl.Int64()
         elif name.startswith(CONFIDENCE):
@@ -257,10 +280,80 @@ def _frame(path: Path) -> pl.DataFrame:
     return frame
 
 
+OWN = (*NEEDED, "correct", "fold", *ATTRIBUTES)
+
+
+def _renamed(frame: pl.DataFrame, named: Mapping[str, str], path: Path) -> pl.DataFrame:
+    """Return the columns that a user names, and those that have our names, under our names."""
+
+    def lacks(theirs: str) -> NoReturn:
+        remedy = nearest(theirs, frame.columns)
+        raise UserError("there is no such column", file=path, key=theirs, remedy=remedy)
+
+    form = named.get("confidence")
+    names = {theirs: own for own, theirs in named.items() if own != "confidence"}
+    for theirs in names:
+        if theirs not in frame.columns:
+            lacks(theirs)
+    if form is not None:
+        form_of = re.compile("(.+)".join(map(re.escape, form.split(CLASS))), re.DOTALL)
+        found = {name: match[1] for name in frame.columns if (match := form_of.fullmatch(name))}
+        if form == CLASS:  # of all columns, those that are named like a class
+            held = [name for name, own in names.items() if own in ("truth", "correct")]
+            seen = {str(value) for name in held for value in frame[name].unique()}
+            found = {name: of for name, of in found.items() if of in seen}
+        names |= {name: f"{CONFIDENCE}{of}" for name, of in found.items() if name not in names}
+        if not found:
+            lacks(form)
+    for name in frame.columns:
+        is_own = name in OWN or name.startswith(CONFIDENCE)
+        if is_own and name not in names and name not in names.values():
+            names[name] = name
+    return frame.select(pl.col(name).alias(own) for name, own in names.items())
+
+
+def _most_probable(frame: pl.DataFrame) -> pl.DataFrame:
+    """Add the predictions that confidences imply, if there are any."""
+    classes = [name for name in frame.columns if name.startswith(CONFIDENCE)]
+    if not classes or not all(frame[name].dtype.is_numeric() for name in classes):
+        return frame
+    p = frame.select(pl.col(classes).cast(pl.Float32)).to_numpy()
+    order = np.array([name.removeprefix(CONFIDENCE) for name in classes])
+    return frame.with_columns(prediction=pl.Series(order[p.argmax(axis=1)]))
+
+
+_MEANT = {
+    "truth": r"true|gold|gt|actual|expected|y_?(true|test)?|(true_?)?(labels?|class|targets?)",
+    "prediction": r"(y_?)?(pred|hat).*|output",
+}
+"""How others name columns."""
+
+
+def _guessed(frame: pl.DataFrame) -> str:
+    """Return columns with the names in a table that seem to be meant."""
+    given = {"truth": "correct" if "correct" in frame.columns else "truth"}
+    parts = []
+    for own, words in _MEANT.items():
+        if given.get(own, own) not in frame.columns:
+            names = [name for name in frame.columns if re.fullmatch(words, name, re.IGNORECASE)]
+            given[own] = names[0] if names else "NAME"
+            parts.append(f"{own}={given[own]}")
+    if given["truth"] in frame.columns:
+        classes = [str(value) for value in frame[given["truth"]].drop_nulls().unique()]
+        forms = dict.fromkeys(
+            name.replace(one, CLASS) for name in frame.columns for one in classes if one in name
+        )
+        for form in forms:
+            if all(form.replace(CLASS, one) in frame.columns for one in classes):
+                parts.append(f"confidence='{form}'")
+                break
+    return ",".join(parts) or "OURS=THEIRS"
+
+
 @lru_cache(maxsize=1)
-def _runs(path: Path, number: int) -> dict[tuple[int, int], pl.DataFrame]:
+def _runs(path: Path, number: int, columns: Columns) -> dict[tuple[int, int], pl.DataFrame]:
     """Return the table of each (repeat, run) of a file, sorted by row_id."""
-    frame = _frame(path)
+    frame = _frame(path, columns)
     for name, value in (("repeat", 0), ("run", number)):
         if name not in frame.columns:
             frame = frame.with_columns(pl.lit(value).alias(name))

@@ -49,12 +49,8 @@ FIGURES = ("fits", "hours", "store_bytes", "store_files")
 class Estimate:
     """The figures of a plan, or of its outcome; NaN if unknown.
 
-    Attributes
-    ----------
-    fits, store_bytes, store_files : float
-        Whole numbers.
-    hours : float
-        Hours of fits, without features that are computed once.
+    `fits`, `store_bytes` and `store_files`: whole numbers. `hours`: hours of fits, without features
+    that are computed once.
     """
 
     fits: float = math.nan
@@ -100,30 +96,18 @@ def _outcome(paths: SweepPaths) -> Estimate:
     return Estimate(fits, n_bytes, n_files, seconds / 3600)
 
 
-_FURTHER = ("feature", "response")
-"""Work that takes hours besides fits."""
+_FURTHER = ("feature", "response")  # work that takes hours besides fits
 
 
 @dataclass(frozen=True)
 class Change:
     """What planning a sweep file does to a sweep.
 
-    Attributes
-    ----------
-    sweep, text, expansion
-        The file, its bytes, and the cells that it asks for, with twins merged.
-    twins : tuple of Twin
-        Requested cells whose fits are those of another cell.
-    before, after : Plan
-        The plan on disk, and the plan with the additions.
-    added : DataFrame
-        The new runs: columns group, cell, repeat, run, row.
-    groups : Groups
-        The groups that the store needs for the plan.
-    observed : DataFrame
-        Durations of finished fits (`cost.OBSERVED`).
-    own : mapping
-        What is known about the user's own code.
+    `sweep`, `text` and `expansion`: the file, its bytes, and the cells that it asks for, with twins
+    merged. `twins`: requested cells whose fits are those of another cell. `before` and `after`: the
+    plan on disk, and the plan with the additions. `added`: the new runs: columns group, cell,
+    repeat, run, row. `groups`: the groups that the store needs for the plan. `observed`: durations
+    of finished fits (`cost.OBSERVED`). `own`: what is known about the user's own code.
     """
 
     sweep: SweepFile
@@ -279,10 +263,7 @@ def _priced_as(spec: GroupSpec) -> str:
 def remarks(change: Change, *, all_notes: bool = True) -> Iterator[str]:
     """Yield a sentence for each remark on a plan.
 
-    Parameters
-    ----------
-    all_notes : bool
-        Whether to include remarks that only tell how it is, such as the kinds of columns.
+    `all_notes`: whether to include remarks that only tell how it is, such as the kinds of columns.
     """
     summary = change.summary()
     for removed in summary["runs_excluded"]:

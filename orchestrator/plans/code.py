@@ -1,7 +1,8 @@
-"""Users' own code: what the plan records of it, its copies for workers, and whether it changed.
+"""What a sweep needs on this machine: its data, fetched if asked, and users' own code.
 
-A copy is a folder below ``tasks/code``, named by the code's digest, that never changes: editing a
-file while tasks wait or train does not affect their runs.
+The plan records users' code; its copies for workers are folders below ``tasks/code``, named by the
+code's digest, that never change: editing a file while tasks wait or train does not affect their
+runs.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from manyseed.jobs import datasets
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers import is_own
-from manyseed.jobs.run import Cell, MachineError
+from manyseed.jobs.datasets import DatasetInfo
+from manyseed.jobs.run import Cell, DamagedData, MachineError, NotFetched
 from manyseed.orchestrator.disk.records import read_record, write_json
-from manyseed.orchestrator.errors import UnavailableError, UserError
+from manyseed.orchestrator.errors import UnavailableError, UserError, command, refused
 from manyseed.orchestrator.grids.own import OwnCode, Pin
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.provenance import code_key, read_recipes
@@ -66,18 +69,8 @@ _SHOWN_LINES = 20
 class CodeHere:
     """The users' code that cells of a plan are fitted with, as it is on disk now.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Cells of a plan, with the columns cell, classifier and canonical.
-    pins : mapping
-        What a planning that is not written yet knows about code, besides what the plan records.
-
-    Raises
-    ------
-    UserError
-        If code is found neither where it was planned from, nor in the working directory, nor
-        among the copies.
+    `cells`: cells of a plan, with the columns cell, classifier and canonical. `pins`: what a
+    planning that is not written yet knows about code, besides what the plan records.
     """
 
     def __init__(
@@ -135,10 +128,7 @@ class CodeHere:
     def require_same(self, finished: pl.DataFrame) -> None:
         """Refuse code that has changed since runs with its version finished.
 
-        Parameters
-        ----------
-        finished : DataFrame
-            All cells of the plan that have finished runs, with the column canonical.
+        `finished`: all cells of the plan that have finished runs, with the column canonical.
         """
         for key, before in self._changed(finished):
             raise self._refusal(key, before)
@@ -207,17 +197,8 @@ class CodeHere:
 def timeout_of(paths: SweepPaths, name: str, classifier: Mapping[str, Any]) -> float:
     """Return a command's timeout as the sweep file has it now: it is not part of a cell.
 
-    Parameters
-    ----------
-    name : str
-        The classifier's name in the file.
-    classifier : mapping
-        Its canonical description.
-
-    Returns
-    -------
-    float
-        Seconds after which its fits are ended; 0 without a timeout, or if it is no command.
+    `name`: the classifier's name in the file. `classifier`: its canonical description. Returns
+    seconds after which its fits are ended; 0 without a timeout, or if it is no command.
     """
     if "command" not in classifier:
         return 0.0
@@ -271,3 +252,72 @@ def _difference(before: Path, now: Code) -> Iterator[str]:
     yield from (f"    {line}" for line in lines[:_SHOWN_LINES])
     if len(lines) > _SHOWN_LINES:
         yield f"    and {len(lines) - _SHOWN_LINES:,} more lines"
+
+
+_REPLAN = "plan what it holds now into another directory with --out"
+
+
+def fetch_datasets(
+    infos: Mapping[str, DatasetInfo], report: Callable[[str], None] = lambda name: None
+) -> list[str]:
+    """Prepare the local copies that are missing; return the names of their datasets."""
+    made = []
+    for name, info in infos.items():
+        report(name)
+        try:
+            if datasets.fetch(info):
+                made.append(name)
+        except DamagedData as error:
+            raise UserError(f"{name}: {error}", remedy="replace or remove it") from None
+        except MachineError as error:
+            raise UnavailableError(f"{name}: {error}") from None
+    return made
+
+
+def prepare_read(infos: Mapping[str, DatasetInfo]) -> list[str]:
+    """Make the prepared copies of data that planning has read, such as files: as `fetch_datasets`.
+
+    What would be downloaded waits until the user asks for it.
+    """
+    return fetch_datasets({name: info for name, info in infos.items() if info.locations})
+
+
+def require_fetched(canonicals: Mapping[str, Mapping[str, Any]], sweep_file: Path) -> None:
+    """Refuse datasets that have no prepared copy on this machine, or whose file has changed.
+
+    `canonicals`: canonical descriptions by dataset name in the sweep file. `sweep_file`: named in
+    the remedy.
+    """
+    absent = [name for name, canonical in canonicals.items() if not datasets.is_fetched(canonical)]
+    for name in absent:
+        _require_unchanged(name, canonicals[name], sweep_file)
+    if absent:
+        raise UserError(
+            f"the data of {', '.join(absent)} is not on this machine",
+            file=datasets.data_home(),
+            remedy=f"fetch it with: {command('plan', sweep_file, '--fetch')}",
+        )
+
+
+def remedy(error: BaseException, paths: SweepPaths) -> str:
+    """Return the last line of a message about a machine's fault: a command, or nothing."""
+    if isinstance(error, NotFetched):
+        return f"\n  fetch the data with: {command('plan', paths.sweep_file, '--fetch')}"
+    return ""
+
+
+def _require_unchanged(name: str, canonical: Mapping[str, Any], sweep_file: Path) -> None:
+    """Refuse a table whose file is gone or has changed: fetching it would give other data."""
+    from manyseed.orchestrator.grids.loading import read_sweep_file  # no task needs it
+
+    table = read_sweep_file(sweep_file).dataset.get(name)
+    if canonical["source"] != "file" or table is None or table.source is None:
+        return
+    key, remedy = f"dataset.{name}.source", f"restore the file that was planned, or {_REPLAN}"
+    try:
+        if datasets.resolve(table.source, **table.options()).canonical == canonical:
+            return
+    except Refused as error:
+        raise refused(error, file=sweep_file, key=key, value=table.source, remedy=remedy) from None
+    message = "the file has changed since it was planned"
+    raise UserError(message, file=sweep_file, key=key, value=table.source, remedy=remedy)

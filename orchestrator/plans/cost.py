@@ -31,8 +31,7 @@ from manyseed.orchestrator.store.journal import HEADER_SIZE
 from manyseed.orchestrator.store.reader import read_array
 from manyseed.orchestrator.store.schema import GroupSpec, count_files, planned_group, stored_bytes
 
-GPU_SPEEDUP = 20.0
-"""How many cores train as fast as one GPU with many seeds at once (a choice)."""
+GPU_SPEEDUP = 20.0  # how many cores train as fast as one GPU with many seeds at once (a choice)
 
 OBSERVED = pl.Schema({"cell": pl.UInt32(), "n": pl.UInt32(), "observed": pl.Float64()})
 """Columns of `observed_seconds`: how many fits of a cell finished, and their total seconds."""
@@ -54,18 +53,11 @@ def seconds(
 ) -> pl.DataFrame:
     """Return how long a run of each cell takes: its fit and the measurements after it.
 
-    Parameters
-    ----------
-    observed : DataFrame, optional
-        As returned by `observed_seconds`; corrects the expected durations.
-    measuring : DataFrame, optional
-        Columns `MEASURING`.
+    `observed`: as returned by `observed_seconds`; corrects the expected durations. `measuring`:
+    columns `MEASURING`.
 
-    Returns
-    -------
-    DataFrame
-        A row per cell that was not dropped: cell, seconds (of a run, on one core or one GPU),
-        device ("cpu" or "gpu", the requested resource class).
+    Returns a row per cell that was not dropped: cell, seconds (of a run, on one core or one GPU),
+    device ("cpu" or "gpu", the requested resource class).
     """
     whole = pl.col("seconds") + pl.col("measuring")
     return _priced(plan.cells, observed, measuring).select("cell", whole, "device")
@@ -82,16 +74,8 @@ def beyond(
     Networks save a checkpoint after each epoch but the last and continue in the next job; fits
     without epochs start over, and so do measurements.
 
-    Parameters
-    ----------
-    observed, measuring
-        As in `seconds`.
-
-    Returns
-    -------
-    DataFrame
-        Columns classifier, dataset, hours (of the longest fit, or epoch of a network, with the
-        measurements after it); the longest first.
+    `observed` and `measuring`: as in `seconds`. Returns columns classifier, dataset, hours (of the
+    longest fit, or epoch of a network, with the measurements after it); the longest first.
     """
     last_epoch = pl.col("snapshots").list.last().fill_null(1)
     return (
@@ -107,20 +91,11 @@ def beyond(
 def estimate(cells: pl.DataFrame, draws: int, observed: pl.DataFrame) -> pl.DataFrame:
     """Return fits and hours of each dataset and classifier.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        A plan's cells with repeats and runs.
-    draws : int
-        Fits of the search of a pair with tuned hparams; a search for a scale has its own number.
-    observed : DataFrame
-        As returned by `observed_seconds`.
+    `cells`: a plan's cells with repeats and runs. `draws`: fits of the search of a pair with tuned
+    hparams; a search for a scale has its own number. `observed`: as returned by `observed_seconds`.
 
-    Returns
-    -------
-    DataFrame
-        Columns dataset, classifier, fits, fit_seconds (mean), longest_seconds, core_hours,
-        gpu_hours; in the order of the cells.
+    Returns columns dataset, classifier, fits, fit_seconds (mean), longest_seconds, core_hours,
+    gpu_hours; in the order of the cells.
     """
     search = pl.when((pl.col("hparams") == "tuned").any()).then(draws).otherwise(0)
     scaled = pl.col("canonical").str.contains('"scale":"tuned"', literal=True)
@@ -196,18 +171,9 @@ def response_hours(
 ) -> pl.DataFrame:
     """Return the hours that measuring response curves takes; durations of fits exclude them.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        A plan's cells with repeats and runs.
-    expansion : Expansion
-        Describes their datasets and classifiers.
-
-    Returns
-    -------
-    DataFrame
-        Columns dataset, classifier, response_hours (of the requested device); only pairs whose
-        curves are measured.
+    `cells`: a plan's cells with repeats and runs. `expansion`: describes their datasets and
+    classifiers. Returns columns dataset, classifier, response_hours (of the requested device); only
+    pairs whose curves are measured.
     """
     return (
         _measured(cells, expansion, specs)
@@ -221,16 +187,8 @@ def feature_hours(cells: pl.DataFrame, expansion: Expansion) -> pl.DataFrame:
 
     Features of a dataset are computed once, those of perturbed rows for each run.
 
-    Parameters
-    ----------
-    cells, expansion
-        As in `response_hours`.
-
-    Returns
-    -------
-    DataFrame
-        Columns dataset, classifier, feature_hours (of the requested device); only pairs that use
-        such features.
+    `cells` and `expansion`: as in `response_hours`. Returns columns dataset, classifier,
+    feature_hours (of the requested device); only pairs that use such features.
     """
     rows = []
     known = set()
@@ -264,10 +222,7 @@ def planned_seconds(paths: SweepPaths, plan: Plan, specs: Sequence[GroupSpec]) -
     Empty if the sweep file can no longer be read as it was planned: this is only an estimate, and
     training does not need it.
 
-    Returns
-    -------
-    DataFrame
-        Columns `cost.MEASURING`; only cells whose models are measured.
+    Returns columns `cost.MEASURING`; only cells whose models are measured.
     """
     if any(spec.response for spec in specs):
         try:
@@ -284,10 +239,8 @@ def measuring_seconds(
 ) -> pl.DataFrame:
     """Return the same, given the expansion of the sweep file.
 
-    Parameters
-    ----------
-    cells, expansion, specs
-        As in `response_hours`; `cells` need not have repeats and runs.
+    `cells`, `expansion` and `specs`: as in `response_hours`; `cells` need not have repeats and
+    runs.
     """
     return _measured(cells, expansion, specs).select(*MEASURING)
 
@@ -329,12 +282,9 @@ class GroupRoom:
     spec: GroupSpec
     runs: int
     repeats: int
-    models: int | None = None
-    """How many runs keep their parameters; None for all."""
-    chunks: int | None = None
-    """How many chunks hold the runs; None if the runs follow each other."""
-    length: int = 0
-    """Rows with the padding between parts of the plan."""
+    models: int | None = None  # how many runs keep their parameters; None for all
+    chunks: int | None = None  # how many chunks hold the runs; None if the runs follow each other
+    length: int = 0  # rows with the padding between parts of the plan
 
     @cached_property
     def bytes(self) -> int:
@@ -360,14 +310,8 @@ def rooms(
 ) -> list[GroupRoom]:
     """Return the groups that hold some rows.
 
-    Parameters
-    ----------
-    specs : sequence of GroupSpec
-        All groups, by number.
-    rows : DataFrame
-        Columns group, repeat and row.
-    models : mapping of int to int
-        How many of these rows keep their parameters, by group; in groups that are left out, all.
+    `specs`: all groups, by number. `rows`: columns group, repeat and row. `models`: how many of
+    these rows keep their parameters, by group; in groups that are left out, all.
     """
     # a part of the plan begins with a new shard: the padding before it has rows, but no chunks
     chunk_lengths = pl.Series([spec.chunk_length for spec in specs], dtype=pl.UInt32)
@@ -401,14 +345,8 @@ def check_room(
 ) -> None:
     """Refuse a plan whose predictions do not fit on the disk.
 
-    Parameters
-    ----------
-    directory : Path
-        The sweep; it need not exist yet.
-    before, after : list of GroupRoom
-        What is planned now, and what would be.
-    file : Path
-        The sweep file, named in the error.
+    `directory`: the sweep; it need not exist yet. `before` and `after`: what is planned now, and
+    what would be. `file`: the sweep file, named in the error.
     """
     place = directory
     while not place.exists():
@@ -417,7 +355,8 @@ def check_room(
     needed, free = store_bytes(after) - store_bytes(before), _free(disk)
     if needed > free:
         raise UserError(
-            f"its predictions need {_gb(needed)}; {place} has {_gb(free)} free",
+            f"its predictions need {_gb(needed)} ({_parts(before, after)}); "
+            f"{place} has {_gb(free)} free",
             file=file,
             remedy=_remedy(after, needed) + "or plan onto another disk with --out",
         )
@@ -433,12 +372,7 @@ def check_room(
 def require_room(directory: Path, missing: list[GroupRoom]) -> None:
     """Refuse a submission of runs that do not fit on the disk.
 
-    Parameters
-    ----------
-    directory : Path
-        The sweep.
-    missing : list of GroupRoom
-        Each group with the runs to train.
+    `directory`: the sweep. `missing`: each group with the runs to train.
     """
     predictions = store_bytes(missing)
     journals = sum(group.runs * (group.spec.row_bytes + HEADER_SIZE) for group in missing)
@@ -447,14 +381,23 @@ def require_room(directory: Path, missing: list[GroupRoom]) -> None:
     if needed > free:
         raise UnavailableError(
             f"{directory}: {sum(group.runs for group in missing):,} runs need {_gb(needed)} "
-            f"(predictions {_gb(predictions)}, journals until compact {_gb(journals)}); the disk "
-            f"has {_gb(free)} free\n  make room, or plan again with --out onto another disk"
+            f"(predictions {_gb(predictions)}, journals until compact {_gb(journals)}, the largest "
+            f"file a second time while it is written {_gb(replaced)}); the disk has "
+            f"{_gb(free)} free\n  make room, or plan again with --out onto another disk"
             + (f"; {remedy}".rstrip("; ") if (remedy := _remedy(missing, predictions)) else "")
         )
 
 
 def _free(disk: os.statvfs_result) -> int:
     return disk.f_bavail * disk.f_frsize
+
+
+def _parts(before: list[GroupRoom], after: list[GroupRoom]) -> str:
+    """Return how many bytes of what is new are scores, and what the rest is."""
+    new = store_bytes(after) - store_bytes(before)
+    rest = store_bytes(each.kept(scores="none") for each in after)
+    rest = min(new, max(0, rest - store_bytes(each.kept(scores="none") for each in before)))
+    return f"scores {_gb(new - rest)}, labels, times and test sets {_gb(rest)}"
 
 
 def _remedy(groups: list[GroupRoom], needed: int) -> str:

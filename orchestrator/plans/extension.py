@@ -24,7 +24,7 @@ from manyseed.orchestrator.paths import encode_name
 from manyseed.orchestrator.plans.keptmodels import may_be_met, require_condition
 from manyseed.orchestrator.plans.layout import PAIR, Groups
 from manyseed.orchestrator.plans.plan import METHOD
-from manyseed.orchestrator.store.arrays import SEEN
+from manyseed.orchestrator.store.arrays import method_of
 from manyseed.orchestrator.store.coordinates import (
     COORDINATES,
     DECLARED,
@@ -41,7 +41,7 @@ from manyseed.orchestrator.store.schema import GroupSpec, own_name, planned_grou
 
 
 @dataclass(frozen=True, slots=True)
-class Further:
+class Extras:
     """What a group stores besides predictions, in fields of `GroupSpec`."""
 
     optional: tuple[OptionalArray, ...] = ()
@@ -51,7 +51,7 @@ class Further:
     parameters_where: str = ""
 
 
-def with_responses(further: Further, asked: Asked) -> Further:
+def with_responses(further: Extras, asked: Asked) -> Extras:
     """Add the arrays that store each model's answers, measured when it is trained."""
     grids = asked.grids
     lengths = {
@@ -86,20 +86,16 @@ def with_responses(further: Further, asked: Asked) -> Further:
 
 
 def with_parameters(
-    further: Further,
+    further: Extras,
     canonicals: Iterable[str],
     dataset: DatasetInfo,
     classifier: str,
     where: str = "",
-) -> Further:
+) -> Extras:
     """Add the array that stores the parameters of trained models.
 
-    Parameters
-    ----------
-    canonicals : iterable of str
-        Canonical descriptions of the group's cells.
-    where : str
-        The condition on runs whose parameters are kept; empty for all runs.
+    `canonicals`: canonical descriptions of the group's cells. `where`: the condition on runs whose
+    parameters are kept; empty for all runs.
     """
     from manyseed.jobs.parameters import layouts  # builds networks, which workers do not need
 
@@ -138,14 +134,9 @@ _KEPT = {
 def merged(held: GroupSpec, wanted: GroupSpec, path: Path, *, exists: bool) -> GroupSpec:
     """Return the layout of a group to which cells are added.
 
-    Parameters
-    ----------
-    held, wanted : GroupSpec
-        The layout planned so far, and the layout for the added cells alone.
-    path : Path
-        The sweep file, for messages.
-    exists : bool
-        Whether an earlier planning fixed the layout, so that it never changes.
+    `held` and `wanted`: the layout planned so far, and the layout for the added cells alone.
+    `path`: the sweep file, for messages. `exists`: whether an earlier planning fixed the layout, so
+    that it never changes.
     """
     if held.parameters and wanted.parameters and held.parameters_where == wanted.parameters_where:
         wanted = _with_parameters_of(held, wanted, path)
@@ -206,15 +197,9 @@ def extended(
 ) -> Groups:
     """Return groups and those that new cells need.
 
-    Parameters
-    ----------
-    asked : DataFrame
-        Columns dataset, classifier, canonical, repeats, runs, group (null for a new cell) and
-        the `LATER` axes.
-    file, expansion
-        The sweep file and its cells.
-    path : Path
-        The file, for messages.
+    `asked`: columns dataset, classifier, canonical, repeats, runs, group (null for a new cell) and
+    the `LATER` axes. `file` and `expansion`: the sweep file and its cells. `path`: the file, for
+    messages.
     """
     for keep in (file.keep, *(table.keep for table in file.dataset.values() if table.keep)):
         if isinstance(keep.parameters, str):
@@ -292,12 +277,12 @@ def extended(
 
 def _check_names(dataset: str, classifier: str, ensembling: str, path: Path, *, new: bool) -> None:
     """Refuse names that no folder of the store can have, or that could clash with another group."""
-    if new and "~" in ensembling.removesuffix(SEEN):
+    if new and "~" in method_of(ensembling):
         raise UserError(
             "a method's name cannot contain ~, which joins names of the store's folders",
             file=path,
             key="ensembling",
-            value=ensembling.removesuffix(SEEN),
+            value=method_of(ensembling),
             remedy="choose another name",
         )
     if new and "~" in classifier:
@@ -356,7 +341,7 @@ def _spec(
     info, model = expansion.datasets[dataset], expansion.classifiers[classifier, dataset]
     scores, dtype = keep.resolve(len(info.class_names))
     epochs = model.snapshots or (0,)
-    further = Further((TRAIN_ACCURACY.of(),) if keep.train_accuracy else ())
+    further = Extras((TRAIN_ACCURACY.of(),) if keep.train_accuracy else ())
     if response is not None:
         options = response.options()
         is_raw = model.canonical.get("encode") == "raw"
@@ -366,10 +351,10 @@ def _spec(
         taken = member_epochs(method, model.epochs or 0)
         epochs, points = taken[-1:], (info.n_test, len(info.class_names))
         kept = keep.members_of(points[1])
-        further = Further(*of_members(kept, taken, sizes(len(taken)), points, dtype))
+        further = Extras(*of_members(kept, taken, sizes(len(taken)), points, dtype))
     if keep.parameters:
         where = keep.parameters if isinstance(keep.parameters, str) else ""
-        name = ensembling.removesuffix(SEEN) or NONE
+        name = method_of(ensembling) or NONE
         if not where or may_be_met(where, dataset, classifier, name):
             further = with_parameters(further, canonicals, info, classifier, where)
     return planned_group(

@@ -44,12 +44,8 @@ def require_condition(where: str, file: Path) -> None:
 def may_be_met(where: str, dataset: str, classifier: str, method: str) -> bool:
     """Return whether some run of a group may meet a condition.
 
-    Parameters
-    ----------
-    where : str
-        A condition.
-    dataset, classifier, method : str
-        The group's; ``none`` without an ensembling method.
+    `where`: a condition. `dataset`, `classifier` and `method`: the group's; ``none`` without an
+    ensembling method.
     """
     known = {"dataset": dataset, "classifier": classifier, "ensembling": method}
     row = pl.DataFrame({name: [known.get(name)] for name in _COLUMNS}, schema=_COLUMNS)
@@ -67,12 +63,7 @@ def counted(cells: pl.DataFrame, rows: pl.DataFrame, specs: Sequence[GroupSpec])
 
     Groups in which all rows do are left out.
 
-    Parameters
-    ----------
-    cells, rows
-        As in `with_models`.
-    specs : sequence of GroupSpec
-        The groups.
+    `cells` and `rows`: as in `with_models`. `specs`: the groups.
     """
     where = conditions(specs)
     if not where:
@@ -85,18 +76,9 @@ def counted(cells: pl.DataFrame, rows: pl.DataFrame, specs: Sequence[GroupSpec])
 def with_models(cells: pl.DataFrame, rows: pl.DataFrame, where: Mapping[int, str]) -> pl.Series:
     """Return which rows keep their parameters, provided that their group stores parameters.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Columns cell, identical and the axes.
-    rows : DataFrame
-        Columns group, cell, repeat and run.
-    where : mapping of int to str
-        As returned by `conditions`; groups without a condition keep the parameters of all rows.
-
-    Returns
-    -------
-    Boolean Series (row,)
+    `cells`: columns cell, identical and the axes. `rows`: columns group, cell, repeat and run.
+    `where`: as returned by `conditions`; groups without a condition keep the parameters of all
+    rows. Returns Boolean Series (row,).
     """
     if not where:
         return pl.repeat(value=True, n=len(rows), dtype=pl.Boolean, eager=True).alias("models")

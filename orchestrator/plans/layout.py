@@ -112,17 +112,9 @@ _THREADS = 8
 def missing_blocks(wanted: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
     """Return the runs that a plan lacks, as blocks of one repeat of one cell.
 
-    Parameters
-    ----------
-    wanted : DataFrame
-        Columns group, cell, repeats, runs.
-    held : DataFrame
-        Columns cell, repeats, runs: what is planned already.
-
-    Returns
-    -------
-    DataFrame
-        Columns group, repeat, cell, first, stop (runs first … stop - 1), in the store's order.
+    `wanted`: columns group, cell, repeats, runs. `held`: columns cell, repeats, runs: what is
+    planned already. Returns columns group, repeat, cell, first, stop (runs first … stop - 1), in
+    the store's order.
     """
     cells = wanted.join(held, on="cell", how="left", suffix="_held").fill_null(0)
     repeats = cells["repeats"].to_numpy()
@@ -146,19 +138,8 @@ def assign_rows(
 ) -> pl.DataFrame:
     """Assign rows to new runs; each group's new rows start at the next shard boundary.
 
-    Parameters
-    ----------
-    blocks : DataFrame
-        As returned by `missing_blocks`.
-    lengths : mapping
-        Rows of each group so far.
-    shard_lengths : mapping
-        Runs per shard of each group.
-
-    Returns
-    -------
-    DataFrame
-        `ROWS` and the column group.
+    `blocks`: as returned by `missing_blocks`. `lengths`: rows of each group so far.
+    `shard_lengths`: runs per shard of each group. Returns `ROWS` and the column group.
     """
     first, group = blocks["first"].to_numpy(), blocks["group"].to_numpy()
     counts = blocks["stop"].to_numpy() - first
@@ -223,12 +204,7 @@ def wrong_descriptions(
 ) -> dict[str, list[str]]:
     """Return which ``zarr.json`` differ from the plan, by group path; "" stands for those above.
 
-    Parameters
-    ----------
-    groups : Groups
-        Groups that are not laid out yet are skipped.
-    mend : bool
-        Whether to rewrite these files.
+    `groups`: groups that are not laid out yet are skipped. `mend`: whether to rewrite these files.
     """
     from manyseed.orchestrator.store import metadata
 

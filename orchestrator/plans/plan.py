@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import polars as pl
 from annotated_types import Interval
 
 from manyseed.analysis.axes import LATER
 from manyseed.jobs.ensembling.methods import NONE
+from manyseed.jobs.hparams.grid import is_written, names
 from manyseed.orchestrator.disk.parquet import read_metadata, read_parquet, write_parquet
 from manyseed.orchestrator.disk.placing import place_new, unavailable
 from manyseed.orchestrator.disk.records import json_text, read_record, require_same_plan
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.paths import GIVEN, SweepPaths
-from manyseed.orchestrator.store.arrays import SEEN
+from manyseed.orchestrator.store.arrays import NOISY, SEEN
 from manyseed.orchestrator.store.index import JournalFolder
 
 if TYPE_CHECKING:
     from manyseed.jobs.run import Cell
-import json
-from typing import Any
-
-from manyseed.jobs.hparams.grid import is_written, names
 
 
 def lost(file: Path) -> DamagedFile:
@@ -93,9 +91,15 @@ plan part that added the cell."""
 METHOD = (
     pl.when(pl.all_horizontal(pl.col(axis) == value for axis, value in LATER.items()))
     .then(pl.lit(""))
-    .when(pl.col("test_augment") == NONE)
-    .then(pl.col("ensembling"))
-    .otherwise(pl.concat_str("ensembling", pl.lit(SEEN)))
+    .otherwise(
+        pl.concat_str(
+            "ensembling",
+            *(
+                pl.when(pl.col(axis) == NONE).then(pl.lit("")).otherwise(pl.lit(suffix))
+                for axis, suffix in (("test_augment", SEEN), ("perturb_labels", NOISY))
+            ),
+        )
+    )
     .alias("method")
 )
 """`GroupSpec.ensembling` of a cell's group: cells that use a `LATER` axis have their own groups."""
@@ -111,11 +115,9 @@ _CELLS_DIGEST = "cells"
 """Key in a part's footer: the SHA-256, in hexadecimal, of the cells planned when the part was
 written. Parts of earlier versions lack it."""
 
-_IDENTITY = "plan"
-"""Key in the first part's footer: the plan's identity."""
+_IDENTITY = "plan"  # key in the first part's footer: the plan's identity
 
-_UNKNOWN_SECONDS = 1.0
-"""The expected duration of a fit in plans that do not record one."""
+_UNKNOWN_SECONDS = 1.0  # the expected duration of a fit in plans that do not record one
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,14 +145,9 @@ IS_IMPORTED = pl.col("canonical").str.contains('"source":"imported"', literal=Tr
 class Plan:
     """The cells and runs that a sweep holds.
 
-    Attributes
-    ----------
-    all_cells : DataFrame
-        Columns `CELLS`, in order of their number; including dropped cells.
-    parts : tuple of DataFrame
-        Columns `ROWS`, oldest part first; including runs of dropped cells.
-    dropped : Series
-        Numbers of the cells that were removed for good.
+    `all_cells`: columns `CELLS`, in order of their number; including dropped cells. `parts`:
+    columns `ROWS`, oldest part first; including runs of dropped cells. `dropped`: numbers of the
+    cells that were removed for good.
     """
 
     all_cells: pl.DataFrame
@@ -372,12 +369,8 @@ def write_plan(
 
     A `LATER` axis gets no column while no cell uses it, as in earlier versions.
 
-    Parameters
-    ----------
-    new_part : bool
-        Whether to write its last part.
-    before_rename : callable, optional
-        Called before each file appears; an exception from it abandons the file.
+    `new_part`: whether to write its last part. `before_rename`: called before each file appears; an
+    exception from it abandons the file.
     """
     unused = [axis for axis in LATER if (plan.all_cells[axis] == LATER[axis]).all()]
     write_parquet(paths.cells, plan.all_cells.drop(unused), before_rename=before_rename)
@@ -405,10 +398,7 @@ def with_anchors(cells: pl.DataFrame) -> pl.DataFrame:
     It holds the anchor of every cell, also of those outside a grid: null if the classifier has no
     such hparam, or if a search finds it. Cells without grids are returned unchanged.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        With the columns hparams and canonical.
+    `cells`: with the columns hparams and canonical.
     """
     written = filter(is_written, cells["hparams"].unique())
     varied = sorted({name for text in written for name in names(text)})

@@ -24,6 +24,7 @@ from manyseed.orchestrator.disk.placing import appearing, place
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import (
     DamagedFile,
+    SeveralErrors,
     UnavailableError,
     UserError,
     command,
@@ -33,13 +34,12 @@ from manyseed.orchestrator.errors import (
 )
 from manyseed.orchestrator.grids import objects
 from manyseed.orchestrator.grids.expansion import Expansion, expand
-from manyseed.orchestrator.grids.loading import load_sweep_file
+from manyseed.orchestrator.grids.loading import load_and_use, load_sweep_file
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.change import Change, warn_of_estimator
-from manyseed.orchestrator.plans.code import own_code, write_pins
+from manyseed.orchestrator.plans.code import fetch_datasets, own_code, write_pins
 from manyseed.orchestrator.plans.cost import check_room, observed_seconds
-from manyseed.orchestrator.plans.data import fetch_datasets
 from manyseed.orchestrator.plans.extension import extended
 from manyseed.orchestrator.plans.layout import (
     PAIR,
@@ -51,8 +51,7 @@ from manyseed.orchestrator.plans.layout import (
 from manyseed.orchestrator.plans.plan import CELLS, METHOD, PREFIX, Plan, with_anchors, write_plan
 from manyseed.orchestrator.plans.twins import SETTING_APART, Torn, Twin, merge_twins
 
-Check = Callable[[SweepPaths, Change], None]
-"""Refuses a change before it is written."""
+Check = Callable[[SweepPaths, Change], None]  # refuses a change before it is written
 
 MAX_RUNS = 10**8
 """The most runs of a sweep: a table of them fits into memory, and any group's rows into 31 bits."""
@@ -61,15 +60,13 @@ MAX_RUNS = 10**8
 def plan_change(sweep_file: Path, directory: Path, settings: Sequence[str] = ()) -> Change:
     """Return what planning `sweep_file` into `directory` would do, without writing anything.
 
-    Parameters
-    ----------
-    settings : sequence of str
-        Values that replace the file's (`grids.settings.with_settings`).
+    `settings`: values that replace the file's (`grids.settings.with_settings`).
     """
-    sweep, text = load_sweep_file(sweep_file, settings)
     paths = SweepPaths(directory)
     own = own_code(sweep_file, paths)
-    expansion = expand(sweep, sweep_file, own)
+    sweep, text, expansion = load_and_use(
+        sweep_file, settings, lambda sweep: expand(sweep, sweep_file, own)
+    )
     if paths.is_sweep:
         before, groups = Plan.read(paths), Groups.read(paths)
         # groups without a cell are left over from an interrupted planning
@@ -98,12 +95,7 @@ def plan_sweep(
 ) -> Change:
     """Plan `sweep_file` into `directory`; an interrupted planning changes nothing.
 
-    Parameters
-    ----------
-    sweep_file, directory, settings
-        As `plan_change`.
-    require : callable, optional
-        A further check.
+    `sweep_file`, `directory` and `settings`: as `plan_change`. `require`: a further check.
     """
     paths = SweepPaths(directory)
     try:
@@ -392,14 +384,8 @@ def grow(
 ) -> Change:
     """Plan more runs of cells and change nothing else.
 
-    Parameters
-    ----------
-    runs : mapping of int to int
-        How many runs each of these cells shall have on each test set.
-    require : callable
-        A further check of the change.
-    dry_run : bool
-        Whether to return the change without writing it.
+    `runs`: how many runs each of these cells shall have on each test set. `require`: a further
+    check of the change. `dry_run`: whether to return the change without writing it.
     """
     plan = Plan.read(paths)
     planned = plan.cells.join(plan.extents, on="cell").sort("cell")
@@ -465,23 +451,12 @@ def plan_objects(
 ) -> Path:
     """Plan an estimator, described as in a sweep file, and prepare its data.
 
-    Parameters
-    ----------
-    estimator, X, y, groups
-        As in `orchestrator.sweep.Sweep.of`.
-    directory : path, optional
-        By default ``sweep-NAME``, after the estimator's class.
-    options, grid : mapping
-        Further keys of the classifier's table and of the grid.
-    require : callable, optional
-        A further check of the change to the plan.
-    **numbers
-        seed, repeats, runs and test.
+    `estimator`, `X`, `y` and `groups`: as in `orchestrator.sweep.Sweep.of`. `directory`: by default
+    ``sweep-NAME``, after the estimator's class. `options` and `grid`: further keys of the
+    classifier's table and of the grid. `require`: a further check of the change to the plan.
+    ``**numbers``: seed, repeats, runs and test.
 
-    Returns
-    -------
-    Path
-        The sweep's directory.
+    Returns the sweep's directory.
     """
     objects.require_guard()
     if isinstance(estimator, str) and ":" not in estimator:
@@ -508,6 +483,8 @@ def plan_objects(
 
 def _of_arguments(error: UserError, file: Path) -> UserError:
     """Return an error about the temporary sweep file as one about the arguments of `Sweep.of`."""
+    if isinstance(error, SeveralErrors):
+        return SeveralErrors([_of_arguments(each, file) for each in error.errors])
     if error.file is None or Path(error.file) != file:
         return error
     key = error.key or ""

@@ -26,8 +26,7 @@ from manyseed.orchestrator.provenance import Recipe
 if TYPE_CHECKING:
     import polars as pl
 
-SCALE_NAME = "ensembling.scale"
-"""The name of a scale beside hparams."""
+SCALE_NAME = "ensembling.scale"  # the name of a scale beside hparams
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,21 +67,9 @@ class Found(ABC):
 class TunedHparams(Found):
     """The hparams that a search found.
 
-    Attributes
-    ----------
-    dataset, classifier : str
-        Their names in the sweep file.
-    search : mapping
-        The cells' hparams: the distributions to search, and fixed values.
-    hparams : mapping
-        The hparams of the draw with the highest accuracy.
-    draw : int
-        The number of that draw.
-    accuracy : float
-    recipe : Recipe
-        How fits were made.
-    draws : tuple of Draw
-        All draws.
+    `dataset` and `classifier`: their names in the sweep file. `search`: the cells' hparams: the
+    distributions to search, and fixed values. `hparams`: the hparams of the draw with the highest
+    accuracy. `draw`: the number of that draw. `recipe`: how fits were made. `draws`: all draws.
     """
 
     search: Mapping[str, object] = field(default_factory=dict)
@@ -129,19 +116,10 @@ class TunedHparams(Found):
 class FoundScale(Found):
     """The scale of Laplace's posterior that a search found.
 
-    Attributes
-    ----------
-    dataset, classifier, ensembling : str
-        Their names in the sweep file.
-    cell : mapping
-        The description of the cell that the scale is for.
-    scale : float
-    log_likelihood : float
-        Of the validation rows at this scale, averaged over networks.
-    recipe : Recipe
-        How fits were made.
-    trials : tuple of Trial
-        The results of each network for all scales.
+    `dataset`, `classifier` and `ensembling`: their names in the sweep file. `cell`: the description
+    of the cell that the scale is for. `log_likelihood`: of the validation rows at this scale,
+    averaged over networks. `recipe`: how fits were made. `trials`: the results of each network for
+    all scales.
     """
 
     ensembling: str = ""
@@ -188,26 +166,13 @@ class FoundScale(Found):
 class SearchKind:
     """A kind of search.
 
-    Attributes
-    ----------
-    what : str
-        What it finds for a cell, for messages.
-    entry : {"draw", "trial"}
-        The key of a fit in the file of an incomplete search.
-    mark : str
-        Occurs in the canonical text of a cell that needs it.
-    apart : tuple of str
-        Columns of a plan's cells; those that agree in them share a search.
-    is_needed, id, n_fits
-        Of a cell: whether it needs a search, the search's identity, and how many fits it takes.
-    evaluate : callable
-        Makes a fit in another process (`jobs.tuning.evaluate_in_process`).
-    result : type
-        What is stored.
-    file : callable
-        Takes a sweep's paths and the identity, returns the result's file.
-    values : callable
-        The values of a trained cell that the search found, by name.
+    `what`: what it finds for a cell, for messages. `entry`: the key of a fit in the file of an
+    incomplete search. `mark`: occurs in the canonical text of a cell that needs it. `apart`:
+    columns of a plan's cells; those that agree in them share a search. `is_needed`, `id` and
+    `n_fits`: of a cell: whether it needs a search, the search's identity, and how many fits it
+    takes. `evaluate`: makes a fit in another process (`jobs.tuning.evaluate_in_process`). `result`:
+    what is stored. `file`: takes a sweep's paths and the identity, returns the result's file.
+    `values`: the values of a trained cell that the search found, by name.
     """
 
     what: str
@@ -257,25 +222,12 @@ KINDS = (HPARAMS, SCALE)
 class Search:
     """A search that cells of a plan need.
 
-    Attributes
-    ----------
-    dataset, classifier : str
-        Their names in the sweep file.
-    id : str
-        Identifies the search and names its file.
-    cell : Cell
-        One of its cells; the search depends on what all of them share.
-    device : {"cpu", "gpu"}
-        The device requested for its fits.
-    kind : SearchKind
-    code : str
-        The folder of the copy of users' own code; empty if there is none.
-    timeout : float
-        Seconds after which a fit of a command is ended; 0 for no limit.
-    ensembling : str
-        The method's name in the sweep file, in a search for the scale of a cell's posterior.
-    fitted : Cell, optional
-        The cell with the hparams that an earlier search found.
+    `dataset` and `classifier`: their names in the sweep file. `id`: identifies the search and names
+    its file. `cell`: one of its cells; the search depends on what all of them share. `device`: the
+    device requested for its fits. `code`: the folder of the copy of users' own code; empty if there
+    is none. `timeout`: seconds after which a fit of a command is ended; 0 for no limit.
+    `ensembling`: the method's name in the sweep file, in a search for the scale of a cell's
+    posterior. `fitted`: the cell with the hparams that an earlier search found.
     """
 
     dataset: str

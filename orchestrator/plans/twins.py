@@ -23,8 +23,7 @@ from manyseed.jobs.run import Cell, canonical_json
 from manyseed.orchestrator.errors import toml_value
 from manyseed.orchestrator.plans.plan import IS_IMPORTED
 
-SETTING_APART = ("train_fraction", "vary")
-"""The axes in which twins may differ."""
+SETTING_APART = ("train_fraction", "vary")  # the axes in which twins may differ
 
 _ALIKE = [axis for axis in AXES if axis not in SETTING_APART]
 _SIZE = ("repeats", "runs")
@@ -36,22 +35,11 @@ State = Literal["left out", "held", "dropped"]
 class Twin:
     """Requested cells of a dataset and classifier whose fits are those of other cells.
 
-    Attributes
-    ----------
-    dataset, classifier : str
-    is_ : mapping
-        Their levels, for the axes in which they differ from the other cells.
-    same_as : mapping
-        The levels of the other cells, for the same axes.
-    draws_from : tuple of str
-        The sources of randomness that both vary and that their fits draw from.
-    points : int or None
-        Training points of both, if their fractions differ.
-    state : {"left out", "held", "dropped"}
-        Whether they are not planned; were planned before and stay; or are not planned because the
-        other cells were dropped.
-    cells, runs : int
-        How many are asked for.
+    `is_`: their levels, for the axes in which they differ from the other cells. `same_as`: the
+    levels of the other cells, for the same axes. `draws_from`: the sources of randomness that both
+    vary and that their fits draw from. `points`: training points of both, if their fractions
+    differ. `state`: whether they are not planned; were planned before and stay; or are not planned
+    because the other cells were dropped. `cells` and `runs`: how many are asked for.
     """
 
     dataset: str
@@ -83,12 +71,8 @@ def fits(cells: pl.DataFrame, n_train: Mapping[str, int] | None = None) -> pl.Se
     An imported cell has no twin under another dataset name, even if their test sets are equal:
     nothing else is known of the data, and predictions may differ.
 
-    Parameters
-    ----------
-    cells : DataFrame
-        Columns cell_id, canonical and `AXES`; each cell once.
-    n_train : mapping of dataset to int, optional
-        Training points. Without them, only twins that differ in ``vary`` are found.
+    `cells`: columns cell_id, canonical and `AXES`; each cell once. `n_train`: training points.
+    Without them, only twins that differ in ``vary`` are found.
     """
     columns = cells.select("cell_id", "canonical", *_ALIKE, points=_points(cells, n_train or {}))
     # most cells have no possible twin, so their descriptions need not be parsed
@@ -156,23 +140,12 @@ def merge_twins(
     most repeats and the most runs that any of its twins asks for. Twins of a dropped cell do not
     bring it back.
 
-    Parameters
-    ----------
-    asked : DataFrame
-        Columns of `Expansion.cells`, and cell and group, which are null for cells not planned yet.
-    planned : DataFrame
-        All cells of the current plan, including dropped ones, with repeats and runs.
-    dropped : Series
-        Numbers of dropped cells.
-    n_train : mapping of dataset to int
-        Training points.
+    `asked`: columns of `Expansion.cells`, and cell and group, which are null for cells not planned
+    yet. `planned`: all cells of the current plan, including dropped ones, with repeats and runs.
+    `dropped`: numbers of dropped cells. `n_train`: training points.
 
-    Returns
-    -------
-    DataFrame
-        Columns of `asked`.
-    tuple of Twin
-        The cells that are the same as others, in the order in which they were asked for.
+    Returns columns of `asked`, and the cells that are the same as others, in the order in which
+    they were asked for.
     """
     others = planned.join(asked, on="cell_id", how="anti").select(asked.columns)
     others = others.join(asked, on=_ALIKE, how="semi", maintain_order="left")

@@ -12,7 +12,7 @@ from manyseed.orchestrator.disk.placing import opened
 from manyseed.orchestrator.disk.records import read_record
 from manyseed.orchestrator.errors import DamagedFile, UserError, command
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.runs.description import find_run
+from manyseed.orchestrator.runs import find_run
 from manyseed.orchestrator.submissions.submission import (
     Submission,
     lost_failures,
@@ -57,12 +57,8 @@ def is_of_copy(error: str) -> bool:
 def failures(paths: SweepPaths, shown: int = 5, *, fold: bool = False) -> list[FailureGroup]:
     """Return the kinds of errors of all failed runs (`alike.kind`), the most frequent first.
 
-    Parameters
-    ----------
-    shown : int
-        The most addresses of each error.
-    fold : bool
-        Whether to count copies of failed runs with the errors of these.
+    `shown`: the most addresses of each error. `fold`: whether to count copies of failed runs with
+    the errors of these.
     """
     failed = [*survey(paths).failures.values()]
     kinds = {(one.cell, one.repeat, one.run): kind(one) for one in failed}
@@ -122,11 +118,8 @@ def _lost_prints(submission: Submission, task: int) -> Iterator[Path]:
 def logs(paths: SweepPaths, what: str) -> Iterator[tuple[Path, str]]:
     """Yield the files of a task or a run, with their last lines.
 
-    Parameters
-    ----------
-    what : str
-        A task, as ``SUBMISSION/TASK``, counted from 1 and from 0, or its job id; or a run, as
-        ``CELL:REPEAT:RUN``, whose tracebacks are yielded.
+    `what`: a task, as ``SUBMISSION/TASK``, counted from 1 and from 0, or its job id; or a run, as
+    ``CELL:REPEAT:RUN``, whose tracebacks are yielded.
     """
     if ":" in what:
         return _of_run(paths, what)
@@ -184,12 +177,8 @@ def _tail(file: Path) -> str:
 def unfinished(paths: SweepPaths, address: str) -> tuple[dict[str, object], dict[str, object]]:
     """Return the state of a run that the store does not hold.
 
-    Returns
-    -------
-    stored : dict
-        Its status, and whether only a journal holds it.
-    failed : dict
-        Why it failed, where, how often, and what to do; empty if it did not.
+    Returns `stored`: its status, and whether only a journal holds it. `failed`: why it failed,
+    where, how often, and what to do; empty if it did not.
     """
     planned, state = find_run(paths, address), survey(paths)
     place = (planned.spec.number, planned.row)

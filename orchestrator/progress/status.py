@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING
-
-from manyseed.orchestrator.disk.records import read_json
-from manyseed.orchestrator.errors import ManyseedError, command
-from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.submissions.submission import on_cluster
-
-if TYPE_CHECKING:
-    import polars as pl
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypedDict
@@ -22,8 +12,9 @@ from typing import Any, TypedDict
 import polars as pl
 
 from manyseed.orchestrator.analyses.jobstate import look
-from manyseed.orchestrator.errors import StoreError, UnavailableError
-from manyseed.orchestrator.paths import RECIPE
+from manyseed.orchestrator.disk.records import read_json
+from manyseed.orchestrator.errors import ManyseedError, StoreError, UnavailableError, command
+from manyseed.orchestrator.paths import RECIPE, SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.progress.watch import summed
 from manyseed.orchestrator.store.arrays import MISSING
@@ -35,6 +26,7 @@ from manyseed.orchestrator.submissions.submission import (
     TaskState,
     lost_failures,
     lost_files,
+    on_cluster,
     submissions,
     tasks_of,
     training,
@@ -45,8 +37,7 @@ from manyseed.orchestrator.tasks.intent import LOCAL
 from manyseed.orchestrator.working.node import broken_nodes, is_environment
 from manyseed.slurm.commands import compact_ids
 
-Step = tuple[str, tuple[object, ...]]
-"""The purpose of a command, and its arguments."""
+Step = tuple[str, tuple[object, ...]]  # the purpose of a command, and its arguments
 
 
 def next_steps(
@@ -59,16 +50,8 @@ def next_steps(
 ) -> Iterator[Step]:
     """Yield the next commands for a sweep.
 
-    Parameters
-    ----------
-    runs : mapping
-        The number of its runs by state.
-    tasks : collection of str
-        The states of its tasks.
-    cells : DataFrame
-        The cells of its plan.
-    analysing : bool
-        Whether an analysis job waits or runs.
+    `runs`: the number of its runs by state. `tasks`: the states of its tasks. `cells`: the cells of
+    its plan. `analysing`: whether an analysis job waits or runs.
     """
     from manyseed.orchestrator.plans.plan import IS_IMPORTED  # imports polars
 
@@ -186,15 +169,13 @@ class SubmissionStatus(TypedDict):
     number: int
     cluster: str
     state: str
-    tasks: dict[str, int]
-    """By state."""
+    tasks: dict[str, int]  # by state
     runs: int
     done: int
     failed: int
     set_aside: int
     workers: int
-    submitted: float
-    """Seconds since 1970."""
+    submitted: float  # seconds since 1970
     reason: str
 
 
@@ -210,40 +191,26 @@ class Status(TypedDict):
     """The state of a sweep, as JSON values."""
 
     directory: str
-    runs: dict[str, int]
-    """By state."""
-    recipes: int
-    """In how many ways runs were made: recorded recipes."""
-    duplicates: int
-    """Number of fits that were trained more than once."""
+    runs: dict[str, int]  # by state
+    recipes: int  # in how many ways runs were made: recorded recipes
+    duplicates: int  # number of fits that were trained more than once
     groups: list[dict[str, Any]]
     """For each dataset and classifier, their names and the runs by state."""
-    tasks: dict[str, int]
-    """By state."""
-    jobs: dict[str, list[str]]
-    """SLURM jobs by the state of their tasks, such as ``77_[0-2]``."""
+    tasks: dict[str, int]  # by state
+    jobs: dict[str, list[str]]  # SLURM jobs by the state of their tasks, such as ``77_[0-2]``
     each_task: list[TaskStatus]
-    workers: int
-    """Training processes."""
-    runs_per_hour: float
-    """The current rate."""
-    seconds_left: float | None
-    """None if nothing trains."""
+    workers: int  # training processes
+    runs_per_hour: float  # the current rate
+    seconds_left: float | None  # none if nothing trains
     submissions: list[SubmissionStatus]
-    problems: list[str]
-    """A sentence each."""
-    failures: list[FailureStatus]
-    """The most frequent errors."""
+    problems: list[str]  # a sentence each
+    failures: list[FailureStatus]  # the most frequent errors
     analysis: dict[str, Any] | None
     """The last analysis job, an `orchestrator.analyses.jobstate.AnalysisJob`."""
-    cluster_silent: str | None
-    """Why the scheduler did not answer."""
-    report: str | None
-    """The report's page; None unless it shows the current results."""
-    outdated: list[str]
-    """Why the results or the report do not cover all finished runs."""
-    next: list[dict[str, str]]
-    """``what`` and ``command`` of each next step."""
+    cluster_silent: str | None  # why the scheduler did not answer
+    report: str | None  # the report's page; None unless it shows the current results
+    outdated: list[str]  # why the results or the report do not cover all finished runs
+    next: list[dict[str, str]]  # ``what`` and ``command`` of each next step
 
 
 def status(paths: SweepPaths) -> Status:
@@ -478,10 +445,7 @@ def seconds_left(paths: SweepPaths, state: Survey, attempts: Sequence[Attempt]) 
     The speed of the processes is the cost of what they finished since they started, blended with
     the expected speed.
 
-    Parameters
-    ----------
-    attempts : sequence of Attempt
-        The running attempts, with at least one training process in total.
+    `attempts`: the running attempts, with at least one training process in total.
     """
     runs = _priced(paths, state)
     left = float(runs.filter(state=MISSING)["seconds"].sum())

@@ -11,8 +11,7 @@ from manyseed.orchestrator.errors import UnavailableError
 from manyseed.orchestrator.submissions.submission import Submission, TaskState, tasks_of
 from manyseed.orchestrator.tasks.intent import LOCAL
 
-_LEAST_BYTES = 2**16
-"""The disk space that a task needs to start."""
+_LEAST_BYTES = 2**16  # the disk space that a task needs to start
 _POLL_SECONDS = 0.25
 _SILENCE_SECONDS = 900.0
 """How long the cluster may be silent: a restarted controller takes some minutes."""
@@ -24,20 +23,15 @@ _PATIENCE = 10.0
 class Progress:
     """A submission at one moment."""
 
-    runs: int
-    """Runs of the submission."""
+    runs: int  # runs of the submission
     done: int = 0
-    failed: int = 0
-    """Finished runs, including copies, and failed runs."""
-    set_aside: int = 0
-    """Runs that killed their process repeatedly; they stay missing."""
-    workers: int = 0
-    """Training processes."""
+    failed: int = 0  # finished runs, including copies, and failed runs
+    set_aside: int = 0  # runs that killed their process repeatedly; they stay missing
+    workers: int = 0  # training processes
     state: str = "starting"
     """Starting, running, finished, stopped, broken (the machine was at fault) or gone (killed)."""
     reason: str = ""
-    details: str = ""
-    """Why it is broken, or if known why it is gone: one line, and the full text."""
+    details: str = ""  # why it is broken, or if known why it is gone: one line, and the full text
 
     @property
     def is_over(self) -> bool:

@@ -19,8 +19,7 @@ from manyseed.orchestrator.errors import ManyseedError, command
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.survey import survey
 
-LEVEL = 0.05
-"""Probability of telling a difference between recipes, where there is none."""
+LEVEL = 0.05  # probability of telling a difference between recipes, where there is none
 
 _LISTED = 3
 FEW_POINTS = 10

@@ -11,8 +11,8 @@ import polars as pl
 
 from manyseed.analysis.figures import drawing as known
 from manyseed.analysis.figures.drawing import FORMATS, WIDTHS, as_files, why_not
-from manyseed.analysis.figures.kind import Given
-from manyseed.analysis.figures.quantities import OF, table_of
+from manyseed.analysis.figures.kind import FigureTables
+from manyseed.analysis.figures.labels import OF, table_of
 from manyseed.analysis.figures.style import Plot, drawn_wide
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.rows import Tables, at_last, of_cells, once
@@ -53,21 +53,15 @@ def plots(
     kind : str
         One of `kinds`: a figure of the page, or a column of the tables of runs, pairs or repeats.
     by : sequence of str
-        For a column: one or two axes to group by.
-    where : str or None
-        An SQL condition over the table of cells: those to draw.
-    width : str or float or None
-        ``single`` or ``double`` column of a journal (89 and 183 mm), or millimetres.
+        For a column of the tables: group by one or two axes; two give the rows and the columns of a
+        grid; by default a row per cell.
+    where : str
+        Only cells that meet a condition.
+    width : str or float
+        single or double for columns of a journal (89 or 183 mm), or millimetres; by default as in
+        the report.
 
-    Returns
-    -------
-    list of Plot
-        At least one, each with its `figure`, `title`, `caption` and `n`.
-
-    Raises
-    ------
-    UserError
-        For an unknown kind, column or width, and if there is nothing to draw.
+    Returns at least one, each with its `figure`, `title`, `caption` and `n`.
     """
     results = read_results(paths)
     given = _given(paths, results, kind, where)
@@ -93,10 +87,7 @@ def plots(
 def kinds(paths: SweepPaths) -> pl.DataFrame:
     """Return the kinds of figures for which a sweep's results have tables and values.
 
-    Returns
-    -------
-    polars frame
-        Columns kind, of (the column's table, or page) and shows.
+    Returns columns kind, of (the column's table, or page) and shows.
     """
     results = read_results(paths)
     available = [one for one in known.KINDS if not one.of or one.of in results]
@@ -118,17 +109,8 @@ def kinds(paths: SweepPaths) -> pl.DataFrame:
 def save(drawn: Sequence[Plot], file: Path, form: str | None = None) -> list[Path]:
     """Write figures: one PDF with a page each, or numbered files; the bytes are reproducible.
 
-    Parameters
-    ----------
-    drawn : sequence of Plot
-    file : Path
-    form : str or None
-        pdf, svg, png or csv; by default the suffix of the file's name.
-
-    Returns
-    -------
-    list of Path
-        The files written.
+    `form`: pdf, svg, png or csv; by default the suffix of the file's name. Returns the files
+    written.
     """
     form = form or file.suffix.removeprefix(".").lower()
     if form not in FORMATS:
@@ -158,13 +140,7 @@ class Plots:
 
     @further("results.figures:plots", but=("paths",))
     def __call__(self, kind: str, *, by: str | Sequence[str] = (), **options: Any) -> Figure:
-        """Return the figure of a kind; parameters as in `plots`.
-
-        Raises
-        ------
-        UserError
-            As `plots`, and if there are several figures.
-        """
+        """Return the figure of a kind; parameters as in `plots`."""
         drawn = self.all(kind, by=by, **options)
         if len(drawn) > 1:
             titles = "; ".join(one.title for one in drawn)
@@ -200,7 +176,7 @@ class Plots:
         return checked(draw, f"Sweep.plot.{name}")
 
 
-def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) -> Given:
+def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) -> FigureTables:
     """Read what a kind is drawn from, for the cells that are asked for."""
     column = kind.replace("-", "_")
     tables = results.of_analysis(tuple(dict.fromkeys((*DRAWN_PAIRS, column))), whole=True)
@@ -217,7 +193,7 @@ def _given(paths: SweepPaths, results: Results, kind: str, where: str | None) ->
     meanings = {k: text for table in OF[::-1] for k, text in _meanings(results, table).items()}
     every = of_cells(every, tables.cells.select("cell").unique())
     close = read_analysis(paths)[0].close
-    return Given(tables, close=close, meanings=meanings, every=every, **further)
+    return FigureTables(tables, close=close, meanings=meanings, every=every, **further)
 
 
 def _of_cells(table: pl.DataFrame, cells: pl.DataFrame) -> pl.DataFrame:
@@ -255,7 +231,7 @@ def _unknown(kind: str, tables: Tables) -> UserError:
     return UserError("unknown kind of figure", key="KIND", value=kind, remedy=remedy)
 
 
-def _why(kind: str, given: Given, paths: SweepPaths) -> str:
+def _why(kind: str, given: FigureTables, paths: SweepPaths) -> str:
     found = known.find(kind)
     if found is not None and found.of and getattr(given, found.of) is None:
         from manyseed.orchestrator.asking.query import how

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from manyseed.analysis.figures.svg import Picture, drawing_version, is_picture
-from manyseed.analysis.report.wording import summary, varying_axes
+from manyseed.analysis.report.wording import below, summary, varying_axes
 from manyseed.analysis.tables.rows import IS_TWIN, SAME_AS, last
-from manyseed.orchestrator.asking.effects import compared
+from manyseed.orchestrator.asking.averaging import compared
 from manyseed.orchestrator.computing.tables import (
     DRAWN_PAIRS,
     DRAWN_TABLES,
@@ -34,13 +34,16 @@ from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.provenance import lost_recipes, read_recipes
 from manyseed.orchestrator.results import caveats
-from manyseed.orchestrator.results.answers.summary import further
+from manyseed.orchestrator.results.answers.summary import further_answers
 from manyseed.orchestrator.results.caveats import newer
 from manyseed.orchestrator.submissions.submission import lost_failures, submissions
 from manyseed.orchestrator.survey import survey
 
 if TYPE_CHECKING:
     from manyseed.analysis.report.page import RunCounts
+
+if TYPE_CHECKING:
+    pass
 
 _MOST = 1 << 26  # bytes of text that are read
 _FIELDS = {one.name for one in fields(Picture)}
@@ -89,21 +92,14 @@ def keep(paths: SweepPaths, of: Identity | None, figures: Sequence[Picture]) -> 
 
 
 def _read(written: Mapping[str, Any]) -> Picture:
-    """Return a figure from JSON.
-
-    Raises
-    ------
-    ValueError
-        Unless it is one, with a picture that can do nothing but be seen.
-    """
+    """Return a figure from JSON."""
     texts = all(isinstance(written[name], str) for name in _TEXTS)
     if written.keys() != _FIELDS or not texts or not is_picture(written["svg"]):
         raise ValueError("not a figure")
     return Picture(**written)
 
 
-IMPORTED = "imported"
-"""The device of imported predictions."""
+IMPORTED = "imported"  # the device of imported predictions
 
 TEST_SHARE = 0.25  # by default
 
@@ -113,15 +109,8 @@ def origin(
 ) -> dict[str, str]:
     """Return how results were made: descriptions in words, by heading.
 
-    Parameters
-    ----------
-    paths : SweepPaths
-    cells : frame
-        The table of cells.
-    packages : mapping
-        Versions of the packages that analysed.
-    analysed : str
-        Time of the analysis.
+    `cells`: the table of cells. `packages`: versions of the packages that analysed. `analysed`:
+    time of the analysis.
     """
     recipes = read_recipes(paths.recipes)
     devices = sorted({f"{r.device} ({r.device_class})" for r in recipes.values()})
@@ -184,8 +173,13 @@ def _commit() -> str:
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
-def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = None) -> Path:
-    """Write the page of an analysed sweep; return its path.
+def report(
+    paths: SweepPaths,
+    name: str,
+    tell: Callable[[str], None] | None = None,
+    output: Path | None = None,
+) -> Path:
+    """Write the page of an analysed sweep, by default in the sweep; return its path.
 
     The page lists files whose loss makes it incomplete, and `tell` is called with each.
     """
@@ -228,14 +222,15 @@ def report(paths: SweepPaths, name: str, tell: Callable[[str], None] | None = No
         variance=last(results[VARIANCE]) if VARIANCE in results else None,
         sources=results["sources"],
         sweep_file=sweep_text(paths),
-        further=further(paths, record),
+        further=further_answers(paths, record),
         figures=figures,
         **shown,
     )
-    place(paths.report, render(content).encode())
+    page = output or paths.report
+    place(page, render(content).encode())
     if figures is None:
         keep(paths, of, content.figures)
-    return paths.report
+    return page
 
 
 def _counts(paths: SweepPaths, record: Analysis) -> RunCounts:
@@ -274,9 +269,11 @@ def summary_table(cells: pl.DataFrame) -> pl.DataFrame:
         "range": "accuracy_range",
         "EC": "ec_local_mean",
         "churn": "churn_mean",
-        "α̂": "alpha_hat_mean",
-        "δ": "delta",
     }
+    levels = [
+        below(*both) or ("–" if both[0] is None else f"{both[0]:.3f}")
+        for both in rows.select("alpha_hat_mean", "delta").rows()
+    ]
     accuracy = pl.format("{} ± {}", _decimals("accuracy_mean"), _decimals("accuracy_std"))
     return rows.select(
         "dataset",
@@ -286,6 +283,8 @@ def summary_table(cells: pl.DataFrame) -> pl.DataFrame:
         pl.col("n_repeats").alias("test sets"),
         accuracy.alias("accuracy ± seeds"),
         *(_decimals(name).alias(title) for title, name in shown.items()),
+        pl.Series("α̂", levels, dtype=pl.String),
+        _decimals("delta").alias("δ"),
         N=pl.col("n_side"),
     )
 

@@ -19,10 +19,11 @@ from manyseed.orchestrator.store.coordinates import (
 MISSING, DONE, COPY, PADDING = 0, 1, 2, 255
 STATUSES = {"missing": MISSING, "done": DONE, "copy": COPY, "padding": PADDING}
 FLAGS = ("perturb_continuous", "perturb_categorical", "perturb_hparams", "hparams", "vary")
-LATER_FLAGS = ("augment", "test_augment")
-"""Flags of groups with `schema.GroupSpec.ensembling`; the second only if it ends in `SEEN`."""
-SEEN = "~test_augment"
-"""Suffix of `schema.GroupSpec.ensembling` for cells whose test images are transformed."""
+SEEN, NOISY = "~test_augment", "~perturb_labels"
+"""Suffixes of `schema.GroupSpec.ensembling`, in this order, for cells whose test images are
+transformed and for those with noise on training labels."""
+LATER_FLAGS = {"augment": "", "test_augment": SEEN, "perturb_labels": NOISY}
+"""Flags of groups with `schema.GroupSpec.ensembling`, if it has this suffix."""
 NO_RECIPE = 65535
 CURVES = {
     "train_loss": "mean cross-entropy of the training batches of an epoch, as they were trained",
@@ -31,6 +32,12 @@ CURVES = {
     "test_accuracy": "share of right predictions of the test set after an epoch",
 }
 """Learning curves, in the order in which they are stored."""
+
+
+def method_of(ensembling: str) -> str:
+    """Return the name of the method in `schema.GroupSpec.ensembling`; empty if it is."""
+    return ensembling.removesuffix(NOISY).removesuffix(SEEN)
+
 
 RUN, GRID = ("run",), ("run", "epoch", "sample")
 
@@ -56,7 +63,7 @@ class ArraySpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class ArrayFields:
     """The fields of `schema.GroupSpec` that decide which arrays a group has."""
 
     n_classes: int
@@ -73,7 +80,7 @@ class Kept:
 
 
 @functools.lru_cache(maxsize=1024)
-def arrays_of(kept: Kept) -> tuple[ArraySpec, ...]:
+def arrays_of(kept: ArrayFields) -> tuple[ArraySpec, ...]:
     """Return all arrays, published ones in the order in which their files are replaced."""
     return (*_predictions(kept), *_records(kept), *_splits(kept), *_coordinates(kept))
 
@@ -90,7 +97,7 @@ def label_dtype(n_classes: int) -> str:
     return "uint8" if n_classes <= 256 else "uint16"
 
 
-def _predictions(kept: Kept) -> list[ArraySpec]:
+def _predictions(kept: ArrayFields) -> list[ArraySpec]:
     def array(name: str, dtype: str, dims: tuple[str, ...], fill: float, **attributes: str) -> None:
         compressed = name == "label" or (name == PARAMETERS.name and bool(kept.parameters_where))
         arrays.append(ArraySpec(name, dtype, dims, fill, "prediction", compressed, attributes))
@@ -182,12 +189,12 @@ def _predictions(kept: Kept) -> list[ArraySpec]:
     return arrays
 
 
-def _parameter_attributes(kept: Kept) -> dict[str, str]:
+def _parameter_attributes(kept: ArrayFields) -> dict[str, str]:
     condition = {"condition": kept.parameters_where} if kept.parameters_where else {}
     return {"layouts": kept.parameters, **condition}
 
 
-def _records(kept: Kept) -> list[ArraySpec]:
+def _records(kept: ArrayFields) -> list[ArraySpec]:
     def array(name: str, dtype: str, fill: float, **attributes: Any) -> None:
         arrays.append(ArraySpec(name, dtype, RUN, fill, "record", True, attributes))
 
@@ -245,7 +252,7 @@ def _records(kept: Kept) -> list[ArraySpec]:
     return arrays
 
 
-def _splits(kept: Kept) -> tuple[ArraySpec, ...]:
+def _splits(kept: ArrayFields) -> tuple[ArraySpec, ...]:
     dims = ("repeat", "sample")
     return (
         ArraySpec(
@@ -277,7 +284,7 @@ def _splits(kept: Kept) -> tuple[ArraySpec, ...]:
     )
 
 
-def _coordinates(kept: Kept) -> list[ArraySpec]:
+def _coordinates(kept: ArrayFields) -> list[ArraySpec]:
     def array(
         name: str,
         dtype: str,

@@ -13,11 +13,15 @@ in parallel.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import math
 import os
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import google_crc32c
@@ -28,10 +32,7 @@ from manyseed.orchestrator.errors import StoreError
 
 if TYPE_CHECKING:
     from numcodecs.blosc import Blosc
-import contextlib
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
+
 
 _ABSENT = 2**64 - 1
 _CRC_BYTES = 4
@@ -43,22 +44,14 @@ _KNOWN = (["bytes", "crc32c"], ["bytes", "blosc", "crc32c"])
 class Format:
     """The format of an array's files, as described by its ``zarr.json``."""
 
-    rows: int
-    """Length of the array."""
-    row: tuple[int, ...]
-    """Shape of one row."""
-    dtype: np.dtype[Any]
-    """Little-endian."""
-    fill: float | int
-    """The value of elements that were never written."""
-    length: int
-    """Rows per file."""
-    chunk: int
-    """Rows per inner chunk; a divisor of `length`."""
-    sharded: bool
-    """Whether a file ends with an index of inner chunks; if not, it is a single chunk."""
-    blosc: Blosc | None
-    """The compressor."""
+    rows: int  # length of the array
+    row: tuple[int, ...]  # shape of one row
+    dtype: np.dtype[Any]  # little-endian
+    fill: float | int  # the value of elements that were never written
+    length: int  # rows per file
+    chunk: int  # rows per inner chunk; a divisor of `length`
+    sharded: bool  # whether a file ends with an index of inner chunks; if not, it is a single chunk
+    blosc: Blosc | None  # the compressor
 
     def name(self, index: int) -> str:
         """Return the name of the `index`-th file along the first dimension."""
@@ -120,10 +113,7 @@ def parse(metadata: bytes) -> Format:
 class ChunkWriter:
     """Writes one file, one inner chunk after another.
 
-    Attributes
-    ----------
-    written : int
-        Bytes written to the file so far.
+    `written`: bytes written to the file so far.
     """
 
     def __init__(self, form: Format, file: BinaryIO) -> None:
@@ -256,14 +246,8 @@ def write_behind(
 
     The files are completed, not synced, when the block ends without an exception.
 
-    Parameters
-    ----------
-    forms : sequence of Format
-        Formats of the files.
-    paths : sequence of Path
-        The files, which must not exist.
-    rows : int
-        Maximum number of rows written at a time; memory holds twice as many.
+    `forms`: formats of the files. `paths`: the files, which must not exist. `rows`: maximum number
+    of rows written at a time; memory holds twice as many.
     """
     buffers = [[form.empty(rows) for form in forms] for _ in range(2)]
     with contextlib.ExitStack() as stack:

@@ -8,7 +8,7 @@ also names them, so that an interrupted removal counts nothing twice.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +27,9 @@ from manyseed.orchestrator.store.arrays import COPY, DONE, MISSING
 from manyseed.orchestrator.store.groups import Group, list_groups
 from manyseed.orchestrator.store.index import JournalFolder, JournalIndex, read_tombstone
 from manyseed.orchestrator.store.metadata import consolidate
-from manyseed.orchestrator.store.reader import read_array, read_rows, statuses
+from manyseed.orchestrator.store.reader import Shard, read_array, statuses
 from manyseed.orchestrator.store.repair import require_rest
 from manyseed.orchestrator.store.shards import publish
-from manyseed.orchestrator.store.verify import row_checksums
 
 _UNCOUNTED = "fits that were trained more than once before are then no longer counted"
 REMEDY = f"remove it: {_UNCOUNTED}"
@@ -41,10 +40,8 @@ _LOST = f"restore it, or remove {LEDGER_MARK} beside it: {_UNCOUNTED}"
 class Ledger:
     """The count for journals that have been or are being removed."""
 
-    count: Annotated[int, Interval(ge=0, le=2**40)] = 0
-    """Number of superfluous fits in them."""
-    journals: frozenset[str] = frozenset()
-    """Names of counted journals that may still exist."""
+    count: Annotated[int, Interval(ge=0, le=2**40)] = 0  # number of superfluous fits in them
+    journals: frozenset[str] = frozenset()  # names of counted journals that may still exist
 
     @classmethod
     def read(cls, folder: Path) -> Ledger:
@@ -125,14 +122,10 @@ _ATTEMPTS = 2
 class Compaction:
     """The result of a compaction."""
 
-    published: int
-    """Number of newly published rows."""
-    journals: int
-    """Number of removed journals."""
-    kept: tuple[str, ...]
-    """Journals kept because they hold copies whose source is not finished."""
-    partial: int
-    """Number of removed temporary files."""
+    published: int  # number of newly published rows
+    journals: int  # number of removed journals
+    kept: tuple[str, ...]  # journals kept because they hold copies whose source is not finished
+    partial: int  # number of removed temporary files
     damaged: tuple[str, ...] = ()
     """Journals kept because some of their records are unreadable and may not be published."""
     foreign: tuple[str, ...] = ()
@@ -149,15 +142,9 @@ def compact(
 ) -> Compaction:
     """Publish all journals, read the rows back, remove journals and leftovers, write metadata.
 
-    Parameters
-    ----------
-    watch : LeaseWatch
-        Watch of the lease folder.
-    besides : collection of str
-        Names of leases that the caller holds.
-    progress : callable
-        Called before the first shard and after each, with the number of shards done and the number
-        of shards with rows in journals.
+    `watch`: watch of the lease folder. `besides`: names of leases that the caller holds.
+    `progress`: called before the first shard and after each, with the number of shards done and the
+    number of shards with rows in journals.
     """
     require_rest(watch, besides)
     groups, published = list_groups(store), 0
@@ -245,19 +232,15 @@ def _read_back(group: Group, shard: int, journals: JournalIndex, watch: LeaseWat
             )
 
 
-def _wrong_rows(group: Group, shard: int, journals: JournalIndex) -> Iterator[int]:
-    """Yield published rows in journals that do not match their checksum."""
-    start, stop = group.span(shard)
-    held = journals.rows(group.spec.number)
-    for first in range(start, stop, group.spec.chunk_length):
-        rows = held[(held >= first) & (held < first + group.spec.chunk_length)]
-        if len(rows) == 0:
-            continue
-        stored = read_rows(group, ("status", "crc"), rows)
-        finished = np.isin(stored["status"], (DONE, COPY))
-        crcs, damaged = row_checksums(group, first, first + group.spec.chunk_length)
-        wrong = damaged[rows - first] | (crcs[rows - first] != stored["crc"])
-        yield from rows[wrong & finished].tolist()
+def _wrong_rows(group: Group, shard: int, journals: JournalIndex) -> list[int]:
+    """Return published rows in journals that do not match their checksum."""
+    if not group.file(group.spec.array("status"), shard).exists():
+        return []
+    stored = Shard(group, shard)
+    held = np.isin(np.arange(stored.start, stored.stop), journals.rows(group.spec.number))
+    # if a record is lost, any row may have been published
+    wrong = held if stored.lost else stored.unlike(held & stored.finished())
+    return (stored.start + np.flatnonzero(wrong)).tolist()
 
 
 def _unpublished(store: Path, journals: JournalIndex) -> set[str]:

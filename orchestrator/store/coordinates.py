@@ -31,8 +31,7 @@ class Coordinate:
     """A coordinate of dimensions that only optional arrays have, the same for all runs."""
 
     name: str
-    values: Values
-    """Tuples nested by dimension; None for NaN."""
+    values: Values  # tuples nested by dimension; None for NaN
     meanings: tuple[str, ...] = ()
     """If the values are codes, their words: code n stands for the n-th (from 0)."""
 
@@ -84,15 +83,12 @@ def _tuples(value: Any) -> Any:
 class DeclaredCoordinate:
     """The declaration of a coordinate of optional arrays, the same for all groups."""
 
-    name: str
-    """Must not be the name of an array."""
+    name: str  # must not be the name of an array
     dtype: Literal["int16", "int32", "float64"]
-    dims: tuple[str, ...]
-    """Dimensions of optional arrays."""
+    dims: tuple[str, ...]  # dimensions of optional arrays
     long_name: str
     units: str = "1"
-    comment: str = ""
-    """Its attributes in the store."""
+    comment: str = ""  # its attributes in the store
 
     def of(self, values: Iterable[Any], meanings: Iterable[str] = ()) -> Coordinate:
         """Return a group's coordinate with these values; NaN becomes None."""
@@ -159,12 +155,9 @@ class OptionalArray:
 
     name: str
     dtype: str
-    dims: tuple[str, ...] = ()
-    """Dimensions after run; empty for a number per run."""
-    shape: tuple[int, ...] = ()
-    """Lengths of `dims`."""
-    fill: Fill = NAN
-    """The value of elements that were never written."""
+    dims: tuple[str, ...] = ()  # dimensions after run; empty for a number per run
+    shape: tuple[int, ...] = ()  # lengths of `dims`
+    fill: Fill = NAN  # the value of elements that were never written
 
     def __post_init__(self) -> None:
         """Check it against the declaration."""
@@ -190,34 +183,27 @@ class OptionalArray:
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class Declaration:
     """The declaration of an optional array, the same for all groups."""
 
-    name: str
-    """Unique among arrays; also its key in `jobs.run.Prediction.measured`."""
-    keep: str
-    """The key in the sweep file's table [keep] that requests it."""
-    dtypes: tuple[str, ...]
-    """Allowed dtypes."""
-    dims: tuple[str, ...]
-    """Dimensions after run."""
+    name: str  # unique among arrays; also its key in `jobs.run.Prediction.measured`
+    keep: str  # the key in the sweep file's table [keep] that requests it
+    dtypes: tuple[str, ...]  # allowed dtypes
+    dims: tuple[str, ...]  # dimensions after run
     fill: Fill
     long_name: str
     units: str
-    comment: str
-    """Its attributes in the store."""
+    comment: str  # its attributes in the store
     least: float = -math.inf
-    most: float = math.inf
-    """Bounds of its values; if the fill is NaN, values may be NaN too."""
-    pads: bool = False
-    """Whether runs may have fewer values than others; the rest is filled."""
+    most: float = math.inf  # bounds of its values; if the fill is NaN, values may be NaN too
+    pads: bool = False  # whether runs may have fewer values than others; the rest is filled
 
     def of(self, shape: Iterable[int] = (), dtype: str | None = None) -> OptionalArray:
         """Return a group's array of this shape; its dtype is the first allowed one by default."""
         return OptionalArray(self.name, dtype or self.dtypes[0], self.dims, tuple(shape), self.fill)
 
 
-TRAIN_ACCURACY = Declared(
+TRAIN_ACCURACY = Declaration(
     name="final_train_accuracy",
     keep="train_accuracy",
     dtypes=("float32",),
@@ -233,11 +219,11 @@ TRAIN_ACCURACY = Declared(
 )
 
 RESPONSE = "response"
-"""Value of `Declared.keep` for arrays requested by the sweep file's table of this name."""
+"""Value of `Declaration.keep` for arrays requested by the sweep file's table of this name."""
 
 _RIGHT = "right predictions of the rows or pairs that the model was asked about"
 _RESPONSES = tuple(
-    Declared(
+    Declaration(
         name=name,
         keep=RESPONSE,
         dtypes=("uint32",),
@@ -271,7 +257,7 @@ _RESPONSES = tuple(
     )
 )
 
-DBI = Declared(
+DBI = Declaration(
     name="dbi",
     keep=RESPONSE,
     dtypes=("float32",),
@@ -287,11 +273,11 @@ DBI = Declared(
 _PRECISIONS = ("float32", "float16")
 
 
-def _of_members(name: str, dims: tuple[str, ...], what: str) -> Declared:
+def _of_members(name: str, dims: tuple[str, ...], what: str) -> Declaration:
     per = (
         "gap of two classes, class 1 minus class 0" if name.endswith("margin") else "of each class"
     )
-    return Declared(
+    return Declaration(
         name=name,
         keep="members",
         dtypes=_PRECISIONS,
@@ -305,7 +291,7 @@ def _of_members(name: str, dims: tuple[str, ...], what: str) -> Declared:
     )
 
 
-PARAMETERS = Declared(
+PARAMETERS = Declaration(
     name="parameters",
     keep="parameters",
     dtypes=("float32", "float64"),
@@ -329,7 +315,7 @@ SIZE_MARGIN = _of_members(
 MEMBER_SCORE = _of_members("member_score", ("member", "sample", "class"), "of a member")
 MEMBER_MARGIN = _of_members("member_margin", ("member", "sample"), "of a member")
 
-DECLARED: dict[str, Declared] = {
+DECLARED: dict[str, Declaration] = {
     declared.name: declared
     for declared in (
         TRAIN_ACCURACY,
@@ -347,8 +333,7 @@ DECLARED: dict[str, Declared] = {
 RESPONSE_ARRAYS = tuple(declared.name for declared in _RESPONSES)
 """The arrays of every group with response curves."""
 
-LARGEST_ALL = 256 * 10**6
-"""Maximum bytes of all members of a run."""
+LARGEST_ALL = 256 * 10**6  # maximum bytes of all members of a run
 
 
 class TooLarge(ValueError):
@@ -360,16 +345,9 @@ def of_members(
 ) -> tuple[tuple[OptionalArray, ...], tuple[Coordinate, ...]]:
     """Return the arrays and coordinates that keep an ensembling method's members.
 
-    Parameters
-    ----------
-    keep : {"sizes", "all", "none"}
-        ``keep.members`` of a sweep file.
-    taken : sequence of int
-        The epoch after which each member is taken.
-    sizes : sequence of int
-        Numbers of members whose ensembles are kept.
-    points : (int, int)
-        Number of test points, and of classes.
+    `keep`: ``keep.members`` of a sweep file. `taken`: the epoch after which each member is taken.
+    `sizes`: numbers of members whose ensembles are kept. `points`, (int, int): number of test
+    points, and of classes.
     """
     n, n_classes = points
     binary = n_classes == 2

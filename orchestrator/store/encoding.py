@@ -8,11 +8,13 @@ import io
 import os
 import stat
 import time
+import zlib
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,7 +29,7 @@ _AHEAD_FILES, _AHEAD_BYTES = 4, 2**23  # read ahead while one file is decoded
 Array = NDArray[Any]
 Bools = NDArray[np.bool_]
 T = TypeVar("T")
-Needed = Callable[[int], bool]
+Need = Callable[[int], bool]
 """Whether the file with an index must exist; only called for absent files."""
 
 
@@ -43,14 +45,8 @@ def encode(metadata: bytes, index: int, data: Array) -> tuple[str, bytes]:
     chunks would move when they are filled, and a reader with the index of the previous file could
     find a valid chunk of other runs at the old offset.
 
-    Parameters
-    ----------
-    metadata : bytes
-        The array's ``zarr.json``.
-    index : int
-        Number of the shard or chunk.
-    data : array
-        Its rows, as many as fit or fewer; inner chunks after them take no space.
+    `metadata`: the array's ``zarr.json``. `index`: number of the shard or chunk. `data`: its rows,
+    as many as fit or fewer; inner chunks after them take no space.
     """
     form, buffer = parse(metadata), io.BytesIO()
     writer = ChunkWriter(form, buffer)
@@ -59,17 +55,50 @@ def encode(metadata: bytes, index: int, data: Array) -> tuple[str, bytes]:
     return form.name(index), buffer.getvalue()
 
 
-def read(folder: Path, start: int, stop: int, needed: Needed = nothing_needed) -> Array:
+_REPLICA = b"\x93mseed\x03\n"
+_REPLICA_HEAD = len(_REPLICA) + 4
+
+
+def encode_records(spec: GroupSpec, records: Mapping[str, Array]) -> bytes:
+    """Return the content of `Group.replica`: the magic, the body's CRC-32C, and the body (zlib).
+
+    The body is the little-endian values of all rows of each record array, in the arrays' order.
+    """
+    values = (records[array.name].astype(_little(array)) for array in spec.of_role("record"))
+    body = zlib.compress(b"".join(value.tobytes() for value in values), 1)
+    return _head(body) + body
+
+
+def decode_records(spec: GroupSpec, content: bytes) -> dict[str, Array]:
+    """Return what `encode_records` encoded; empty if that cannot be told."""
+    head, body = content[:_REPLICA_HEAD], content[_REPLICA_HEAD:]
+    if head != _head(body):
+        return {}
+    row = np.dtype([(array.name, _little(array)) for array in spec.of_role("record")])
+    with contextlib.suppress(zlib.error, ValueError):
+        values = zlib.decompressobj().decompress(body, spec.shard_length * row.itemsize + 1)
+        parts, at = {}, 0
+        for array in spec.of_role("record"):
+            parts[array.name] = np.frombuffer(values, _little(array), spec.shard_length, at)
+            at += parts[array.name].nbytes
+        if at == len(values):
+            return parts
+    return {}
+
+
+def _head(body: bytes) -> bytes:
+    return _REPLICA + int(google_crc32c.value(body)).to_bytes(4, "little")
+
+
+def _little(array: ArraySpec) -> np.dtype[Any]:
+    return np.dtype(array.dtype).newbyteorder("<")
+
+
+def read(folder: Path, start: int, stop: int, needed: Need = nothing_needed) -> Array:
     """Read rows of an array; absent files that are not needed read as the fill value.
 
-    Parameters
-    ----------
-    folder : Path
-        Folder of the array.
-    start, stop : int
-        Range of rows, clipped to the array.
-    needed : Needed
-        Which files must exist.
+    `folder`: folder of the array. `start` and `stop`: range of rows, clipped to the array.
+    `needed`: which files must exist.
     """
     form = _form(folder)
     start, stop = max(0, start), min(stop, form.rows)
@@ -127,7 +156,7 @@ def _close(file: int | None) -> None:
         os.close(file)
 
 
-def read_part(folder: Path, key: tuple[Any, ...], needed: Needed = nothing_needed) -> Array:
+def read_part(folder: Path, key: tuple[Any, ...], needed: Need = nothing_needed) -> Array:
     """Read what a basic index selects, a slice or number per dimension; otherwise like `read`."""
     rows = range(_form(folder).rows)[key[0]]
     if isinstance(rows, int):
@@ -141,7 +170,7 @@ def read_part(folder: Path, key: tuple[Any, ...], needed: Needed = nothing_neede
 def read_rows(
     folder: Path,
     rows: Sequence[int] | NDArray[np.integer[Any]],
-    needed: Needed = nothing_needed,
+    needed: Need = nothing_needed,
 ) -> Array:
     """Read rows of an array like `read`, but only the inner chunks that hold them."""
     form, wanted = _form(folder), np.asarray(rows, dtype=np.int64)

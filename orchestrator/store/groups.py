@@ -16,7 +16,7 @@ from manyseed.orchestrator.errors import (
     StoreError,
     StoreUnavailable,
 )
-from manyseed.orchestrator.paths import METADATA
+from manyseed.orchestrator.paths import METADATA, REPLICA
 from manyseed.orchestrator.store.arrays import ArraySpec
 from manyseed.orchestrator.store.chunkfile import file_name, parse
 from manyseed.orchestrator.store.schema import ATTRIBUTE, GroupSpec
@@ -28,13 +28,10 @@ REMEDY = "run manyseed verify --repair, which rewrites it from the plan"
 class Group:
     """A group of a store."""
 
-    store: Path
-    """Folder of the store."""
-    spec: GroupSpec
-    """Its layout."""
+    store: Path  # folder of the store
+    spec: GroupSpec  # its layout
     rows: int
-    repeats: int
-    """Planned so far; `rows` includes padding and is a multiple of the shard length."""
+    repeats: int  # planned so far; `rows` includes padding and is a multiple of the shard length
 
     @property
     def folder(self) -> Path:
@@ -56,6 +53,14 @@ class Group:
         """Return the file that holds the `index`-th shard of an array."""
         return self.folder / array.name / file_name(index, len(array.dims))
 
+    def replica(self, shard: int) -> Path:
+        """Return the file that holds a shard's record arrays a second time.
+
+        It lies where Zarr readers list nothing, apart from what it replaces. Earlier versions
+        wrote none.
+        """
+        return self.folder / "label" / f"{REPLICA}.{shard}"
+
     def metadata(self, array: ArraySpec) -> bytes:
         """Return the ``zarr.json`` of an array; raises like `array_description`."""
         return array_description(self.folder / array.name)
@@ -66,12 +71,8 @@ def find_group(store: Path, wanted: GroupSpec | str) -> Group | None:
 
     This is the only function that decides whether a group exists.
 
-    Parameters
-    ----------
-    store : Path
-        Folder of the store; need not exist.
-    wanted : GroupSpec or str
-        The group's planned layout, or its path inside the store.
+    `store`: folder of the store; need not exist. `wanted`: the group's planned layout, or its path
+    inside the store.
     """
     path = wanted if isinstance(wanted, str) else wanted.path
     file = store / path / METADATA

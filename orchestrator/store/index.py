@@ -69,24 +69,13 @@ def read_payloads(
 ) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
     """Read records into rows of arrays, file by file.
 
-    Parameters
-    ----------
-    folder : Path
-        Folder of the journals.
-    places : sequence of Place
-        Places of the records.
-    at : sequence of int
-        The row of `parts` that each payload fills.
-    parts : sequence of 2-D arrays
-        Contiguous; a payload is split into one row of each, in this order.
+    `folder`: folder of the journals. `places`: places of the records. `at`: the row of `parts` that
+    each payload fills. `parts`: contiguous; a payload is split into one row of each, in this order.
 
-    Returns
-    -------
-    fields : structured array (len(places),)
-        The headers, as `records.parse_headers` returns them.
-    good : bool array (len(places),)
-        False if there is no record or its checksum does not match. A payload that is not as long
-        as a row is good, but its row of `parts` is meaningless.
+    Returns `fields`, structured array (len(places),): the headers, as `records.parse_headers`
+    returns them. `good`, bool array (len(places),): false if there is no record or its checksum
+    does not match. A payload that is not as long as a row is good, but its row of `parts` is
+    meaningless.
     """
     heads = np.zeros((len(places), HEADER_SIZE), dtype=np.uint8)
     checksums = np.zeros(len(places), dtype=np.uint32)
@@ -146,8 +135,7 @@ def _read_all(file: int, offset: int, records: list[list[Any]]) -> None:
 class JournalFolder:
     """A folder of journals, and the plan that numbers their rows."""
 
-    path: Path
-    """Contains ``*.journal`` and ``*.tombstone``; may not exist yet."""
+    path: Path  # contains ``*.journal`` and ``*.tombstone``; may not exist yet
     plan: str = ""
     """Identity of the plan; empty if unknown. Journals that name another plan do not count, as
     their rows are other runs."""
@@ -195,11 +183,8 @@ class _Places(NamedTuple):
 class JournalIndex:
     """The records in the journals of a folder.
 
-    Parameters
-    ----------
-    wanted : callable, optional
-        Whether to read a journal, given its name: a task on a cluster skips the thousands that
-        cannot hold its rows. Default: read all.
+    `wanted`: whether to read a journal, given its name: a task on a cluster skips the thousands
+    that cannot hold its rows. Default: read all.
     """
 
     def __init__(

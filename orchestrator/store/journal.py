@@ -9,9 +9,13 @@ row.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import struct
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import google_crc32c
@@ -19,21 +23,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.analysis.metrics.formulas import true_margin
+from manyseed.jobs import whole
+from manyseed.orchestrator.disk.placing import unavailable
+from manyseed.orchestrator.errors import LeaseLost
+from manyseed.orchestrator.paths import JOURNAL
 from manyseed.orchestrator.store.arrays import COPY, CURVES, DONE, NO_RECIPE
 from manyseed.orchestrator.store.coordinates import DECLARED, PARAMETERS
 from manyseed.orchestrator.store.schema import GroupSpec
 
 if TYPE_CHECKING:
     from manyseed.jobs.run import Prediction
-import contextlib
-import os
-import time
-from pathlib import Path
 
-from manyseed.jobs import whole
-from manyseed.orchestrator.disk.placing import unavailable
-from manyseed.orchestrator.errors import LeaseLost
-from manyseed.orchestrator.paths import JOURNAL
 
 _SEARCH_BYTES = 2**20
 MAGIC = b"\x93mseed\x01\n"
@@ -73,10 +73,8 @@ class RowBytes:
     score: bytes = b""
     confidence: bytes = b""
     """`score` is the score or the margin; parts that the group does not keep are empty."""
-    clipped: int = 0
-    """Number of scores beyond the range of float16."""
-    optional: bytes = b""
-    """Learning curves, then the group's optional arrays."""
+    clipped: int = 0  # number of scores beyond the range of float16
+    optional: bytes = b""  # learning curves, then the group's optional arrays
 
     def parts(self, spec: GroupSpec) -> dict[str, bytes]:
         """Return the bytes of each of the group's prediction arrays, in their order."""
@@ -105,26 +103,18 @@ class RowBytes:
 class Header:
     """The header of a record."""
 
-    status: int
-    """`DONE`, or `COPY` of the row `source`."""
-    recipe: int
-    """Index into the sweep's recipes."""
+    status: int  # `DONE`, or `COPY` of the row `source`
+    recipe: int  # index into the sweep's recipes
     group: int
-    row: int
-    """Place of the run in the store."""
-    source: int
-    """The row of the same group that a copy equals; 0 for other runs."""
-    crc: int
-    """CRC-32C of the payload."""
-    clipped: int
-    """Number of scores beyond the range of float16."""
-    fit_seconds: float
-    """Wall time of fitting."""
+    row: int  # place of the run in the store
+    source: int  # the row of the same group that a copy equals; 0 for other runs
+    crc: int  # CRC-32C of the payload
+    clipped: int  # number of scores beyond the range of float16
+    fit_seconds: float  # wall time of fitting
     label: int
     score: int
     confidence: int
-    optional: int = 0
-    """Lengths of the payload's parts."""
+    optional: int = 0  # lengths of the payload's parts
 
     @property
     def payload(self) -> int:
@@ -182,16 +172,9 @@ def parse_header(data: bytes) -> Header | None:
 def parse_headers(data: NDArray[np.uint8]) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
     """Parse consecutive headers; return their fields, and which are valid.
 
-    Parameters
-    ----------
-    data : uint8 array (n, HEADER_SIZE)
-        Contiguous.
-
-    Returns
-    -------
-    fields : structured array (n,)
-        As in `Header`, but `source` is the length of `optional` unless the run is a copy.
-    good : bool array (n,)
+    `data`, uint8 array (n, HEADER_SIZE): contiguous. Returns `fields`, structured array (n,): as in
+    `Header`, but `source` is the length of `optional` unless the run is a copy. `good`, bool array
+    (n,).
     """
     fields = data.view(_FIELDS)[:, 0]
     checksums = [google_crc32c.value(header[: _HEADER.size]) for header in data]
@@ -262,10 +245,8 @@ def encode_row(
 ) -> RowBytes:
     """Reduce a prediction to the arrays that its group keeps.
 
-    Parameters
-    ----------
-    y_true : integer array (sample,)
-        True classes of the run's test set; only used for the true-class margin.
+    `y_true`, integer array (sample,): true classes of the run's test set; only used for the
+    true-class margin.
     """
     grid = (len(spec.epochs), spec.samples)
     classes = () if spec.n_classes == 2 else (spec.n_classes,)
@@ -345,13 +326,8 @@ SYNC_SECONDS = 30.0
 class JournalWriter:
     """Appends records to a new file.
 
-    Parameters
-    ----------
-    path : Path
-        A name never used before, with the suffix ``.journal``: names order records and distinguish
-        attempts.
-    plan : str
-        Identity of the plan that numbers the rows; empty if unknown.
+    `path`: a name never used before, with the suffix ``.journal``: names order records and
+    distinguish attempts. `plan`: identity of the plan that numbers the rows; empty if unknown.
     """
 
     def __init__(self, path: Path, plan: str = "") -> None:

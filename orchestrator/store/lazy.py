@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Callable
+import json
+import uuid
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
+import dask.array as da
 import numpy as np
 import xarray as xr
 
 from manyseed.analysis.counts import some
-from manyseed.orchestrator.errors import UserError, nearest
-from manyseed.orchestrator.store.arrays import FLAGS, LATER_FLAGS
-
-if TYPE_CHECKING:
-    import polars as pl
-import json
-import uuid
-from collections.abc import Mapping
-
-import dask.array as da
-
 from manyseed.orchestrator.disk.placing import read_plain
-from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.errors import DamagedFile, UserError, nearest
 from manyseed.orchestrator.paths import METADATA
 from manyseed.orchestrator.store.arrays import COPY as IS_COPY
+from manyseed.orchestrator.store.arrays import FLAGS, LATER_FLAGS
 from manyseed.orchestrator.store.encoding import Array
 from manyseed.orchestrator.store.groups import Group
 from manyseed.orchestrator.store.reader import (
@@ -35,6 +28,10 @@ from manyseed.orchestrator.store.reader import (
     read_numbers,
     test_sets,
 )
+
+if TYPE_CHECKING:
+    import polars as pl
+
 
 LABELS = ("label", "y_true")
 COPY = "is_copy"
@@ -270,19 +267,8 @@ def open_runs(
 
     Predictions and test sets are dask arrays; numbers per run are read at once.
 
-    Parameters
-    ----------
-    group : Group
-        Rows planned after it was opened are not included.
-    chunk_runs : int, optional
-        Runs per dask chunk, best a multiple of those in an inner chunk. Default: those.
-    journaled : integer array, optional
-        See `reader.statuses`.
-
-    Raises
-    ------
-    DamagedShard
-        If a needed file is missing or cannot be decoded; for predictions, when they are computed.
+    `group`: rows planned after it was opened are not included. `chunk_runs`: runs per dask chunk,
+    best a multiple of those in an inner chunk. Default: those. `journaled`: see `reader.statuses`.
     """
     spec = group.spec
     values: dict[str, Array | da.Array] = {**read_numbers(group, journaled)}

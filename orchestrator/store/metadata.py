@@ -150,13 +150,10 @@ class Flags:
 class GroupRows:
     """Coordinates of new rows of a group, in arrays of equal length."""
 
-    cell: Integers
-    """Row of the plan's table of cells."""
+    cell: Integers  # row of the plan's table of cells
     repeat_index: Integers
-    run_index: Integers
-    """Which test set, and which run of the repeat."""
-    train_fraction: NDArray[np.float64]
-    """Share of training samples, or their number if above 1."""
+    run_index: Integers  # which test set, and which run of the repeat
+    train_fraction: NDArray[np.float64]  # share of training samples, or their number if above 1
     flags: Mapping[str, Flags]
     """Schemes, hparams and vary, one for each name in `arrays.FLAGS`, and those in
     `arrays.LATER_FLAGS` that the group has."""
@@ -178,14 +175,8 @@ class GroupRows:
 def create_group(store: Path, spec: GroupSpec, rows: GroupRows, repeats: int) -> Group:
     """Create a group with its first rows, or return the existing one if it has the same rows.
 
-    Parameters
-    ----------
-    store : Path
-        Folder of the store; created if necessary.
-    rows : GroupRows
-        Its runs, in order; the rest of the last shard becomes padding.
-    repeats : int
-        Number of test sets.
+    `store`: folder of the store; created if necessary. `rows`: its runs, in order; the rest of the
+    last shard becomes padding. `repeats`: number of test sets.
     """
     if (group := find_group(store, spec.path)) is not None:
         if group.spec != spec:
@@ -202,16 +193,8 @@ def create_group(store: Path, spec: GroupSpec, rows: GroupRows, repeats: int) ->
 def extend_group(group: Group, rows: GroupRows, repeats: int, *, start: int) -> Group:
     """Append rows at a shard boundary, and repeats; do nothing if they were appended before.
 
-    Parameters
-    ----------
-    group : Group
-        As opened.
-    rows : GroupRows
-        The new runs.
-    repeats : int
-        The new number of test sets.
-    start : int
-        Position of the first new row: `group.rows` before this extension.
+    `group`: as opened. `rows`: the new runs. `repeats`: the new number of test sets. `start`:
+    position of the first new row: `group.rows` before this extension.
     """
     if start < group.rows:
         _check_same(group, rows, start)
@@ -303,15 +286,8 @@ def _place_coordinate(
 def wrong_coordinates(group: Group, parts: Iterable[GroupRows], *, mend: bool) -> list[str]:
     """Compare the coordinates with the plan, and rewrite wrong or unreadable ones if `mend`.
 
-    Parameters
-    ----------
-    parts : iterable of GroupRows
-        The planned rows, one item per part of the plan.
-
-    Returns
-    -------
-    list of str
-        Names of the arrays that were wrong, sorted.
+    `parts`: the planned rows, one item per part of the plan. Returns names of the arrays that were
+    wrong, sorted.
     """
     spec, planned = group.spec, list(parts)
     wrong = []
@@ -380,17 +356,9 @@ def wrong_descriptions(
 
     Nothing may use the group meanwhile. Rewriting a file drops its consolidated metadata.
 
-    Parameters
-    ----------
-    parts : sequence of GroupRows
-        The planned rows, one item per part of the plan.
-    repeats : int
-        Number of planned test sets.
-
-    Returns
-    -------
-    list of str
-        The files that were wrong, relative to the store; empty if the group does not exist yet.
+    `parts`: the planned rows, one item per part of the plan. `repeats`: number of planned test
+    sets. Returns the files that were wrong, relative to the store; empty if the group does not
+    exist yet.
     """
     wrong: list[str] = []
     arrays = [spec.path + "/" + array.name for array in spec.arrays]

@@ -4,7 +4,8 @@ First, damaged files are restored from the rest of the shard, while nobody publi
 are made again by a function of the caller. Then everything found is checked again; rows that are
 still wrong are taken from journals.
 
-Record arrays follow from predictions, journals and the plan: checksums from chunks whose own
+Record arrays are taken from their copy beside the shard. Rows that it does not hold, as those of
+earlier versions, follow from predictions, journals and the plan: checksums from chunks whose own
 checksums match, statuses from matching checksums, fit times and recipes from journals. Whatever
 none of these holds is written as unknown. Labels follow from scores, or from the logit gap of two
 classes; a row's checksum, which covers both, tells whether they are the stored ones.
@@ -12,6 +13,7 @@ classes; a row's checksum, which covers both, tells whether they are the stored 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -30,7 +32,7 @@ from manyseed.orchestrator.store.encoding import Array, Bools
 from manyseed.orchestrator.store.groups import Group
 from manyseed.orchestrator.store.index import JournalFolder, JournalIndex, write_tombstone
 from manyseed.orchestrator.store.journal import Header
-from manyseed.orchestrator.store.reader import statuses
+from manyseed.orchestrator.store.reader import Shard, checksums, statuses
 from manyseed.orchestrator.store.shards import lease_name, publish
 from manyseed.orchestrator.store.testsets import (
     Integers,
@@ -41,11 +43,8 @@ from manyseed.orchestrator.store.testsets import (
 )
 from manyseed.orchestrator.store.verify import (
     Finding,
-    Shard,
-    checksums,
     impossible_sets,
-    read_predictions,
-    row_checksums,
+    shards_to_verify,
     verify,
     verify_journals,
     wrong_seconds,
@@ -69,15 +68,20 @@ def mend_records(
         mending = _Mending(group, shard, journals)
         before = {name: values.copy() for name, values in mending.records.items()}
         mending.mend(None if copies is None else copies[slice(*group.span(shard))])
+        records, copy = mending.records, mending.replica
         changed = {
             name: values
-            for name, values in mending.records.items()
-            if name in mending.lost
-            or not np.array_equal(before[name], values, equal_nan=values.dtype.kind == "f")
+            for name, values in records.items()
+            if name in mending.lost or not _equal(before[name], values)
         }
-        if changed:
-            _replace(group, shard, changed, lease)
+        same = copy is None or all(n in copy and _equal(copy[n], records[n]) for n in records)
+        renewed = b"" if same else encoding.encode_records(group.spec, records)
+        _replace(group, shard, changed, lease, renewed)
     return tuple(changed)
+
+
+def _equal(some: Array, others: Array) -> bool:
+    return np.array_equal(some, others, equal_nan=some.dtype.kind == "f")
 
 
 def mend_labels(group: Group, shard: int, watch: LeaseWatch) -> int:
@@ -96,7 +100,7 @@ def mend_labels(group: Group, shard: int, watch: LeaseWatch) -> int:
         label = encoding.filled(spec, array, stored.stop - stored.start)
         crc, mended = stored.records["crc"], 0
         for first, stop, at in stored.chunks():
-            parts, damaged = read_predictions(group, first, stop)
+            parts, damaged = stored.predictions(first, stop)
             others = np.logical_or.reduce([bad for name, bad in damaged.items() if name != "label"])
             label[at] = parts["label"]
             wrong = damaged["label"] | (checksums(parts) != crc[at])
@@ -111,44 +115,67 @@ def mend_labels(group: Group, shard: int, watch: LeaseWatch) -> int:
     return mended
 
 
-def _replace(group: Group, shard: int, values: Mapping[str, Array], lease: Lease) -> None:
-    """Replace the files of some of a shard's arrays, given by name."""
-    arrays = [group.spec.array(name) for name in values]
-    paths = [group.file(array, shard) for array in arrays]
-    for path in paths:
+def _replace(
+    group: Group, shard: int, values: Mapping[str, Array], lease: Lease, replica: bytes = b""
+) -> None:
+    """Replace the files of some of a shard's arrays, given by name, after the records' copy."""
+    contents = {group.replica(shard): replica} if replica else {}
+    for array in map(group.spec.array, values):
+        content = encoding.encode(group.metadata(array), shard, values[array.name])[1]
+        contents[group.file(array, shard)] = content
+    for path in contents:
         remove_partial(path.parent, path.name)
-    with replacing(paths, lease.check) as partials:
-        for array, partial in zip(arrays, partials, strict=True):
-            content = encoding.encode(group.metadata(array), shard, values[array.name])[1]
-            partial.write_bytes(content)
+    if contents:
+        with replacing([*contents], lease.check) as partials:
+            for partial, content in zip(partials, contents.values(), strict=True):
+                partial.write_bytes(content)
 
 
 class _Mending(Shard):
-    """A shard whose lost records are inferred."""
+    """A shard whose records are copied back, or else inferred."""
 
     def __init__(self, group: Group, number: int, journals: JournalIndex) -> None:
         super().__init__(group, number)
         self.journals = journals
-        for name in self.lost:
-            self.records[name][...] = self.spec.array(name).fill_value
 
     def mend(self, copies: Bools | None) -> None:
+        known = self._copy_back()
         status, crc = self.records["status"], self.records["crc"]
         unclear = wrong_status(status, self.padding)
         if "status" in self.lost:
             unclear[:] = True
-        unclear &= ~self.padding
+        unclear &= ~self.padding & ~known
         status[self.padding] = PADDING
         finished = np.where(unclear, self._written(), self.finished())
-        if "crc" in self.lost and finished.any():
-            crc[finished] = self._checksums()[finished]
+        left = finished & ~known
+        if "crc" in self.lost and left.any():
+            crc[left] = self.stored_checksums[left]
         if unclear.any():
             status[unclear] = np.where(finished, self._kinds(copies), MISSING)[unclear]
         seconds = self.records["fit_seconds"]
         seconds[wrong_seconds(seconds, status)] = math.nan
-        self._recall(np.flatnonzero(finished))
-        if "clipped" in self.lost:
-            self._count_clipped(finished)
+        self._recall(np.flatnonzero(left))
+        if "clipped" in self.lost and left.any():
+            self._count_clipped(left)
+
+    def _copy_back(self) -> Bools:
+        """Take records from their copy; return the rows that it holds.
+
+        Where the two have different checksums, or just one can be read, the predictions tell
+        whether the copy is theirs.
+        """
+        if not self.replica:
+            return np.zeros_like(self.padding)
+        crc, known = self.records["crc"], self.copied()
+        if "crc" in self.lost:
+            found = self.stored_checksums[known]
+            if found.any() and not (known & self.copied(self.stored_checksums)).any():
+                known[:] = False
+        elif (known & ~self.copied(crc)).any():
+            known = self.copied(crc) | self.copied(self.stored_checksums)
+        for name, values in self.records.items():
+            values[known] = self.replica[name][known]
+        return known
 
     def _written(self) -> Bools:
         """Return which rows were published, judging by the other records."""
@@ -164,13 +191,10 @@ class _Mending(Shard):
             trained[:] = True
         return np.where(trained, DONE, COPY)
 
-    def _checksums(self) -> Array:
-        """Compute the checksums of the stored predictions; 0 if they cannot be decoded."""
-        values = np.zeros(self.stop - self.start, dtype=np.uint32)
-        for first, stop, at in self.chunks():
-            crcs, damaged = row_checksums(self.group, first, stop)
-            values[at] = np.where(damaged, 0, crcs)
-        return values
+    @functools.cached_property
+    def stored_checksums(self) -> Array:
+        """The checksums of the stored predictions; 0 if they cannot be decoded."""
+        return self.checksums(~self.padding)[0]
 
     def _recall(self, rows: Array) -> None:
         """Restore lost fit times and recipes of rows from journals."""
@@ -211,7 +235,7 @@ class _Mending(Shard):
             values = encoding.filled(self.spec, array, stop - first)
             encoding.read_file(self.group, array, first, stop, values)
             counts = (np.abs(values) >= _LARGEST).reshape(len(values), -1).sum(axis=1)
-            self.records["clipped"][at] = np.where(finished[at], counts, 0)
+            self.records["clipped"][at][finished[at]] = counts[finished[at]]
 
 
 TestSets = Callable[[Group, int, int], tuple[Integers, Integers] | None]
@@ -222,14 +246,10 @@ TestSets = Callable[[Group, int, int], tuple[Integers, Integers] | None]
 class Repair:
     """The result of a repair."""
 
-    healed: int
-    """Number of runs taken from journals."""
-    dropped: int
-    """Number of runs reset to missing."""
-    splits: int
-    """Number of damaged chunks of test sets."""
-    unmade: tuple[str, ...] = ()
-    """Messages about test sets that could not be made again."""
+    healed: int  # number of runs taken from journals
+    dropped: int  # number of runs reset to missing
+    splits: int  # number of damaged chunks of test sets
+    unmade: tuple[str, ...] = ()  # messages about test sets that could not be made again
 
 
 def require_rest(watch: LeaseWatch, besides: Collection[str] = ()) -> None:
@@ -250,20 +270,11 @@ def repair(
 ) -> Repair:
     """Repair what was found.
 
-    Parameters
-    ----------
-    groups : iterable of Group
-        The groups of the findings.
-    findings : iterable of Finding
-        The findings of `verify`; each is checked again.
-    watch : LeaseWatch
-        Watch of the lease folder.
-    copies : mapping of bool arrays, optional
-        Which runs are identical to the first of their repeat, by group path.
-    test_sets : callable, optional
-        Makes test sets again. Without it, or if it returns None, workers write them later.
-    before_dropping : callable, optional
-        Called with the rows that will be reset to missing.
+    `groups`: the groups of the findings. `findings`: the findings of `verify`; each is checked
+    again. `watch`: watch of the lease folder. `copies`: which runs are identical to the first of
+    their repeat, by group path. `test_sets`: makes test sets again. Without it, or if it returns
+    None, workers write them later. `before_dropping`: called with the rows that will be reset to
+    missing.
     """
     require_rest(watch)
     by_path = {group.spec.path: group for group in groups}
@@ -279,7 +290,7 @@ def repair(
             shards[finding.group].add(finding.shard)
     journals = JournalIndex(folder)
     for path, numbers in shards.items():
-        for shard in sorted(numbers):
+        for shard in sorted(numbers & {*shards_to_verify(by_path[path])}):  # others are in journals
             mend_records(by_path[path], shard, copies.get(path), journals, watch)
             mend_labels(by_path[path], shard, watch)
 

@@ -18,12 +18,12 @@ from manyseed.orchestrator.paths import encode_name
 from manyseed.orchestrator.store.arrays import (
     FLAGS,
     LATER_FLAGS,
-    SEEN,
+    ArrayFields,
     ArraySpec,
-    Kept,
     arrays_of,
     itemsize,
     label_dtype,
+    method_of,
 )
 from manyseed.orchestrator.store.coordinates import (
     DECLARED,
@@ -57,28 +57,19 @@ ScoreType = Literal["float32", "float16"]
 class GroupSpec:
     """What is fixed when a group, the runs of one dataset and classifier, is created."""
 
-    number: int
-    """Identifies the group in journals; unique in a store."""
+    number: int  # identifies the group in journals; unique in a store
     dataset: str
-    classifier: str
-    """Names as in the sweep file; percent-encoded, they form the group's path."""
-    samples: int
-    """Points in a test set."""
-    class_names: tuple[str, ...]
-    """With two classes, class 1 is the positive one."""
-    epochs: tuple[int, ...]
-    """Epochs trained at each snapshot; (0,) for a classifier without epochs."""
-    scores: Keep
-    """What is stored besides labels."""
-    dtype: ScoreType
-    """Dtype of stored scores, margins and confidences."""
-    probability: Probability
-    """How scores become probabilities."""
+    classifier: str  # names as in the sweep file; percent-encoded, they form the group's path
+    samples: int  # points in a test set
+    class_names: tuple[str, ...]  # with two classes, class 1 is the positive one
+    epochs: tuple[int, ...]  # epochs trained at each snapshot; (0,) for a classifier without epochs
+    scores: Keep  # what is stored besides labels
+    dtype: ScoreType  # dtype of stored scores, margins and confidences
+    probability: Probability  # how scores become probabilities
     shard_length: int
     chunk_length: int
     """Runs published together, and runs read together; the first is a multiple of the second."""
-    split_length: int
-    """Repeats in one chunk of `y_true` and `test_index`."""
+    split_length: int  # repeats in one chunk of `y_true` and `test_index`
     curves: bool = False
     """Whether learning curves are kept: a number for each epoch up to the last snapshot."""
     optional: tuple[OptionalArray, ...] = ()
@@ -87,7 +78,7 @@ class GroupSpec:
     """Coordinates of the dimensions that only those arrays have."""
     ensembling: str = ""
     """Cells with the axes of `arrays.LATER_FLAGS` have separate groups: their ensembling method or
-    ``none``, followed by `arrays.SEEN` if test images are transformed. Empty for other groups."""
+    ``none``, followed by suffixes (`arrays.SEEN`). Empty for other groups."""
     response: str = ""
     """Which response curves are measured: `jobs.response.asked.Asked` as JSON, or empty."""
     parameters: str = ""
@@ -144,13 +135,14 @@ class GroupSpec:
     @property
     def method(self) -> str:
         """The ensembling method's name, or ``none``."""
-        return self.ensembling.removesuffix(SEEN) or "none"
+        return method_of(self.ensembling) or "none"
 
     @property
     def flags(self) -> tuple[str, ...]:
         """Names of the coordinates that hold codes for words."""
-        later = LATER_FLAGS if self.ensembling.endswith(SEEN) else LATER_FLAGS[:1]
-        return (*FLAGS, *(later if self.ensembling else ()))
+        if not self.ensembling:
+            return FLAGS
+        return (*FLAGS, *(name for name, mark in LATER_FLAGS.items() if mark in self.ensembling))
 
     @property
     def n_classes(self) -> int:
@@ -195,7 +187,7 @@ class GroupSpec:
     def arrays(self) -> tuple[ArraySpec, ...]:
         """All arrays, published ones in the order in which their files are replaced."""
         return arrays_of(
-            Kept(
+            ArrayFields(
                 n_classes=self.n_classes,
                 scores=self.scores,
                 dtype=self.dtype,
@@ -209,6 +201,10 @@ class GroupSpec:
                 parameters_where=self.parameters_where,
             )
         )
+
+    def of_role(self, *roles: str) -> list[ArraySpec]:
+        """Return the arrays of these roles, in the order of `arrays`."""
+        return [array for array in self.arrays if array.role in roles]
 
     def array(self, name: str) -> ArraySpec:
         """Return one array's description."""
@@ -254,8 +250,7 @@ class GroupSpec:
         """Bytes of one run in each prediction array, uncompressed as in journals."""
         return {
             array.name: math.prod(self.part_shape(array)) * itemsize(array.dtype)
-            for array in self.arrays
-            if array.role == "prediction"
+            for array in self.of_role("prediction")
         }
 
     @property
@@ -374,13 +369,14 @@ def stored_bytes(
         elif array.role == "split":
             total += each * repeats
         else:
-            total += each * n_runs // 4
+            total += each * n_runs // 4 + each * n_runs * (array.role == "record")  # kept twice
     return total + 1024 * (len(spec.arrays) + 1)
 
 
 def count_files(spec: GroupSpec, n_rows: int, repeats: int = 1) -> int:
     """Count files and folders, including the group's folder, of runs and the padding between."""
-    total = 3  # the group's folder and description, and the checksums of test sets
+    # the group's folder and description, the checksums of test sets, and each shard's records again
+    total = 3 + math.ceil(n_rows / spec.shard_length)
     for array in spec.arrays:
         shape = spec.shape(array, spec.padded(n_rows), repeats)
         pieces = (math.ceil(n / shard) for n, shard in zip(shape, spec.shards(array), strict=True))
@@ -427,14 +423,9 @@ def planned_group(
     be mostly empty with the planned number of runs, chunks are shorter: as long as possible with
     empty rows for at most a tenth of the runs, but at least 1 MiB of the largest array.
 
-    Parameters
-    ----------
-    number, dataset, classifier, samples, class_names, epochs, scores, dtype, probability
-        See `GroupSpec`, likewise `curves` to `parameters_where`.
-    repeats : int
-        Number of test sets.
-    runs : int, optional
-        Number of planned runs.
+    `number`, `dataset`, `classifier`, `samples`, `class_names`, `epochs`, `scores`, `dtype` and
+    `probability`: see `GroupSpec`, likewise `curves` to `parameters_where`. `repeats`: number of
+    test sets. `runs`: number of planned runs.
     """
     points = samples * len(epochs)
     smallest = points * itemsize(label_dtype(len(class_names)))

@@ -31,6 +31,7 @@ from manyseed.orchestrator.store.groups import Group, list_groups
 from manyseed.orchestrator.store.index import JournalFolder, JournalIndex, Place
 from manyseed.orchestrator.store.journal import LENGTHS, Header
 from manyseed.orchestrator.store.reader import (
+    Shard,
     finished_rows,
     read_array,
     read_rows,
@@ -38,20 +39,16 @@ from manyseed.orchestrator.store.reader import (
     statuses,
 )
 
-Origin = Place | int
-"""A journal record, or a published row of the group."""
+Origin = Place | int  # a journal record, or a published row of the group
 
 
 @dataclass(frozen=True, slots=True)
 class RowSource:
     """Where a row's values are."""
 
-    status: int
-    """`DONE` or `COPY`."""
-    origin: Origin
-    """The record of the row, or the origin of the row that it copies."""
-    recipe: int = NO_RECIPE
-    """A copy's own recipe; `NO_RECIPE` if the origin's applies."""
+    status: int  # `DONE` or `COPY`
+    origin: Origin  # the record of the row, or the origin of the row that it copies
+    recipe: int = NO_RECIPE  # a copy's own recipe; `NO_RECIPE` if the origin's applies
 
 
 _NUMBERS = {"crc": "uint32", "clipped": "uint32", "recipe": "uint16", "fit_seconds": "float32"}
@@ -67,7 +64,7 @@ class RowSources:
     def __init__(self, group: Group, journals: JournalIndex) -> None:
         self._group, self._journals = group, journals
         self._sizes = group.spec.part_bytes
-        self._arrays = [array for array in group.spec.arrays if array.role == "prediction"]
+        self._arrays = group.spec.of_role("prediction")
 
     def find(
         self, wanted: Iterable[int], span: tuple[int, int], unusable: set[int]
@@ -76,14 +73,8 @@ class RowSources:
 
         Payloads are not checked before they are read.
 
-        Parameters
-        ----------
-        wanted : iterable of int
-            The rows.
-        span : tuple of int
-            A range of rows, start and stop, that contains them.
-        unusable : set of int
-            Published rows that must not be copied from.
+        `wanted`: the rows. `span`: a range of rows, start and stop, that contains them. `unusable`:
+        published rows that must not be copied from.
         """
         sources: dict[int, RowSource] = {}
         copies: dict[int, Header] = {}
@@ -135,19 +126,11 @@ class RowSources:
     ) -> dict[str, Array]:
         """Read predictions into rows of arrays; return the numbers stored with them.
 
-        Parameters
-        ----------
-        origins : sequence of Place or int
-            What to read.
-        at : sequence of int
-            The row of `parts` that each origin fills.
-        parts : sequence of 2-D arrays
-            One per prediction array, little-endian.
+        `origins`: what to read. `at`: the row of `parts` that each origin fills. `parts`: one per
+        prediction array, little-endian.
 
-        Returns
-        -------
-        dict of arrays (len(origins),)
-            ``crc``, ``clipped``, ``recipe`` and ``fit_seconds``, which is NaN for published rows.
+        Returns dict of arrays (len(origins),): ``crc``, ``clipped``, ``recipe`` and
+        ``fit_seconds``, which is NaN for published rows.
         """
         numbers: dict[str, Array] = {
             name: np.zeros(len(origins), dtype=dtype) for name, dtype in _NUMBERS.items()
@@ -196,12 +179,9 @@ _TAKES = 3  # attempts to publish when the lease is lost meanwhile
 class Publication:
     """The state of a shard after publishing."""
 
-    added: int
-    """Number of newly published rows."""
-    finished: int
-    """Number of published rows."""
-    waiting: tuple[int, ...]
-    """Rows of copies whose source is not finished yet."""
+    added: int  # number of newly published rows
+    finished: int  # number of published rows
+    waiting: tuple[int, ...]  # rows of copies whose source is not finished yet
 
 
 def publish(
@@ -217,22 +197,11 @@ def publish(
 ) -> Publication:
     """Publish a shard, holding its lease; raises LeaseHeld while another process publishes it.
 
-    Parameters
-    ----------
-    shard : int
-        Number of the shard.
-    journals : JournalIndex
-        All journals that can hold rows of the shard.
-    watch : LeaseWatch
-        Watch of the lease folder.
-    wait : float
-        Seconds to wait for another process that publishes the shard.
-    distrusted : collection of int
-        Published rows to replace from journals that hold them.
-    dropped : collection of int
-        Rows to reset to missing; their records must be void (`tombstones`).
-    refresh : bool
-        Look for new journal records first; unnecessary if nobody writes any.
+    `shard`: number of the shard. `journals`: all journals that can hold rows of the shard. `watch`:
+    watch of the lease folder. `wait`: seconds to wait for another process that publishes the shard.
+    `distrusted`: published rows to replace from journals that hold them. `dropped`: rows to reset
+    to missing; their records must be void (`tombstones`). `refresh`: look for new journal records
+    first; unnecessary if nobody writes any.
     """
     lease = Lease(watch, lease_name(group, shard))
     for _ in range(_TAKES):
@@ -264,27 +233,29 @@ def replacing_shard(
 
     Memory holds twice the rows that are written at a time.
 
-    Parameters
-    ----------
-    shard : int
-        Number of the shard.
-    numbers : mapping
-        Values of the shard's record arrays by name, read when the block ends.
-    rows : int
-        Maximum number of rows written at a time.
-    before_rename : callable, optional
-        See `disk.placing.replacing`, which also lists the errors.
+    `shard`: number of the shard. `numbers`: values of the shard's record arrays by name, read when
+    the block ends. `rows`: maximum number of rows written at a time. `before_rename`: see
+    `disk.placing.replacing`, which also lists the errors.
     """
-    predictions = [array for array in group.spec.arrays if array.role == "prediction"]
-    records = [array for array in group.spec.arrays if array.role == "record"]
-    paths = [group.file(array, shard) for array in (*predictions, *records)]
+    predictions, records = group.spec.of_role("prediction"), group.spec.of_role("record")
     forms = [parse(group.metadata(array)) for array in predictions]
-    with replacing(paths, before_rename) as partials:
+    with replacing(shard_files(group, shard), before_rename) as partials:
         with write_behind(forms, partials[: len(forms)], rows) as files:
             yield files
-        for array, partial in zip(records, partials[len(forms) :], strict=True):
+        *others, copy, status = partials[len(forms) :]
+        copy.write_bytes(encoding.encode_records(group.spec, numbers))
+        for array, partial in zip(records, [*others, status], strict=True):
             metadata = group.metadata(array)
             partial.write_bytes(encoding.encode(metadata, shard, numbers[array.name])[1])
+
+
+def shard_files(group: Group, shard: int) -> list[Path]:
+    """Return the files of a shard in the order in which they are replaced.
+
+    The records' copy comes before ``status``: what that calls finished, the copy holds, too.
+    """
+    files = [group.file(array, shard) for array in group.spec.of_role("prediction", "record")]
+    return [*files[:-1], group.replica(shard), files[-1]]
 
 
 class _Damage(Exception):
@@ -315,15 +286,13 @@ class _Merge:
         self.distrusted = np.isin(numbers, list(distrusted))
         self.dropped = np.isin(numbers, list(dropped)) & ~self.padding
         self.damaged = np.zeros(len(numbers), dtype=np.bool_)
-        self.records = [array for array in self.spec.arrays if array.role == "record"]
-        self.predictions = [array for array in self.spec.arrays if array.role == "prediction"]
+        self.predictions = self.spec.of_role("prediction")
         self.published = group.file(self.spec.array("status"), shard).exists()
         if not self.published:  # a lost file must not be replaced by one with fewer rows
             require_status(group, shard, [*journals.rows(self.spec.number), *distrusted, *dropped])
 
     def run(self) -> Publication:
-        for array in (*self.predictions, *self.records):
-            file = self.group.file(array, self.shard)
+        for file in shard_files(self.group, self.shard):
             remove_partial(file.parent, file.name)
         while True:
             try:
@@ -334,10 +303,11 @@ class _Merge:
                 continue
 
     def _merge(self) -> Publication:
-        stored, unreadable = {}, False
-        for array in self.records:
-            values = stored[array.name] = encoding.filled(self.spec, array, len(self.padding))
-            unreadable |= bool(self._stored(array, self.start, self.stop, values).any())
+        rows, unreadable = len(self.padding), False
+        stored = {a.name: encoding.filled(self.spec, a, rows) for a in self.spec.of_role("record")}
+        if self.published:
+            shard = Shard(self.group, self.shard)
+            stored, unreadable = shard.records, bool(shard.lost)
         before = stored["status"]
         if unreadable:  # any row may have been published
             before = np.full_like(before, DONE)
@@ -376,9 +346,8 @@ class _Merge:
 
     def _place(self, stored: dict[str, Array], sources: dict[int, RowSource], kept: Bools) -> None:
         """Replace all files, and update `stored` with the numbers of new rows."""
-        for array in self.records:
-            if array.name != "status":
-                stored[array.name][~kept] = array.fill_value
+        for array in self.spec.of_role("record")[:-1]:  # all but `status`
+            stored[array.name][~kept] = array.fill_value
         planned = len(self.padding) - int(self.padding[::-1].argmin())  # the rest takes no space
         step = self.spec.chunk_length  # published rows are decoded one inner chunk at a time
         if not self.published:

@@ -63,13 +63,9 @@ def differing(
 ) -> Iterator[tuple[str, int]]:
     """Yield the array name and repeat of each test set that does not match its checksum.
 
-    Parameters
-    ----------
-    sets : mapping of arrays (repeat, sample)
-        ``y_true`` and ``test_index`` in their stored dtypes; repeats whose positions are negative
-        have no test set.
-    start : int
-        The first repeat in `sets`.
+    `sets`, mapping of arrays (repeat, sample): ``y_true`` and ``test_index`` in their stored
+    dtypes; repeats whose positions are negative have no test set. `start`: the first repeat in
+    `sets`.
     """
     made = sets["test_index"][:, 0] >= 0
     for name, values in sets.items():
@@ -105,18 +101,10 @@ def write_splits(
 ) -> None:
     """Store the test sets of consecutive repeats, or check those already stored.
 
-    Parameters
-    ----------
-    first : int
-        The first repeat index.
-    y_true : integer array (repeat, sample)
-        True classes.
-    test_index : integer array (repeat, sample)
-        Positions of the test points in the prepared dataset.
-    watch : LeaseWatch
-        Watch of the lease folder.
-    wait : float, optional
-        Seconds to wait for another writer. Default: twice the lease time.
+    `first`: the first repeat index. `y_true`, integer array (repeat, sample): true classes.
+    `test_index`, integer array (repeat, sample): positions of the test points in the prepared
+    dataset. `watch`: watch of the lease folder. `wait`: seconds to wait for another writer.
+    Default: twice the lease time.
     """
     _check(group, first, y_true, test_index)
     wait = 2 * watch.seconds if wait is None else wait

@@ -14,20 +14,25 @@ from collections.abc import Callable, Collection, Generator, Iterator
 from dataclasses import dataclass
 from typing import TypeVar
 
-import google_crc32c
 import numpy as np
-from numpy.typing import NDArray
 
 from manyseed.orchestrator.disk.placing import identity, unavailable
 from manyseed.orchestrator.errors import DamagedShard
 from manyseed.orchestrator.store import encoding
-from manyseed.orchestrator.store.arrays import COPY, CURVES, DONE, MISSING, PADDING, ArraySpec
+from manyseed.orchestrator.store.arrays import COPY, CURVES, DONE, MISSING, PADDING
 from manyseed.orchestrator.store.coordinates import DECLARED, NAN
 from manyseed.orchestrator.store.encoding import Array, Bools
 from manyseed.orchestrator.store.groups import Group, published_shards
 from manyseed.orchestrator.store.index import JournalIndex, Place
 from manyseed.orchestrator.store.journal import LENGTHS
-from manyseed.orchestrator.store.reader import read_array, read_rows, statuses
+from manyseed.orchestrator.store.reader import (
+    Parts,
+    Shard,
+    checksums,
+    read_array,
+    read_rows,
+    statuses,
+)
 from manyseed.orchestrator.store.schema import GroupSpec
 from manyseed.orchestrator.store.testsets import (
     checksums_file,
@@ -41,16 +46,11 @@ from manyseed.orchestrator.store.testsets import (
 class Finding:
     """Something wrong in a group."""
 
-    group: str
-    """Path of the group."""
-    problem: str
-    """Message that says what is wrong."""
-    rows: tuple[int, ...] = ()
-    """Affected rows."""
-    shard: int | None = None
-    """The shard, if one of its record arrays is affected."""
-    split: int | None = None
-    """The affected chunk of test sets."""
+    group: str  # path of the group
+    problem: str  # message that says what is wrong
+    rows: tuple[int, ...] = ()  # affected rows
+    shard: int | None = None  # the shard, if one of its record arrays is affected
+    split: int | None = None  # the affected chunk of test sets
     damaged: bool = False
     """Whether bytes changed after they were written, so that a journal may hold the right ones."""
 
@@ -74,14 +74,9 @@ def verify(
     classes in range, and labels that agree with scores up to ties. Holds one inner chunk in memory.
     Findings are checked again until no file changes meanwhile, as others may be publishing.
 
-    Parameters
-    ----------
-    checked : callable
-        Called after each of `shards_to_verify` with its number of finished rows.
-    shards : collection of int, optional
-        Check only these.
-    journals : JournalIndex, optional
-        Rows in these are not reported if an interrupted publication left their shard incomplete.
+    `checked`: called after each of `shards_to_verify` with its number of finished rows. `shards`:
+    check only these. `journals`: rows in these are not reported if an interrupted publication left
+    their shard incomplete.
     """
     splits, y_true = _settled(lambda: _verify_splits(group), lambda: _split_stamp(group))
     yield from splits
@@ -131,8 +126,8 @@ def _drained(steps: Generator[Finding, None, T]) -> _Look[T]:
 
 def _stamp(group: Group, shard: int) -> list[object]:
     """Return a value that changes when a file of a shard or of the test sets is replaced."""
-    arrays = [array for array in group.spec.arrays if array.role in ("prediction", "record")]
-    return [*map(identity, [group.file(array, shard) for array in arrays]), _split_stamp(group)]
+    files = [group.file(array, shard) for array in group.spec.of_role("prediction", "record")]
+    return [*map(identity, [*files, group.replica(shard)]), _split_stamp(group)]
 
 
 def _split_stamp(group: Group) -> list[object]:
@@ -140,15 +135,6 @@ def _split_stamp(group: Group) -> list[object]:
     arrays = [group.spec.array(name) for name in ("y_true", "test_index")]
     files = [group.file(array, chunk) for array in arrays for chunk in chunks]
     return [*map(identity, [*files, checksums_file(group)])]
-
-
-def row_checksums(group: Group, start: int, stop: int) -> tuple[NDArray[np.uint32], Bools]:
-    """Return the checksum of each row's stored bytes, and which rows cannot be decoded."""
-    parts, damaged = _predictions(group, start, stop)
-    return checksums(parts), damaged
-
-
-Parts = dict[str, Array]
 
 
 def wrong_status(status: Array, padding: Bools) -> Bools:
@@ -212,91 +198,85 @@ def _verify_splits(group: Group) -> _Look[Array]:
     return findings, y_true
 
 
-class Shard:
-    """A shard as it is stored: its records, and its predictions, an inner chunk at a time."""
-
-    def __init__(self, group: Group, number: int) -> None:
-        self.group, self.spec = group, group.spec
-        self.start, self.stop = group.span(number)
-        self.repeat_index = read_array(group, "repeat_index")[self.start : self.stop]
-        self.padding = self.repeat_index < 0
-        arrays = [array for array in self.spec.arrays if array.role == "record"]
-        # status first: the other files were replaced before it
-        read = {array.name: _read(group, array, self.start, self.stop) for array in arrays[::-1]}
-        self.records: Parts = {array.name: read[array.name][0] for array in arrays}
-        self.lost = {name for name, (_, damaged) in read.items() if damaged.any()}
-        """Names of the records that cannot be decoded."""
-
-    def finished(self) -> Bools:
-        """Return which rows are published, by their status."""
-        return np.isin(self.records["status"], (DONE, COPY)) & ~self.padding
-
-    def chunks(self) -> Iterator[tuple[int, int, slice]]:
-        """Yield the first row of each inner chunk and its end, and its rows within the shard."""
-        for first in range(self.start, self.stop, step := self.spec.chunk_length):
-            yield first, first + step, slice(first - self.start, first - self.start + step)
-
-
 def _verify_shard(
     group: Group, number: int, y_true: Array, journals: JournalIndex | None
 ) -> Generator[Finding, None, int]:
     """Yield findings; return the number of finished rows, which counts all if this is unknown."""
     spec, shard = group.spec, Shard(group, number)
-    start, padding, repeat_index = shard.start, shard.padding, shard.repeat_index
-    records, finished = shard.records, shard.finished()
+    start, padding, records, finished = shard.start, shard.padding, shard.records, shard.finished()
+    rows = np.arange(start, shard.stop)
+    repeat_index = read_rows(group, ("repeat_index",), rows)["repeat_index"]
     if not group.file(spec.array("status"), number).exists():
         # an interrupted first publication is no problem if journals still hold all its rows
-        finished = (records["crc"] != 0) & ~padding
-        lost_for_good = finished.copy()
-        if journals is not None:
-            lost_for_good &= ~np.isin(np.arange(start, shard.stop), journals.rows(spec.number))
-        if not lost_for_good.any():
+        finished = ((records["crc"] != 0) | shard.copied()) & ~padding
+        if not _lacking(rows[finished], journals, spec):
             return 0
     elif "status" in shard.lost:
         finished = ~padding
+    copy = group.replica(number).relative_to(group.folder)
+    if shard.replica == {}:
+        problem = f"shard {number}: {copy}, the copy of its records, cannot be read"
+        yield Finding(spec.path, problem, shard=number, damaged=True)
     if shard.lost:
-        rows = tuple((start + np.flatnonzero(finished)).tolist())
         problem = f"shard {number}: {', '.join(sorted(shard.lost))} cannot be decoded"
-        yield Finding(spec.path, problem, rows, shard=number, damaged=True)
-        return len(rows)
+        some = tuple(rows[finished].tolist())
+        yield Finding(spec.path, problem, some, shard=number, damaged=True)
+        return len(some)
     wrong = wrong_status(records["status"], padding)
     yield from _findings(spec, start, wrong, "status disagrees with the plan")
-    wrong = finished & wrong_seconds(records["fit_seconds"], records["status"])
-    yield from _findings(spec, start, wrong, "fit_seconds is not a duration")
+    seconds = finished & wrong_seconds(records["fit_seconds"], records["status"])
+    yield from _findings(spec, start, seconds, "fit_seconds is not a duration")
+    for name, differs in shard.differing():
+        differs &= ~wrong & ~seconds
+        if journals is None or not _lacking(rows[differs & ~finished], journals, spec):
+            differs &= finished  # the others are about to be published, as far as is known
+        problem = f"{name} differs from its copy in {copy}"
+        yield from _findings(spec, start, differs, problem, True)
     needed = np.unique(repeat_index[finished])
     for repeat in needed[y_true[needed, 0] < 0].tolist():
         problem = f"test set {repeat}, which finished runs need, is not stored"
         yield Finding(spec.path, problem, split=repeat // spec.split_length)
-    for first, _, part in shard.chunks():
-        if finished[part].any():
-            truth = y_true[np.where(padding[part], 0, repeat_index[part])]
-            yield from _verify_chunk(group, first, finished[part], records["crc"][part], truth)
+    good = np.zeros_like(finished)
+    for first, stop, at in shard.chunks():
+        if finished[at].any():
+            truth = y_true[np.where(padding[at], 0, repeat_index[at])]
+            good[at] = yield from _verify_chunk(shard, first, stop, at, finished[at], truth)
+    if (good & shard.copied() & ~shard.copied(records["crc"])).any():
+        problem = f"shard {number}: {copy} is not a copy of its records"
+        yield Finding(spec.path, problem, shard=number, damaged=True)
     return int(finished.sum())
 
 
+def _lacking(rows: Array, journals: JournalIndex | None, spec: GroupSpec) -> bool:
+    """Whether there are rows among these that no journal holds; without journals, any is."""
+    held = () if journals is None or not len(rows) else journals.rows(spec.number)
+    return bool(len(np.setdiff1d(rows, held)))
+
+
 def _verify_chunk(
-    group: Group, first: int, finished: Bools, crc: Array, y_true: Array
-) -> Iterator[Finding]:
-    spec = group.spec
-    parts, damaged = _predictions(group, first, first + spec.chunk_length)
-    yield from _findings(spec, first, damaged & finished, "predictions cannot be decoded", True)
-    good = finished & ~damaged
-    wrong = good & (checksums(parts) != crc)
-    yield from _findings(spec, first, wrong, "predictions differ from their checksum", True)
-    good &= ~wrong
+    shard: Shard, first: int, stop: int, at: slice, finished: Bools, y_true: Array
+) -> Generator[Finding, None, Bools]:
+    """Yield findings; return which of the finished rows match their checksum."""
+    spec = shard.spec
+    parts, damaged = shard.predictions(first, stop)
+    lost, found = np.logical_or.reduce([*damaged.values()]), checksums(parts)
+    yield from _findings(spec, first, lost & finished, "predictions cannot be decoded", True)
+    wrong = finished & ~lost & (found != shard.records["crc"][at])
+    replaced = wrong & shard.copied(found, at)
+    yield from _findings(spec, first, replaced, "crc differs from its copy, which is right", True)
+    problem = "predictions differ from their checksum"
+    yield from _findings(spec, first, wrong & ~replaced, problem, True)
+    good: Bools = finished & ~lost & ~wrong
     for problem, bad in wrong_values(spec, parts, y_true):
         yield from _findings(spec, first, good & bad, problem)
+    return good
 
 
 def wrong_values(spec: GroupSpec, parts: Parts, y_true: Array) -> Iterator[tuple[str, Bools]]:
     """Yield each possible problem of predictions, and the rows that have it.
 
-    Parameters
-    ----------
-    parts : mapping of arrays (run, ...)
-        Prediction arrays by name.
-    y_true : integer array (run, sample)
-        True classes; negative if unknown.
+    `parts`, mapping of arrays (run, ...): prediction arrays by name. `y_true`, integer array (run,
+    sample): true classes; negative if unknown.
     """
     label = parts["label"]
     yield "a label is not a class", _any(label >= spec.n_classes)
@@ -337,46 +317,6 @@ def _disagrees(spec: GroupSpec, label: Array, values: Array, y_true: Array) -> B
     return np.asarray(wrong & (truth >= 0))
 
 
-def read_predictions(group: Group, start: int, stop: int) -> tuple[Parts, Parts]:
-    """Read the predictions of rows of one shard, in the order of the checksum.
-
-    Returns
-    -------
-    parts : dict of arrays (run, ...)
-        Prediction arrays by name, with fill values for rows that cannot be decoded.
-    damaged : dict of bool arrays (run,)
-        Which rows cannot be decoded, by array name.
-    """
-    parts: Parts = {}
-    damaged: Parts = {}
-    for array in group.spec.arrays:
-        if array.role == "prediction":
-            parts[array.name], damaged[array.name] = _read(group, array, start, stop)
-    return parts, damaged
-
-
-def _predictions(group: Group, start: int, stop: int) -> tuple[Parts, Bools]:
-    parts, damaged = read_predictions(group, start, stop)
-    return parts, np.logical_or.reduce([*damaged.values()])
-
-
-def _read(group: Group, array: ArraySpec, start: int, stop: int) -> tuple[Array, Bools]:
-    values = encoding.filled(group.spec, array, stop - start)
-    return values, encoding.read_file(group, array, start, stop, values)
-
-
-def checksums(parts: Parts) -> NDArray[np.uint32]:
-    """Return the checksum of each row, given arrays (run, ...) in the order of the checksum."""
-    contiguous = [np.ascontiguousarray(part) for part in parts.values()]
-    crcs = np.zeros(len(contiguous[0]), dtype=np.uint32)
-    for row in range(len(crcs)):
-        crc = 0
-        for part in contiguous:
-            crc = google_crc32c.extend(crc, part[row].tobytes())
-        crcs[row] = crc
-    return crcs
-
-
 def _any(mask: Array) -> Bools:
     return np.asarray(mask.reshape(len(mask), -1).any(axis=1))
 
@@ -392,16 +332,15 @@ def _findings(
 def version(group: Group, shard: int) -> str:
     """Return a digest that changes whenever a file of a shard is replaced or written to."""
     stamps = []
-    for array in group.spec.arrays:
-        if array.role in ("prediction", "record"):
-            path = group.file(array, shard)
-            with unavailable("look at", path):
-                try:
-                    info = path.stat()
-                except FileNotFoundError:
-                    problem = "is missing, though published data need it"
-                    raise DamagedShard.of(path, problem) from None
-            stamps.append((info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino))
+    for array in group.spec.of_role("prediction", "record"):
+        path = group.file(array, shard)
+        with unavailable("look at", path):
+            try:
+                info = path.stat()
+            except FileNotFoundError:
+                problem = "is missing, though published data need it"
+                raise DamagedShard.of(path, problem) from None
+        stamps.append((info.st_size, info.st_mtime_ns, info.st_ctime_ns, info.st_ino))
     return hashlib.sha256(repr(stamps).encode()).hexdigest()[:16]
 
 
@@ -410,41 +349,33 @@ def compare(group: Group, shard: int, copies: Bools) -> None:
 
     Holds one inner chunk in memory. Retries, as files may be replaced meanwhile.
 
-    Parameters
-    ----------
-    copies : bool array (run,)
-        Which runs of the shard are planned as identical to the first of their repeat.
+    `copies`, bool array (run,): which runs of the shard are planned as identical to the first of
+    their repeat.
     """
     for attempt in range(encoding.ATTEMPTS):
         problem = _problem(group, shard, copies)
         if problem is None:
             return
         time.sleep(0.01 * attempt)
-    names = [a.name for a in group.spec.arrays if a.role == "prediction"] + ["crc", "status"]
-    files = ", ".join(
-        str(group.file(group.spec.array(n), shard).relative_to(group.folder)) for n in names
-    )
+    names = [*group.spec.of_role("prediction"), group.spec.array("crc"), group.spec.array("status")]
+    files = ", ".join(str(group.file(a, shard).relative_to(group.folder)) for a in names)
     raise DamagedShard.of(group.folder, f"holds in shard {shard} {problem} ({files})")
 
 
-def _problem(group: Group, shard: int, copies: Bools) -> str | None:
-    start, stop = group.span(shard)
-    stored = read_rows(group, ("status", "crc", "cell", "fit_seconds"), range(start, stop))
-    status, planned = stored["status"], stored["cell"] >= 0
-    finished = np.isin(status, (DONE, COPY)) & planned
-    timed = ~np.isnan(stored["fit_seconds"])
-    impossible = np.where(planned, ~np.isin(status, (MISSING, DONE, COPY)), status != PADDING)
+def _problem(group: Group, number: int, copies: Bools) -> str | None:
+    shard = Shard(group, number)
+    status, crc = shard.records["status"], shard.records["crc"]
+    if shard.lost:
+        path = group.file(group.spec.array(min(shard.lost)), number)
+        raise DamagedShard.of(path, "cannot be decoded")
+    finished, timed = shard.finished(), ~np.isnan(shard.records["fit_seconds"])
+    impossible = wrong_status(status, shard.padding)
     # copies have no time; trained runs may have lost theirs in a repair, unless planned as copies
     wrong_kind = np.where(timed, status == COPY, (status == DONE) & copies)
-    impossible |= np.where(finished, wrong_kind, stored["crc"] != 0)
+    impossible |= np.where(finished, wrong_kind, crc != 0)
     if impossible.any():
         return f"{int(impossible.sum()):,} rows with an impossible status"
-    wrong, step = 0, group.spec.chunk_length
-    for first in range(start, stop, step):
-        part = slice(first - start, first - start + step)
-        if finished[part].any():
-            crcs, damaged = row_checksums(group, first, first + step)
-            wrong += int((finished[part] & (damaged | (crcs != stored["crc"][part]))).sum())
+    wrong = int(shard.unlike(finished).sum())
     return f"{wrong:,} runs that differ from their checksums" if wrong else None
 
 
@@ -456,12 +387,8 @@ def verify_journals(
     Checks checksums, lengths, and values like `verify`. Holds as many runs in memory as an inner
     chunk. Unreadable records are read once more with a fresh index.
 
-    Parameters
-    ----------
-    journals : JournalIndex
-        A current index; rows published after its refresh are not detected.
-    checked : callable
-        Called with the number of finished runs just checked.
+    `journals`: a current index; rows published after its refresh are not detected. `checked`:
+    called with the number of finished runs just checked.
     """
     spec = group.spec
     held = journals.rows(spec.number)
@@ -489,11 +416,7 @@ def _verify_rows(
     group: Group, journals: JournalIndex, rows: Array, y_true: Array
 ) -> Iterator[Finding]:
     spec = group.spec
-    parts = {
-        array.name: encoding.filled(spec, array, len(rows))
-        for array in spec.arrays
-        if array.role == "prediction"
-    }
+    parts = {a.name: encoding.filled(spec, a, len(rows)) for a in spec.of_role("prediction")}
     good, misshapen = _read_journal(
         journals, spec.number, rows, list(parts.values()), spec.part_bytes
     )

@@ -1,4 +1,4 @@
-"""A sweep's tasks as jobs of a SLURM cluster: missing runs cut into tasks, and nodes to avoid."""
+"""Jobs of a SLURM cluster: runs cut into tasks, nodes to avoid, and how all jobs are submitted."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import math
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -21,13 +23,13 @@ from manyseed.orchestrator.submissions.submission import Submission
 from manyseed.orchestrator.tasks.intent import Intent, TaskArray
 from manyseed.orchestrator.tasks.task import turns
 from manyseed.orchestrator.working.node import EACH_CORE, EACH_GPU
-from manyseed.slurm import ClusterError, ClusterUnavailable
+from manyseed.slurm import ClusterError, ClusterUnavailable, commands
 from manyseed.slurm.discover import Cluster
+from manyseed.slurm.processes import user_name
 from manyseed.slurm.profile import Profile, Resources
 from manyseed.slurm.refused import Refused
 
-_LEAST_SECONDS = 300.0
-"""Shortest training time worth the startup cost of a task."""
+_LEAST_SECONDS = 300.0  # shortest training time worth the startup cost of a task
 _LEAST_FIT = 1e-4
 
 
@@ -35,14 +37,12 @@ _LEAST_FIT = 1e-4
 class TaskSize:
     """Limits for a cluster's tasks of one resource class."""
 
-    processes: int
-    """Training processes of a task."""
+    processes: int  # training processes of a task
     seconds: float
     """Longest training time of a task; one that takes longer is requeued until it is done."""
     parallelism: int
     """Number of tasks that may run at once; the work is spread over that many if it is enough."""
-    most: int
-    """Number of tasks that may be submitted."""
+    most: int  # number of tasks that may be submitted
 
 
 def cut(
@@ -50,22 +50,12 @@ def cut(
 ) -> pl.DataFrame:
     """Assign each run its resource class and its task.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        Runs: columns group, cell, repeat, run, row.
-    costs : DataFrame
-        A row per cell: columns cell, seconds (of a fit), device (cpu or gpu).
-    identical : Series
-        Cells in which only the first run of a repeat is trained; its copies stay in its task.
-    shapes : mapping
-        By resource class.
+    `rows`: runs: columns group, cell, repeat, run, row. `costs`: a row per cell: columns cell,
+    seconds (of a fit), device (cpu or gpu). `identical`: cells in which only the first run of a
+    repeat is trained; its copies stay in its task. `shapes`: by resource class.
 
-    Returns
-    -------
-    DataFrame
-        The runs with the columns resource (String) and task (UInt32, counted from 0 over all
-        classes), in the order in which they are cut: by repeat, `turns`, group, row.
+    Returns the runs with the columns resource (String) and task (UInt32, counted from 0 over all
+    classes), in the order in which they are cut: by repeat, `turns`, group, row.
     """
     priced = (
         rows.join(costs.rename({"device": "resource"}), on="cell", how="left")
@@ -111,14 +101,12 @@ def _cut(rows: pl.DataFrame, number: int) -> pl.DataFrame:
     return cut.with_columns(task=(pl.col("part").rank("dense") - 1).cast(pl.UInt32)).drop("part")
 
 
-SIGNAL_SECONDS = 120
-"""How long before the end of its walltime a task is asked to end."""
+SIGNAL_SECONDS = 120  # how long before the end of its walltime a task is asked to end
 
 _SHARE = 0.5
 """Share of the walltime that a task's estimated time may take: estimates err, and cores differ."""
 _PARALLELISM = 256
-_SHOWN = 40
-"""Number of letters of the sweep's name in a job name."""
+_SHOWN = 40  # number of letters of the sweep's name in a job name
 
 
 def shapes(
@@ -126,14 +114,8 @@ def shapes(
 ) -> dict[str, TaskSize]:
     """Return the size limits of tasks, by resource class.
 
-    Parameters
-    ----------
-    wanted : iterable of str
-        Resource classes.
-    cluster : Cluster
-        With its limits.
-    waiting : int
-        Number of jobs that this sweep already has there.
+    `wanted`: resource classes. `cluster`: with its limits. `waiting`: number of jobs that this
+    sweep already has there.
     """
     sizes = {}
     classes = list(wanted)
@@ -235,46 +217,20 @@ def submit_arrays(
     check: Callable[[], None],
     again: str = "",
 ) -> None:
-    """Submit the arrays of a submission whose intent is on disk, and note the ids of their jobs.
+    """Submit the arrays of a submission whose intent is on disk, as `submit_jobs` does.
 
-    Parameters
-    ----------
-    function : str
-        What each job calls, as ``module:name``.
-    arguments : callable
-        Returns the arguments of each task of an array.
-    check : callable
-        Called before each array is submitted; raises if this process may not submit any more.
-    again : str
-        The command that submits the rest, for messages.
+    What SLURM refuses is told as a user's error; if it took nothing, the folder goes. `again` is
+    the command that submits the rest, for messages.
     """
-    from manyseed.slurm.arrays import Tasks, submit_array
-
     remember(profile)
-    jobs: dict[int, str] = {}
     try:
-        for array in submission.intent.arrays:
-
-            def note(ids: list[str], first: int = array.first) -> None:
-                start = max((n + 1 for n in jobs if n >= first), default=first)
-                jobs.update(enumerate(ids, start))
-                submission.note_jobs(jobs)
-
-            check()
-            tasks = Tasks(
-                function,
-                arguments(array),
-                array.name,
-                comment=str(submission.folder.absolute()),
-                signal_seconds=SIGNAL_SECONDS,
-            )
-            submit_array(profile, array.resource, submission.files.submitit, tasks, note)
+        submit_jobs(submission, profile, function, arguments, check)
     except ClusterUnavailable as error:
         # it may have received the job all the same: the next look finds it by name
         retry = f"\n  when it answers again: {again}" if again else ""
         raise UnavailableError(f"{error}{retry}") from None
     except (ClusterError, Refused) as error:
-        if not jobs:
+        if not (jobs := submission.noted_jobs()):
             shutil.rmtree(submission.folder)
             raise refusal(error, profile) from None
         submission.files.submitted.touch()
@@ -282,7 +238,56 @@ def submit_arrays(
             f"SLURM took {len(jobs):,} of {submission.intent.tasks:,} tasks, then refused: "
             f"{error}\n  submit the rest when these are done: {again}"
         ) from None
+
+
+def submit_jobs(
+    submission: Submission,
+    profile: Profile,
+    function: str,
+    arguments: Callable[[TaskArray], list[list[str]]],
+    check: Callable[[], None] = lambda: None,
+    signal_seconds: int = SIGNAL_SECONDS,
+) -> None:
+    """Submit the arrays of a submission and note their jobs; raises as `arrays.submit_array`.
+
+    Each job calls `function`, given as ``module:name``, with its own of the `arguments` of its
+    array. `check` is called before each array, and raises if this process may submit no more.
+    """
+    from manyseed.slurm.arrays import Tasks, submit_array
+
+    jobs: dict[int, str] = {}
+    comment, submitit = str(submission.folder.absolute()), submission.files.submitit
+    for array in submission.intent.arrays:
+
+        def note(ids: list[str], first: int = array.first) -> None:
+            start = max((n + 1 for n in jobs if n >= first), default=first)
+            jobs.update(enumerate(ids, start))
+            submission.note_jobs(jobs)
+
+        check()
+        each = arguments(array)
+        tasks = Tasks(function, each, array.name, comment, signal_seconds=signal_seconds)
+        submit_array(profile, array.resource, submitit, tasks, note)
     submission.files.submitted.touch()
+
+
+@contextmanager
+def passing(
+    profile: Profile, resource: str, folder: Path, name: str, n: int = 1
+) -> Iterator[Submission]:
+    """Yield a submission of `n` jobs, to be submitted; its jobs and folder end with the block."""
+    folder.mkdir(mode=0o700)
+    intent = intent_for(profile, "", "", (TaskArray(resource, name, first=0, count=n),), tasks=n)
+    submission = Submission(folder, intent)
+    try:
+        yield submission
+    finally:
+        # names are known even if the submission was interrupted
+        scripts = sorted(submission.files.submitit.glob(f"{name}.*.sh"))
+        with suppress(ClusterError), commands.speaking_to(profile.slurm_conf):
+            for script in scripts:
+                commands.run(["scancel", f"--user={user_name()}", f"--name={script.stem}"])
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def unique_name(paths: SweepPaths, kind: str = "") -> str:

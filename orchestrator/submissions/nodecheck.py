@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
@@ -57,14 +56,9 @@ def check(
 ) -> list[CheckResult]:
     """Check a cluster, with one job for each resource class.
 
-    Parameters
-    ----------
-    folder : Path
-        A folder that the nodes share; the jobs' files lie in a temporary folder in it.
-    seconds : float
-        Longest time to wait for each job.
-    waiting : callable
-        Called with a text that says what is being waited for.
+    `folder`: a folder that the nodes share; the jobs' files lie in a temporary folder in it.
+    `seconds`: longest time to wait for each job. `waiting`: called with a text that says what is
+    being waited for.
     """
     with scheduler_of(profile.slurm_conf).active():
         cluster = discover.discover()
@@ -100,47 +94,31 @@ def _check_node(
     seconds: float,
     waiting: Callable[[str], None],
 ) -> Iterator[CheckResult]:
-    what = f"{resources.name} job"
-    with TemporaryDirectory(
-        prefix=".manyseed-check-", dir=parent, ignore_cleanup_errors=True
-    ) as made:
-        folder = Path(made).resolve()
-        file = folder / "report.json"
+    """Submit the job and yield what it shows; cancel it if it takes too long."""
+    from manyseed.orchestrator.submissions.cluster import passing, submit_jobs
+
+    what, name = f"{resources.name} job", f"manyseed-check-{uuid.uuid4().hex[:8]}"
+    folder = parent.resolve() / f".{name}"
+    file = folder / "report.json"
+    with passing(profile, resources.name, folder, name) as submission:
+        arguments = [[str(file), resources.name]]
         try:
-            state = _wait_for_job(
-                profile, resources, file, seconds, lambda s: waiting(f"{what}: {s}")
-            )
+            submit_jobs(submission, profile, _FUNCTION, lambda _: arguments, signal_seconds=30)
         except ClusterUnavailable:
             raise
         except ClusterError as error:
             yield CheckResult(what, "refused", str(error))
             return
-        seen = read_record(file, Seen) if file.exists() else None
-        yield from _findings(what, state, seen, resources, _last_lines(folder, state.job_id))
-
-
-def _wait_for_job(
-    profile: Profile,
-    resources: Resources,
-    file: Path,
-    seconds: float,
-    waiting: Callable[[str], None],
-) -> states.JobState:
-    """Submit the job and return its last state; cancel it if it takes too long."""
-    started = time.time()
-    name = f"manyseed-check-{uuid.uuid4().hex[:8]}"
-    tasks = arrays.Tasks(_FUNCTION, [[str(file), resources.name]], name, signal_seconds=30)
-    (job,) = arrays.submit_array(profile, resources.name, file.parent, tasks)
-    state = states.JobState(job, name, "pending")
-    try:
-        while state.is_alive and time.time() - started < seconds:
-            waiting(f"{job} is {state.state} {state.reason}, {time.time() - started:.0f} s")
+        started = time.time()
+        (job,) = submission.noted_jobs().values()
+        state = states.JobState(job.id, name, "pending")
+        while state.is_alive and (passed := time.time() - started) < seconds:
+            waiting(f"{what}: {job.id} is {state.state} {state.reason}, {passed:.0f} s")
             time.sleep(_ASK_SECONDS)
-            state = states.ask([job], started, file.parent)[job]
-    finally:
-        if state.is_alive:
-            commands.cancel([job])
-    return state
+            state = scheduler_of(profile.slurm_conf).states([job], fresh=True)[job.id]
+        seen = read_record(file, Seen) if file.exists() else None
+        log = _last_lines(submission.files.printed_errors(job.id))
+        yield from _findings(what, state, seen, resources, log)
 
 
 def _findings(
@@ -211,6 +189,5 @@ def _may_submit() -> str:
     return ""
 
 
-def _last_lines(folder: Path, job: str) -> str:
-    log = folder / f"{job}_0_log.err"
+def _last_lines(log: Path) -> str:
     return "\n".join(log.read_text().splitlines()[-8:]) if log.is_file() else "(no log)"

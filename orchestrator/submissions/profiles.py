@@ -28,14 +28,9 @@ TESTCLUSTER = "testcluster"
 def choose(name: str, memory: str | None = None, last: Intent | None = None) -> Profile | None:
     """Return the profile of a cluster, with `memory` if given; None for this machine.
 
-    Parameters
-    ----------
-    name : str
-        A profile's name or file, `LOCAL`, or `AUTO`: the cluster of `last`; else, if ``sbatch`` is
-        available and this is not a job, the user's only profile; else this machine. A running test
-        cluster is only chosen by name.
-    last : Intent, optional
-        The latest submission.
+    `name`: a profile's name or file, `LOCAL`, or `AUTO`: the cluster of `last`; else, if ``sbatch``
+    is available and this is not a job, the user's only profile; else this machine. A running test
+    cluster is only chosen by name. `last`: the latest submission.
     """
     profile = None if name == LOCAL else _automatic(last) if name == AUTO else read(name)
     if memory is None:
@@ -93,10 +88,7 @@ def needed(last: Intent | None) -> str | None:
 
     None if it names a place to train, or if there is no profile: the refusal says how to make one.
 
-    Parameters
-    ----------
-    last : Intent, optional
-        The latest submission.
+    `last`: the latest submission.
     """
     try:
         _automatic(last)

@@ -15,9 +15,8 @@ from manyseed.orchestrator.grids.resolver import lacking_packages, not_trainable
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
 from manyseed.orchestrator.plans.change import Change
-from manyseed.orchestrator.plans.code import CodeHere
+from manyseed.orchestrator.plans.code import CodeHere, require_fetched
 from manyseed.orchestrator.plans.cost import require_room, rooms
-from manyseed.orchestrator.plans.data import require_fetched
 from manyseed.orchestrator.plans.keptmodels import counted
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
@@ -35,19 +34,11 @@ def require_same(
 ) -> list[str]:
     """Refuse to continue with a recipe that differs from the recorded ones in more than the device.
 
-    Parameters
-    ----------
-    has_finished : mapping
-        For each device that the runs request: whether runs that request it are finished.
-    gpu : str, optional
-        The GPU model for runs that request one.
-    is_here : bool
-        Whether this machine trains them; if not, its processor is not compared.
+    `has_finished`: for each device that the runs request: whether runs that request it are
+    finished. `gpu`: the GPU model for runs that request one. `is_here`: whether this machine trains
+    them; if not, its processor is not compared.
 
-    Returns
-    -------
-    list of str
-        A sentence for each device of another class than that of the recorded runs.
+    Returns a sentence for each device of another class than that of the recorded runs.
     """
     sentences = []
     recorded = list(read_recipes(paths.recipes).values())
@@ -109,10 +100,7 @@ def require_data(paths: SweepPaths, state: Survey, rows: pl.DataFrame) -> None:
 def require_code(paths: SweepPaths, change: Change) -> None:
     """Refuse to train more with own code that has changed since runs with its version finished.
 
-    Parameters
-    ----------
-    change : Change
-        To a plan, before it is written.
+    `change`: to a plan, before it is written.
     """
     if change.before.cells.is_empty():
         return
@@ -149,12 +137,8 @@ def warn_of_code(paths: SweepPaths, change: Change) -> None:
 def require_space(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.DataFrame) -> None:
     """Refuse rows whose predictions do not fit on the disk.
 
-    Parameters
-    ----------
-    groups : Groups
-        With their layouts.
-    rows : DataFrame
-        The runs to train: columns group, cell, repeat, run and row.
+    `groups`: with their layouts. `rows`: the runs to train: columns group, cell, repeat, run and
+    row.
     """
     specs = groups.specs
     missing = rooms(specs, rows, counted(state.plan.cells, rows, specs))
@@ -174,14 +158,8 @@ def require_recipe(
 ) -> list[str]:
     """Refuse to train with a recipe other than that of the finished runs; as `require_same`.
 
-    Parameters
-    ----------
-    devices : Series
-        The devices that the submitted runs request.
-    gpu : str, optional
-        The model of this machine's GPU.
-    is_here : bool
-        Whether this machine trains.
+    `devices`: the devices that the submitted runs request. `gpu`: the model of this machine's GPU.
+    `is_here`: whether this machine trains.
     """
     finished = state.with_state("done", "copy").select("cell").unique()
     trained = state.plan.cells.join(finished, on="cell", how="semi")["device"].unique()
@@ -203,14 +181,8 @@ def require_walltime(
 ) -> None:
     """Refuse rows whose fits take longer than the profile's walltime.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        The runs to submit: column cell.
-    observed, measuring : DataFrame
-        As in `cost.seconds`.
-    profile : Profile
-        With the walltime that jobs request.
+    `rows`: the runs to submit: column cell. `observed` and `measuring`: as in `cost.seconds`.
+    `profile`: with the walltime that jobs request.
     """
     cells = plan.cells.join(rows, on="cell", how="semi")
     for device in cells["device"].unique():

@@ -48,10 +48,7 @@ class Job:
 class Scheduler:
     """One SLURM cluster, as this process sees it.
 
-    Parameters
-    ----------
-    conf : Path, optional
-        Its configuration file, if the profile names one.
+    `conf`: its configuration file, if the profile names one.
     """
 
     def __init__(self, conf: Path | None) -> None:
@@ -67,13 +64,9 @@ class Scheduler:
     ) -> dict[str, JobState]:
         """Return the states of jobs; ``gone`` for those that SLURM does not know, or no longer.
 
-        Parameters
-        ----------
-        lost : collection of Array
-            Arrays whose jobs were never recorded; any that are found are returned, too.
-        fresh : bool
-            Query the scheduler however recently it was queried, and look up each job that it does
-            not list.
+        `lost`: arrays whose jobs were never recorded; any that are found are returned, too.
+        `fresh`: query the scheduler however recently it was queried, and look up each job that it
+        does not list.
         """
         wanted = {job.id: job for job in jobs}
         if not wanted and not lost:

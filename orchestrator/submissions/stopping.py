@@ -118,8 +118,7 @@ def _alive(submissions: Sequence[Submission]) -> list[tuple[Submission, list[Tas
 
 
 _POLL_SECONDS = 0.25
-_PATIENCE = 10.0
-"""The pause between two checks, in multiples of the time that a check takes."""
+_PATIENCE = 10.0  # the pause between two checks, in multiples of the time that a check takes
 
 
 def wait_for_ending(
@@ -133,14 +132,8 @@ def wait_for_ending(
     They finish their fits in flight first. Tasks that a pause holds in a queue never end by
     themselves, so they are not waited for; nor are tasks that are not visible from here.
 
-    Parameters
-    ----------
-    seconds : float
-        Longest time to wait.
-    dispensable : callable
-        As in `tasks_of`.
-    report : callable
-        Called once with a message if there is something to wait for.
+    `seconds`: longest time to wait. `dispensable`: as in `tasks_of`. `report`: called once with a
+    message if there is something to wait for.
     """
     stopped = [submission for submission in submissions if submission.files.stop.exists()]
     until, is_reported = time.monotonic() + seconds, False

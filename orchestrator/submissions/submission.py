@@ -54,8 +54,7 @@ from manyseed.slurm.states import JobState
 OVER = ("finished", "stopped", "broken")
 """States of an attempt that mean its task is over, wherever it ran."""
 
-ALIVE = ("waiting", "held", "running")
-"""States of a task that trains or will train."""
+ALIVE = ("waiting", "held", "running")  # states of a task that trains or will train
 
 _NONE = Attempt("", "", started=0.0)
 
@@ -72,13 +71,10 @@ class TaskState:
     """Waiting, held, running; finished, stopped, broken (the machine was at fault); killed (no
     process of it is alive and it reported no end), gone (no attempt of it is known anywhere),
     cancelled, or, if SLURM knows more: failed, timeout, out_of_memory, node_fail, preempted."""
-    attempts: tuple[Attempt, ...] = ()
-    """The last report of each attempt, oldest first."""
-    job_id: str = ""
-    """SLURM's job id; empty on this machine and if there is none."""
+    attempts: tuple[Attempt, ...] = ()  # the last report of each attempt, oldest first
+    job_id: str = ""  # SLURM's job id; empty on this machine and if there is none
     node: str = ""
-    note: str = ""
-    """The node where it runs or last ran, and the scheduler's remark on it."""
+    note: str = ""  # the node where it runs or last ran, and the scheduler's remark on it
 
     @property
     def is_alive(self) -> bool:
@@ -262,14 +258,9 @@ def tasks_of(
 ) -> list[list[TaskState]]:
     """Return the states of all tasks of several submissions, querying each scheduler once.
 
-    Parameters
-    ----------
-    ask : bool
-        Whether to query schedulers; if not, only the tasks' reports are used.
-    fresh : bool
-        Query the scheduler however recently it was queried.
-    dispensable : callable
-        Whether a scheduler that does not answer may be treated as out of reach.
+    `ask`: whether to query schedulers; if not, only the tasks' reports are used. `fresh`: query the
+    scheduler however recently it was queried. `dispensable`: whether a scheduler that does not
+    answer may be treated as out of reach.
     """
     views = [_View(submission) for submission in submissions]
     remote = [view for view in views if view.submission.cluster != LOCAL] if ask else []

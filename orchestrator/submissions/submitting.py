@@ -61,18 +61,12 @@ FUNCTION = "manyseed.orchestrator.working.worker:run_task"
 class Request:
     """What to submit, and where."""
 
-    profile: Profile | None = None
-    """A SLURM cluster; None for this machine."""
-    workers: int = 1
-    """Largest number of training processes on this machine."""
-    failed: bool = False
-    """Submit exactly the failed runs instead of the missing ones."""
-    other_recipe: bool = False
-    """Allow a recipe that differs from the recorded ones."""
-    only: str | None = None
-    """An SQL condition on cells."""
-    limit: int | None = None
-    """Largest number of runs, spread over all cells."""
+    profile: Profile | None = None  # a SLURM cluster; None for this machine
+    workers: int = 1  # largest number of training processes on this machine
+    failed: bool = False  # submit exactly the failed runs instead of the missing ones
+    other_recipe: bool = False  # allow a recipe that differs from the recorded ones
+    only: str | None = None  # an SQL condition on cells
+    limit: int | None = None  # largest number of runs, spread over all cells
     patience: float = 300.0
     """Seconds to wait for tasks that were asked to stop and still finish their fits in flight."""
 
@@ -182,16 +176,9 @@ class _Submitter:
     ) -> Submission:
         """Submit an array of tasks for each resource class, split to respect the cluster's limits.
 
-        Parameters
-        ----------
-        rows : DataFrame
-            The runs to train.
-        profile : Profile
-            The resources that jobs request on this cluster.
-        earlier : list of Submission
-            Their attempts show which nodes are broken.
-        n_waiting : int
-            Number of tasks that already wait or run, which count towards the user's limits.
+        `rows`: the runs to train. `profile`: the resources that jobs request on this cluster.
+        `earlier`: their attempts show which nodes are broken. `n_waiting`: number of tasks that
+        already wait or run, which count towards the user's limits.
         """
         from manyseed.orchestrator.plans.cost import planned_seconds
         from manyseed.slurm.discover import discover

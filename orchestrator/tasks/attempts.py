@@ -45,14 +45,11 @@ class Attempt:
     state: str
     """Running; finished, stopped, broken (`reason` says why) or interrupted by the scheduler;
     `UNREADABLE`."""
-    process: str
-    """The fingerprint of its process."""
+    process: str  # the fingerprint of its process
     node: str = ""
-    job_id: str = ""
-    """As in `orchestrator.working.node.Node`."""
+    job_id: str = ""  # as in `orchestrator.working.node.Node`
     started: _Seconds = field(kw_only=True)
-    updated: _Seconds = 0.0
-    """Times of its start and of this report, in seconds since the epoch."""
+    updated: _Seconds = 0.0  # times of its start and of this report, in seconds since the epoch
     runs: _Count = 0
     pending: _Count = 0
     """Number of runs of the task, and how many of them are neither finished nor failed."""
@@ -63,21 +60,15 @@ class Attempt:
     failed: Mapping[str, _Count] = field(default_factory=dict)
     """Number of runs that this attempt finished, and that raised, by group; for an analysis, of its
     ``blocks``."""
-    workers: _Count = 0
-    """Number of training processes."""
+    workers: _Count = 0  # number of training processes
     reason: str = ""
-    details: str = ""
-    """Why it broke: one line, and the full output."""
+    details: str = ""  # why it broke: one line, and the full output
     node_at_fault: bool = False
     """Whether it broke before it finished a run, and not because of its task."""
-    blocks: _Count = 0
-    """For an analysis: the number of units of work; 0 before it is known."""
-    exit_code: int | None = None
-    """For an analysis that has ended: the exit code of `analyze`."""
-    plan: str = ""
-    """Identity of the task's plan; empty if an earlier version wrote the report."""
-    folder: Path = field(default=Path(), compare=False)
-    """The attempt's folder."""
+    blocks: _Count = 0  # for an analysis: the number of units of work; 0 before it is known
+    exit_code: int | None = None  # for an analysis that has ended: the exit code of `analyze`
+    plan: str = ""  # identity of the task's plan; empty if an earlier version wrote the report
+    folder: Path = field(default=Path(), compare=False)  # the attempt's folder
 
     @classmethod
     def read(cls, folder: Path, plan: str = "") -> Attempt:
@@ -126,19 +117,15 @@ class Failure:
     """A run whose training raised."""
 
     group: _Number
-    row: _Number
-    """Its place in the store."""
+    row: _Number  # its place in the store
     cell: _Number
     repeat: _Number
-    run: _Number
-    """Its address."""
+    run: _Number  # its address
     error: str
-    traceback: str
-    """The exception in one line, and its full traceback."""
+    traceback: str  # the exception in one line, and its full traceback
     plan: str = ""
     """Identity of the plan that the address refers to; empty if an earlier version wrote it."""
-    file: Path = field(default=Path())
-    """The file that reports it."""
+    file: Path = field(default=Path())  # the file that reports it
 
 
 def attempt_lease(attempt: str) -> str:
@@ -178,8 +165,7 @@ def read_failures(attempt: Path, plan: str) -> list[Failure]:
     return [replace(failure, file=file) for failure in failures]
 
 
-MOST_LINES = 22
-"""The most lines of a traceback that are shown of many failures."""
+MOST_LINES = 22  # the most lines of a traceback that are shown of many failures
 
 _FRAME = re.compile(r'^  File "(.+)", line (\d+), in ')
 _OURS = re.compile(r"[/\\](?:manyseed)[/\\](?:orchestrator|jobs|slurm|analysis)[/\\]")
@@ -192,12 +178,8 @@ _WIDEST = 500
 def kind(failure: Failure) -> tuple[str, str]:
     """Return what failures of one cause share.
 
-    Returns
-    -------
-    error : str
-        Exception and message without paths and digits, which differ from run to run.
-    line : str
-        The innermost line of the user's own code that raised it; empty if none did.
+    Returns `error`: exception and message without paths and digits, which differ from run to run.
+    `line`: the innermost line of the user's own code that raised it; empty if none did.
     """
     files = [_FRAME.match(line) for line in failure.traceback.splitlines()]
     own = [found for found in files if found and not _foreign(found[1])]

@@ -17,6 +17,7 @@ from typing import Any
 from manyseed.orchestrator.disk.placing import read_plain
 from manyseed.orchestrator.disk.records import read_json, require_same_plan, write_json
 from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.paths import Below
 from manyseed.slurm import processes
 from manyseed.slurm.processes import user_name
 
@@ -33,15 +34,15 @@ class SubmissionPaths:
 
     folder: Path
 
-    @property
-    def intent(self) -> Path:
-        """What it was asked to do."""
-        return self.folder / "intent.json"
-
-    @property
-    def shards(self) -> Path:
-        """Which shards each task was given."""
-        return self.folder / "shards.json"
+    intent = Below("intent.json")  # what it was asked to do
+    shards = Below("shards.json")  # which shards each task was given
+    local_job = Below("job.json")  # its only job, if it was submitted to this machine
+    jobs = Below("jobs.json")  # the job ids of its tasks, by number
+    submitted = Below("submitted")  # exists once all its jobs are recorded
+    stop = Below("stop")  # while it exists, tasks finish their fits in flight and end
+    skip = Below("skip.json")  # cells that its tasks no longer train
+    submitit = Below("submitit")  # the scripts and the output of its jobs
+    attempts = Below("lives")  # the attempts of its tasks, one folder each
 
     def task(self, number: int) -> Path:
         """Return the file of a task."""
@@ -50,36 +51,6 @@ class SubmissionPaths:
     def tasks(self) -> list[Path]:
         """Return the files of all tasks, by number."""
         return sorted(self.folder.glob("task-*.json"))
-
-    @property
-    def local_job(self) -> Path:
-        """Its only job, if it was submitted to this machine."""
-        return self.folder / "job.json"
-
-    @property
-    def jobs(self) -> Path:
-        """The job ids of its tasks, by number."""
-        return self.folder / "jobs.json"
-
-    @property
-    def submitted(self) -> Path:
-        """Exists once all its jobs are recorded."""
-        return self.folder / "submitted"
-
-    @property
-    def stop(self) -> Path:
-        """While it exists, tasks finish their fits in flight and end."""
-        return self.folder / "stop"
-
-    @property
-    def skip(self) -> Path:
-        """Cells that its tasks no longer train."""
-        return self.folder / "skip.json"
-
-    @property
-    def submitit(self) -> Path:
-        """The scripts and the output of its jobs."""
-        return self.folder / "submitit"
 
     def printed(self, job_id: str = "*") -> list[Path]:
         """Return the files with the output of one job, or of all."""
@@ -97,11 +68,6 @@ class SubmissionPaths:
     def leases(self) -> Path:
         """The leases of attempts, shared with the sweep's other submissions."""
         return self.folder.parent / "leases"
-
-    @property
-    def attempts(self) -> Path:
-        """The attempts of its tasks, one folder each."""
-        return self.folder / "lives"
 
     def attempt(self, task: int, name: str) -> Path:
         """Return the folder of one attempt of a task."""
@@ -121,11 +87,9 @@ class SubmissionPaths:
         return [log.parent / PROGRESS for log in logs if not (log.parent / PROGRESS).exists()]
 
 
-LOCAL = "local"
-"""The cluster name that stands for this machine."""
+LOCAL = "local"  # the cluster name that stands for this machine
 
-_MOST_SECONDS = 2.0**40
-"""Larger values are refused as times."""
+_MOST_SECONDS = 2.0**40  # larger values are refused as times
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,35 +111,24 @@ class TaskArray:
 class AnalysisRequest:
     """The request for an analysis that runs as a job."""
 
-    options: Mapping[str, object]
-    """As returned by `orchestrator.computing.tables.to_json`."""
-    dask: str
-    """The Dask scheduler."""
-    workers: int | None
-    """Number of threads or processes."""
+    options: Mapping[str, object]  # as returned by `orchestrator.computing.tables.to_json`
+    dask: str  # the Dask scheduler
+    workers: int | None  # number of threads or processes
 
 
 @dataclass(frozen=True, slots=True)
 class Intent:
     """What one submission was asked to do."""
 
-    cluster: str
-    """The name of a cluster profile, or `LOCAL`."""
-    submitter: str
-    """The fingerprint of the process that submitted it."""
-    submitted: float = 0.0
-    """The time of submission, in seconds since the epoch."""
-    user: str = ""
-    """The user who submitted it."""
+    cluster: str  # the name of a cluster profile, or `LOCAL`
+    submitter: str  # the fingerprint of the process that submitted it
+    submitted: float = 0.0  # the time of submission, in seconds since the epoch
+    user: str = ""  # the user who submitted it
     runs: int = 0
-    tasks: int = 1
-    """Number of runs and of tasks."""
-    workers: int = 0
-    """Number of training processes on this machine; 0 on a cluster."""
-    gpu: str = ""
-    """On this machine, if a classifier requests a GPU: its model, or ``none``."""
-    scheduler: str = ""
-    """SLURM's name for the cluster."""
+    tasks: int = 1  # number of runs and of tasks
+    workers: int = 0  # number of training processes on this machine; 0 on a cluster
+    gpu: str = ""  # on this machine, if a classifier requests a GPU: its model, or ``none``
+    scheduler: str = ""  # SLURM's name for the cluster
     profile: str = ""
     """The absolute path of the profile's file. It only identifies one of the user's own profiles
     and is never opened for any other reason: see `orchestrator.submissions.profiles`."""
@@ -184,14 +137,11 @@ class Intent:
     """Nodes that tasks were kept away from, and why."""
     exclude: Mapping[str, str] = field(default_factory=dict)
     """By resource class, the nodes excluded in sbatch, separated by commas."""
-    walltime: Mapping[str, float] = field(default_factory=dict)
-    """By resource class, in seconds."""
-    request: AnalysisRequest | None = None
-    """For an analysis only."""
+    walltime: Mapping[str, float] = field(default_factory=dict)  # by resource class, in seconds
+    request: AnalysisRequest | None = None  # for an analysis only
     modules: str = ""
     """For an analysis: the folder from which users' metrics are imported; empty if none."""
-    plan: str = ""
-    """Identity of the sweep's plan; empty if an earlier version wrote the intent."""
+    plan: str = ""  # identity of the sweep's plan; empty if an earlier version wrote the intent
 
     @classmethod
     def now(cls, cluster: str, plan: str) -> Intent:
@@ -208,10 +158,7 @@ class Intent:
     def read(cls, folder: Path, plan: str = "") -> Intent:
         """Read the intent of a submission's folder.
 
-        Parameters
-        ----------
-        plan : str
-            Identity that its plan must have; empty if unknown.
+        `plan`: identity that its plan must have; empty if unknown.
         """
         file = SubmissionPaths(folder).intent
         value = read_json(file)
@@ -318,11 +265,9 @@ def _texts(key: str, value: Any) -> dict[str, str]:
 STOPPED = ""
 """Content of the stop file: finish the fits in flight, however long they take, then end."""
 
-PAUSED = "pause\n"
-"""Like `STOPPED`, until `resume` revokes it."""
+PAUSED = "pause\n"  # like `STOPPED`, until `resume` revokes it
 
-NOW = "now\n"
-"""End at once; fits in flight are trained again."""
+NOW = "now\n"  # end at once; fits in flight are trained again
 
 
 def stop_request(submission: Path) -> str | None:

@@ -43,10 +43,8 @@ class Span:
     repeat: int
     run: int
     count: int
-    source: int = -1
-    """Row of the run that these are copies of; -1 if each is trained."""
-    models: int = 1
-    """1 to keep their parameters, if the group keeps those of some runs; else 0."""
+    source: int = -1  # row of the run that these are copies of; -1 if each is trained
+    models: int = 1  # 1 to keep their parameters, if the group keeps those of some runs; else 0
 
     def runs(self) -> Iterator[tuple[int, int]]:
         """Yield (row, run) of each run."""
@@ -62,27 +60,21 @@ class TaskCell:
     snapshots: tuple[int, ...]
     device: str = "cpu"
     """The resource class requested; a GPU is used only if the task's own class is ``gpu``."""
-    code: str = ""
-    """For users' own code: its digest, or the library's version."""
-    timeout: float = 0.0
-    """Seconds after which a user's command is killed; 0 for never."""
+    code: str = ""  # for users' own code: its digest, or the library's version
+    timeout: float = 0.0  # seconds after which a user's command is killed; 0 for never
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
     """The work of one job on one node."""
 
-    groups: dict[int, str]
-    """Store path of each group."""
-    cells: dict[int, TaskCell]
-    """By cell number."""
+    groups: dict[int, str]  # store path of each group
+    cells: dict[int, TaskCell]  # by cell number
     spans: tuple[Span, ...]
     """Breadth first: one test set for all cells before the next test set; with few test sets, some
     runs of all cells before further runs (see `turns`)."""
-    resource: str = "cpu"
-    """The resource class, ``cpu`` or ``gpu``."""
-    plan: str = ""
-    """Identity of the plan; empty if an earlier version wrote the task."""
+    resource: str = "cpu"  # the resource class, ``cpu`` or ``gpu``
+    plan: str = ""  # identity of the plan; empty if an earlier version wrote the task
     own_code: str = ""
     """`provenance.code_digest` of the process that wrote the task; empty for a release, or if an
     earlier version wrote the task."""
@@ -200,12 +192,9 @@ def turns(*by: str, together: pl.Expr) -> pl.Expr:
     Four or more repeats of a cell are trained one after another. Fewer are each split into two to
     four turns over all cells, so that all cells progress at a similar pace.
 
-    Parameters
-    ----------
-    *by : str
-        Columns that identify one sequence of work, such as a task; without any, all runs are one.
-    together : Expr
-        Whether the runs of a cell and repeat must stay together, as copies and their source do.
+    ``*by``: columns that identify one sequence of work, such as a task; without any, all runs are
+    one. `together`: whether the runs of a cell and repeat must stay together, as copies and their
+    source do.
     """
     import polars as pl
 
@@ -227,16 +216,10 @@ def make_tasks(
 ) -> Iterator[Task]:
     """Yield the tasks that train `rows`, in order of their numbers.
 
-    Parameters
-    ----------
-    rows : DataFrame
-        Columns group, cell, repeat, run, row, resource and task.
-    shard_lengths : dict
-        Rows per shard of every group.
-    code : mapping
-        For cells with users' own code: its digest, and the timeout of a command in seconds.
-    where : mapping
-        For groups that keep the parameters of only some runs: their condition (`plans.keptmodels`).
+    `rows`: columns group, cell, repeat, run, row, resource and task. `shard_lengths`: rows per
+    shard of every group. `code`: for cells with users' own code: its digest, and the timeout of a
+    command in seconds. `where`: for groups that keep the parameters of only some runs: their
+    condition (`plans.keptmodels`).
     """
     import polars as pl  # tasks import this module but do not need polars
 

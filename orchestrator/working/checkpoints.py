@@ -30,14 +30,8 @@ def checkpoint(
 ) -> Checkpoint | None:
     """Return the checkpoint of a run; None for a classifier that cannot resume training.
 
-    Parameters
-    ----------
-    group, row : int
-        Its place in the store.
-    recipe : int
-        Number of the recipe; a checkpoint of another one is ignored.
-    every : float
-        `checkpoint_seconds`.
+    `group` and `row`: its place in the store. `recipe`: number of the recipe; a checkpoint of
+    another one is ignored. `every`: `checkpoint_seconds`.
     """
     model = run.cell.classifier
     if "epochs" not in model and model.get("form") not in MODELLESS:

@@ -32,14 +32,10 @@ that many per GPU that the node gives to the task."""
 class Node:
     """The node of an attempt."""
 
-    name: str
-    """SLURM's name for the node."""
-    job_id: str
-    """Such as ``123_4``; empty on this machine."""
-    cores: int
-    """Number of cores that the task may use."""
-    n_gpus: int
-    """Number of GPUs that the scheduler gave to the task; on this machine, all."""
+    name: str  # SLURM's name for the node
+    job_id: str  # such as ``123_4``; empty on this machine
+    cores: int  # number of cores that the task may use
+    n_gpus: int  # number of GPUs that the scheduler gave to the task; on this machine, all
 
     @classmethod
     def here(cls) -> Node:

@@ -44,8 +44,7 @@ from manyseed.slurm.processes import belong_to_parent, shielded
 NURSERY = "nursery"
 """Instead of the number of a training process, in the arguments of `working.process`."""
 
-CAN_FORK = sys.platform == "linux"
-"""Elsewhere the kernel does not kill forks with their parent."""
+CAN_FORK = sys.platform == "linux"  # elsewhere the kernel does not kill forks with their parent
 
 THREADED = 75
 """Exit code of a nursery whose libraries have started threads, so that it must not fork."""
@@ -59,8 +58,7 @@ class Fork:
 
     def __init__(self, nursery: Nursery, index: int) -> None:
         self._nursery, self.index = nursery, index
-        self.fingerprint: str | None = None
-        """Set when it is known that the process has begun."""
+        self.fingerprint: str | None = None  # set when it is known that the process has begun
         self.returncode: int | None = None
 
     def kill(self) -> None:
@@ -81,10 +79,7 @@ class Fork:
 class Nursery:
     """The task's side of a nursery.
 
-    Parameters
-    ----------
-    start : callable
-        Starts it with the descriptor of a socket.
+    `start`: starts it with the descriptor of a socket.
     """
 
     def __init__(self, start: Callable[[int], subprocess.Popen[bytes]]) -> None:
@@ -92,8 +87,7 @@ class Nursery:
         with theirs:
             self._process = start(theirs.fileno())
         self._forks: dict[int, Fork] = {}
-        self.returncode: int | None = None
-        """Set when the nursery has ended."""
+        self.returncode: int | None = None  # set when the nursery has ended
 
     def fileno(self) -> int:
         """Return the descriptor that is readable when `receive` has something to do."""
@@ -102,14 +96,8 @@ class Nursery:
     def fork(self, index: int, descriptor: int, env: Mapping[str, str]) -> Fork:
         """Have a training process forked, as soon as the libraries are imported.
 
-        Parameters
-        ----------
-        index : int
-            Its number within the task.
-        descriptor : int
-            Its end of a pipe.
-        env : mapping
-            Further environment variables.
+        `index`: its number within the task. `descriptor`: its end of a pipe. `env`: further
+        environment variables.
         """
         self._forks[index] = fork = Fork(self, index)
         packet = json.dumps({"fork": index, "env": dict(env)}).encode()
@@ -164,19 +152,9 @@ class Nursery:
 def serve(descriptor: int, libraries: Iterable[str], train: Callable[[int, int], int]) -> int:
     """Be a nursery: import libraries, then fork training processes until the socket closes.
 
-    Parameters
-    ----------
-    descriptor : int
-        This end of the socket.
-    libraries : iterable of str
-        Modules to import.
-    train : callable
-        Called in each fork with the number of the process and the descriptor of its pipe.
-
-    Returns
-    -------
-    int
-        The exit code, of the nursery or of a fork.
+    `descriptor`: this end of the socket. `libraries`: modules to import. `train`: called in each
+    fork with the number of the process and the descriptor of its pipe. Returns the exit code, of
+    the nursery or of a fork.
     """
     belong_to_parent()
     for name in libraries:
@@ -265,8 +243,7 @@ def leave(code: int) -> NoReturn:
 _THREADS = ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "NUMBA")
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in _THREADS}
 
-_END_SECONDS = 1.0
-"""Longest time that a nursery without forks needs to end; it has nothing to save."""
+_END_SECONDS = 1.0  # longest time that a nursery without forks needs to end; it has nothing to save
 
 
 @dataclass(eq=False)
@@ -301,14 +278,9 @@ class Message:
 class Pool:
     """Start, feed and end training processes.
 
-    Parameters
-    ----------
-    arguments : list of str
-        The sweep's directory, the task's file, and the name of the attempt.
-    log : Path
-        File for what the processes print.
-    forks : bool
-        Whether a nursery may fork them; not if they use GPUs, which do not survive a fork.
+    `arguments`: the sweep's directory, the task's file, and the name of the attempt. `log`: file
+    for what the processes print. `forks`: whether a nursery may fork them; not if they use GPUs,
+    which do not survive a fork.
     """
 
     def __init__(self, arguments: list[str], log: Path, *, forks: bool = False) -> None:
@@ -442,14 +414,9 @@ def spawned(
 
     After an error or Ctrl-C, no further call begins.
 
-    Parameters
-    ----------
-    calls : sequence of (key, callable)
-        The callables must be picklable.
-    workers : int
-        Number of processes, at most.
-    what : str
-        What the processes do, for an error message: "a process of the search".
+    `calls`, sequence of (key, callable): the callables must be picklable. `workers`: number of
+    processes, at most. `what`: what the processes do, for an error message: "a process of the
+    search".
     """
     if not calls:
         return

@@ -26,7 +26,7 @@ from manyseed.jobs.training.handling import Device, Handling, gpu_model
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.errors import StoreError, command
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.data import remedy
+from manyseed.orchestrator.plans.code import remedy
 from manyseed.orchestrator.provenance import Recipe, code_digest, code_key, register
 from manyseed.orchestrator.store.groups import Group, open_group
 from manyseed.orchestrator.store.index import JournalFolder
@@ -116,10 +116,7 @@ class Training:
 
         Nothing can be synced during a fit, and no finished run may wait longer than 30 s.
 
-        Parameters
-        ----------
-        seconds : float
-            Duration of the last batch: the next one may take as long.
+        `seconds`: duration of the last batch: the next one may take as long.
         """
         self._journal.sync_if_due(SYNC_SECONDS if seconds < _QUICK_SECONDS else 0.0)
 

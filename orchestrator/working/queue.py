@@ -32,12 +32,9 @@ class Batch:
     shard: int
     cell: int
     repeat: int
-    runs: tuple[tuple[int, int], ...]
-    """(row, run) of each."""
-    source: int = -1
-    """Row of the run that these are copies of; -1 if each is trained."""
-    models: bool = True
-    """Whether their parameters are kept, if the group keeps those of some runs."""
+    runs: tuple[tuple[int, int], ...]  # (row, run) of each
+    source: int = -1  # row of the run that these are copies of; -1 if each is trained
+    models: bool = True  # whether their parameters are kept, if the group keeps those of some runs
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +57,7 @@ class Fault:
 
     reason: str
     details: str
-    is_of_task: bool = False
-    """Whether the task is at fault: it would end the same way on any node."""
+    is_of_task: bool = False  # whether the task is at fault: it would end the same way on any node
     is_crowded: bool = False
     """Whether the memory of the GPU, which other processes may share, was full."""
 
@@ -69,17 +65,13 @@ class Fault:
 _BATCH_SECONDS = 0.25
 _BATCH_RUNS = 64
 
-Shard = tuple[int, int]
-"""(group, shard)"""
+Shard = tuple[int, int]  # (group, shard)
 
 
 class Queue:
     """The unfinished runs of a task, breadth first.
 
-    Parameters
-    ----------
-    settled : dict
-        By group, the rows that are already finished or failed.
+    `settled`: by group, the rows that are already finished or failed.
     """
 
     def __init__(self, task: Task, settled: dict[int, set[int]]) -> None:

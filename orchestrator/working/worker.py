@@ -59,17 +59,13 @@ from manyseed.orchestrator.working.queue import (
 )
 from manyseed.slurm import processes
 
-_STOP_SECONDS = 60.0
-"""Less than the time that schedulers leave between their signal and the kill."""
+_STOP_SECONDS = 60.0  # less than the time that schedulers leave between their signal and the kill
 
 
 class Stop:
     """The signals and requests to stop that a task has received.
 
-    Parameters
-    ----------
-    is_job : bool
-        Whether its signals come from a scheduler.
+    `is_job`: whether its signals come from a scheduler.
     """
 
     def __init__(self, *, is_job: bool) -> None:
@@ -209,12 +205,8 @@ _RESERVE_BYTES = 2**13
 def run_task(directory: str, submission: str, number: str, workers: str) -> str:
     """Train a task's missing runs; return how it ended: finished, or stopped with work left.
 
-    Parameters
-    ----------
-    directory, submission, number : str
-        The sweep's directory, and the numbers of the submission and the task.
-    workers : str
-        As in `Node.processes`.
+    `directory`, `submission` and `number`: the sweep's directory, and the numbers of the submission
+    and the task. `workers`: as in `Node.processes`.
     """
     paths = SweepPaths(Path(directory))
     node = Node.here()
@@ -231,16 +223,8 @@ def run_task(directory: str, submission: str, number: str, workers: str) -> str:
 class TaskAttempt:
     """One execution of a task.
 
-    Parameters
-    ----------
-    submission : Path
-        The submission's folder.
-    number : int
-        The task's number.
-    workers : int
-        Number of training processes.
-    node : Node
-        Where it runs.
+    `submission`: the submission's folder. `number`: the task's number. `workers`: number of
+    training processes. `node`: where it runs.
     """
 
     def __init__(

@@ -52,6 +52,7 @@ def planted(
         pl.lit("none").alias("perturb_hparams"),
         pl.lit("none").alias("ensembling"),
         pl.lit("none").alias("test_augment"),
+        pl.lit("none").alias("perturb_labels"),
         pl.lit("default").alias("hparams"),
         pl.lit("init+batch").alias("vary"),
     )

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.graph.predictions import LazyArray, Predictions
 from manyseed.analysis.metrics.metric import Part
 from manyseed.analysis.options import Options
@@ -193,6 +193,7 @@ def sweep(
                     "perturb_hparams": "none",
                     "ensembling": "none",
                     "test_augment": "none",
+                    "perturb_labels": "none",
                     "vary": "init+batch",
                     "hparams": "default",
                 }

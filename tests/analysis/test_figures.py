@@ -12,10 +12,10 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.figures import cells as of_cells
-from manyseed.analysis.figures import ensembles, equivalents, scatters, style
+from manyseed.analysis.figures import ensembles, scatters, style
 from manyseed.analysis.figures import epochs as of_curves
 from manyseed.analysis.figures import uncertainty as of_uncertainty
-from manyseed.analysis.figures.drawing import Given, all_figures
+from manyseed.analysis.figures.drawing import FigureTables, all_figures
 from manyseed.analysis.figures.epochs import learning_curves, over_repeats
 from manyseed.analysis.figures.labels import colour, first_of_each, marker
 from manyseed.analysis.figures.overview import overview
@@ -305,7 +305,7 @@ def test_ranks_are_drawn_with_wins_and_critical_difference():
     tables = planted(
         datasets=3, classifiers=("a", "b", "c"), accuracy=lambda _, one, *__: level[one], runs=3
     )
-    (plot,) = (plot for plot in all_figures(Given(tables)) if plot.name == "mean-ranks")
+    (plot,) = (plot for plot in all_figures(FigureTables(tables)) if plot.name == "mean-ranks")
     (axis,) = plot.figure.axes
     assert [label.get_text() for label in axis.get_yticklabels()] == ["b", "c", "a"]
     assert [line.get_xdata()[0] for line in axis.get_lines()] == [1, 2, 3]
@@ -320,7 +320,7 @@ def test_ranks_are_drawn_with_wins_and_critical_difference():
         ("a", 3, 0),
     ]
     assert plot.data["critical_difference"].to_list() == pytest.approx([grey.get_width()] * 3)
-    alone = all_figures(Given(planted(classifiers=("a", "b"), runs=3)))
+    alone = all_figures(FigureTables(planted(classifiers=("a", "b"), runs=3)))
     assert "mean-ranks" not in [plot.name for plot in alone]
 
 
@@ -397,6 +397,7 @@ def test_equivalents_are_drawn_for_each_cell_that_counts():
             "perturb_hparams": "none",
             "ensembling": "none",
             "test_augment": "none",
+            "perturb_labels": "none",
             "hparams": "default",
             "vary": "init+batch",
             "dee": of_noise["worth"],
@@ -404,7 +405,7 @@ def test_equivalents_are_drawn_for_each_cell_that_counts():
             "dee_upper": of_noise["worth"],
         }
     )
-    plot = equivalents.equivalents(dee)
+    plot = ensembles.equivalents(dee)
     figure = plot.figure
     told = plot.data.select("cell", "classifier", "perturb_continuous", "averaged", "dee").rows()
     assert told == [(0, "mlp", "none", "xgb", 2.0), (1, "mlp", "noise", "xgb", 4.0)]
@@ -493,7 +494,7 @@ def test_a_compact_figure_is_the_same_picture():
 
 def test_figures_are_the_same_each_time_and_share_no_name():
     tables = planted(datasets=2, alpha=0.2)
-    one, other = ([plot.svg() for plot in all_figures(Given(tables))] for _ in range(2))
+    one, other = ([plot.svg() for plot in all_figures(FigureTables(tables))] for _ in range(2))
     assert one == other
     ids = [
         element.get("id")
@@ -508,7 +509,7 @@ def test_dots_are_the_runs_that_they_are_named_after():
     tables = planted(datasets=2, runs=6, repeats=2, alpha=lambda _, one, *__: 0.2 * (one == "mlp"))
     rows = tables.runs.iter_rows(named=True)
     runs = {f"{r['cell']}:{r['repeat_index']}:{r['run_index']}": r for r in rows}
-    plots = all_figures(Given(tables))
+    plots = all_figures(FigureTables(tables))
     wanted = ("cells-1", "cells-2", "alpha-hat-accuracy")
     assert all(not plot.marks for plot in plots if plot.name not in wanted)
     for plot in (one for one in plots if one.name in wanted):

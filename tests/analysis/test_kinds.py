@@ -13,8 +13,8 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import PathPatch
 
-from manyseed.analysis.figures import drawing, quantities
-from manyseed.analysis.figures.drawing import WIDTHS, Given, as_files, why_not
+from manyseed.analysis.figures import drawing, labels
+from manyseed.analysis.figures.drawing import WIDTHS, FigureTables, as_files, why_not
 from manyseed.analysis.figures.labels import colour
 from manyseed.analysis.figures.style import drawn_wide
 from manyseed.analysis.refused import Refused
@@ -56,7 +56,7 @@ def medians(axis):
 
 
 def test_a_violin_holds_the_runs_that_agree_in_what_is_drawn_by(tables):
-    (plot,) = drawing.plots(Given(tables), "accuracy", ["perturb_continuous"])
+    (plot,) = drawing.plots(FigureTables(tables), "accuracy", ["perturb_continuous"])
     panels = {axis.get_title(loc="left"): axis for axis in plot.figure.axes}
     assert list(panels) == ["data-00", "data-01"]
     for dataset, axis in panels.items():
@@ -78,7 +78,7 @@ def test_a_violin_holds_the_runs_that_agree_in_what_is_drawn_by(tables):
 
 def test_a_grid_has_rows_and_columns_and_a_figure_a_dataset(tables):
     by = ["perturb_continuous", "train_fraction"]
-    plots = drawing.plots(Given(tables), "accuracy", by)
+    plots = drawing.plots(FigureTables(tables), "accuracy", by)
     assert [plot.title for plot in plots] == [
         f"Accuracy by perturb continuous and train fraction on data-0{n}" for n in range(2)
     ]
@@ -103,7 +103,7 @@ def test_a_grid_has_rows_and_columns_and_a_figure_a_dataset(tables):
 def test_a_classifier_has_its_colour_wherever_it_stands(tables):
     looks = []
     for by in (["classifier"], ["dataset"], ["perturb_continuous", "train_fraction"]):
-        drawn = drawing.plots(Given(tables), "accuracy", by)[0].figure.axes[0]
+        drawn = drawing.plots(FigureTables(tables), "accuracy", by)[0].figure.axes[0]
         looks.append([look for look, _ in shapes(drawn)][:2])
     assert looks[0] == looks[1] == looks[2]
     assert len(set(looks[0])) == 2
@@ -114,8 +114,8 @@ def test_a_classifier_has_its_colour_wherever_it_stands(tables):
     [("accuracy", "runs"), ("ec_global", "pairs"), ("accuracy_range", "repeats")],
 )
 def test_a_column_is_drawn_of_its_table_with_a_row_a_cell(tables, name, table):
-    plots = drawing.plots(Given(tables), name)
-    titles = [f"data-0{n}: {quantities.labelled(name)}" for n in range(2)]
+    plots = drawing.plots(FigureTables(tables), name)
+    titles = [f"data-0{n}: {labels.labelled(name)}" for n in range(2)]
     assert [plot.title for plot in plots] == titles
     n = getattr(tables, table).filter(dataset="data-00").height
     assert f"n = {n:,} {table}." in plots[0].caption
@@ -125,8 +125,8 @@ def test_a_column_is_drawn_of_its_table_with_a_row_a_cell(tables, name, table):
 def test_what_identical_runs_say_is_left_out_and_counted():
     tables = sweep({"vehicle": 60}, {"lr-sgd": 0.6, "xgb": 0.0}, repeats=2, runs=4)
     for name in ("accuracy", "churn", "accuracy_range", "accuracy_mean"):
-        (found,) = quantities.column(name)(tables)
-        frame = getattr(tables, quantities.table_of(quantities.schemas(tables), name))
+        (found,) = labels.column(name)(tables)
+        frame = getattr(tables, labels.table_of(labels.schemas(tables), name))
         same = tables.repeats.filter(pl.col("identical"))
         there = found.values.join(same, on=["cell", "repeat_index"], how="semi").height
         copies = int(tables.runs["identical"].sum())
@@ -146,14 +146,14 @@ def test_undefined_values_are_counted():
     holes = pl.when(pl.col("run_j") == 3).then(None).otherwise(pl.col("ec_local")).alias("ec_local")
     pairs = tables.pairs.with_columns(holes)
     found = type(tables)(tables.runs, pairs, tables.repeats, tables.cells)
-    (plot,) = drawing.plots(Given(found), "ec_local", ["classifier"])
+    (plot,) = drawing.plots(FigureTables(found), "ec_local", ["classifier"])
     assert plot.n == 6
     assert "n = 6 pairs, 6 without a value." in plot.caption
 
 
 def test_unmeaning_kinds_are_refused(tables):
     with pytest.raises(Refused) as error:
-        drawing.plots(Given(tables), "acuracy")
+        drawing.plots(FigureTables(tables), "acuracy")
     assert error.value.option == "kind"
     assert "accuracy" in error.value.allowed
     assert "run_index" not in error.value.allowed
@@ -164,23 +164,23 @@ def test_unmeaning_kinds_are_refused(tables):
         ("cells", ["dataset"]),
     ):
         with pytest.raises(Refused) as error:
-            drawing.plots(Given(tables), kind, by)
+            drawing.plots(FigureTables(tables), kind, by)
         assert error.value.option == "by"
 
 
 def test_kinds_of_the_page_are_drawn_alone_as_on_the_page(tables):
-    given = Given(tables, ensembles=ENSEMBLES)
+    given = FigureTables(tables, ensembles=ENSEMBLES)
     page = drawing.all_figures(given)
     alone = [plot for kind in drawing.KINDS for plot in drawing.plots(given, kind.name)]
     assert [plot.name for plot in page] == [plot.name for plot in alone]
     assert [plot.caption for plot in page] == [plot.caption for plot in alone]
     assert drawing.plots(given, "ensembles_close")[0].name == "ensembles-close"
-    assert drawing.plots(Given(tables), "ensembles-close") == []
+    assert drawing.plots(FigureTables(tables), "ensembles-close") == []
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_figures_fit_the_columns_of_a_journal(tables, width):
-    given = Given(tables, ensembles=ENSEMBLES)
+    given = FigureTables(tables, ensembles=ENSEMBLES)
     wanted = [(kind.name, []) for kind in drawing.KINDS if kind.least <= WIDTHS[width]]
     wanted += [("accuracy", by) for by in ([], ["dataset"], ["perturb_continuous", "dataset"])]
     with drawn_wide(WIDTHS[width]):
@@ -202,7 +202,7 @@ import sys
 from manyseed.analysis.figures import drawing
 from manyseed.analysis.figures.drawing import as_files
 from tests.analysis.planted import planted
-plots = drawing.plots(drawing.Given(planted(datasets=2, runs=6)), "accuracy")
+plots = drawing.plots(drawing.FigureTables(planted(datasets=2, runs=6)), "accuracy")
 sys.stdout.buffer.write(as_files(plots, "pdf")[0] + as_files(plots, "svg")[0])
 """
 
@@ -222,7 +222,7 @@ def test_files_are_the_same_in_every_process():
 
 
 def test_fonts_are_embedded_as_truetype_and_letters_of_svg_are_drawn(tables):
-    plots = drawing.plots(Given(tables), "accuracy")
+    plots = drawing.plots(FigureTables(tables), "accuracy")
     (pdf,) = as_files(plots, "pdf")
     parts = re.findall(rb"stream\r?\n(.*?)\r?\nendstream", pdf, re.DOTALL)
     assert b"/FontFile2" in pdf
@@ -240,7 +240,7 @@ def test_fonts_are_embedded_as_truetype_and_letters_of_svg_are_drawn(tables):
 def test_dots_are_seen_in_pixels_too():
     """A stroke without length, as dots are drawn in SVG, would be none as pixels."""
     tables = planted(classifiers=("a",), repeats=1, runs=3)
-    (plot,) = drawing.plots(Given(tables), "accuracy")
+    (plot,) = drawing.plots(FigureTables(tables), "accuracy")
     figure = plot.figure
     figure.set_facecolor("white")
     canvas = FigureCanvasAgg(figure)
@@ -253,7 +253,7 @@ def test_dots_are_seen_in_pixels_too():
 
 def test_every_figure_has_its_numbers(tables):
     """Those of runs by name, all others as a table of its own that tells cells apart in words."""
-    drawn = drawing.all_figures(Given(tables, ensembles=ENSEMBLES))
+    drawn = drawing.all_figures(FigureTables(tables, ensembles=ENSEMBLES))
     assert len(drawn) > 5
     for plot in drawn:
         assert plot.marks or plot.data is not None, plot.name
@@ -263,7 +263,7 @@ def test_every_figure_has_its_numbers(tables):
 
 
 def test_the_numbers_of_violins_are_their_quantiles(tables):
-    (plot,) = drawing.plots(Given(tables), "accuracy", ["perturb_continuous"])
+    (plot,) = drawing.plots(FigureTables(tables), "accuracy", ["perturb_continuous"])
     assert plot.data.height == 8
     for row in plot.data.iter_rows(named=True):
         cell = {name: row[name] for name in ("dataset", "classifier", "perturb_continuous")}
@@ -287,7 +287,7 @@ def test_the_numbers_of_violins_are_their_quantiles(tables):
     ],
 )
 def test_what_cannot_be_drawn_says_why(name, planted_with, reason):
-    given = Given(planted(**planted_with))
+    given = FigureTables(planted(**planted_with))
     assert drawing.plots(given, name) == []
     assert reason in why_not(name, given)
 
@@ -295,7 +295,7 @@ def test_what_cannot_be_drawn_says_why(name, planted_with, reason):
 def test_undefined_values_are_told():
     tables = planted()
     runs = tables.runs.with_columns(alpha_hat=pl.lit(None, pl.Float64))
-    given = Given(Tables(runs, tables.pairs, tables.repeats, tables.cells))
+    given = FigureTables(Tables(runs, tables.pairs, tables.repeats, tables.cells))
     for name in ("alpha-hat-accuracy", "alpha_hat"):
         assert drawing.plots(given, name) == []
         assert why_not(name, given) == "alpha_hat is undefined for all runs"

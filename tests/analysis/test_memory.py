@@ -11,7 +11,7 @@ PEAK = """
 import sys
 from pathlib import Path
 import numpy as np
-from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.graph.chunks import analyze_group, compute
 from analysis.options import Options
 from tests.analysis.samples import Lazy, predictions, regular
 

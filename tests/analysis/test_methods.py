@@ -11,7 +11,7 @@ from matplotlib.colors import to_hex
 from matplotlib.container import Container
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.figures.equivalents import (
+from manyseed.analysis.figures.ensembles import (
     averaged_equivalents,
     equivalents,
     equivalents_by_metric,
@@ -35,6 +35,7 @@ def axes(classifier, ensembling, seen):
         "vary": "init+batch",
         "ensembling": ensembling,
         "test_augment": seen,
+        "perturb_labels": "none",
     }
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from manyseed.analysis.figures.drawing import Given, all_figures
+from manyseed.analysis.figures.drawing import FigureTables, all_figures
 from manyseed.analysis.figures.labels import colour
 from manyseed.analysis.options import Options
 from manyseed.analysis.report.page import (
@@ -21,7 +21,7 @@ from manyseed.analysis.report.page import (
     render,
     summary,
 )
-from manyseed.analysis.report.tables import Listed, filled
+from manyseed.analysis.report.tables import PageTable, filled
 from manyseed.analysis.report.wording import conventions, repeats_in_words
 from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import planted
@@ -81,9 +81,16 @@ class Page(HTMLParser):
 
 def test_every_figure_is_there_with_caption_and_n(page, tables):
     parsed = Page(page)
-    plots = all_figures(Given(tables))
+    plots = all_figures(FigureTables(tables))
     overviews = [f"overview-{name}" for name in ("accuracy-mean", "accuracy-std", "ec-local-mean")]
-    names = [*overviews, "overview-alpha-hat-mean", "mean-ranks", "cells-1", "cells-2"]
+    names = [
+        "classifiers",
+        *overviews,
+        "overview-alpha-hat-mean",
+        "mean-ranks",
+        "cells-1",
+        "cells-2",
+    ]
     names += ["cells-consistency-repeats-1", "cells-consistency-repeats-2"]
     names += [f"alpha-hat-{other}" for other in ("accuracy", "churn-ensemble", "ece", "pairs")]
     names.append("correlations")
@@ -94,7 +101,7 @@ def test_every_figure_is_there_with_caption_and_n(page, tables):
         assert plot.caption in captions
         assert f"n = {plot.n} " in plot.caption
         assert plot.caption in image["aria-label"]
-    assert re.search(r"δ = 0\.\d+ to 0\.\d+ with N = 30 to 20 test points", plots[9].caption)
+    assert re.search(r"δ = 0\.\d+ to 0\.\d+ with N = 30 to 20 test points", plots[10].caption)
 
 
 @pytest.mark.parametrize("datasets", [7, pytest.param(37, marks=pytest.mark.slow)])
@@ -115,9 +122,10 @@ def test_a_large_study_stays_small_and_readable(datasets):
     assert len(html.encode()) < 5_000_000 * datasets / 37
     parsed = Page(html)
     shown = [attributes["id"] for attributes in parsed.of("figure")]
-    assert [name.startswith("overview-") for name in shown[:4]] == [True] * 4
-    assert shown[4] == "mean-ranks"
-    assert shown[5:-1] == [f"cells-{number}" for number in range(1, datasets + 1)]
+    assert shown[0] == "classifiers"
+    assert [name.startswith("overview-") for name in shown[1:5]] == [True] * 4
+    assert shown[5] == "mean-ranks"
+    assert shown[6:-1] == [f"cells-{number}" for number in range(1, datasets + 1)]
     assert "not drawn: their numbers" not in parsed.text("figcaption")
     folds = [one for one in parsed.of("details") if one.get("class") == "fold"]
     assert len(folds) == datasets
@@ -230,7 +238,7 @@ def test_figures_without_values_are_left_out(tables):
         tables.repeats.with_columns(alpha_hat_mean=nothing, delta=nothing, n_side=nothing),
         tables.cells,
     )
-    plots = all_figures(Given(without))
+    plots = all_figures(FigureTables(without))
     per_repeat = ["cells-consistency-repeats-1", "cells-consistency-repeats-2"]
     of_cells = [plot.name for plot in plots if plot.of_cells]
     assert of_cells == ["cells-1", "cells-2", *per_repeat]
@@ -254,7 +262,7 @@ def test_columns_of_dashes_are_left_out(tables):
     assert heads[heads.index("Churn") + 1] not in ("α̂", "δ", "N per side")
     assert "Between test sets" in render(content(tables))
     rows = [("a", "–", "0.1"), ("–", "–", "–")]
-    table = filled(Listed("name", "title", "legend", ["word", "no", "some"], 1, rows))
+    table = filled(PageTable("name", "title", "legend", ["word", "no", "some"], 1, rows))
     assert table.heads == ["word", "some"]
     assert table.rows == [("a", "0.1"), ("–", "–")]
 
@@ -268,7 +276,7 @@ def test_one_run_is_no_runs(tables):
         tables.repeats.filter(**one),
         tables.cells.filter(cell=cell),
     )
-    captions = [plot.caption for plot in all_figures(Given(alone))]
+    captions = [plot.caption for plot in all_figures(FigureTables(alone))]
     assert any("n = 1 run." in caption for caption in captions)
     null = pl.lit(None, pl.Float64)
     unknown = ("accuracy_std", "accuracy_mean_sd", "accuracy_range", "ec_local_mean", "churn_mean")
@@ -366,10 +374,10 @@ def test_where_results_come_from_stands_on_the_page():
 
 
 def test_a_sweep_of_one_dataset_has_a_page():
-    """Its first figure is that of its cells."""
+    """Its first figure is of classifiers, beside the answers, its second that of its cells."""
     parsed = Page(render(content(planted(runs=3))))
     figures = [one["id"] for one in parsed.of("figure")]
-    assert figures == ["cells-1", "cells-consistency-repeats-1"]
+    assert figures == ["classifiers", "cells-1", "cells-consistency-repeats-1"]
     assert [one["id"] for one in parsed.of("p") if "id" in one] == ["cells"]
 
 

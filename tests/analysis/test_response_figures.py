@@ -11,7 +11,7 @@ from manyseed.analysis.figures.responses import equal_ends, gaps, response_curve
 from manyseed.analysis.report.responses import of_responses
 from manyseed.analysis.response import cumulative, gi
 from manyseed.analysis.response.corpora import distinct, excluded, information
-from tests.analysis.questions.test_telling import HPARAMS, corpus
+from tests.analysis.questions.test_scores import HPARAMS, corpus
 
 GRID = np.linspace(0, 0.5, 11)
 

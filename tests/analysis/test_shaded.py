@@ -11,7 +11,7 @@ from matplotlib.collections import PathCollection
 from matplotlib.patches import StepPatch
 
 from manyseed.analysis.figures import drawing, scatters
-from manyseed.analysis.figures.drawing import Given
+from manyseed.analysis.figures.drawing import FigureTables
 from manyseed.analysis.figures.margins import candidates, margins
 from manyseed.analysis.figures.scatters import OF_DRAWS, runs_by_epoch, single_ensembles
 from manyseed.analysis.figures.style import shades
@@ -221,6 +221,6 @@ def test_kinds_draw_them_where_the_tables_are_there():
     named = {kind.name for kind in drawing.KINDS}
     assert {"margins", "draws-alpha-hat", "draws-ks-distance", "epochs-ece"} <= named
     for name in ("margins", "draws-churn", "epochs-alpha-hat"):
-        assert drawing.plots(Given(tables), name) == []
-    (plot,) = drawing.plots(Given(tables, ensemble_draws=draws()), "draws-churn")
+        assert drawing.plots(FigureTables(tables), name) == []
+    (plot,) = drawing.plots(FigureTables(tables, ensemble_draws=draws()), "draws-churn")
     assert plot.name == "draws-churn"

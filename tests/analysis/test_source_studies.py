@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from manyseed.analysis.figures.drawing import Given, all_figures, plots
+from manyseed.analysis.figures.drawing import FigureTables, all_figures, plots
 from manyseed.analysis.figures.epochs import sources
 from manyseed.analysis.figures.overview import correlations, within_repeats
 from manyseed.analysis.figures.scatters import alpha_hat_of_pairs, of_pairs
@@ -253,7 +253,7 @@ def test_times_are_told_by_quantiles():
 
 def test_repeats_have_their_means_and_ranges_of_consistency():
     tables = planted(repeats=4)
-    (plot,) = plots(Given(tables), "consistency-repeats")
+    (plot,) = plots(FigureTables(tables), "consistency-repeats")
     axes = {axis.get_title(loc="left").partition(" (")[0]: axis for axis in plot.figure.axes}
     assert list(axes)[:2] == ["global: mean", "global: range"]
     drawn = axes["local: mean"].get_lines()
@@ -276,8 +276,8 @@ def test_the_grid_of_both_perturbations_is_on_a_small_page():
         )
         for name in ("runs", "pairs", "repeats", "cells")
     }
-    names = [plot.name for plot in all_figures(Given(replace(tables, **parts)))]
+    names = [plot.name for plot in all_figures(FigureTables(replace(tables, **parts)))]
     assert "accuracy-by-perturb-continuous-perturb-hparams" in names
     assert "cells-consistency-repeats-1" in names
-    without = [plot.name for plot in all_figures(Given(tables))]
+    without = [plot.name for plot in all_figures(FigureTables(tables))]
     assert not [name for name in without if "-by-" in name]

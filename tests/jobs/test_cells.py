@@ -51,6 +51,10 @@ def test_schemes_that_act_are_kept_in_their_normal_form():
     assert resolved.cell.perturb_continuous == "relative:0.1"
     assert resolved.cell.perturb_categorical == "label:0.1"
     assert resolved.cell.perturb_hparams == "relative:0.1"
+    written = cell(MIXED, perturb_categorical="value:.1").cell  # its name in sweep files
+    assert written.id == cell(MIXED, perturb_categorical="label:0.1").cell.id
+    assert cell(MIXED, perturb_labels="flip:.1").cell.perturb_labels == "flip:0.1"
+    assert cell(MIXED, perturb_labels="none").cell == cell(MIXED).cell
 
 
 def test_hparams_that_a_scheme_cannot_move_are_named():

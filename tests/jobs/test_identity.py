@@ -81,6 +81,9 @@ def test_a_field_that_came_later_is_left_out_while_it_is_none():
     assert tested.canonical() == {**CELL.canonical(), "test_augment": "crop-flip:4"}
     assert tested.id == "9cceb99f0f000ed19ea5f7e323f23297"
     assert Cell.from_canonical(tested.canonical()) == tested
+    noisy = replace(CELL, perturb_labels="flip:0.1")
+    assert noisy.canonical() == {**CELL.canonical(), "perturb_labels": "flip:0.1"}
+    assert Cell.from_canonical(noisy.canonical()) == noisy
 
 
 def test_a_cell_survives_json_in_any_order_of_keys():

@@ -12,6 +12,7 @@ from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.datasets import load, resolve, sources
 from manyseed.jobs.datasets.split import split
 from manyseed.jobs.ensembling import methods as ensembling
+from manyseed.jobs.perturb import perturb_labels
 from manyseed.jobs.run import MachineError, Run, raw, stream
 from manyseed.jobs.trainer import Trainer, generators, run_hparams, stream_keys
 from manyseed.jobs.training.handling import Fitted
@@ -199,6 +200,28 @@ def test_streams_are_keyed_as_the_page_of_identities_says():
     for name in ("init", "batch", "dropout"):
         again = stream(cell.seed, name, *keys[name])
         assert raw(again, 4).tolist() == raw(getattr(made, name), 4).tolist()
+
+
+@pytest.mark.parametrize("vary", ["init+batch", "init", "train"])
+def test_noise_on_labels_is_drawn_for_each_run_and_changes_nothing_else(vary):
+    plain, noisy = make_cell(vary=vary), make_cell(vary=vary, perturb_labels="flip:.20")
+    trainer, labels = Trainer(), []
+    for number in (3, 4):
+        given, before = (trainer.training_set(Run(cell, 1, number)) for cell in (noisy, plain))
+        keys = stream_keys(Run(noisy, 1, number))
+        assert keys.pop("perturb_labels") == [MIXED.id, "flip:0.2", 1, number]
+        assert keys == stream_keys(Run(plain, 1, number))
+        drawn = stream(noisy.seed, "perturb_labels", MIXED.id, "flip:0.2", 1, number)
+        expected = perturb_labels(before.y, before.n_classes, "flip:0.2", drawn)
+        np.testing.assert_array_equal(given.y, expected)
+        assert 0 < np.mean(given.y != before.y) < 0.5
+        for same in ("X", "X_test", "y_test"):
+            np.testing.assert_array_equal(getattr(given, same), getattr(before, same))
+        assert given.in_dataset.train is not None  # its features are those of the dataset
+        labels.append(given.y != before.y)
+    assert (labels[0] != labels[1]).any()
+    other = make_cell(vary=vary, classifier="xgb", perturb_labels="flip:0.2")
+    np.testing.assert_array_equal(trainer.training_set(Run(other, 1, 4)).y, given.y)
 
 
 def test_augmentation_goes_with_batch_and_has_a_stream_of_its_own():

@@ -23,10 +23,9 @@ from manyseed.jobs.run import Cell, Prediction
 from manyseed.jobs.training import checkpoint
 from manyseed.jobs.training.checkpoint import Checkpoint, TrainingParts, restore, save
 from manyseed.jobs.tuning import Draw, drawn
-from manyseed.orchestrator import keeping, tuning
+from manyseed.orchestrator import keeping, responding, tuning
 from manyseed.orchestrator.analyses import execution
-from manyseed.orchestrator.disk import leasefiles
-from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
+from manyseed.orchestrator.disk.lease import Lease, LeaseWatch, create
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.paths import SweepPaths
@@ -35,7 +34,6 @@ from manyseed.orchestrator.plans.planning import plan_sweep
 from manyseed.orchestrator.plans.searches import searches
 from manyseed.orchestrator.progress.status import status
 from manyseed.orchestrator.provenance import Recipe, register
-from manyseed.orchestrator.responding import asking
 from manyseed.orchestrator.store.coordinates import RESPONSE_ARRAYS
 from manyseed.orchestrator.store.groups import list_groups, open_group
 from manyseed.orchestrator.store.index import JournalFolder, JournalIndex
@@ -305,9 +303,9 @@ def _respond(folder: Path) -> None:
             parts = [[job.row] * 4 for _ in job.asked.responses]
             yield job, dict(zip(RESPONSE_ARRAYS, (counts, counts, parts, parts), strict=True))
 
-    asking.spawned = answers  # type: ignore[assignment]
+    responding.spawned = answers  # type: ignore[assignment]
     options = {"transforms": ["intra"], "pair_magnitudes": 5, "rows": 20}
-    asking.respond(SweepPaths(folder / "sweep"), options, workers=1)
+    responding.respond(SweepPaths(folder / "sweep"), options, workers=1)
 
 
 def _save(folder: Path) -> None:
@@ -541,7 +539,7 @@ def take_over(verb: str, folder: str) -> None:
         if is_ours and lease.name.endswith(".lock"):
             other = Lease(lease.watch, lease.name)
             other._generation = (lease._generation or 0) + 1
-            leasefiles.create(lease.watch.folder, lease.name, other._generation)
+            create(lease.watch.folder, lease.name, other._generation)
             other._record()
         return is_ours
 

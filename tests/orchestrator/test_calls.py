@@ -117,7 +117,7 @@ def test_wrong_arguments_of_an_estimators_sweep(options: dict[str, Any], message
             r'predictions\["b"\]: y_true: its test sets differ from those of predictions\["a"\]',
         ),
         ({**ARRAYS, "scores": SHARES}, {}, "predictions: scores: look .*\n  probabilities=True$"),
-        ({**ARRAYS, "scores": SCORES[0]}, {}, "predictions: scores: has shape"),
+        ({**ARRAYS, "scores": SCORES[0, 0]}, {}, "predictions: scores: has shape"),
         ({**ARRAYS, "scores": [[1.0], [1.0, 2.0]]}, {}, "predictions: scores: is not an array"),
         (
             {"labels": [["a", None]] * 3, "y_true": ["a", "b"]},

@@ -403,7 +403,7 @@ classifier = ["lr-sgd"]
     plan = Plan.read(old.paths)
     assert plan.cells.columns == list(CELLS)
     assert plan.cells["ensembling"].to_list() == ["none"]
-    assert AXES[-2:] == ("ensembling", "test_augment")
+    assert AXES[-3:] == ("ensembling", "test_augment", "perturb_labels")
 
 
 def test_a_plan_says_what_noise_on_hparams_does_not_move(tmp_path: Path) -> None:

@@ -256,7 +256,8 @@ def test_scores_and_labels_do_not_go_together(made: dict[str, Any], tmp_path: Pa
 
 def test_a_new_directory_or_one_before_the_files(made: dict[str, Any], tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", **made)
-    done = command("import", tmp_path, tmp_path / "a.npz", "--out", tmp_path / "sweep")
+    theirs = Sweep.import_predictions([tmp_path / "a.npz"], tmp_path / "theirs").directory
+    done = command("import", theirs, tmp_path / "a.npz", "--out", tmp_path / "sweep")
     told = " ".join(done.stderr.split())
     assert done.returncode == 2
     assert "names a new directory, but one to add the files to is given before them" in told
@@ -361,8 +362,8 @@ def test_what_was_exported_comes_back(quick: Sweep, tmp_path: Path) -> None:
         ),
         ({"y_true": np.array([None] * SAMPLES)}, r"holds Python objects.*\n.*astype\(str\)"),
         (
-            {"scores": np.zeros((200, 3)), "y_true": np.arange(200) % 3, "repeat": None},
-            r"scores: has shape .200, 3., read as 200 runs of 3 points.*\n.*scores\[None",
+            {"scores": np.zeros((200, 5)), "y_true": np.arange(200) % 2, "repeat": None},
+            r"scores: has shape .200, 5., .sample, class. by y_true, which has 2 .*\n.*scores.T",
         ),
         ({"scores": np.zeros((6,))}, r"scores: has shape \(6,\)"),
         ({"class_names": np.array(["a", "b"])}, "there are 2 classes, but scores for 3"),

@@ -33,7 +33,7 @@ def test_gap_and_gi_fall_with_augmentation_and_scores_tell_far_beyond_chance(tmp
     for measure in ("gi", "mean_accuracy"):
         row = told.filter(measure=measure).row(0, named=True)
         assert row["cmi"] >= 3 * row["null_q95"], row
-    code, said = inside("answers", sweep.directory)
+    code, said = inside("answers", sweep.directory, "--why")
     assert code == 0, said
     assert "scores of response curves of digits × convnet" in said
     assert "so its spread over seeds is unknown" in " ".join(said.split())

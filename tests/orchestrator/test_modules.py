@@ -15,6 +15,15 @@ FOUND = (
     "analysis/figures",
     "analysis/metrics",
 )  # whose new files are kinds and metrics by themselves
+OPEN = re.compile(
+    "orchestrator/(sweep|importing/__init__|asking/query|results/(figures|answers/.*))"
+    "|jobs/(checks|run|perturb|classifiers/record|datasets/(info|sources)|ensembling/methods"
+    "|training/(handling|network))"
+    "|analysis/(options|(alphahat|metrics|response|uncertainty)/.*|figures/kind|graph/predictions"
+    "|questions/question)"
+)
+"""What users and contributors call: elsewhere, docstrings are sentences."""
+SECTION = re.compile(r"^(Parameters|Returns|Yields|Raises|Attributes)\n---", re.MULTILINE)
 FILES = [file for name in PACKAGES for file in (ROOT / name).rglob("*.py")]
 
 
@@ -80,3 +89,16 @@ def test_a_class_shares_its_name_with_no_other() -> None:
                 places[node.name.lstrip("_")].append(f"{file.relative_to(ROOT)}:{node.lineno}")
     shared = {name: found for name, found in places.items() if len(found) > 1}
     assert set(shared) == {"Refused", "UnknownOption"}, shared
+
+
+def test_sections_in_docstrings_stand_where_users_and_contributors_call() -> None:
+    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    wrong = []
+    for file in FILES:
+        place = file.relative_to(ROOT).with_suffix("").as_posix()
+        for node in ast.walk(ast.parse(file.read_bytes())):
+            if not isinstance(node, kinds) or not SECTION.search(ast.get_docstring(node) or ""):
+                continue
+            if re.match("_[^_]", node.name) or not OPEN.fullmatch(place):
+                wrong.append(f"{place}:{node.lineno} {node.name}")
+    assert wrong == []

@@ -25,7 +25,7 @@ from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change
 from manyseed.orchestrator.progress.logs import failures
-from manyseed.orchestrator.runs.description import find_run
+from manyseed.orchestrator.runs import find_run
 from manyseed.orchestrator.submissions import submitting
 from manyseed.slurm.local import LocalJob
 from tests.encoded import dense

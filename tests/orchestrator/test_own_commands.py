@@ -17,7 +17,7 @@ from manyseed.jobs.trainer import Trainer, generators
 from manyseed.orchestrator.errors import RunsError, UserError
 from manyseed.orchestrator.plans.planning import plan_change
 from manyseed.orchestrator.progress.logs import failures
-from manyseed.orchestrator.runs.description import find_run
+from manyseed.orchestrator.runs import find_run
 from manyseed.orchestrator.working.process import _failure
 from manyseed.orchestrator.working.queue import Batch
 from tests.encoded import dense

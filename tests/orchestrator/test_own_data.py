@@ -17,7 +17,7 @@ from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.datasets.function import digest
 from manyseed.jobs.datasets.info import Samples
 from manyseed.orchestrator.errors import UserError
-from manyseed.orchestrator.plans.data import fetch_datasets
+from manyseed.orchestrator.plans.code import fetch_datasets
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
 from tests.orchestrator.conftest import command
@@ -248,7 +248,7 @@ def test_the_digest_tells_what_rows_are_for(project: Path) -> None:
         (
             "__import__('manyseed').Sweep.plan({})",
             "",
-            r"failed: the mapping: .*; add name = … \(mydata.py, line 10\)",
+            r"failed: the mapping: name: .*; add name = …; .*\(mydata.py, line 10\)",
         ),
         ("1 / 0", "", r"failed: ZeroDivisionError.*\(mydata.py, line 10\)"),
         (PLAIN, "params = { none = 1 }", r"failed: TypeError: .*'none'"),

@@ -16,13 +16,13 @@ from manyseed import Sweep
 from manyseed.jobs import parameters
 from manyseed.jobs.response.measure import ARRAYS
 from manyseed.jobs.response.questions import DBI
-from manyseed.orchestrator.computing.published import published
+from manyseed.orchestrator import responding
+from manyseed.orchestrator.computing.inputs import published
 from manyseed.orchestrator.computing.responses import responses
 from manyseed.orchestrator.computing.tables import RESPONSE_CURVES, RESPONSES
 from manyseed.orchestrator.disk.parquet import read_metadata, write_parquet
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.responding import asking
 from manyseed.orchestrator.store import schema
 from manyseed.orchestrator.store.groups import list_groups
 from manyseed.orchestrator.store.reader import read_array
@@ -302,7 +302,7 @@ def test_data_that_is_gone_or_a_process_that_dies_is_no_traceback(
     def broken(*args):
         raise OSError("no space left")
 
-    monkeypatch.setattr(asking, "spawned", broken)
+    monkeypatch.setattr(responding, "spawned", broken)
     with pytest.raises(UnavailableError, match="the models cannot be asked: no space left"):
         sweep.respond(workers=1)
     assert not sweep.paths.responses.exists()

@@ -84,7 +84,7 @@ def test_run_goes_from_the_sweep_file_to_the_report(tmp_path: Path) -> None:
     assert len(list(sweep.paths.submissions())) == 1
     fits_a_screen(again.stdout)
     # what the screen leaves out is where it says
-    shown = re.search(r"^All answers, .*, and 1 note: manyseed (.*)$", again.stdout, re.MULTILINE)
+    shown = re.search(r"^Why, and 1 note: manyseed (.*)$", again.stdout, re.MULTILINE)
     assert shown, again.stdout
     everything = command(*shlex.split(shown[1])).stdout
     assert "95 %" in everything
@@ -99,11 +99,11 @@ def fits_a_screen(said: str) -> None:
     assert all(said.count(text) == 1 for text in said.splitlines() if text), said
     wanted = (
         "64 runs in 8 cells of 2 groups",
-        "Accuracy on cancer: lr-sgd 0.",
-        "change accuracy beyond chance",
-        "accuracy varies most between seeds",
-        "Knowing the mean accuracy of each of 5 cells",
-        "has no answer in 2 cells",
+        "cancer: lr-sgd 0.",
+        "Which is better: not told.",
+        "Between seeds, sd of accuracy: ",
+        "of 5 cells have enough; 2 not told.",
+        "Nothing is found to change accuracy; ",
         "Report: ",
     )
     for text in wanted:

@@ -15,13 +15,12 @@ from manyseed import Sweep
 from manyseed.jobs import tuning as search
 from manyseed.jobs.run import Cell
 from manyseed.jobs.tuning import Draw
-from manyseed.orchestrator import tuning
+from manyseed.orchestrator import runs, tuning
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import DamagedFile, RunsError, StoreUnavailable, UserError
 from manyseed.orchestrator.plans.change import estimate_and_outcome
 from manyseed.orchestrator.plans.searches import require_searched, searches
 from manyseed.orchestrator.provenance import Recipe, read_recipes
-from manyseed.orchestrator.runs import description
 from manyseed.orchestrator.working import pool
 from tests.orchestrator.conftest import command, write
 
@@ -60,7 +59,7 @@ def test_what_a_trained_run_was_fitted_with_is_never_said_to_be_open(
     cells = sweep.survey().plan.cells
     (number, *_) = cells.filter(hparams="tuned")["cell"]
     assert sweep.show(f"{number}:0:0")["fitted_with"] is None
-    monkeypatch.setattr(description, "stored", lambda *_: description.StoredRun("done"))
+    monkeypatch.setattr(runs, "stored", lambda *_: runs.StoredRun("done"))
     with pytest.raises(
         DamagedFile, match=r"plan/tuned/\w+.json: is not there(.|\n)*manyseed plan .* --tune"
     ):

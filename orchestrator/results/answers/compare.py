@@ -19,15 +19,16 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import Side, compare, compare_apart
+from manyseed.analysis.questions.howmany import PRECISE
 from manyseed.analysis.questions.intervals import too_few
 from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.tables.rows import cells_once, compares_runs, is_level, last
 from manyseed.jobs.run import Cell, Run, Stream
 from manyseed.jobs.trainer import stream_keys
 from manyseed.orchestrator.asking.averaging import require_confidence
-from manyseed.orchestrator.computing.cellgroups import require_axes
+from manyseed.orchestrator.computing.cellgroups import require_axes, unusual, usual_first
 from manyseed.orchestrator.conditions import chosen
-from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
 from manyseed.orchestrator.results.answers.comparison import (
     IMPORTED,
@@ -53,6 +54,7 @@ def compare_cells(
     other: AskedSweep | SweepPaths | str | Path | None = None,
     *,
     by: str = "classifier",
+    between: Sequence[str] = (),
     a: str | None = None,
     b: str | None = None,
     where: str | None = None,
@@ -75,6 +77,9 @@ def compare_cells(
         Another sweep: A is in the first, B in this.
     by : str
         Compare pairs of cells that differ only in this.
+    between : sequence of str
+        Compare these levels only, A first: classifiers, or levels of another axis, or numbers of
+        cells.
     a : str, optional
         A condition on cells A; with one on B. Cells are compared if they agree in all axes but
         those that set the two sides apart.
@@ -95,11 +100,11 @@ def compare_cells(
         At least one of them with a result.
     """
     require_confidence(confidence)
-    _require_sides(a, b, by)
+    _require_sides(a, b, by, between)
     first, second = both_sweeps(paths, other)
     for sweep in (first, *([] if second is first else [second])):
         sweep.require(metric)
-    pairs = pairs_of(first, second, by=by, a=a, b=b, where=where)
+    pairs = pairs_of(first, second, by=by, between=between, a=a, b=b, where=where)
     higher = not (lower or metric.startswith(LOWER_IS_BETTER))
     compared = [
         _compare(first, second, *pair, metric, higher=higher, confidence=confidence)
@@ -116,7 +121,10 @@ def compare_cells(
 Pair = tuple[AnalysedCell, AnalysedCell]
 
 
-def _require_sides(a: str | None, b: str | None, by: str) -> None:
+def _require_sides(a: str | None, b: str | None, by: str, between: Sequence[str]) -> None:
+    if between and (a or b):
+        reason = "chooses cells that are also chosen by their levels"
+        raise UserError(reason, key="--a" if a else "--b", value=a or b, remedy="leave it out")
     if (a is None) != (b is None):
         given, lacking = ("--a", "--b") if b is None else ("--b", "--a")
         problem = "chooses the cells of one side only"
@@ -129,18 +137,61 @@ def pairs_of(
     second: AnalysedSweep,
     *,
     by: str = "classifier",
+    between: Sequence[str] = (),
     a: str | None = None,
     b: str | None = None,
     where: str | None = None,
 ) -> list[Pair]:
     """Return the pairs of cells to compare; parameters are those of `compare_cells`."""
-    _require_sides(a, b, by)
+    _require_sides(a, b, by, between)
     conditions = {"--where": where, "--a": a, "--b": b}
     of_a, of_b = (chosen(one.snapshots(conditions), where, "--where") for one in (first, second))
+    if between:
+        return _named(of_a, of_b, between, by, one_sweep=first is second)
     if a is None and first is second:
         return _levels(last(of_a), by)
     of_a, of_b = last(chosen(of_a, a, "--a")), last(chosen(of_b, b, "--b"))
     return _matched(of_a, of_b, one_sweep=first is second)
+
+
+def _named(
+    a: pl.DataFrame, b: pl.DataFrame, words: Sequence[str], by: str, *, one_sweep: bool
+) -> list[Pair]:
+    """Return the pairs of cells with these levels of an axis: of `by`, if it has them."""
+    if len(words) < 2 and one_sweep:
+        remedy = f"name another {by} to compare it with"
+        raise UserError("is one side only", key="--between", value=words[0], remedy=remedy)
+    if len(words) > 2 and not one_sweep:
+        remedy = "give one level of each sweep, or one for both"
+        raise UserError("are more than two sides", key="--between", value=words, remedy=remedy)
+    both = pl.concat([side.select(*AXES, "cell") for side in (a, b)], how="vertical_relaxed")
+    for axis in (by, *AXES, "cell"):
+        if all(_has(both[axis], word).any() for word in words):
+            break
+    else:
+        wrong = next((word for word in words if not _has(both[by], word).any()), words[0])
+        remedy = nearest(wrong, both[by].unique().sort().cast(pl.String))
+        raise UserError(f"no such {by}", key="--between", value=wrong, remedy=remedy)
+    if len(words) > 2:
+        held = [_has(a[axis], word) for word in words]
+        return _levels(last(a.filter(pl.any_horizontal(held))), axis)
+    of_a, of_b = (
+        last(side.filter(_has(side[axis], word))) for side, word in ((a, words[0]), (b, words[-1]))
+    )
+    for side, word in ((of_a, words[0]), (of_b, words[-1])):
+        if side.is_empty():
+            raise UserError(f"no cell of this sweep has this {axis}", key="--between", value=word)
+    return _matched(of_a, of_b, one_sweep=one_sweep)
+
+
+def _has(levels: pl.Series, word: str) -> pl.Series:
+    """Return which levels a word means."""
+    try:
+        return (
+            levels == float(word) if levels.dtype.is_numeric() else levels.cast(pl.String) == word
+        )
+    except ValueError:
+        return levels.is_null() & levels.is_not_null()
 
 
 def _levels(cells: pl.DataFrame, by: str) -> list[Pair]:
@@ -387,7 +438,7 @@ def reply(
     *,
     metric: str = "accuracy",
     confidence: float = CONFIDENCE,
-    limit: int = 40,
+    limit: int = 16,
 ) -> Reply:
     """Word each comparison, and what all of their intervals rest on.
 
@@ -400,15 +451,21 @@ def reply(
         Comparisons to print.
     """
     n, of_sweeps, notes = len(comparisons), other is not None, []
-    shown = comparisons[:limit]
+    shown = usual_first(comparisons, lambda one: one.same)[:limit]
+    names = [
+        {
+            "a": two_named(one.a, one.b, one.same, of_sweeps=of_sweeps),
+            "b": two_named(one.b, one.a, one.same, of_sweeps=of_sweeps),
+        }
+        for one in shown
+    ]
     answers = [
         Answer(
-            f"A: {two_named(one.a, one.b, one.same, of_sweeps=of_sweeps)}\n"
-            f"B: {two_named(one.b, one.a, one.same, of_sweeps=of_sweeps)}",
+            f"A: {sides['a']}\nB: {sides['b']}",
             tuple(words(one)),
-            rows=[] if one.result is None else [asdict(one.result)],
+            rows=[] if one.result is None else [{**sides, **asdict(one.result)}],
         )
-        for one in shown
+        for one, sides in zip(shown, names, strict=True)
     ]
     if metric == "alpha_hat":
         told = "is answered by --alike."
@@ -416,17 +473,87 @@ def reply(
     results = [one.result for one in shown if one.result and one.result.sets]
     if few := too_few(min((min(one.sets_a, one.sets_b) for one in results), default=0)):
         notes += ["", few]
-    if n > limit:
-        notes += [further_ones(n - limit)]
-    elif n > 1:
+    if n > 1:
         notes += [
             "",
             f"Each interval by itself holds at {100 * confidence:g} %: of {n:,}, about "
             f"{(1 - confidence) * n:.2g} are expected to miss.",
         ]
     values = [asdict(one) | {"words": [*words(one)]} for one in comparisons]
-    title = f"{metric}, {counted(n, 'comparison')}"
-    return Reply(answers, {"comparisons": values}, title=title, notes=notes, apart=True)
+    columns, table, below = _table(shown, n)
+    return Reply(
+        answers,
+        {"comparisons": values},
+        title=f"{metric}, {counted(n, 'comparison')}",
+        notes=notes,
+        apart=True,
+        columns=columns,
+        table=table,
+        below=below,
+        left=further_ones(n - limit) if n > limit else "",
+    )
+
+
+def _table(
+    shown: Sequence[Compared], number: int
+) -> tuple[Sequence[str], Sequence[Sequence[object]], Sequence[str]]:
+    """Return the columns, a row per comparison with its verdict, and what the columns are."""
+    table: list[list[object]] = []
+    for one in shown:
+        a, b = _told_apart(one)
+        where = [str(one.same[axis]) for axis in ("classifier",) if axis in one.same]
+        numbers = ["–"] * 3
+        told, limits, found = verdict(one, a, b), _judged(one), one.result
+        sign = -1.0 if told.startswith(f"{b} > ") else 1.0  # the first named minus the other
+        if found is not None:
+            better = found.better if sign > 0 else 1 - found.better
+            numbers = [f"{sign * found.difference:+.4f}", "–", f"{better:.2f}"]
+        if limits is not None:
+            low, high = sorted(sign * end for end in limits)
+            numbers[1] = f"{low:+.4f} to {high:+.4f}"
+        levels = ", ".join([*where, *unusual(one.same)])
+        table.append([one.same.get("dataset", "several datasets"), told, levels, *numbers])
+    results = [one.result for one in shown if one.result]
+    over = "seeds and new test sets"
+    if not all(one.sets for one in results):
+        over = "seeds, on these test sets"
+    sure = f"{100 * shown[0].confidence:g} %" if shown else ""
+    miss = (1 - shown[0].confidence) * number if shown else 0.0
+    below = [
+        f"{sure}: over {over}, each by itself; of {number:,}, about {miss:.2g} miss.",
+        "A: the one that is named first. P: that it is better.",
+    ]
+    if any(_told_apart(one) == ("A", "B") for one in shown):
+        below.append(f"A: {shown[0].a.directory}; B: {shown[0].b.directory}.")
+    return ["", "", "with", "A - B", sure, "P"], table, below
+
+
+def _told_apart(one: Compared) -> tuple[str, str]:
+    """Name the two sides by the levels in which they differ, else A and B."""
+    apart = [axis for axis in AXES if axis not in one.same]
+    a, b = (", ".join(str(side.axes[axis]) for axis in apart) for side in (one.a, one.b))
+    return (a, b) if apart else ("A", "B")
+
+
+def _judged(one: Compared) -> tuple[float, float] | None:
+    """Return the interval that tells which is better: over new test sets, if there is one."""
+    return None if one.result is None else one.result.sets or one.result.seeds
+
+
+def verdict(one: Compared, a: str = "A", b: str = "B") -> str:
+    """Say which of two cells is better beyond chance, or that it is not told.
+
+    ``A ≈ B``: their mean accuracies differ by less than `PRECISE`.
+    """
+    limits = _judged(one)
+    if limits is None:
+        return f"{a}, {b}: not told"
+    low, high = limits
+    if low > 0 or high < 0:
+        return f"{a} > {b}" if (low > 0) == one.higher_is_better else f"{b} > {a}"
+    if one.metric == "accuracy" and max(-low, high) < PRECISE:
+        return f"{a} ≈ {b}"
+    return f"{a}, {b}: not told"
 
 
 def further_ones(number: int) -> str:

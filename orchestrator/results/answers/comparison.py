@@ -18,7 +18,7 @@ from manyseed.analysis.tables.rows import last
 from manyseed.jobs.run import identity
 from manyseed.orchestrator.computing.tables import Analysis, read_results, to_json
 from manyseed.orchestrator.conditions import wanted
-from manyseed.orchestrator.errors import UserError, nearest
+from manyseed.orchestrator.errors import UserError, require_one_of
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.reader import test_sets
@@ -155,8 +155,7 @@ def _saved(what: str, saving: Saving, n: int, noun: str) -> str:
     )
 
 
-IMPORTED = "imported"
-"""Source of datasets that are known only through imported predictions."""
+IMPORTED = "imported"  # source of datasets that are known only through imported predictions
 
 NOT_COMPARED: Mapping[str, str] = {
     "fit_seconds": "how long a fit takes depends on the machine",
@@ -241,14 +240,8 @@ class AnalysedSweep:
             raise UserError(reason, key="--metric", value=metric)
         numbers = [name for name, kind in schema.items() if kind.is_float()]
         metrics = [name for name in numbers if name not in NOT_COMPARED]
-        if metric not in metrics:
-            raise UserError(
-                "not a metric of runs",
-                file=self.paths.directory,
-                key="--metric",
-                value=metric,
-                remedy=nearest(metric, metrics),
-            )
+        where = self.paths.directory
+        require_one_of(metric, metrics, "not a metric of runs", file=where, key="--metric")
 
     @cached_property
     def digests(self) -> pl.DataFrame:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from manyseed.analysis.options import CALIBRATION
-from manyseed.analysis.questions.dee import Gain, Worth, check, compared, gains, worths
+from manyseed.analysis.questions.dee import EquivalentRuns, Gain, check, compared, gains, worths
 from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.rows import last
@@ -38,7 +38,7 @@ class DeepAnswers:
     name: str
     cells: list[int]
     gain: Gain
-    worths: tuple[Worth, ...]
+    worths: tuple[EquivalentRuns, ...]
     lacking: tuple[str, ...] = ()
 
 

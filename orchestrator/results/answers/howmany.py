@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.options import CLOSE, CONFIDENCE
 from manyseed.analysis.questions.howmany import RunsNeeded
 from manyseed.analysis.questions.howmany import howmany as for_means
 from manyseed.analysis.questions.question import Answer, Reply
@@ -18,10 +19,12 @@ from manyseed.orchestrator.asking.averaging import require_confidence, require_h
 from manyseed.orchestrator.computing.cellgroups import (
     GROUP,
     at_epoch,
+    in_short,
     named,
     require_axes,
     same,
     split,
+    usual_first,
 )
 from manyseed.orchestrator.computing.ensembles import for_alpha, write
 from manyseed.orchestrator.computing.inputs import KEY, Held
@@ -193,4 +196,102 @@ def reply(groups: Sequence[GroupAnswers]) -> Reply:
         )
         for group in groups
     ]
-    return Reply(answers, {"groups": values})
+    columns, table = _table(groups)
+    return Reply(
+        answers,
+        {"groups": values},
+        title=_headline(groups),
+        columns=columns,
+        table=table,
+        below=_of_ensembles(groups),
+    )
+
+
+ROOM = 60
+"""Most letters of a reason that a line has room for."""
+
+_TESTED = "an ensemble with α̂"
+"""How the purpose of an answer for α̂ begins."""
+
+
+def _axes(group: GroupAnswers) -> Mapping[str, Any]:
+    return {"dataset": group.dataset, "classifier": group.classifier, **group.further}
+
+
+def _name(group: GroupAnswers) -> str:
+    if group.cell is None:
+        return group.name
+    return in_short(_axes(group)) + (f", epoch {group.epoch}" if group.epoch else "")
+
+
+def _tested(group: GroupAnswers) -> RunsNeeded | None:
+    """Return the answer for α̂, if the test sets are large enough to tell."""
+    found = [one for one in group.answers if one.purpose.startswith(_TESTED)]
+    told = [one for one in found if one.runs is not None or "not all ensembles" in one.reason]
+    return told[0] if told and bool((group.ensembles["delta"] <= CLOSE).all()) else None
+
+
+def _headline(groups: Sequence[GroupAnswers]) -> str:
+    """Say how many runs accuracy takes, over all groups, and how many have enough."""
+    first = [group.answers[0] for group in groups]
+    known = [one.runs for one in first if one.runs is not None]
+    if not known:
+        return ""
+    takes = f"{min(known):,}" + (f" to {max(known):,}" if max(known) > min(known) else "")
+    enough = sum(_enough(one) == "yes" for one in first)
+    purpose = first[0].purpose.partition(" at ")[0]
+    return f"For {purpose}: {takes} runs; {enough:,} of {len(groups):,} have enough."
+
+
+def _enough(one: RunsNeeded) -> str:
+    if one.runs is None:
+        return "not told"
+    return "yes" if one.made // one.repeats >= one.runs else "no"
+
+
+def _table(groups: Sequence[GroupAnswers]) -> tuple[Sequence[str], Sequence[Sequence[object]]]:
+    """Return the columns, and a row per group of cells."""
+    tested = any(_tested(group) for group in groups)
+    table = [
+        [
+            group.dataset or "several datasets",
+            _name(group),
+            *(_runs(one) for one in group.answers[:2]),
+            *([_runs(_tested(group))] if tested else []),
+            group.answers[0].made // max(group.answers[0].repeats, 1),
+            _enough(group.answers[0]),
+        ]
+        for group in usual_first(groups, _axes)
+    ]
+    accuracy, consistency = (one.purpose.partition(" at ")[0] for one in groups[0].answers[:2])
+    ec = consistency.replace("local error consistency", "EC")
+    level = ["α̂"] if tested else []
+    return ["", "runs needed for:", accuracy, ec, *level, "there", "enough"], table
+
+
+def _runs(one: RunsNeeded | None) -> str:
+    """Return a number of runs with its interval, in short."""
+    if one is None:
+        return "–"
+    if one.runs is None:
+        return "more" if one.purpose.startswith(_TESTED) else "not told"
+    if one.low is None or (one.low, one.high) == (one.runs, one.runs):
+        return f"{one.runs:,}"
+    return f"{one.runs:,} ({one.low:,} {'or more' if one.high is None else f'to {one.high:,}'})"
+
+
+def _of_ensembles(groups: Sequence[GroupAnswers]) -> list[str]:
+    """Say once where α̂ has no answer, and how many points it takes."""
+    asked = [group for group in groups if len(group.answers) > 2]  # those for means
+    silent = [group for group in asked if _tested(group) is None]
+    if not silent:
+        return []
+    reasons = " ".join(one.reason for group in silent for one in group.answers)
+    points = re.search(r"about [\d,]+ would be enough", reasons)
+    why = ""
+    short = next((one.reason for one in silent[0].answers[2:] if len(one.reason) < ROOM), "")
+    if not points and short:
+        why = f", such as {_name(silent[0])}: {short}"
+    elif points:
+        why = f": test sets are too small; {points[0].replace(' would', ' points per side would')}"
+    return [f"α̂ is not told in {len(silent):,} of {len(asked):,} cells{why}."]

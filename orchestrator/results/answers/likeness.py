@@ -13,13 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CLOSE, CONFIDENCE, Options
-from manyseed.analysis.questions import between
-from manyseed.analysis.questions.between import AlphaHatBetween, ConsistencyBetween
+from manyseed.analysis.questions import likeness
+from manyseed.analysis.questions.likeness import AlphaHatBetween, ConsistencyBetween
 from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.refused import Refused
+from manyseed.jobs.checks import Option
 from manyseed.orchestrator.asking.averaging import require_confidence
 from manyseed.orchestrator.computing.tables import read_analysis, without_own
-from manyseed.orchestrator.errors import UserError, refused
+from manyseed.orchestrator.errors import given, refused
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.answers.compare import (
     both_sweeps,
@@ -32,11 +33,11 @@ from manyseed.orchestrator.results.questions.registry import AskedSweep
 
 if TYPE_CHECKING:  # the options of a question are read without the kernels
     from manyseed.analysis.metrics.metric import Part
-    from manyseed.orchestrator.computing.published import Published
+    from manyseed.orchestrator.computing.inputs import Published
 
 
 @dataclass(frozen=True, slots=True)
-class Alike:
+class Likeness:
     """Whether the runs of one cell are like those of another.
 
     Attributes
@@ -99,20 +100,18 @@ def alpha_hat(
         With `alpha_hat`, its interval `low` and `high`, `delta` and `words`.
     """
     for key, value, least in (("resamples", resamples, 2), ("bootstrap", bootstrap, 10)):
-        if value < least:
-            raise UserError(f"must be {least} or more", key=key, value=value)
+        given(key, int(value), Option(kind=int, least=least))
     for key, share in (("epsilon", epsilon), ("close", close)):
-        if not 0 < share < 1:
-            raise UserError("must be above 0 and below 1", key=key, value=share)
+        given(key, float(share), Option(kind=float, above=0, below=1))
     require_confidence(confidence)
     try:
-        sides = [between.probes(name, one, y) for name, one in (("a", a), ("b", b))]
+        sides = [likeness.probes(name, one, y) for name, one in (("a", a), ("b", b))]
         _require_same_points(*sides)
-        if sides[1].shape[0] < between.FEWEST_B:
+        if sides[1].shape[0] < likeness.FEWEST_B:
             raise Refused("b", sides[1].shape, "must have 2 runs or more, as a reference")
     except Refused as error:
         raise refused(error, key=error.option) from None
-    return between.alpha_hat_between(
+    return likeness.alpha_hat_between(
         [sides[0]],
         [sides[1]],
         epsilon=epsilon,
@@ -144,13 +143,13 @@ def error_consistency(
     """
     require_confidence(confidence)
     try:
-        sides = [between.labels(name, one) for name, one in (("a", a), ("b", b))]
+        sides = [likeness.labels(name, one) for name, one in (("a", a), ("b", b))]
         _require_same_points(*sides)
-        true = between.classes(y, sides[0].shape[1])
+        true = likeness.classes(y, sides[0].shape[1])
     except Refused as error:
         raise refused(error, key=error.option) from None
     wrong = [[one != true] for one in sides]
-    return between.consistency_between(*wrong, confidence=confidence)
+    return likeness.consistency_between(*wrong, confidence=confidence)
 
 
 def _require_same_points(a: NDArray[Any], b: NDArray[Any]) -> None:
@@ -164,11 +163,12 @@ def alike(
     other: AskedSweep | SweepPaths | str | Path | None = None,
     *,
     by: str = "classifier",
+    between: Sequence[str] = (),
     a: str | None = None,
     b: str | None = None,
     where: str | None = None,
     confidence: float = CONFIDENCE,
-) -> list[Alike]:
+) -> list[Likeness]:
     """Say whether A's runs are like B's, by α̂ and error consistency between them.
 
     Cells are compared on the test sets that they share.
@@ -181,6 +181,9 @@ def alike(
         Another sweep: A is in the first, B in this.
     by : str
         Compare pairs of cells that differ only in this.
+    between : sequence of str
+        Compare these levels only, A first: classifiers, or levels of another axis, or numbers of
+        cells.
     a : str, optional
         A condition on cells A; with one on B.
     b : str, optional
@@ -192,7 +195,7 @@ def alike(
     """
     require_confidence(confidence)
     first, second = both_sweeps(paths, other)
-    pairs = pairs_of(first, second, by=by, a=a, b=b, where=where)
+    pairs = pairs_of(first, second, by=by, between=between, a=a, b=b, where=where)
     stores = [_Store(first)]
     stores.append(stores[0] if second is first else _Store(second))
     return [_alike(stores, pair, confidence) for pair in pairs]
@@ -202,7 +205,7 @@ class _Store:
     """What is read of one sweep."""
 
     def __init__(self, sweep: AnalysedSweep) -> None:
-        from manyseed.orchestrator.computing.published import published
+        from manyseed.orchestrator.computing.inputs import published
 
         self.sweep = sweep
         self.options = without_own(read_analysis(sweep.paths)[0])
@@ -231,14 +234,14 @@ class _Store:
 
 def _alike(
     stores: Sequence[_Store], pair: tuple[AnalysedCell, AnalysedCell], confidence: float
-) -> Alike:
+) -> Likeness:
     from manyseed.analysis.metrics.alpha_tests import defined, values_of
     from manyseed.analysis.metrics.custom import Failed
 
     described = [one.sweep.described(cell) for one, cell in zip(stores, pair, strict=True)]
     sets = [one.test_sets(cell) for one, cell in zip(stores, pair, strict=True)]
     options = stores[0].options
-    unknown = Alike(described[0], described[1], None, None)
+    unknown = Likeness(described[0], described[1], None, None)
     shared = [digest for digest in sets[0] if digest in sets[1]]
     if not shared:
         return replace(unknown, reason="the cells share no test set")
@@ -255,18 +258,18 @@ def _alike(
                 wrong[side].append(part.label != part.y_true)
     except Refused as error:
         return replace(unknown, reason=error.reason or str(error))
-    consistency = between.consistency_between(*wrong, confidence=confidence)
-    if min(one.shape[0] for one in values[1]) < between.FEWEST_B or not values[0][0].shape[0]:
-        reason = f"α̂ needs {between.FEWEST_B} distinct runs of B as a reference"
+    consistency = likeness.consistency_between(*wrong, confidence=confidence)
+    if min(one.shape[0] for one in values[1]) < likeness.FEWEST_B or not values[0][0].shape[0]:
+        reason = f"α̂ needs {likeness.FEWEST_B} distinct runs of B as a reference"
         return replace(unknown, error_consistency=consistency, reason=reason)
-    tested = between.alpha_hat_between(
+    tested = likeness.alpha_hat_between(
         *values, epsilon=options.epsilon, close=options.close, confidence=confidence
     )
     return replace(unknown, alpha_hat=tested, error_consistency=consistency)
 
 
 def reply(
-    pairs: Sequence[Alike],
+    pairs: Sequence[Likeness],
     other: AskedSweep | SweepPaths | str | Path | None = None,
     *,
     limit: int = 40,
@@ -285,12 +288,13 @@ def reply(
     for pair in pairs[:limit]:
         axes = pair.b.axes
         same = {name: level for name, level in pair.a.axes.items() if level == axes[name]}
-        named = [
-            f"{name}: {two_named(cell, rest, same, of_sweeps=other is not None)}"
-            for name, cell, rest in (("A", pair.a, pair.b), ("B", pair.b, pair.a))
-        ]
+        sides = {
+            name: two_named(cell, rest, same, of_sweeps=other is not None)
+            for name, cell, rest in (("a", pair.a, pair.b), ("b", pair.b, pair.a))
+        }
         found = [one for one in (pair.alpha_hat, pair.error_consistency) if one is not None]
-        answers.append(Answer("\n".join(named), tuple(pair.words), rows=[*map(asdict, found)]))
+        rows = [{**sides, **asdict(one)} for one in found]
+        answers.append(Answer(f"A: {sides['a']}\nB: {sides['b']}", tuple(pair.words), rows=rows))
     more = [further_ones(len(pairs) - limit)] if len(pairs) > limit else []
     values = [asdict(one) | {"words": one.words} for one in pairs]
     title = f"Are A's runs like B's, {counted(len(pairs), 'comparison')}"

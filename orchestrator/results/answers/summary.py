@@ -26,12 +26,11 @@ from manyseed.orchestrator.results import caveats
 from manyseed.orchestrator.results.questions.registry import evidence, on_page
 from manyseed.orchestrator.survey import survey
 
-_READ = (*TABLES, VARIANCE, CMI)
-"""The tables that sentences are made from, if they exist."""
+_READ = (*TABLES, VARIANCE, CMI)  # the tables that sentences are made from, if they exist
 
 
 def answers(paths: SweepPaths) -> list[Answer]:
-    """Return the answers that the page begins with: headlines, and the figures that show them."""
+    """Return the answers that the page begins with: headlines, evidence, and figures of it."""
     read_results(paths)
     record = Analysis.read(paths)
     found = _kept(paths, record) or _worked_out(paths, record)
@@ -43,10 +42,10 @@ def answers(paths: SweepPaths) -> list[Answer]:
         finished = record.runs.get("analysed", finished)
         lacking, repeats = found["repeats"]
         short = incomplete(lacking, repeats, counts["runs"], finished, counts["failed"])
-    return [*sentences["first"], *short, *sentences["rest"], *further(paths, record)]
+    return [*sentences["first"], *short, *sentences["rest"], *further_answers(paths, record)]
 
 
-def further(paths: SweepPaths, record: Analysis) -> list[Answer]:
+def further_answers(paths: SweepPaths, record: Analysis) -> list[Answer]:
     """Return the answers to questions that are no sentences of the analysis, and what has none."""
     return [*on_page(paths), *unanswered(record)]
 
@@ -54,7 +53,11 @@ def further(paths: SweepPaths, record: Analysis) -> list[Answer]:
 def unanswered(record: Analysis) -> list[Answer]:
     """Return a sentence on what was asked of probabilities and cannot be computed, if anything."""
     caveat = " ".join(caveats.of_probabilities(record))
-    return [Answer(caveat, figures=("conventions",), about="probabilities")] if caveat else []
+    headline = "Of probabilities, not all can be computed."
+    figures = ("conventions",)
+    return [Answer(headline, evidence=caveat, figures=figures, about="probabilities")] * bool(
+        caveat
+    )
 
 
 def keep(paths: SweepPaths) -> None:
@@ -85,11 +88,17 @@ def _kept(paths: SweepPaths, record: Analysis) -> Mapping[str, Any] | None:
 
 def _worked_out(paths: SweepPaths, record: Analysis) -> Mapping[str, Any]:
     """Make the sentences from the tables; `first` are on recipes, before those on missing runs."""
-    from manyseed.analysis.questions.answers import answers, short_repeats
+    from manyseed.analysis.questions.question import answers, short_repeats
 
     of, tables = evidence(paths)
     mixed = [
-        Answer(text, figures=("provenance",), about="recipes")
+        Answer(
+            f"{text.partition(': ')[0]}: runs were made in several ways"
+            f"{'; these differ beyond chance' * ('these differ beyond chance' in text)}.",
+            evidence=text,
+            figures=("provenance",),
+            about="recipes",
+        )
         for text in caveats.mixed(tables.runs)
     ]
     found = answers(of.tables, of.effects, of.variance, of.options, cmi=of.cmi)
@@ -101,8 +110,17 @@ def _worked_out(paths: SweepPaths, record: Analysis) -> Mapping[str, Any]:
 
 
 def _kept_of(one: Answer) -> dict[str, Any]:
-    return {"about": one.about, "text": one.headline, "links": list(one.figures)}
+    kept = {"about": one.about, "headline": one.headline, "text": one.text}
+    return {**kept, "links": list(one.figures)}
 
 
 def _sentences(kept: list[dict[str, Any]]) -> list[Answer]:
-    return [Answer(one["text"], figures=tuple(one["links"]), about=one["about"]) for one in kept]
+    return [
+        Answer(
+            one["headline"],
+            evidence=one["text"],
+            figures=tuple(one["links"]),
+            about=one["about"],
+        )
+        for one in kept
+    ]

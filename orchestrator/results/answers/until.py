@@ -17,12 +17,13 @@ from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.howmany import BLOCK, FIRST, SKEWED, Decision, Real, decide
 from manyseed.analysis.questions.question import Answer, Reply
+from manyseed.jobs.checks import Option
 from manyseed.orchestrator.asking.averaging import require_confidence, require_half_width
 from manyseed.orchestrator.computing.cellgroups import named
 from manyseed.orchestrator.computing.tables import read_results
 from manyseed.orchestrator.conditions import chosen
 from manyseed.orchestrator.disk.records import read_record, write_json
-from manyseed.orchestrator.errors import RunsError, StillRunning, UserError, command
+from manyseed.orchestrator.errors import RunsError, StillRunning, UserError, command, given
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, Plan
 from manyseed.orchestrator.plans.planning import grow
@@ -31,8 +32,7 @@ from manyseed.orchestrator.submissions.requirements import require_code
 from manyseed.orchestrator.submissions.submission import training
 from manyseed.orchestrator.survey import survey
 
-MOST = 200
-"""Most runs of a cell on each test set, by default."""
+MOST = 200  # most runs of a cell on each test set, by default
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class CellEstimate:
     """What is known about a cell.
 
     Attributes
@@ -134,7 +134,7 @@ def until(
     block: int = BLOCK,
     where: str | None = None,
     tell: Callable[[str], None] = lambda text: None,
-) -> list[Answered]:
+) -> list[CellEstimate]:
     """Train blocks of runs until the mean accuracy of each cell is known to ± `half_width`.
 
     Parameters
@@ -198,7 +198,7 @@ def preview(
     most: int = MOST,
     block: int = BLOCK,
     where: str | None = None,
-) -> tuple[list[Answered], int]:
+) -> tuple[list[CellEstimate], int]:
     """Return what is known now, and how many runs `until` would add next; changes nothing.
 
     Parameters
@@ -244,13 +244,13 @@ def checked(half_width: float, confidence: float, block: int, most: int) -> Targ
     require_half_width("--until", half_width, "accuracy")
     require_confidence(confidence)
     for option, value, least in (("--block", block, 1), ("--most", most, FIRST)):
-        if not least <= value <= 60_000:
-            message = f"must be from {least} to 60,000"
-            raise UserError(message, key=option, value=value)
+        given(option, int(value), Option(kind=int, least=least, most=60_000))
     return Target(half_width, confidence, FIRST, block)
 
 
-def look(paths: SweepPaths, asked: Target, most: int, where: str | None = None) -> list[Answered]:
+def look(
+    paths: SweepPaths, asked: Target, most: int, where: str | None = None
+) -> list[CellEstimate]:
     """Decide for each cell, from the result tables.
 
     Parameters
@@ -295,7 +295,7 @@ def look(paths: SweepPaths, asked: Target, most: int, where: str | None = None) 
             state = "most"
         name = named(cells.filter(cell=row["cell"]), cells)
         answers.append(
-            Answered(
+            CellEstimate(
                 row["cell"], row["cell_id"], name, row["repeats"], row["runs"], decision, state
             )
         )
@@ -319,7 +319,7 @@ def means(runs: pl.DataFrame, repeats: int) -> Real:
     return gapless["accuracy"].to_numpy()
 
 
-def needed(found: Sequence[Answered], asked: Target) -> dict[int, int]:
+def needed(found: Sequence[CellEstimate], asked: Target) -> dict[int, int]:
     """Return how many runs cells must have for their next look, if that is more than planned."""
     return {
         one.cell: runs
@@ -375,28 +375,28 @@ def recorded(paths: SweepPaths) -> UntilRecord | None:
         return None
 
 
-class Trained(Protocol):
+class TrainableSweep(Protocol):
     """A sweep that can be trained further."""
 
     @property
     def paths(self) -> SweepPaths:
         """Its files."""
 
-    def howmany_until(self, half_width: float, **options: Any) -> list[Answered]:
+    def howmany_until(self, half_width: float, **options: Any) -> list[CellEstimate]:
         """Train blocks of runs; see `Sweep.howmany_until`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class Forecast:
     """What is known about each cell, and how many runs would come next, if nothing was trained."""
 
     half_width: float
-    cells: list[Answered]
+    cells: list[CellEstimate]
     added: int | None = None
 
 
 def ask_until(
-    sweep: Trained,
+    sweep: TrainableSweep,
     half_width: float,
     *,
     confidence: float = CONFIDENCE,
@@ -407,7 +407,7 @@ def ask_until(
     cluster: str = "auto",
     workers: int | None = None,
     report: Callable[[str], None] = lambda text: None,
-) -> Known:
+) -> Forecast:
     """Train blocks of runs until accuracies are known precisely, and say what is known.
 
     Blocks of runs are planned, trained and analysed until the mean accuracy of each cell has that
@@ -445,12 +445,12 @@ def ask_until(
     }
     if dry_run:
         tell_newer(sweep.paths)
-        return Known(half_width, *preview(sweep.paths, half_width, **asked))
+        return Forecast(half_width, *preview(sweep.paths, half_width, **asked))
     more = {"cluster": cluster, "workers": workers, "tell": report}
-    return Known(half_width, sweep.howmany_until(half_width, **more, **asked))
+    return Forecast(half_width, sweep.howmany_until(half_width, **more, **asked))
 
 
-def reply(known: Known) -> Reply:
+def reply(known: Forecast) -> Reply:
     """Word what is known about each cell, and what would come next."""
     answers = [Answer(one.name, (one.words,), rows=[one.values()]) for one in known.cells]
     if known.added is not None:

@@ -22,12 +22,14 @@ from manyseed.analysis.questions.variance import (
     TOGETHER,
 )
 from manyseed.analysis.tables.rows import DRAWS_FROM
+from manyseed.orchestrator.computing.cellgroups import in_short, usual_first
 from manyseed.orchestrator.computing.tables import VARIANCE, Results
 from manyseed.orchestrator.conditions import matching
 from manyseed.orchestrator.errors import UserError, command
 
-UNEQUAL = 0.7
-"""Standard deviation of the log variance beyond which intervals come with a warning."""
+UNEQUAL = 0.7  # standard deviation of the log variance beyond which intervals come with a warning
+
+Row = Mapping[str, Any]
 
 _METRICS = {
     ACCURACY: "Accuracy",
@@ -172,4 +174,60 @@ def reply(groups: Sequence[VarianceSplit]) -> Reply:
         answers = [Answer(nothing)]
     rows = (row for group in groups for row in group.rows if row["over"] == TEST_SETS)
     few = too_few(min((row["n_repeats"] for row in rows), default=0))
-    return Reply(answers, {"groups": values}, notes=[few] if few else [])
+    columns, table, below = _table(groups) if groups else ((), (), ())
+    notes = [few] if few else []
+    return Reply(
+        answers, {"groups": values}, notes=notes, columns=columns, table=table, below=below
+    )
+
+
+def _table(
+    groups: Sequence[VarianceSplit],
+) -> tuple[Sequence[str], Sequence[Sequence[object]], Sequence[str]]:
+    """Return the columns, a row per group of cells, and what the columns are."""
+    metric = groups[0].rows[0]["metric"]
+    of = [
+        (
+            group,
+            {(row["part"], row["source"]): row for row in group.rows if row["metric"] == metric},
+        )
+        for group in usual_first(groups, lambda group: group.rows[0])
+    ]
+    own = list(dict.fromkeys(source for _, rows in of for part, source in rows if part == OWN))
+    table: list[list[object]] = []
+    for group, rows in of:
+        seeds = next((row for (part, _), row in rows.items() if part == ALL), None)
+        sets = rows.get((TEST_SET, "test set"))
+        limits = ""
+        if seeds is not None and seeds["low"] is not None and seeds["low"] > 0:
+            limits = f"{seeds['low'] ** 0.5:.2g} to {seeds['high'] ** 0.5:.2g}"
+        table.append(
+            [
+                group.rows[0]["dataset"],
+                in_short(group.rows[0]),
+                _sd(seeds),
+                limits,
+                *(_sd(rows.get((OWN, source))) for source in own),
+                _sd(sets),
+                _more(seeds, sets),
+            ]
+        )
+    heads = ["", "sd between:", "seeds", "95 %", *own, "test sets", "more"]
+    what = _METRICS[metric].partition(" (")[0]
+    return heads, table, [f"{what}. <: not told from 0. More: the two 95 % intervals are apart."]
+
+
+def _sd(row: Row | None) -> str:
+    """Return a standard deviation in short, or what it is below."""
+    if row is None or row["low"] is None:
+        return "–" if row is None else "none seen"
+    if row["low"] > 0 and row["variance"] > 0:
+        return f"{row['variance'] ** 0.5:.2g}"
+    return f"< {max(row['high'], 0.0) ** 0.5:.2g}"
+
+
+def _more(seeds: Row | None, sets: Row | None) -> str:
+    """Return what varies more."""
+    if seeds is None or sets is None or None in (seeds["low"], sets["low"]):
+        return "not told"
+    return "test sets" if sets["low"] > max(seeds["high"], 0.0) else "not told"

@@ -43,12 +43,18 @@ COMPARE = Question(
     tell=f"{_ANSWERS}.compare:reply",
     examples=(
         "",
+        "xgb mlp",
         "--by train_fraction --where \"classifier = 'mlp'\"",
         "--a \"classifier = 'mlp'\" --b \"classifier = 'xgb'\"",
         "other-sweep --metric ece",
-        "--a \"classifier = 'mlp'\" --b \"classifier = 'xgb'\" --alike",
+        "xgb mlp --alike",
+        "xgb mlp --format latex",
     ),
-    flags={"metric": {"short": "-m"}, "by": {"metavar": "COLUMN"}},
+    flags={
+        "metric": {"short": "-m"},
+        "by": {"metavar": "COLUMN"},
+        "between": {"metavar": "LEVEL,LEVEL"},
+    },
     variants={"alike": ("alike", "")},
 )
 
@@ -58,8 +64,8 @@ ALIKE = Question(
     f"{_ANSWERS}.likeness:alike",
     tables=("runs", "cells"),
     tell=f"{_ANSWERS}.likeness:reply",
-    examples=("", "--a \"classifier = 'mlp'\" --b \"classifier = 'xgb'\""),
-    flags={"by": {"metavar": "COLUMN"}},
+    examples=("", "xgb mlp"),
+    flags={"by": {"metavar": "COLUMN"}, "between": {"metavar": "LEVEL,LEVEL"}},
 )
 
 DEE = Question(

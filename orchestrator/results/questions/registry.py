@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from manyseed.analysis.questions.question import PAGE, Answer, Evidence, Question, Reply, imported
 from manyseed.orchestrator.calls import checked
-from manyseed.orchestrator.errors import UserError, flag, nearest
+from manyseed.orchestrator.errors import UserError, flag, require_one_of
 from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
@@ -54,10 +54,7 @@ def records(module: ModuleType) -> dict[str, Question]:
 
 def named(name: str) -> Question:
     """Return a question; raises a UserError for an unknown one."""
-    if name not in known():
-        raise UserError(
-            "no such question", key="QUESTION", value=name, remedy=nearest(name, known())
-        )
+    require_one_of(name, known(), "no such question", key="QUESTION")
     return known()[name]
 
 
@@ -115,12 +112,8 @@ def _subject(sweep: AskedSweep, subject: str) -> Any:
 def reply(sweep: AskedSweep, name: str, **given: Any) -> Reply:
     """Ask a question; return its answers in words and numbers.
 
-    Parameters
-    ----------
-    sweep : Sweep
-    name : str
-    **given
-        Options, as `options` returns them, and ``report``, which `until` calls with each step.
+    ``**given``: options, as `options` returns them, and ``report``, which `until` calls with each
+    step.
     """
     question = named(name)
     for option, (other, same) in question.variants.items():
@@ -157,7 +150,7 @@ def evidence(paths: SweepPaths) -> tuple[Evidence, Tables]:
     """Return what the page's questions are answered from, and all tables, with duplicate fits."""
     from manyseed.analysis.questions.effects import effects
     from manyseed.analysis.tables.rows import at_last, last, once, paired
-    from manyseed.orchestrator.asking.effects import compared
+    from manyseed.orchestrator.asking.averaging import compared
     from manyseed.orchestrator.computing.tables import (
         CMI,
         DRAWN_PAIRS,

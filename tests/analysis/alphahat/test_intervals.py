@@ -17,7 +17,7 @@ from manyseed.analysis.alphahat.resampling import (
     interval,
 )
 from manyseed.analysis.alphahat.trimming import dkw_threshold, smallest_trimming_level
-from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.options import Options
 from tests.analysis.samples import predictions, regular
 

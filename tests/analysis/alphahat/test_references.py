@@ -11,7 +11,7 @@ from scipy.stats import ks_2samp
 from manyseed.analysis.alphahat.references import PAPER_LEVELS, Reference, alpha_stars, ascending
 from manyseed.analysis.alphahat.resampling import bootstraps, disjoint_halves, generator
 from manyseed.analysis.alphahat.trimming import dkw_threshold, smallest_trimming_level
-from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.options import Options
 from tests.analysis.samples import predictions, regular
 

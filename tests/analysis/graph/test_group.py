@@ -18,7 +18,7 @@ from polars.testing import assert_frame_equal
 
 from manyseed.analysis.alphahat.resampling import generator
 from manyseed.analysis.graph import chunks
-from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.graph.predictions import Reader, Source, unavailable
 from manyseed.analysis.metrics.formulas import labels, probe
 from manyseed.analysis.metrics.registry import METRICS

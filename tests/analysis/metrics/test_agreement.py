@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import cohen_kappa_score
 
-from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.metrics.gram import both_wrong, count, pack
 from manyseed.analysis.metrics.metric import QUANTILES, Spread, summarise
 from manyseed.analysis.options import Options

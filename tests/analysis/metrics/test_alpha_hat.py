@@ -10,7 +10,7 @@ import pytest
 from manyseed.analysis.alphahat.references import Reference, alpha_stars
 from manyseed.analysis.alphahat.resampling import Resamples, disjoint_halves, generator
 from manyseed.analysis.alphahat.trimming import STRETCH, dkw_threshold
-from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.graph.predictions import unavailable
 from manyseed.analysis.options import Options
 from tests.analysis.alphahat.test_trimming import level_by_linear_program

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit, softmax
 from sklearn.metrics import balanced_accuracy_score, brier_score_loss, log_loss
 
-from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.graph.predictions import unavailable
 from manyseed.analysis.metrics.calibration import expected_calibration_error
 from manyseed.analysis.options import Options

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from polars.testing import assert_frame_equal
 
-from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.graph.predictions import unavailable
 from manyseed.analysis.metrics import custom
 from manyseed.analysis.metrics.registry import select

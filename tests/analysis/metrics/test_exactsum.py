@@ -7,7 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.metrics import probabilities
 from manyseed.analysis.metrics.ensemble import UNIT, added, digits, labels_of_sum, without
 from manyseed.analysis.options import Options

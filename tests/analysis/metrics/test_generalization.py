@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.metrics.classification import GENERALIZATION
 from manyseed.analysis.options import Options
 from manyseed.analysis.tables.schema import describe

@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 
 from manyseed.analysis.options import Options
-from manyseed.analysis.questions.answers import answers
 from manyseed.analysis.questions.classifiers import (
     Standing,
     Standings,
@@ -21,7 +20,7 @@ from manyseed.analysis.questions.classifiers import (
 )
 from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.howmany import for_mean
-from manyseed.analysis.questions.question import Answer
+from manyseed.analysis.questions.question import WORDS, answers
 from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import equal_runs, one_apart, planted
 
@@ -31,7 +30,7 @@ OPTIONS = Options()
 def said(tables, variance=None, **counts):
     """The sentences by what they are about."""
     found = answers(tables, effects(tables, by=("classifier",)), variance, OPTIONS, **counts)
-    return {one.about: one.headline for one in found}
+    return {one.about: one.text for one in found}
 
 
 def of_classifier(**values):
@@ -140,9 +139,8 @@ def test_spreads_that_are_alike_are_not_told_apart():
 
 
 @pytest.mark.parametrize("classifiers", [("a",), ("a", "b")])
-def test_spreads_are_not_told_of_one_classifier_or_few_runs(classifiers):
-    runs = 20 if len(classifiers) == 1 else 3
-    assert "spread" not in said(planted(classifiers=classifiers, runs=runs))
+def test_spreads_are_not_told_of_few_runs(classifiers):
+    assert "spread" not in said(planted(classifiers=classifiers, runs=3))
 
 
 def test_classifiers_are_compared_on_cells_that_all_have():
@@ -189,7 +187,7 @@ def test_differences_without_an_interval_are_named():
     equal = (pl.col("level") == "equal") & (pl.col("classifier") == "mlp")
     blank = [pl.when(~equal).then(pl.col(name)).alias(name) for name in ("low", "high", "p_holm")]
     found = answers(tables, by_classifier.with_columns(blank), None, OPTIONS)
-    (text,) = [one.headline for one in found if one.about == "effects"]
+    (text,) = [one.text for one in found if one.about == "effects"]
     assert text.endswith(" Without an interval, so not judged: perturb continuous equal in mlp.")
 
 
@@ -357,7 +355,7 @@ def test_what_is_missing_comes_first():
         failed=3,
     )
     assert found[0].about == "missing"
-    text = found[0].headline
+    text = found[0].text
     assert "lack 12 of 60 planned runs, of which 3 failed; 3 of 6 repeats" in text
     whole = said(planted(), planned=60, finished=60)
     assert "missing" not in whole
@@ -413,15 +411,73 @@ def test_nothing_is_claimed_by_chance_more_often_than_is_said():
     assert max(claims.values()) <= 11, claims  # 5 expected; 11 by chance once in 90
 
 
-def test_a_brief_answer_leaves_out_what_stands_in_brackets():
-    text = (
-        "Between seeds, a (of n (2) runs) varies most, by 0.02 (0.01 to 0.03, 95 %): twice b (c)."
+def headlines(tables, variance=None, **counts):
+    """The headlines, as one text each."""
+    found = answers(tables, effects(tables, by=("classifier",)), variance, OPTIONS, **counts)
+    return [(one.about, one.headline) for one in found]
+
+
+@pytest.mark.parametrize("classifiers", [1, 2, 12])
+@pytest.mark.parametrize("delta", [0.04, 0.3])
+def test_headlines_are_short_and_in_the_order_of_asking(classifiers, delta):
+    names = [f"classifier-{k}" for k in range(classifiers)]
+    tables = planted(
+        9, names, ("none", "noise", "less"), repeats=4, runs=6, delta=delta, between=0.01,
+        accuracy=lambda _, name, scheme, __: (
+            0.9 - 0.002 * names.index(name) - 0.03 * (scheme != "none")
+        ),
+    )  # fmt: skip
+    found = headlines(tables, planned=tables.runs.height + 9, finished=tables.runs.height)
+    order = ["missing", "accuracy", "standings", "spread", "enough", "effects", "levels"]
+    seen = list(dict.fromkeys(about for about, _ in found))
+    assert [name for name in seen if name in order] == [
+        name for name in order if name != "standings" or classifiers > 1
+    ]
+    for about, text in found:
+        for line in text.splitlines():
+            assert 0 < len(line.split()) <= WORDS, (about, line)
+            assert line.endswith(".")
+
+
+def test_every_two_classifiers_are_compared_not_the_best_with_the_rest():
+    level = of_classifier(a=0.9, b=0.9, c=0.8, d=0.7)
+    tables = planted(classifiers=tuple("abcd"), accuracy=level, repeats=6)
+    (text,) = [text for about, text in headlines(tables) if about == "accuracy"]
+    levels, told = text.splitlines()
+    assert re.fullmatch(r"data-00: [ab] 0\.\d{3}, [ab] 0\.\d{3}, c 0\.\d{3}, d 0\.\d{3}\.", levels)
+    assert re.fullmatch(r"([ab], [ab]) > c, d; c > d; 1 other pair not told\.", told)
+    apart = planted(classifiers=tuple("abc"), accuracy=of_classifier(a=0.9, b=0.8, c=0.7))
+    assert headlines(apart)[0][1].endswith("\na > b > c.")
+    alike = planted(classifiers=("a", "b"), sd=0.0005, repeats=6)
+    assert re.search(r"\n(a ≈ b|b ≈ a)\.$", headlines(alike)[0][1])
+    one = planted(classifiers=("a", "b"), repeats=1)
+    assert headlines(one)[0][1].endswith("\nWhich is better: not told, from one test set.")
+    assert headlines(planted(classifiers=("a",)))[0][1].startswith("data-00: a 0.")
+    assert "\n" not in headlines(planted(classifiers=("a",)))[0][1]
+    with_noise = planted(schemes=("none", "noise"))
+    assert headlines(with_noise)[0][1].startswith("data-00: ")  # the usual level is not said
+
+
+def test_the_spread_of_a_single_classifier_is_told_with_its_interval():
+    tables = planted(classifiers=("a",), runs=20)
+    text = said(tables)["spread"]
+    assert re.match(
+        r"Between seeds, the accuracy of a varies with a standard deviation of 0.0\d+ \(0.0\d+ to "
+        r"0.0\d+\) \(95 %; over 60 runs of 1 cell\)",
+        text,
     )
-    short = Answer(text).brief
-    assert short == "Between seeds, a varies most, by 0.02: twice b."
-    tables = planted(datasets=2, classifiers=("a", "b"), sd=of_classifier(a=0.02, b=0.01))
-    for one in answers(tables, effects(tables, by=("classifier",)), None, OPTIONS):
-        assert one.brief.startswith(one.headline.partition(" (")[0])
-        assert "95 %" not in one.brief
-        assert "  " not in one.brief
-        assert one.brief.endswith(".")
+    ((_, short),) = [one for one in headlines(tables) if one[0] == "spread"]
+    assert re.fullmatch(
+        r"Between seeds, sd of accuracy: a 0\.\d{4} \(0\.\d{4} to 0\.\d{4}\)\.", short
+    )
+
+
+def test_alpha_is_told_only_where_test_sets_are_large_enough():
+    (blind,) = [text for about, text in headlines(planted(delta=0.3)) if about == "levels"]
+    assert blind == (
+        "Test sets are too small for α̂, which takes about 2,120 test points on each side."
+    )
+    (clear,) = [text for about, text in headlines(planted()) if about == "levels"]
+    assert clear == "No run is seen to differ by more than 5% of the test points."
+    (one,) = [text for about, text in headlines(one_apart("mlp", run=3)) if about == "levels"]
+    assert one == "1 of 60 runs is unlike the others (mlp 1 of 30); see run 1:0:3."

@@ -47,7 +47,7 @@ def texts(file: Path) -> Sequence[str]:
     skipped: set[int] = set()
     for node in ast.walk(tree):
         called = isinstance(node, ast.Call) and getattr(node.func, "id", "").endswith(
-            ("Error", "Refused", "Option", "Argument", "_option")
+            ("Error", "Refused", "Option", "Argument", "_option", "require_one_of")
         )
         if isinstance(node, ast.Raise) or called:
             skipped.update(id(one) for one in ast.walk(node))

@@ -10,7 +10,7 @@ import pytest
 from scipy.stats import t
 
 from manyseed.analysis.alphahat.trimming import dkw_threshold, points_needed
-from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.ensembles import for_alpha
 from manyseed.analysis.questions.howmany import fewest_runs, for_mean, for_pairs, howmany

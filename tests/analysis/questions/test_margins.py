@@ -12,12 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manyseed.analysis.graph import chunks
-from manyseed.analysis.graph.group import compute_all
+from manyseed.analysis.graph.chunks import compute_all
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import margins
 from manyseed.analysis.questions.margins import EDGES, ORDER, over_repeats
-from manyseed.analysis.tables.records import records
-from manyseed.analysis.tables.schema import together
+from manyseed.analysis.tables.schema import records, together
 from tests.analysis.documented import documented
 from tests.analysis.samples import margins as true_margins
 from tests.analysis.samples import noisy, predictions, regular

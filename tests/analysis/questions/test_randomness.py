@@ -8,8 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from manyseed.analysis.graph.chunks import blocks
-from manyseed.analysis.graph.group import analyze_group, compute
+from manyseed.analysis.graph.chunks import analyze_group, blocks, compute
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.ranking import ranked, sources
 from manyseed.analysis.tables.rows import Tables

@@ -13,7 +13,7 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, logsumexp
 
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.uncertainty.temperature import (
+from manyseed.analysis.uncertainty.errors import (
     LEAST,
     MOST,
     calibrate,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from manyseed.jobs.classifiers import features, weights
+from manyseed.jobs.classifiers import features
 from tests.jobs.classifiers.backbone import tiny, write_weights
 
 
@@ -17,4 +17,4 @@ def pretrained(tmp_path_factory):
         write_weights(home / "torch" / "hub" / "checkpoints" / "swin_t-704ceda3.pth")
         yield
     features._model.cache_clear()
-    weights._digest_of.cache_clear()
+    features._digest_of.cache_clear()

@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 from manyseed.jobs import classifiers
+from manyseed.jobs.cells import Unsuited, require_suited
 from manyseed.jobs.classifiers import convnet, resnet
 from manyseed.jobs.classifiers.images import he_normal
 from manyseed.jobs.classifiers.record import Unsuitable
 from manyseed.jobs.datasets import resolve
 from manyseed.jobs.ensembling import methods
-from manyseed.jobs.ensembling.suitability import Unsuited, require_suited
 from manyseed.jobs.packages import torchvision
 from manyseed.jobs.run import stream
 from tests.jobs.classifiers import examples

@@ -12,7 +12,7 @@ import torch
 
 from manyseed.jobs import classifiers
 from manyseed.jobs.cells import resolve_cell
-from manyseed.jobs.classifiers import features, weights
+from manyseed.jobs.classifiers import features
 from manyseed.jobs.datasets import resolve
 from manyseed.jobs.packages import torchvision
 from manyseed.jobs.run import DatasetRows, MachineError, Run
@@ -80,10 +80,10 @@ def test_features_are_what_goes_into_the_last_layer(dtype):
     in_dataset = DatasetRows(
         "d", np.concatenate([X, X_test]), np.arange(n), np.arange(n, n + len(X_test))
     )
-    digest = weights.keep("swin_t")
+    digest = features.keep("swin_t")
     train, test = features.features("swin_t", digest, replace(data, in_dataset=in_dataset), CPU)
     model = Tiny()
-    model.load_state_dict(torch.load(weights.find("swin_t", digest)))
+    model.load_state_dict(torch.load(features.find("swin_t", digest)))
     white = 255 if dtype is np.uint8 else 200
     images = torch.tensor(X_test, dtype=torch.float32).reshape(-1, *data.image) / white
     with torch.no_grad():
@@ -101,7 +101,7 @@ def test_swin_takes_its_state_dict(tmp_path, monkeypatch):
         torch.manual_seed(0)
         model = real.build()
     torch.save(model.state_dict(), tmp_path / "own.pth")
-    digest = weights.keep("swin_t", str(tmp_path / "own.pth"))
+    digest = features.keep("swin_t", str(tmp_path / "own.pth"))
     data, _ = image()
     two = replace(data, X=data.X[:2], X_test=data.X_test[:1])
     found, _ = features.features("swin_t", digest, two, CPU)
@@ -147,7 +147,7 @@ def test_perturbed_images_are_computed_and_test_images_never_are(computed):
 
 def test_features_are_the_same_looked_up_or_computed():
     data, _ = image()
-    digest = weights.keep("swin_t")
+    digest = features.keep("swin_t")
     known, _ = features.features("swin_t", digest, with_dataset(data), CPU)
     moved, _ = features.features("swin_t", digest, with_dataset(data, perturbed=True), CPU)
     np.testing.assert_allclose(known, moved, rtol=1e-5, atol=1e-6)
@@ -155,7 +155,7 @@ def test_features_are_the_same_looked_up_or_computed():
 
 def test_what_was_interrupted_is_not_computed_again(computed, monkeypatch, home):
     data, _ = image()  # 220 rows: five parts
-    digest, count = weights.keep("swin_t"), features._compute
+    digest, count = features.keep("swin_t"), features._compute
 
     def dies(*arguments):
         if len(computed) == 3:
@@ -176,7 +176,7 @@ def test_what_was_interrupted_is_not_computed_again(computed, monkeypatch, home)
 
 def test_processes_at_the_same_time_keep_one_copy(home):
     data, _ = image()
-    digest = weights.keep("swin_t")
+    digest = features.keep("swin_t")
     in_dataset = with_dataset(data).in_dataset
     compute = lambda X: features._compute("swin_t", digest, CPU, data.image, 255.0, X)  # noqa: E731
     where = home / "features" / "d"
@@ -190,7 +190,7 @@ def test_processes_at_the_same_time_keep_one_copy(home):
 
 def test_damaged_features_are_refused(home):
     data, _ = image()
-    digest = weights.keep("swin_t")
+    digest = features.keep("swin_t")
     features.features("swin_t", digest, with_dataset(data), CPU)
     features._OPEN.clear()
     (about,) = home.glob("features/*/about.json")
@@ -220,23 +220,23 @@ def test_the_digest_of_the_weights_is_part_of_the_identity(tmp_path):
 
 def test_workers_find_the_planned_weights_whatever_becomes_of_the_file(tmp_path):
     state = write_weights(tmp_path / "own.pth", seed=2)
-    digest = weights.keep("swin_t", str(tmp_path / "own.pth"))
+    digest = features.keep("swin_t", str(tmp_path / "own.pth"))
     write_weights(tmp_path / "own.pth", seed=3)
-    found = torch.load(weights.find("swin_t", digest))
+    found = torch.load(features.find("swin_t", digest))
     assert torch.equal(found["head.weight"], state["head.weight"])
 
 
 def test_weights_that_are_gone_or_changed_are_the_machine_s_fault(home):
     with pytest.raises(MachineError, match=r"planned with .* are not in"):
-        weights.find("swin_t", "0" * 64)
-    digest = weights.keep("swin_t")
+        features.find("swin_t", "0" * 64)
+    digest = features.keep("swin_t")
     (home / "weights" / f"{digest}.pth").write_bytes(b"changed")
-    assert "hub" in str(weights.find("swin_t", digest))  # torch hub still has the same file
+    assert "hub" in str(features.find("swin_t", digest))  # torch hub still has the same file
 
 
 def test_weights_of_another_network_are_refused(tmp_path):
     torch.save({"conv.weight": torch.zeros(1)}, tmp_path / "other.pth")
-    digest = weights.keep("swin_t", str(tmp_path / "other.pth"))
+    digest = features.keep("swin_t", str(tmp_path / "other.pth"))
     with pytest.raises(MachineError, match="holds no weights of swin_t"):
         features.features("swin_t", digest, image()[0], CPU)
 

@@ -161,6 +161,7 @@ def test_what_no_study_could_use_is_refused_when_it_is_planned(tmp_path, text, p
 
 
 def test_files_that_are_not_what_they_are_called_are_refused(tmp_path):
+    (tmp_path / "a.feather").touch()
     with pytest.raises(ValueError, match=r"'\.feather': unknown kind of file; there are \.csv"):
         resolve(f"file:{tmp_path}/a.feather", target="y")
     for name in ("a.csv", "a.npz", "a.npy", "a.zarr", "a"):

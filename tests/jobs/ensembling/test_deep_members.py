@@ -9,8 +9,8 @@ import pytest
 from scipy.special import logsumexp
 
 from manyseed.jobs import classifiers
+from manyseed.jobs.cells import require_suited
 from manyseed.jobs.ensembling import methods
-from manyseed.jobs.ensembling.suitability import require_suited
 from manyseed.jobs.run import Generators, stream
 from manyseed.jobs.training import loop
 from manyseed.jobs.training.checkpoint import Checkpoint

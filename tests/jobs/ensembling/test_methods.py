@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manyseed.jobs import classifiers, datasets
-from manyseed.jobs.cells import resolve_cell
+from manyseed.jobs.cells import Unsuited, require_suited, resolve_cell
 from manyseed.jobs.checks import Refused, UnknownOption
 from manyseed.jobs.ensembling import methods
-from manyseed.jobs.ensembling.suitability import Unsuited, require_suited
 from manyseed.jobs.run import Cell, Run
 from manyseed.jobs.trainer import stream_keys
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import kstest
 
-from manyseed.jobs.perturb import find_neighbours, perturb_continuous
-from manyseed.jobs.perturb.scheme import exponent
+from manyseed.jobs.perturb import exponent, find_neighbours, perturb_continuous
 
 SCHEMES = ("sig-digit:0", "sig-digit:1", "relative:0.2", "percentile:0.1", "neighbour:0.5")
 

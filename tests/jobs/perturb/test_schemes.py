@@ -17,6 +17,11 @@ from manyseed.jobs import perturb
         ("categorical", "none", "none"),
         ("categorical", "sample:0.20", "sample:0.2"),
         ("categorical", "label:.1", "label:0.1"),
+        ("categorical", "value:.1", "label:0.1"),  # its earlier name
+        ("labels", "none", "none"),
+        ("labels", "flip:.10", "flip:0.1"),
+        ("labels", "symmetric:0.2", "symmetric:0.2"),
+        ("labels", "pairs:1e-1", "pairs:0.1"),
     ],
 )
 def test_every_scheme_has_one_normal_form(axis, scheme, normal):
@@ -32,7 +37,16 @@ def test_the_table_above_holds_every_scheme():
         "percentile",
         "neighbour",
     )
-    assert perturb.names("categorical") == ("none", "sample", "label")
+    assert perturb.names("categorical") == ("none", "sample", "value")
+    assert perturb.names("labels") == ("none", "flip", "symmetric", "pairs")
+
+
+def test_a_renamed_scheme_is_shown_under_its_new_name():
+    assert perturb.shown("categorical", "label:0.1") == "value:0.1"
+    assert perturb.shown("categorical", "sample:0.1") == "sample:0.1"
+    assert perturb.shown("categorical", "none") == "none"
+    assert perturb.is_renamed("categorical", "value:.1")
+    assert not perturb.is_renamed("categorical", "label:.1")
 
 
 @pytest.mark.parametrize(
@@ -40,7 +54,11 @@ def test_the_table_above_holds_every_scheme():
     [
         ("continuous", "percentil:0.1", "perturb_continuous = 'percentil': unknown scheme"),
         ("continuous", "label:0.1", "'label': unknown scheme; there are none, sig"),
-        ("categorical", "labels:0.1", "perturb_categorical = 'labels': unknown scheme; .*label"),
+        ("categorical", "labels:0.1", "perturb_categorical = 'labels': unknown scheme; .*value"),
+        ("labels", "value:0.1", "perturb_labels = 'value': unknown scheme; .*flip"),
+        ("labels", "flip", "lacks its number, as in flip:0.1"),
+        ("labels", "flip:10", r"10.0: must be a fraction \(0.1 is 10 %\)"),
+        ("categorical", "value", "lacks its number, as in value:0.1"),
         ("continuous", "relative", "lacks its number"),
         ("continuous", "relative:", "'': must be a number"),
         ("continuous", "relative:x", "'x': must be a number"),

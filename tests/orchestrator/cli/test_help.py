@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from manyseed import Sweep
-from manyseed.orchestrator.cli.arguments import takes, with_options
+from manyseed.orchestrator.cli.arguments import Directory, Json, takes, with_options
 from tests.orchestrator.conftest import command, inside
 
 LISTED = re.compile(r"^│ (\w+) ", re.MULTILINE)
@@ -104,6 +104,23 @@ def test_options_are_those_of_the_method() -> None:
     assert option.help == "Train only the failed runs again, with the same seeds."
     assert limit.annotation.__metadata__[0].min == 1
     assert "this machine if --workers is given" in cluster.annotation.__metadata__[0].help
+
+
+def test_options_are_those_of_a_function_among_the_verbs_own() -> None:
+    @takes("importing:import_predictions", "note", "truth", "classifier", truth={"metavar": "NPY"})
+    def verb(
+        directory: Directory, as_json: Json = False, note: str = "", **options: object
+    ) -> None:
+        """Import."""
+
+    with_options(verb)
+    parameters = vars(verb)["__signature__"].parameters
+    assert [*parameters] == ["directory", "note", "truth", "classifier", "as_json"]
+    (truth,), (classifier,) = (
+        parameters[name].annotation.__metadata__ for name in ("truth", "classifier")
+    )
+    assert (truth.metavar, truth.help) == ("NPY", "The true classes, where the files lack them.")
+    assert classifier.show_default == '"imported"'
 
 
 @pytest.mark.process

@@ -157,7 +157,7 @@ def test_settings_are_part_of_the_file_that_is_named(
     login: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("manyseed.jobs.datasets.is_fetched", lambda *_: False)
-    monkeypatch.setattr("manyseed.orchestrator.plans.data.prepare_read", lambda _: [])
+    monkeypatch.setattr("manyseed.orchestrator.plans.code.prepare_read", lambda _: [])
     said = inside("plan", "my sweep.toml", "--out", "one")[1]
     assert commands(said) == ["plan 'my sweep.toml' --fetch"]
     other = ("--set", 'grid.0.dataset=["sklearn:iris"]')

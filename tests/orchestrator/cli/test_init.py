@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 import tomllib
 from importlib.util import find_spec
 from pathlib import Path
@@ -14,15 +16,20 @@ from PIL import Image
 
 from manyseed.jobs.classifiers import registry
 from manyseed.jobs.datasets.function import OPTION
+from manyseed.orchestrator.grids import template
 from manyseed.orchestrator.plans.planning import plan_change
 from tests.orchestrator.conftest import inside
 
 OWN = Path(__file__).parents[3] / "examples" / "own"
 
 
+slower = template._slower
+
+
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(template, "_slower", lambda *_: 1.0)
     rng = np.random.default_rng(0)
     n = 60
     pl.DataFrame(
@@ -48,7 +55,7 @@ def written(*words: str) -> tuple[str, dict[str, Any]]:
 
 def test_a_table_is_looked_at(here: Path) -> None:
     text, table = written("measured.csv")
-    data = table["dataset"]["data"]
+    data = table["dataset"]["measured"]
     assert data == {
         "source": "file:measured.csv",
         "target": "Diagnosis",
@@ -57,9 +64,12 @@ def test_a_table_is_looked_at(here: Path) -> None:
     }
     assert "# 60 rows of 2 features, 1 of them categorical" in text
     assert "ill (30), well (30)" in text
-    assert table["grid"][0]["perturb_categorical"] == ["none", "label:0.1"]
+    assert '# perturb_categorical = ["none", "value:0.1"]' in text
     summary = plan_change(here / "sweep.toml", here / "out").summary()
-    assert summary["runs"] == 5 * 10 * 4 * len(table["grid"][0]["classifier"])
+    assert table["runs"] == 10
+    assert summary["runs"] == sum(
+        5 * grid.get("runs", 10) * len(grid["classifier"]) for grid in table["grid"]
+    )
     assert not any("look like" in note for note in summary["notes"])
     assert inside("init", "measured.csv")[0] == 2  # it is there
 
@@ -110,7 +120,7 @@ def test_what_it_writes_for_a_script_plans(here: Path) -> None:
         "np.save(given['--out'], np.random.default_rng(int(given['--seed'])).normal(size=(n, 3)))\n"
     )
     written("sklearn:wine", "quick.py")
-    assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 100
+    assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 50
 
 
 DATA = """
@@ -147,13 +157,13 @@ def test_a_function_that_returns_data(
     monkeypatch.setenv("MANYSEED_DATA", str(here / "home"))
     (here / "mydata.py").write_text(DATA)
     text, table = written(f"mydata:{name}", "lr-sgd")
-    assert table["dataset"]["data"] == {"data": f"mydata:{name}", **options}
+    assert table["dataset"]["mydata"] == {"data": f"mydata:{name}", **options}
     assert table["name"] == "mydata"
     assert (
         f"# {80 if name == 'parts' else 60} rows of {1 if name == 'table' else 3} features" in text
     )
     summary = plan_change(here / "sweep.toml", here / "out").summary()
-    assert summary["runs"] == splits * 10 * 2
+    assert summary["runs"] == splits * 10
     assert not any("look like" in note for note in summary["notes"])
 
 
@@ -181,7 +191,7 @@ def test_a_function_in_a_file_may_be_named_by_the_file(here: Path) -> None:
         "    return np.sin(np.arange(40.0)).reshape(20, 2), np.arange(20) % 2\n"
     )
     _, table = written("mydata.py:load")
-    assert table["dataset"]["data"][OPTION] == "mydata:load"
+    assert table["dataset"]["mydata"][OPTION] == "mydata:load"
 
 
 def test_a_sweep_is_named_after_a_file_that_was_asked_for(here: Path) -> None:
@@ -206,12 +216,13 @@ def test_a_classifier_and_images(here: Path) -> None:
     X = np.zeros((20, 4, 4), dtype=np.uint8)
     np.savez(here / "images.npz", X=X, y=np.arange(20) % 2)
     text, table = written("images.npz")
-    assert table["dataset"]["data"]["target"] == "y"
+    assert table["dataset"]["images"]["target"] == "y"
     assert "images, 4 × 4 × 1" in text
     assert "perturb_continuous" not in table["grid"][0]
     Path("sweep.toml").unlink()
     _, table = written("sklearn:digits", "mlp")
-    assert "classifier" not in table
+    assert [*table["classifier"]] == ["mlp"]
+    assert 1 <= table["classifier"]["mlp"]["epochs"] <= 20
     assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 5 * 10
 
 
@@ -219,7 +230,7 @@ def test_arrays_and_folders_of_images(here: Path) -> None:
     for name in ("X", "label"):
         np.save(here / f"{name}.npy", np.arange(20) % 2 if name == "label" else np.zeros((20, 3)))
     _, table = written("X.npy", "lr-sgd")
-    assert table["dataset"]["data"]["target"] == "label.npy"
+    assert table["dataset"]["X"]["target"] == "label.npy"
     plan_change(here / "sweep.toml", here / "out")
     (here / "sweep.toml").unlink()
     for kind in ("cat", "dog"):
@@ -227,14 +238,18 @@ def test_arrays_and_folders_of_images(here: Path) -> None:
         for i in range(4):
             Image.new("L", (6, 8)).save(here / "pets" / kind / f"{i}.png")
     text, table = written("pets", "cnn")
-    assert table["dataset"]["data"] == {"source": "file:pets", "test": 0.25}
+    assert table["dataset"]["pets"] == {"source": "file:pets", "test": 0.25}
     assert "# 8 rows of images, 8 × 6 × 1" in text
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["nowhere.csv"], "cannot be read"),
+        (["nowhere.csv"], "does not exist"),
+        (["measurd.csv"], 'did you mean "measured.csv"?'),
+        (["pets/none"], "does not exist"),
+        (["mymodel.py", "measured.csv"], "manyseed init measured.csv mymodel.py"),
+        (["mymodel.py"], "manyseed init DATA mymodel.py"),
         (["sklearn:whine"], "sklearn:wine"),
         (["measured.csv", "--target", "diagnosis"], "Diagnosis"),
         (["measured.csv", "--target", "dose"], "--target"),
@@ -291,7 +306,7 @@ def test_values_that_are_not_what_they_seem_are_named(here: Path) -> None:
     rows = [f"{'-' if i == 4 else i / 7},{'ab'[i % 2]}" for i in range(40)]
     (here / "t.csv").write_text("age,y\n" + "\n".join([*rows, "1,c"]) + "\n")
     text, table = written("t.csv", "lr-sgd")
-    assert "ignore" not in table["dataset"]["data"]
+    assert "ignore" not in table["dataset"]["t"]
     assert '# age holds numbers besides "-", so it is taken as a category; leave' in text
     assert "# classes with too few rows to be in training part and test set: c (1)" in text
 
@@ -300,7 +315,7 @@ def test_classes_that_differ_only_in_blanks_are_merged(here: Path) -> None:
     rows = [f"{i},{i / 7},{['yes', ' Yes', 'no'][i % 3]}" for i in range(42)]
     (here / "t.csv").write_text("id,x,y\n" + "\n".join(rows) + "\n")
     text, table = written("t.csv", "lr-sgd")
-    data = table["dataset"]["data"]
+    data = table["dataset"]["t"]
     assert data["classes"] == {"no": ["no"], "yes": [" Yes", "yes"]}
     assert data["ignore"] == ["id"]
     assert "# the same but for blanks or case" in text
@@ -461,3 +476,161 @@ def test_what_scores_are_is_said(here: Path, model: str, others: str | None) -> 
     uncommented = text.replace("# scores", "scores").replace("logits", "probabilities")
     table = tomllib.loads(uncommented)["classifier"]["mine"]
     assert table.get("scores") == (others and "probabilities")
+
+
+ROWS = 300
+
+
+@pytest.fixture
+def clinic(here: Path) -> dict[str, list[object]]:
+    """A table with an id, dates, a constant, a number that may be a label, and classes as text."""
+    rng = np.random.default_rng(1)
+    columns: dict[str, list[object]] = {
+        "visit": [10_000 + i for i in range(ROWS)],
+        "seen_on": [f"2026-{i % 12 + 1:02d}-{i % 28 + 1:02d}" for i in range(ROWS)],
+        "country": ["NL"] * ROWS,
+        "age": rng.normal(50, 9, ROWS).tolist(),
+        "grade": [i % 4 + 1 for i in range(ROWS)],
+        "ward": [f"w{i % 3}" for i in range(ROWS)],
+        "outcome": [["ill", "well", "unclear"][i % 3] for i in range(ROWS)],
+    }
+    pl.DataFrame(columns, strict=False).write_csv(here / "clinic.csv")
+    return columns
+
+
+def test_every_column_is_shown_and_the_doubtful_are_asked_about(
+    here: Path, clinic: dict[str, list[object]]
+) -> None:
+    code, said = inside("init", "clinic.csv", "lr-sgd")
+    assert code == 0, said
+    text = Path("sweep.toml").read_text()
+    comments = [line for line in text.splitlines() if line.startswith("#")]
+    for name in clinic:
+        if name != "outcome":
+            assert any(name in line for line in comments), name
+    asked = {
+        "visit": "left out, as it looks like names or numbers of rows",
+        "seen_on": "left out, as it looks like dates",
+        "country": "left out, as it never changes",
+        "grade": '1, 2, 3, 4 taken as numbers; if labels: categorical = ["grade"]',
+    }
+    for name, question in asked.items():
+        assert f"{name}: {question}" in said
+        assert f"#   {name}: {question}\n" in text
+    assert "#   taken as numbers: age\n" in text
+    assert "#   taken as labels: ward (3)\n" in text
+    assert tomllib.loads(text)["dataset"]["clinic"]["ignore"] == ["country", "seen_on", "visit"]
+    assert all(len(line) <= 100 for line in text.splitlines())
+
+
+def test_names_of_columns_cannot_leave_a_comment(here: Path) -> None:
+    pl.DataFrame({"a\nname = 1": range(60), "b": [0.5, 1.5] * 30, "y": [*"xyz"] * 20}).write_csv(
+        here / "t.csv"
+    )
+    written("t.csv", "lr-sgd")
+
+
+def test_what_draws_no_random_number_gets_one_run(here: Path) -> None:
+    pytest.importorskip("xgboost")
+    _, table = written("measured.csv")
+    runs = {name: grid.get("runs") for grid in table["grid"] for name in grid["classifier"]}
+    assert runs["xgb"] == 1
+    assert runs["lr-sgd"] is None
+    summary = plan_change(here / "sweep.toml", here / "out").summary()
+    assert summary["runs"] == summary["fits"]
+    Path("sweep.toml").unlink()
+    _, table = written("measured.csv", "xgb")
+    assert [grid.get("runs") for grid in table["grid"]] == [1]
+
+
+def test_epochs_are_those_that_there_is_time_for(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    found = {}
+    for slower in (1.0, 60.0, 5000.0):
+        monkeypatch.setattr(template, "_slower", lambda *_, slower=slower: slower)
+        text, table = written("measured.csv", "mlp")
+        Path("sweep.toml").unlink()
+        found[slower] = table
+        assert "epochs" in table["classifier"]["mlp"]
+    epochs = [table["classifier"]["mlp"]["epochs"] for table in found.values()]
+    assert epochs[0] == 20
+    assert epochs[0] > epochs[1] >= 5
+    assert found[60.0]["runs"] in (5, 10)
+    monkeypatch.setattr(template, "_slower", lambda *_: 1.0)
+    text, table = written("dionis", "mlp")  # 416,188 rows
+    assert table["runs"] == 5
+    assert 1000 <= table["grid"][0]["train_fraction"][0] < 100_000
+    assert 5 <= table["classifier"]["mlp"]["epochs"] < 20
+    assert "fewer than the usual 20" in text
+
+
+def test_a_fit_is_timed_on_this_machine(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr(template, "_slower", slower)
+    code, said = inside("init", "measured.csv", "mlp")
+    assert code == 0
+    assert re.search(r"A fit was timed: the first run takes about \d+ min on 2 cores", said)
+    assert 1 <= tomllib.loads(Path("sweep.toml").read_text())["classifier"]["mlp"]["epochs"] <= 20
+
+
+def test_a_sweep_is_not_named_as_what_is_there(here: Path) -> None:
+    for kind in ("cat", "dog"):
+        (here / "pets" / kind).mkdir(parents=True)
+        for i in range(4):
+            Image.new("L", (6, 8)).save(here / "pets" / kind / f"{i}.png")
+    _, table = written("pets", "lr-sgd")
+    assert table["name"] == "pets-sweep"
+    assert [*table["dataset"]] == ["pets"]
+    code, said = inside("plan", "sweep.toml")
+    assert code == 0, said
+    Path("sweep.toml").unlink()
+    assert written("pets/", "lr-sgd")[1]["name"] == "pets-sweep-2"
+
+
+def test_the_commands_that_are_printed_work(here: Path, clinic: dict[str, list[object]]) -> None:
+    said = inside("init", "clinic.csv", "lr-sgd", "--out", "my sweep.toml")[1]
+    commands = re.findall(r"manyseed (.*)", said)
+    assert commands == ["plan 'my sweep.toml' --dry-run", "run 'my sweep.toml'"]
+    text = Path("my sweep.toml").read_text()
+    assert all(f"# manyseed {one} " in text for one in commands)
+    assert inside(*shlex.split(commands[0]))[0] == 0
+
+
+def test_images_of_several_sizes_and_large_ones_become_small(here: Path) -> None:
+    for i, kind in enumerate(["cat", "dog"]):
+        for folder, size in (("mixed", (20 + i, 10)), ("large", (200, 100))):
+            (here / folder / kind).mkdir(parents=True)
+            for j in range(4):
+                Image.new("RGB", size).save(here / folder / kind / f"{j}.png")
+    for folder, size in (("mixed", [10, 20]), ("large", [32, 64])):
+        _, table = written(folder, "lr-sgd")
+        assert table["dataset"][folder]["size"] == size
+        assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 50
+        Path("sweep.toml").unlink()
+
+
+def test_a_validation_part_is_to_be_called_test(here: Path) -> None:
+    for part in ("train", "val"):
+        for kind in ("cat", "dog"):
+            (here / "my pets" / part / kind).mkdir(parents=True)
+            for i in range(4):
+                Image.new("L", (6, 8)).save(here / "my pets" / part / kind / f"{i}.png")
+    code, said = inside("init", "my pets")
+    assert code == 2
+    assert "such as: mv 'my pets/val' 'my pets/test'" in said
+    (here / "my pets" / "val").rename(here / "my pets" / "test")
+    _, table = written("my pets", "lr-sgd")
+    assert (table["name"], table["repeats"]) == ("my-pets", 1)
+    assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 10
+
+
+def test_arrays_without_rows_are_told_what_to_save(here: Path) -> None:
+    np.savez(here / "other.npz", x_train=np.zeros((9, 2)), y_train=np.arange(9) % 2)
+    code, said = inside("init", "other.npz")
+    assert code == 2
+    assert 'DATA = "other.npz": has no array X' in said
+    assert "save the rows as X and the classes as y; it has x_train, y_train" in " ".join(
+        said.split()
+    )

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from manyseed.orchestrator.disk import lease
 from manyseed.orchestrator.disk import lease as module
-from manyseed.orchestrator.disk import leasefiles
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch, remove_dead_leases
 from manyseed.orchestrator.disk.placing import unavailable
 from manyseed.orchestrator.errors import LeaseHeld, LeaseLost, StoreUnavailable, UserError
@@ -126,7 +126,7 @@ def test_a_taker_that_was_slow_to_decide_loses(leases, now, tmp_path):
     mine, other = leases
     third = Lease(LeaseWatch(tmp_path, 60), "shard")
     mine.take()
-    seen = leasefiles.look(tmp_path, "shard")
+    seen = lease.look(tmp_path, "shard")
     assert not other.try_take()
     now[0] = 61
     assert other.try_take()
@@ -211,7 +211,7 @@ def test_who_looked_before_two_takeovers_takes_nothing(leases, now, tmp_path):
     mine, other = leases
     third = Lease(LeaseWatch(tmp_path, 60), "shard")
     mine.take()
-    seen = leasefiles.look(tmp_path, "shard")
+    seen = lease.look(tmp_path, "shard")
     mine.release()
     assert other.try_take()
     other.release()
@@ -270,7 +270,7 @@ def test_names_of_no_generation_are_no_leases(tmp_path):
 
 
 def test_one_heartbeat_that_fails_ends_no_lease(tmp_path, monkeypatch):
-    held, write, failed = Lease(LeaseWatch(tmp_path, 1.2), "life"), leasefiles.write, []
+    held, write, failed = Lease(LeaseWatch(tmp_path, 1.2), "life"), lease.write, []
 
     def fails_twice(*arguments):
         if len(failed) < 2:
@@ -280,7 +280,7 @@ def test_one_heartbeat_that_fails_ends_no_lease(tmp_path, monkeypatch):
         return write(*arguments)
 
     held.take()
-    monkeypatch.setattr(leasefiles, "write", fails_twice)
+    monkeypatch.setattr(lease, "write", fails_twice)
     with held.kept():
         until = module.clock() + 2.4
         while module.clock() < until:

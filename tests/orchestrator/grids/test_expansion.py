@@ -29,6 +29,7 @@ CHOICES = {
     "perturb_categorical": ["none", "label:0.1", "sample:.2"],
     "perturb_hparams": ["none", "sig-digit:0", "absolute:0.1", "relative:0.2:scaled"],
     "vary": ["init+batch", "batch+init", "train", "init"],
+    "perturb_labels": ["none", "flip:.1", "pairs:0.2"],
 }
 
 
@@ -70,6 +71,7 @@ def test_cells_identities_and_marks_are_those_of_one_by_one_resolution(lists):
 def test_descriptions_and_identities_are_frozen():
     axes = {**CHOICES, "train_fraction": [0.25, 1, 100], "vary": ["init+batch", "train"]}
     axes["dataset"] = ["vehicle", "anneal", "sklearn:wine"]
+    axes["perturb_labels"] = ["none"]  # an axis that came later
     cells = expand(sweep({**axes, "hparams": ["default", "tuned"]}, tune={"draws": 7}), HERE).cells
     assert len(cells) == 2880
     for column, digest in (("cell_id", "b30ac278a8806999"), ("canonical", "ff457783edbafbf1")):

@@ -46,7 +46,7 @@ def test_combinations_are_the_product_less_what_rules_match(datasets, classifier
         return fnmatch(row[1], rule[0]) and fnmatch(row[3], rule[1])
 
     product = [
-        (d, c, 1.0, s, "none", "none", "default", "init+batch", "none", "none", "none")
+        (d, c, 1.0, s, "none", "none", "default", "init+batch", *["none"] * 4)
         for d, c, s in itertools.product(datasets, classifiers, schemes)
     ]
     left, removed = product, []

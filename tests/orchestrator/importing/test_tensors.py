@@ -99,7 +99,7 @@ MISTAKES: list[tuple[Any, str]] = [
     ({"scores": torch.zeros(2, 2).to_sparse(), "y_true": torch.tensor(Y)}, "not a plain tensor"),
     ({"scores": torch.tensor(SCORES), "y_true": {"a": 1}}, "is a dict, not a tensor"),
     ({"scores": torch.tensor(SCORES), "logits": torch.tensor(SCORES)}, "scores and logits"),
-    ({"scores": torch.tensor(SCORES[0]), "y_true": torch.tensor(Y)}, "y_true|shape"),
+    ({"scores": torch.tensor(SCORES[0, :5]), "y_true": torch.tensor(Y)}, "y_true|shape"),
     ({"scores": torch.full((1, SAMPLES, 3), np.nan), "y_true": torch.tensor(Y)}, "finite"),
 ]
 

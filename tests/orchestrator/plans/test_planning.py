@@ -16,7 +16,7 @@ from benchmarks import trace_seed
 from manyseed.jobs.datasets import openml_task
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.data import fetch_datasets, require_fetched
+from manyseed.orchestrator.plans.code import fetch_datasets, require_fetched
 from manyseed.orchestrator.plans.drop import drop
 from manyseed.orchestrator.plans.layout import Groups, lay_out
 from manyseed.orchestrator.plans.plan import Plan

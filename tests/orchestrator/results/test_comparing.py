@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from scipy import stats
 import manyseed
 from manyseed import Sweep
 from manyseed.analysis.options import Options
-from manyseed.orchestrator.cli.effects import print_effects
+from manyseed.orchestrator.cli.analyze import print_effects
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.results.answers import compare
@@ -223,7 +224,10 @@ def test_what_compares_runs_has_an_interval_over_test_sets_alone(sweeps: dict[st
 def test_the_command_is_read_at_80_columns_and_as_json(
     sweeps: dict[str, Sweep], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, told = inside("compare", sweeps["one"].directory, "--where", "train_fraction < 1")
+    asked = ("compare", sweeps["one"].directory, "--where", "train_fraction < 1")
+    short = inside(*asked)[1]
+    assert re.search(r"\n  (lr-sgd|xgb)( > |, )(lr-sgd|xgb)(: not told)? +0.25 ", short)
+    code, told = inside(*asked, "--why")
     assert code == 0
     assert "accuracy, 2 comparisons" in told
     assert "A: cancer × lr-sgd, train_fraction = 0.25 (cell 0)" in told
@@ -237,15 +241,67 @@ def test_the_command_is_read_at_80_columns_and_as_json(
     assert pl.DataFrame(rows[0]["result"]["seeds"]).height == 2
 
 
+def test_two_levels_are_compared_as_one_would_type_it(
+    sweeps: dict[str, Sweep], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = sweeps["one"]
+    usual = {(one.b.cell, one.a.cell): one.result for one in sweep.compare()}
+    found = sweep.compare(between=["xgb", "lr-sgd"])
+    assert [(one.a.axes["classifier"], one.b.axes["classifier"]) for one in found] == [
+        ("xgb", "lr-sgd")
+    ] * 4
+    for one in found:
+        expected = usual[one.a.cell, one.b.cell]
+        assert one.result is not None
+        assert expected is not None
+        assert one.result.difference == pytest.approx(-expected.difference)
+    levels = sweep.compare(between=["relative:0.5", "none"])  # of another axis
+    assert {one.a.axes["perturb_continuous"] for one in levels} == {"relative:0.5"}
+    assert len(levels) == 4
+    assert len(sweep.compare(between=["1", "0.25"], by="train_fraction")) == 4
+    (one,) = sweep.compare(between=["3", "0"])  # numbers of cells
+    assert (one.a.cell, one.b.cell) == (3, 0)
+    (tmp_path / "xgb").mkdir()  # a folder that is called like a classifier
+    monkeypatch.chdir(tmp_path)
+    code, told = inside("compare", sweep.directory, "xgb", "lr-sgd", "--json")
+    assert code == 0
+    assert [one["a"]["cell"] for one in json.loads(told)["comparisons"]] == [
+        one.a.cell for one in found
+    ]
+    code, told = inside("compare", sweep.directory, sweeps["seeded"].directory, "xgb", "--json")
+    assert code == 0
+    assert {one["a"]["axes"]["classifier"] for one in json.loads(told)["comparisons"]} == {"xgb"}
+    code, told = inside("compare", sweep.directory, "xgb", "lr-sgd", "--alike")
+    assert code == 0, told
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("xgb", "lr-sdg"), 'no such classifier.*did you mean "lr-sgd"'),
+        (("xgb",), '"xgb": is one side only.*name another classifier'),
+        (("xgb", "lr-sgd", "--a", "cell = 0", "--b", "cell = 1"), "--a = .*leave it out"),
+        (("no/such", "xgb"), "no such classifier"),
+        (("no/such",), "there is no such directory"),
+    ],
+)
+def test_levels_that_are_none_are_refused(
+    sweeps: dict[str, Sweep], words: tuple[str, ...], said: str
+) -> None:
+    code, told = inside("compare", sweeps["one"].directory, *words)
+    assert code == 2
+    assert re.search(said, " ".join(told.split())), told
+
+
 @pytest.mark.parametrize(("name", "sets"), [("one", 2), ("more", 3)])
 def test_intervals_over_few_test_sets_are_called_of_little_use_once(
     sweeps: dict[str, Sweep], name: str, sets: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     note = f"{sets} test sets are too few for useful intervals; more repeats narrow them"
     for verb, *more in (
-        ("compare",),
-        ("variance",),
-        ("answers",),
+        ("compare", "--why"),
+        ("variance", "--why"),
+        ("answers", "--why"),
         ("query", "--by", "classifier"),
         ("query", "--by"),
         ("query", "-t", "runs", "--by", "classifier", "--agg", "mean", "-c", "accuracy"),

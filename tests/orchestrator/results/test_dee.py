@@ -264,7 +264,8 @@ def test_what_has_no_equivalents_is_told_wherever_they_are_asked_for(tmp_path: P
 def test_one_run_makes_no_ensemble_and_it_is_told(tmp_path: Path) -> None:
     text = TINY.replace("runs    = 8", "runs    = 1").replace("test   = 16", "test   = 40")
     sweep = train(write(tmp_path / "one.toml", text), tmp_path / "sweep", workers=1)
-    code, out = inside("analyze", sweep.directory, "--calibration")
+    assert inside("analyze", sweep.directory, "--calibration")[0] == 0
+    code, out = inside("answers", sweep.directory, "--why")
     told = "dee is not computed for cancer × lr-sgd: it needs at least 2 runs in the same repeat"
     assert (code, told in " ".join(out.split())) == (0, True)
     code, out = inside("dee", sweep.directory)

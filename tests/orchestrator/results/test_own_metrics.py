@@ -130,7 +130,7 @@ def test_a_metric_that_fails_costs_that_metric_on_that_dataset(
     for _ in range(2):  # said again where nothing has changed
         code, told = inside("analyze", "sweep", "--metric", "picky:rate")
         assert code == 0, told
-        assert sentence in " ".join(told.split())
+        assert sentence in " ".join(inside("answers", "sweep", "--why")[1].split())
         runs = sweep.results["runs"]
         assert runs.filter(dataset="one")["rate"].to_list() == [0.5] * 3
         assert runs.filter(dataset="two")["rate"].null_count() == 4

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from manyseed import Sweep
 from manyseed.analysis.figures.drawing import find
-from manyseed.analysis.figures.quantities import schemas, table_of
+from manyseed.analysis.figures.labels import schemas, table_of
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results.figures import save
 from tests.analysis.planted import planted
@@ -200,7 +200,7 @@ def test_answers_are_those_of_the_page(sweep: Sweep) -> None:
     said = sweep.answers()
     assert len(said) >= 3
     assert all(text in page for text in said)
-    code, told = inside("answers", sweep.directory)
+    code, told = inside("answers", sweep.directory, "--why")
     assert code == 0
     assert all(text in " ".join(told.split()) for text in said)
 

@@ -19,7 +19,7 @@ from polars.testing import assert_frame_equal
 
 from manyseed import Sweep
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.graph.group import GroupAnalysis
+from manyseed.analysis.graph.chunks import GroupAnalysis
 from manyseed.analysis.graph.predictions import Predictions
 from manyseed.analysis.metrics.registry import METRICS
 from manyseed.analysis.options import CALIBRATION, DEFAULT_METRICS, Options
@@ -34,8 +34,7 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.store.arrays import COPY, DONE, MISSING
 from manyseed.orchestrator.store.groups import open_group
-from manyseed.orchestrator.store.reader import read_array
-from manyseed.orchestrator.store.verify import row_checksums
+from manyseed.orchestrator.store.reader import Shard, read_array
 from tests.analysis.documented import documented
 from tests.orchestrator.conftest import QUICK, command, inside, write
 
@@ -164,7 +163,7 @@ def seal(sweep: Sweep, path: str) -> None:
     crc = zarr.open_array(group.folder / "crc", mode="r+")
     finished = read_array(group, "status") == DONE
     finished |= read_array(group, "status") == COPY
-    crc[...] = np.where(finished, row_checksums(group, 0, group.rows)[0], 0)
+    crc[...] = np.where(finished, Shard(group, 0).checksums(finished)[0], 0)
 
 
 def test_wrong_repeats_end_with_one_message_and_the_others_stand(
@@ -298,7 +297,7 @@ def test_every_column_is_documented_with_its_unit_there_and_in_the_file(analysed
 
 def test_howmany_answers_in_words(analysed: Sweep, tmp_path: Path) -> None:
     sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
-    result = command("howmany", sweep.directory, "--accuracy", 0.01)
+    result = command("howmany", sweep.directory, "--accuracy", 0.01, "--why")
     assert result.returncode == 0, result.stderr
     assert "For accuracy ± 0.01 at 95 % confidence:" in result.stdout
     assert "need 8 runs, and there are 4" in result.stdout

@@ -16,7 +16,7 @@ from manyseed.orchestrator.errors import StillRunning, UserError
 from manyseed.orchestrator.importing import import_predictions
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import MARK, grow
-from manyseed.orchestrator.results.answers.until import Answered, means, preview, recorded
+from manyseed.orchestrator.results.answers.until import CellEstimate, means, preview, recorded
 from manyseed.orchestrator.submissions.requirements import require_code
 from tests.orchestrator.conftest import inside, stored, write
 
@@ -65,7 +65,7 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> tuple[Sweep, list, dict, 
 )
 def test_what_the_interval_assumes_is_said(skewness: float, said: str) -> None:
     decision = Decision(10, 0.9, 0.89, 0.91, 10, 10, skewness)
-    words = Answered(0, "id", "name", 2, 10, decision, "enough").words
+    words = CellEstimate(0, "id", "name", 2, 10, decision, "enough").words
     assert "10 runs are enough. The interval assumes roughly normal accuracies" in words
     assert said in words
 
@@ -178,8 +178,8 @@ def test_what_has_no_meaning_is_refused(tmp_path: Path) -> None:
     for options, said in (
         ({"half_width": 0.0}, "half_width = 0.0"),
         ({"half_width": 0.5}, "half_width = 0.5: must be above 0 and below 0.5"),
-        ({"half_width": 0.01, "most": 5}, "must be from 10"),
-        ({"half_width": 0.01, "block": 0}, "must be from 1"),
+        ({"half_width": 0.01, "most": 5}, "must be a whole number from 10 to 60000"),
+        ({"half_width": 0.01, "block": 0}, "must be a whole number from 1 to 60000"),
         ({"half_width": 0.01, "confidence": 1.5}, "confidence = 1.5"),
         ({"half_width": 0.01, "where": "cell = 77"}, "no cell meets"),
     ):

@@ -19,7 +19,7 @@ from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_sweep
 from manyseed.orchestrator.provenance import Recipe
-from manyseed.orchestrator.runs.description import find_run
+from manyseed.orchestrator.runs import find_run
 from manyseed.orchestrator.store.groups import list_groups
 from manyseed.orchestrator.store.reader import read_array, statuses
 from manyseed.orchestrator.sweep import Sweep

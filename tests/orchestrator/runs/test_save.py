@@ -15,7 +15,7 @@ from manyseed.jobs.classifiers.xgb import _matrix
 from manyseed.jobs.trainer import Trainer
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.runs.description import find_run
+from manyseed.orchestrator.runs import find_run
 from manyseed.orchestrator.store.groups import open_group
 from manyseed.orchestrator.store.reader import read_rows
 from manyseed.orchestrator.sweep import Sweep

@@ -14,10 +14,10 @@ import xgboost
 
 from manyseed.jobs.classifiers.xgb import _matrix
 from manyseed.jobs.trainer import Trainer
+from manyseed.orchestrator import runs as one_run
 from manyseed.orchestrator.asking.query import chosen_runs
 from manyseed.orchestrator.errors import UnavailableError, UserError
-from manyseed.orchestrator.runs import rerun as one_run
-from manyseed.orchestrator.runs.description import find_run
+from manyseed.orchestrator.runs import find_run
 from manyseed.orchestrator.store.groups import open_group
 from manyseed.orchestrator.store.reader import read_rows
 from manyseed.orchestrator.sweep import Sweep
@@ -131,7 +131,7 @@ def test_a_run_that_fails_or_differs_is_its_own_problem(
 
 
 def test_models_of_another_recipe_are_written_where_labels_agree_or_on_request() -> None:
-    from manyseed.orchestrator.runs.rerun import _differs
+    from manyseed.orchestrator.runs import _differs
 
     found = {"same_recipe": False, "labels_differ": 0, "labels": 10, "recipe_changes": {"os": []}}
     assert _differs(found, False) == ""

@@ -68,11 +68,11 @@ def test_damage_by_a_late_writer_heals(world):
 def test_journals_stay_where_rows_do_not_read_back(world, monkeypatch):
     world.finish(0)
 
-    def broken(group, start, stop, original=module.row_checksums):
-        crcs, damaged = original(group, start, stop)
+    def broken(shard, rows, original=module.Shard.checksums):
+        crcs, damaged = original(shard, rows)
         return crcs + 1, damaged
 
-    monkeypatch.setattr(module, "row_checksums", broken)
+    monkeypatch.setattr(module.Shard, "checksums", broken)
     with pytest.raises(DamagedShard, match="journals are kept"):
         compact(world.store, world.journal_folder, world.watch)
     assert len(list(world.journals.iterdir())) == 1

@@ -73,6 +73,7 @@ def test_a_zip_is_the_store(world, tmp_path):
         archive.extractall(tmp_path / "unpacked")
     (unpacked,) = list_groups(tmp_path / "unpacked")
     assert unpacked.spec == world.spec
+    assert not unpacked.replica(0).exists()  # earlier versions refuse what they do not know
     assert list(verify(unpacked)) == []
     assert finished(unpacked) == FINISHED
     assert_true_rows(unpacked, FINISHED, {3: 1})

@@ -15,10 +15,9 @@ from typing import Any
 
 import pytest
 
+from manyseed.orchestrator.disk import lease
 from manyseed.orchestrator.disk import lease as leases
-from manyseed.orchestrator.disk import leasefiles
-from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
-from manyseed.orchestrator.disk.leasefiles import State
+from manyseed.orchestrator.disk.lease import Lease, LeaseWatch, State
 from manyseed.orchestrator.errors import LeaseLost
 from manyseed.slurm.processes import Process
 
@@ -183,7 +182,7 @@ class LooksOnce(Lease):
 
     def _supersede(self, seen: State) -> bool:
         generation = seen.generation + 1
-        if not leasefiles.create(FOLDER, self.name, generation):
+        if not lease.create(FOLDER, self.name, generation):
             return False
         self._generation, self._counter, self._beaten = generation, 0, leases.clock()
         try:
@@ -191,9 +190,9 @@ class LooksOnce(Lease):
         except LeaseLost:
             self._generation = None
             return False
-        for older in sorted(leasefiles.listed(FOLDER).get(self.name, [])):
+        for older in sorted(lease.listed(FOLDER).get(self.name, [])):
             if older < generation:
-                leasefiles.remove(FOLDER, self.name, older)
+                lease.remove(FOLDER, self.name, older)
         return True
 
 
@@ -208,7 +207,7 @@ def in_world(world: World) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         for name in ("listed", "read", "exists", "create", "write", "remove"):
-            patch.setattr(leasefiles, name, getattr(world, name))
+            patch.setattr(lease, name, getattr(world, name))
         patch.setattr(leases.whole, "sync", lambda folder: None)
         patch.setattr(leases, "clock", lambda: world.now)
         patch.setattr(Process, "current", owner)

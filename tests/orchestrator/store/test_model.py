@@ -25,8 +25,7 @@ from hypothesis.stateful import (
 )
 
 from manyseed.jobs import whole
-from manyseed.orchestrator.disk import leasefiles
-from manyseed.orchestrator.disk.lease import Lease
+from manyseed.orchestrator.disk.lease import Lease, look
 from manyseed.orchestrator.store import encoding
 from manyseed.orchestrator.store.compact import compact
 from manyseed.orchestrator.store.journal import JournalWriter
@@ -124,7 +123,7 @@ class StoreMachine(RuleBasedStateMachine):
 
     # --- publishers ---
 
-    @rule(shard=st.integers(0, 9), stop=st.none() | st.integers(0, 6))
+    @rule(shard=st.integers(0, 9), stop=st.none() | st.integers(0, 7))
     def publish(self, shard, stop) -> None:
         """Publish; perhaps be killed before some file is replaced."""
         self.changed = True
@@ -147,7 +146,7 @@ class StoreMachine(RuleBasedStateMachine):
         finally:
             whole.rename = self.real_rename
 
-    @rule(shard=st.integers(0, 9), at=st.integers(0, 5), data=st.data())
+    @rule(shard=st.integers(0, 9), at=st.integers(0, 6), data=st.data())
     def publish_suspended(self, shard, at, data) -> None:
         """One is suspended right before a rename, another publishes meanwhile, the first wakes."""
         self.changed = True
@@ -182,7 +181,7 @@ class StoreMachine(RuleBasedStateMachine):
         """Take over the lease of a dead holder, then give it back."""
         name = lease_name(self.world.group, shard)
         lease = Lease(self.world.watch, name)
-        assert lease._supersede(leasefiles.look(self.world.watch.folder, name))
+        assert lease._supersede(look(self.world.watch.folder, name))
         lease.release()
 
     # --- people ---

@@ -24,7 +24,7 @@ from manyseed.orchestrator.store.coordinates import (
     NAN,
     TRAIN_ACCURACY,
     Coordinate,
-    Declared,
+    Declaration,
     DeclaredCoordinate,
     OptionalArray,
 )
@@ -54,8 +54,8 @@ from tests.orchestrator.store.world import (
 KEPT = (TRAIN_ACCURACY.of(),)
 
 
-def declared(name, dtypes, dims, fill, **bounds) -> Declared:
-    return Declared(name, name, dtypes, dims, fill, f"{name} in words", "1", "", **bounds)
+def declared(name, dtypes, dims, fill, **bounds) -> Declaration:
+    return Declaration(name, name, dtypes, dims, fill, f"{name} in words", "1", "", **bounds)
 
 
 @pytest.fixture

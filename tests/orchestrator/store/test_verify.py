@@ -1,21 +1,23 @@
 import dataclasses
 import itertools
+import zlib
 from contextlib import ExitStack
 
 import google_crc32c
 import numpy as np
 import pytest
 
+from manyseed.jobs import whole
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.errors import DamagedShard, LeaseHeld
 from manyseed.orchestrator.store import encoding, reader
 from manyseed.orchestrator.store import repair as module
-from manyseed.orchestrator.store.compact import count_retrained
+from manyseed.orchestrator.store.compact import compact, count_retrained
 from manyseed.orchestrator.store.coordinates import TRAIN_ACCURACY
 from manyseed.orchestrator.store.journal import encode_row
 from manyseed.orchestrator.store.repair import drop, repair
 from manyseed.orchestrator.store.shards import publish
-from manyseed.orchestrator.store.verify import Finding, verify
+from manyseed.orchestrator.store.verify import Finding, verify, verify_journals
 from tests.orchestrator.store.world import (
     NUMBER,
     REPEATS,
@@ -80,6 +82,8 @@ def reseal(world, row) -> None:
     found = reader.read_rows(world.group, names, [row])
     stored = b"".join(np.ascontiguousarray(found[name][0]).tobytes() for name in names)
     overwrite(world, "crc", row, google_crc32c.value(stored))
+    for shard in range(world.group.shards):
+        world.group.replica(shard).unlink(missing_ok=True)
 
 
 def forget(world) -> None:
@@ -168,12 +172,17 @@ def test_wrong_values_are_found_whatever_the_checksum(tmp_path, made, name, valu
 
 
 @pytest.mark.parametrize("value", [-1, np.inf])
-def test_a_time_that_cannot_be_becomes_unknown_and_costs_no_run(world, value):
+@pytest.mark.parametrize("copied", [True, False])
+def test_a_time_that_cannot_be_is_copied_back_or_unknown(world, value, copied):
+    if not copied:
+        world.group.replica(1).unlink()
     overwrite(world, "fit_seconds", 6, value)
     findings = list(verify(world.group))
     assert [(f.rows, f.problem) for f in findings] == [((6,), "fit_seconds is not a duration")]
     assert repair([world.group], findings, world.journal_folder, world.watch).dropped == 0
-    assert np.isnan(reader.read_array(world.group, "fit_seconds")[6])
+    assert reader.read_array(world.group, "fit_seconds")[6] == pytest.approx(
+        6 if copied else np.nan, nan_ok=True
+    )
     assert list(verify(world.group)) == []  # unknown is no finding
     assert finished(world.group) == set(range(10))
     assert count_retrained([world.group], world.index()) == 0
@@ -310,8 +319,11 @@ def half(folder) -> World:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["fit_seconds", "recipe", "clipped", "crc", "status"])
 @pytest.mark.parametrize("journals", ["there", "gone"])
-def test_harmed_numbers_beside_predictions_cost_no_run(tmp_path, name, kind, journals):
+@pytest.mark.parametrize("copied", [True, False])
+def test_harmed_numbers_beside_predictions_cost_no_run(tmp_path, name, kind, journals, copied):
     world = half(tmp_path)
+    if not copied:  # as of an earlier version
+        world.group.replica(0).unlink()
     file = world.group.file(world.spec.array(name), 0)
     before = {
         array.name: reader.read_array(world.group, array.name)
@@ -332,7 +344,7 @@ def test_harmed_numbers_beside_predictions_cost_no_run(tmp_path, name, kind, jou
     assert list(verify(world.group, journals=world.index())) == []
     if findings:
         after = {array: reader.read_array(world.group, array) for array in before}
-        if journals == "gone" and name in ("fit_seconds", "recipe"):
+        if journals == "gone" and name in ("fit_seconds", "recipe") and not copied:
             unknown = {"fit_seconds": np.nan, "recipe": 65535}[name]
             before[name][:4] = unknown
         for array, values in before.items():
@@ -340,6 +352,202 @@ def test_harmed_numbers_beside_predictions_cost_no_run(tmp_path, name, kind, jou
     else:  # as after a publication that was cut off: journals hold all of it
         publish(world.group, 0, world.index(), world.watch)
     assert finished(world.group) == {0, 1, 2, 4}
+
+
+RECORDS = [array.name for array in HALF.of_role("record")]
+
+
+def record_files(group, shard) -> dict[str, bytes]:
+    """Return the content of a shard's record files, and of their copy."""
+    files = [group.file(array, shard) for array in group.spec.of_role("record")]
+    return {str(file): file.read_bytes() for file in [*files, group.replica(shard)]}
+
+
+def mended(world, *, copied: bool = True) -> list[Finding]:
+    """Repair; no run may be lost. Return what was found."""
+    findings = list(verify(world.group, journals=world.index()))
+    done = repair([world.group], findings, world.journal_folder, world.watch)
+    assert (done.healed, done.dropped, done.unmade) == (0, 0, ())
+    assert list(verify(world.group, journals=world.index())) == []
+    assert world.group.replica(0).exists() == copied
+    return findings
+
+
+@pytest.mark.parametrize("names", [*itertools.combinations(RECORDS, 2), tuple(RECORDS)])
+def test_records_are_copied_back_byte_by_byte(tmp_path, names):
+    """Even if several are gone, and no journal is there to ask."""
+    world = half(tmp_path)
+    forget(world)
+    before = record_files(world.group, 0)
+    for name, kind in zip(names, itertools.cycle(KINDS[:3])):
+        harm(world.group.file(HALF.array(name), 0), kind)
+    (finding,) = mended(world)
+    assert all(name in finding.problem for name in names)
+    assert record_files(world.group, 0) == before
+
+
+@pytest.mark.parametrize("name", ["fit_seconds", "recipe", "clipped", "crc"])
+def test_records_of_another_shard_are_told_from_the_copy(tmp_path, name):
+    world = half(tmp_path)
+    forget(world)
+    before = record_files(world.group, 0)
+    world.group.file(HALF.array(name), 0).write_bytes(
+        world.group.file(HALF.array(name), 1).read_bytes()
+    )
+    findings = mended(world)
+    assert findings
+    assert all(one.problem.startswith(f"{name} differs from its copy") for one in findings)
+    assert record_files(world.group, 0) == before
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "of another shard", "short", "a bomb"])
+def test_a_harmed_copy_is_named_and_made_again(tmp_path, kind):
+    world = half(tmp_path)
+    forget(world)
+    before, file = record_files(world.group, 0), world.group.replica(0)
+    if kind == "of another shard":
+        file.write_bytes(world.group.replica(1).read_bytes())
+    elif kind in ("short", "a bomb"):
+        body = zlib.compress(bytes(3 if kind == "short" else 10**6))
+        head = file.read_bytes()[:8] + google_crc32c.value(body).to_bytes(4, "little")
+        file.write_bytes(head + body)
+    else:
+        harm(file, kind)
+    findings = mended(world, copied=kind != "remove")
+    if kind != "remove":  # earlier versions made none
+        assert [(one.shard, one.rows) for one in findings] == [(0, ())]
+        assert "label/records.0" in findings[0].problem
+        assert record_files(world.group, 0) == before
+    assert finished(world.group) == {0, 1, 2, 4}
+
+
+@pytest.mark.parametrize("name", ["status", "crc", "recipe"])
+def test_a_copy_of_another_shard_is_not_copied_back(tmp_path, name):
+    """Two files are wrong at once: the predictions tell that the copy is not theirs."""
+    world = half(tmp_path)
+    forget(world)
+    world.group.replica(0).write_bytes(world.group.replica(1).read_bytes())
+    harm(world.group.file(HALF.array(name), 0), "flip")
+    mended(world)
+    assert finished(world.group) == {0, 1, 2, 4}
+    np.testing.assert_array_equal(reader.read_array(world.group, "status")[:4], [1, 1, 2, 0])
+
+
+def test_labels_and_checksums_lost_together_follow_from_scores_and_copy(world):
+    forget(world)
+    for name in ("label", "crc"):
+        harm(world.group.file(world.spec.array(name), 0), "empty")
+    mended(world)
+    assert_true_rows(world.group, set(range(10)), {})
+
+
+def test_a_status_of_earlier_is_found_and_brought_up_to_date(world):
+    file = world.group.file(world.spec.array("status"), 1)
+    before = file.read_bytes()
+    overwrite(world, "status", 5, 0)
+    assert list(verify(world.group, journals=world.index())) == []  # to be published next
+    forget(world)
+    (finding,) = mended(world)
+    assert finding.rows == (5,)
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["fit_seconds", "recipe", "crc", "status"])
+def test_what_an_earlier_version_published_since_is_no_finding(tmp_path, name):
+    """It does not know of the copy, which then lacks rows: these are inferred."""
+    world = World(tmp_path)
+    world.write_splits()
+    world.finish(0)
+    publish(world.group, 0, world.index(), world.watch)
+    old = world.group.replica(0).read_bytes()
+    world.finish(1)
+    publish(world.group, 0, world.index(), world.watch)
+    before = record_files(world.group, 0)
+    world.group.replica(0).write_bytes(old)
+    assert list(verify(world.group)) == []
+    harm(world.group.file(world.spec.array(name), 0), "flip")
+    assert len(mended(world)) == 1
+    assert record_files(world.group, 0) == before
+
+
+@pytest.mark.parametrize("compacted", [True, False])
+def test_a_publication_that_is_cut_off_anywhere_is_no_finding(tmp_path, monkeypatch, compacted):
+    """Of the first rows of a shard, and of those that follow."""
+
+    class Killed(BaseException):
+        pass
+
+    world, real = World(tmp_path), whole.rename
+    world.write_splits()
+    for row in range(3):
+        world.finish(row)
+        for at in range(7):
+            places = itertools.count()
+
+            def rename(*arguments, places=places, at=at) -> None:
+                if next(places) == at:
+                    raise Killed
+                real(*arguments)
+
+            monkeypatch.setattr(whole, "rename", rename)
+            with pytest.raises(Killed):
+                publish(world.group, 0, world.index(), world.watch)
+            monkeypatch.setattr(whole, "rename", real)
+            assert list(verify(world.group, journals=world.index())) == []
+            assert finished(world.group) == set(range(row))
+            for file in world.watch.folder.iterdir():  # its holder is dead
+                file.unlink()
+        publish(world.group, 0, world.index(), world.watch)
+        if compacted:
+            compact(world.store, world.journal_folder, world.watch)
+        assert list(verify(world.group, journals=world.index())) == []
+        assert_true_rows(world.group, set(range(row + 1)), {})
+
+
+@pytest.mark.parametrize("harmed", [("status", "recipe"), ("crc",), ("records.0", "status")])
+def test_a_repair_that_is_cut_off_anywhere_can_be_repeated(tmp_path, monkeypatch, harmed):
+    class Killed(BaseException):
+        pass
+
+    world, real = half(tmp_path), whole.rename
+    forget(world)
+    before = record_files(world.group, 0)
+    for at in range(len(harmed)):
+        for name in harmed:
+            is_copy = name == "records.0"
+            file = world.group.replica(0) if is_copy else world.group.file(HALF.array(name), 0)
+            file.write_bytes(b"")
+        places = itertools.count()
+
+        def rename(*arguments, places=places, at=at) -> None:
+            if next(places) == at:
+                raise Killed
+            real(*arguments)
+
+        monkeypatch.setattr(whole, "rename", rename)
+        findings = list(verify(world.group))
+        with pytest.raises(Killed):
+            repair([world.group], findings, world.journal_folder, world.watch)
+        monkeypatch.setattr(whole, "rename", real)
+        for file in world.watch.folder.iterdir():  # its holder is dead
+            file.unlink()
+        mended(world)
+        assert record_files(world.group, 0) == before
+
+
+def test_a_damaged_record_of_a_shard_never_published_leaves_no_shard(tmp_path):
+    world = World(tmp_path)
+    world.write_splits()
+    world.finish(0)
+    (journal,) = world.journals.iterdir()
+    content = bytearray(journal.read_bytes())
+    content[-1] ^= 1
+    journal.write_bytes(content)
+    findings = list(verify_journals(world.group, world.index()))
+    assert [finding.rows for finding in findings] == [(0,)]
+    repair([world.group], findings, world.journal_folder, world.watch)
+    assert not world.group.file(world.spec.array("status"), 0).exists()
+    reader.read_array(world.group, "label")
 
 
 @pytest.mark.parametrize("kind", KINDS)

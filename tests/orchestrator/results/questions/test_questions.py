@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 import pytest
 
 import manyseed.orchestrator.results.questions as folder
@@ -90,6 +93,37 @@ def test_verbs_of_before_say_what_their_questions_say(
         assert asked[0] == 0
 
 
+@pytest.mark.parametrize("question", ["accuracy", "howmany", "compare", "alike", "variance"])
+def test_every_question_is_a_table_for_a_paper(sweep: Sweep, question: str, tmp_path: Path) -> None:
+    few = ("--sizes", "1,2", "--draws", "10") if question == "howmany" else ()
+    asked = ("answers", sweep.directory, question, *few)
+    code, text = inside(*asked, "--format", "csv")
+    assert code == 0
+    rows = pl.read_csv(io.StringIO(text))
+    expected = sum(len(one.rows) for one in sweep.answers(question, **_few(question)))
+    assert rows.height == expected > 0
+    assert not any(rows[name].null_count() == rows.height for name in rows.columns)
+    code, text = inside(*asked, "--format", "latex")
+    assert code == 0
+    assert text.count(r"\\") == expected + 1
+    assert r"\toprule" in text
+    for ending, start in ((".md", "| "), (".tex", "%"), (".json", "{"), (".txt", "")):
+        code, said = inside(*asked, "--output", tmp_path / f"rows{ending}")
+        assert code == 0
+        assert f"rows{ending}" in "".join(said.split())
+        assert (tmp_path / f"rows{ending}").read_text().startswith(start)
+    whole = json.loads(inside(*asked, "--json")[1])
+    assert json.loads((tmp_path / "rows.json").read_text()) == whole
+    code, said = inside(*asked, "--format", "latex", "--json")
+    assert (code, "contradicts --json" in said) == (2, True)
+    code, said = inside(*asked, "--output", sweep.paths.results / "rows.csv")
+    assert (code, "among the sweep's own files" in " ".join(said.split())) == (2, True)
+
+
+def _few(question: str) -> dict[str, Any]:
+    return {"sizes": [1, 2], "draws": 10} if question == "howmany" else {}
+
+
 def test_every_question_can_be_asked(sweep: Sweep, quick_calibrated: Sweep) -> None:
     needed = {"until": {"half_width": 0.2, "dry_run": True}, "howmany": {"sizes": [1], "draws": 2}}
     for name in registry.known():
@@ -102,7 +136,7 @@ def test_every_question_can_be_asked(sweep: Sweep, quick_calibrated: Sweep) -> N
 def test_a_question_of_the_page_is_answered_as_the_page_does(sweep: Sweep) -> None:
     every = sweep.answers()
     for name in ("accuracy", "enough"):
-        assert {one.headline for one in sweep.answers(name)} <= {*every}
+        assert {one.text for one in sweep.answers(name)} <= {*every}
 
 
 def test_wrong_questions_and_options_are_refused(sweep: Sweep) -> None:

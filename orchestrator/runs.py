@@ -1,25 +1,32 @@
-"""Train runs again, compare them with the stored predictions, write their models."""
+"""Runs by address, ``CELL:REPEAT:RUN``: what defines one, what is stored, training it again.
+
+A run that is trained again is compared with the stored predictions; its model may be written.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.analysis.axes import AXES
 from manyseed.jobs import whole
 from manyseed.jobs.classifiers.registry import is_own
 from manyseed.jobs.own.calling import CommandError
 from manyseed.jobs.packages import install
 from manyseed.jobs.parameters import READ, endings, lacking, saving
 from manyseed.jobs.run import MachineError, Run
-from manyseed.jobs.trainer import Trainer
+from manyseed.jobs.trainer import Trainer, run_hparams, stream_keys
 from manyseed.jobs.training.handling import AfterTraining, Alive, Handling
 from manyseed.orchestrator.disk.placing import unavailable
 from manyseed.orchestrator.errors import (
+    DamagedFile,
     ManyseedError,
     RunsError,
     UnavailableError,
@@ -28,27 +35,197 @@ from manyseed.orchestrator.errors import (
     first_line,
 )
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.code import forget_code, timeout_of, use_code
-from manyseed.orchestrator.plans.data import remedy
-from manyseed.orchestrator.plans.searches import fitted
-from manyseed.orchestrator.provenance import Recipe
-from manyseed.orchestrator.runs.description import PlannedRun, StoredRun, find_run, stored
-from manyseed.orchestrator.store.groups import open_group
+from manyseed.orchestrator.plans.code import forget_code, remedy, timeout_of, use_code
+from manyseed.orchestrator.plans.keptmodels import conditions, with_models
+from manyseed.orchestrator.plans.layout import Groups
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.searches import SCALE_NAME, NotSearched, fitted, searched
+from manyseed.orchestrator.provenance import Recipe, read_recipe
+from manyseed.orchestrator.store.arrays import NO_RECIPE, STATUSES
+from manyseed.orchestrator.store.groups import find_group, open_group
 from manyseed.orchestrator.store.journal import encode_row
 from manyseed.orchestrator.store.reader import read_rows
 from manyseed.orchestrator.store.schema import GroupSpec
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """A run of a plan.
+
+    `run`: the run as it is trained. `cell` and `cell_id`: the cell's number in the plan, and its
+    identity. `axes`: the cell's levels of `AXES`. `is_identical`: whether all runs of a repeat are
+    the same fit. `snapshots`: epochs whose predictions are kept. `spec`: the group that stores it.
+    `row`: its row in the group.
+    """
+
+    run: Run
+    cell: int
+    cell_id: str
+    axes: Mapping[str, object]
+    is_identical: bool
+    snapshots: tuple[int, ...]
+    spec: GroupSpec
+    row: int
+
+    @property
+    def fitted(self) -> Run:
+        """The run that is fitted for this one: the first of its repeat if all are identical."""
+        return Run(self.run.cell, self.run.repeat, 0) if self.is_identical else self.run
+
+    @property
+    def keeps_model(self) -> bool:
+        """Whether its parameters are kept, provided that its group stores parameters."""
+        where = conditions([self.spec])
+        cells = pl.DataFrame([{"cell": self.cell, "identical": self.is_identical, **self.axes}])
+        row = (self.spec.number, self.cell, self.run.repeat, self.run.run)
+        rows = pl.DataFrame([row], schema=["group", "cell", "repeat", "run"], orient="row")
+        return bool(with_models(cells, rows, where).item())
+
+
+def find_run(paths: SweepPaths, address: str) -> PlannedRun:
+    """Return the run at an address.
+
+    `address`: ``CELL:REPEAT:RUN``: a cell's number or the first digits of its identity, then the
+    repeat and the run, counted from 0.
+    """
+    match = re.fullmatch(r"([0-9a-f]+):(\d+):(\d+)", address)
+    if match is None:
+        raise UserError(
+            "not of the form CELL:REPEAT:RUN",
+            key="RUN",
+            value=address,
+            remedy="a cell's number or the first digits of its identity, then the repeat and the "
+            "run, counted from 0: 12:0:3",
+        )
+    plan = Plan.read(paths)
+    cell = _cell(plan, match[1], address)
+    number, repeat, run = cell["cell"].item(), int(match[2]), int(match[3])
+    rows = plan.rows.filter(cell=number, repeat=repeat, run=run)
+    if rows.is_empty():
+        extent = plan.extents.row(by_predicate=pl.col("cell") == number, named=True)
+        raise UserError(
+            f"the plan has no such run: cell {number} has repeats 0 to "
+            f"{extent['repeats'] - 1} and runs 0 to {extent['runs'] - 1}",
+            key="RUN",
+            value=address,
+        )
+    return PlannedRun(
+        Run(plan.cell(number), repeat, run),
+        number,
+        cell["cell_id"].item(),
+        cell.select(AXES).row(0, named=True),
+        cell["identical"].item(),
+        tuple(cell["snapshots"].item()),
+        Groups.read(paths).specs[cell["group"].item()],
+        rows["row"].item(),
+    )
+
+
+def _cell(plan: Plan, text: str, address: str) -> pl.DataFrame:
+    """Return the row of the plan's cells that the text identifies."""
+    cells = plan.cells.filter(pl.col("cell_id").str.starts_with(text))
+    if text.isdigit() and int(text) < len(plan.all_cells):
+        cells = plan.cells.filter(pl.col("cell") == int(text))
+    if len(cells) != 1:
+        remedy = f"cells have the numbers 0 to {len(plan.all_cells) - 1}"
+        if len(cells):
+            remedy = f"give more digits: {', '.join(cells['cell_id'].head(5))}"
+        what = f"{len(cells)} cells begin with {text}" if len(cells) else f"there is no cell {text}"
+        raise UserError(what, key="RUN", value=address, remedy=remedy)
+    return cells
+
+
+def show(paths: SweepPaths, address: str) -> dict[str, object]:
+    """Return what defines a run, what it is fitted with, and how it was made."""
+    planned = find_run(paths, address)
+    asked, was_made = planned.run.cell, stored(paths, planned)
+    cell = asked
+    try:
+        cell = fitted(paths, asked)
+    except NotSearched as error:
+        if was_made.status != "missing":
+            raise error.though_trained() from None
+    open_search = cell.has_search
+    known = searched(asked, cell) or {}
+    scale = {name: value for name, value in known.items() if name == SCALE_NAME}
+    return {
+        "cell": planned.cell,
+        "cell_id": planned.cell_id,
+        "repeat": planned.run.repeat,
+        "run": planned.run.run,
+        **planned.axes,
+        "identical": planned.is_identical,
+        "description": planned.run.cell.canonical(),
+        "fitted_with": None
+        if open_search
+        else {**run_hparams(replace(planned.fitted, cell=cell)), **scale},
+        "streams": stream_keys(planned.fitted),
+        **_saved(paths, planned),
+        "stored": {"group": planned.spec.path, "row": planned.row, **was_made.to_json()},
+    }
+
+
+def _saved(paths: SweepPaths, planned: PlannedRun) -> dict[str, object]:
+    """Return how to save the run's model and load it again; empty if it cannot be saved."""
+    known = endings(planned.run.cell.classifier)
+    if not known or planned.run.cell.ensembling is not None:
+        return {}
+    address = f"{planned.cell}:{planned.run.repeat}:{planned.run.run}"
+    file = f"model{known[0]}"
+    return {
+        "model": {
+            "save": command("rerun", paths.directory, address, "--save", file),
+            "load": READ[known[0]].replace("FILE", repr(file)),
+        }
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """What the store holds about a run: its status and, once published, how it was made."""
+
+    status: str = "missing"  # done, copy or missing
+    crc32c: int = 0  # the checksum of its row
+    fit_seconds: float | None = None
+    recipe: Recipe | None = None
+    recipe_unknown: str = ""  # why the recipe is unknown, if it is lost
+
+    def to_json(self) -> dict[str, object]:
+        """Return this as JSON values; only the status if the run is missing."""
+        if self.status == "missing":
+            return {"status": self.status}
+        value = asdict(self) | {"recipe": self.recipe and self.recipe.to_json()}
+        if not self.recipe_unknown:
+            del value["recipe_unknown"]
+        return value
+
+
+def stored(paths: SweepPaths, planned: PlannedRun) -> StoredRun:
+    """Return what the store holds about a run."""
+    group = find_group(paths.store, planned.spec)
+    if group is None or planned.row >= group.rows:
+        return StoredRun()
+    values = read_rows(group, ("status", "recipe", "fit_seconds", "crc"), [planned.row])
+    status = {code: name for name, code in STATUSES.items()}.get(int(values["status"][0]))
+    if status not in ("done", "copy"):
+        return StoredRun()
+    recipe, took = int(values["recipe"][0]), float(values["fit_seconds"][0])
+    made = StoredRun(status, int(values["crc"][0]), took if np.isfinite(took) else None)
+    if recipe == NO_RECIPE:
+        return made
+    try:
+        return replace(made, recipe=read_recipe(paths.recipes, recipe))
+    except DamagedFile as error:
+        return replace(made, recipe_unknown=f"{error.file}: {error.reason}")
 
 
 class Differences(TypedDict):
     """How a run that was trained again compares with its stored predictions."""
 
     same_recipe: bool
-    recipe_changes: dict[str, list[object]]
-    """The old and the new value, by name."""
-    equal: bool
-    """Bit for bit."""
-    labels: int
-    """Number of labels compared: points times epochs."""
+    recipe_changes: dict[str, list[object]]  # the old and the new value, by name
+    equal: bool  # bit for bit
+    labels: int  # number of labels compared: points times epochs
     labels_differ: int
     largest_difference: float | None
     """The largest difference of scores or margins; None if only labels are kept."""
@@ -67,20 +244,8 @@ class Again:
 def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> Differences:
     """Train a run again on this machine's CPU, and compare.
 
-    Parameters
-    ----------
-    save : Path, optional
-        A new file for the model, outside the sweep; the ending of its name selects the form
-        (`jobs.parameters`).
-
-    Raises
-    ------
-    UserError
-        For a run that is not published, and for a file that cannot hold its model.
-    UnavailableError
-        If its data, its tuned hparams or packages are missing.
-    RunsError
-        If the fit fails this time.
+    `save`: a new file for the model, outside the sweep; the ending of its name selects the form
+    (`jobs.parameters`).
     """
     planned = find_run(paths, address)
     was_made = published(paths, planned, address)
@@ -96,13 +261,7 @@ def rerun(paths: SweepPaths, address: str, save: Path | None = None) -> Differen
 
 
 def published(paths: SweepPaths, planned: PlannedRun, address: str) -> StoredRun:
-    """Return what the store holds about a run that can be trained again.
-
-    Raises
-    ------
-    UserError
-        For a run that is not published, or was imported.
-    """
+    """Return what the store holds about a run that can be trained again."""
     was_made = stored(paths, planned)
     if was_made.status not in ("done", "copy"):
         raise UserError(
@@ -122,19 +281,8 @@ def train_again(
 ) -> Again:
     """Train a run again.
 
-    Parameters
-    ----------
-    was_made : StoredRun
-        As returned by `published`.
-    trainer : Trainer
-        Keeps data between calls.
-    keep : bool
-        Whether to return the model, too.
-
-    Raises
-    ------
-    UserError, UnavailableError, RunsError
-        As `rerun`.
+    `was_made`: as returned by `published`. `trainer`: keeps data between calls. `keep`: whether to
+    return the model, too.
     """
     address = f"{planned.cell}:{planned.run.repeat}:{planned.run.run}"
     run, models = planned.fitted, list[Alive]()
@@ -236,27 +384,13 @@ def _keeping(trainer: Trainer, run: Run, spec: GroupSpec, models: list[Alive]) -
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """The outcome of training a run again.
+    """The outcome of training a run again."""
 
-    Attributes
-    ----------
-    address : str
-        CELL:REPEAT:RUN.
-    comparison : Differences or None
-        None if it was not trained.
-    file : Path or None
-        The file of its model.
-    was_there : bool
-        Whether the file existed before, so that nothing was trained.
-    problem : str
-        Why there is no comparison or no file; empty if all is well.
-    """
-
-    address: str
-    comparison: Differences | None = None
-    file: Path | None = None
-    was_there: bool = False
-    problem: str = ""
+    address: str  # CELL:REPEAT:RUN
+    comparison: Differences | None = None  # none if it was not trained
+    file: Path | None = None  # the file of its model
+    was_there: bool = False  # whether the file existed before, so that nothing was trained
+    problem: str = ""  # why there is no comparison or no file; empty if all is well
 
     def to_json(self) -> dict[str, object]:
         """Return the outcome as JSON values."""
@@ -283,26 +417,13 @@ def rerun_each(
 
     A run that fails, differs or cannot be saved does not affect the others.
 
-    Parameters
-    ----------
-    addresses : sequence of str
-        CELL:REPEAT:RUN.
-    folder : Path, optional
-        The folder for their models, each in a file ``CELL-REPEAT-RUN`` with the ending of its form
-        (`jobs.saving`). A model is written only if its predictions match the stored ones: bit for
-        bit with the same recipe, else in their labels.
-    overwrite : bool
-        Whether to train runs whose file exists again; otherwise they are skipped.
-    other_recipe : bool
-        Whether to write models that have another recipe than the stored predictions even if labels
-        differ.
-    tell : callable
-        Called with each outcome as soon as a run is done, and the total number of runs.
-
-    Raises
-    ------
-    UserError
-        If `folder` is a file, or is named like one.
+    `addresses`: CELL:REPEAT:RUN. `folder`: the folder for their models, each in a file
+    ``CELL-REPEAT-RUN`` with the ending of its form (`jobs.saving`). A model is written only if its
+    predictions match the stored ones: bit for bit with the same recipe, else in their labels.
+    `overwrite`: whether to train runs whose file exists again; otherwise they are skipped.
+    `other_recipe`: whether to write models that have another recipe than the stored predictions
+    even if labels differ. `tell`: called with each outcome as soon as a run is done, and the total
+    number of runs.
     """
     if folder is not None:
         _require_folder(folder)

@@ -1,9 +1,13 @@
-"""Perturbations of features by schemes ``name:number`` (MV, Continuous and Categorical Data).
+"""Perturbations of training data by schemes ``name:number``.
 
-Those of continuous features act on raw values, before scaling, and are symmetric about each value;
-the published formulas of `relative` and `percentile` would shift the mean by the value itself. A
-categorical value is re-drawn uniformly from its feature's labels, so it may stay the same. Missing
-values (NaN) stay missing.
+The source is MV, Continuous and Categorical Data. There is one axis for continuous and one for
+categorical features, and beyond it one for labels of training rows; a new scheme is one more
+dataclass in its axis's table. Generators are passed as arguments.
+
+Schemes of continuous features act on raw values, before scaling, and are symmetric about each
+value; the published formulas of `relative` and `percentile` would shift the mean by the value
+itself. A categorical value is re-drawn uniformly from its feature's labels, so it may stay the
+same. Missing values (NaN) stay missing.
 """
 
 from __future__ import annotations
@@ -13,13 +17,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import ClassVar, Self, TypeVar
+from typing import ClassVar, Literal, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.jobs.checks import Refused, number
-from manyseed.jobs.run import MachineError
+from manyseed.jobs.run import MachineError, raw
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +33,8 @@ class Scheme(ABC):
     amount: float
 
     name: ClassVar[str]
+    written: ClassVar[str] = ""
+    """The name in sweep files, where identities have an earlier one."""
     example: ClassVar[str] = "0.1"
 
     @classmethod
@@ -64,6 +70,10 @@ class Share(Scheme):
 S = TypeVar("S", bound=Scheme)
 
 
+def _written(table: Mapping[str, type[Scheme]]) -> list[str]:
+    return [kind.written or name for name, kind in table.items()]
+
+
 def parse(axis: str, scheme: str, table: Mapping[str, type[S]]) -> S | None:
     """Read a scheme; ``none`` becomes None.
 
@@ -78,16 +88,18 @@ def parse(axis: str, scheme: str, table: Mapping[str, type[S]]) -> S | None:
         return None
     option = f"perturb_{axis}"
     name, colon, amount = str(scheme).partition(":")
-    if name not in table:
-        raise Refused(option, name, "unknown scheme", ("none", *table))
+    kinds = {**table, **{kind.written: kind for kind in table.values() if kind.written}}
+    if name not in kinds:
+        raise Refused(option, name, "unknown scheme", ("none", *_written(table)))
     if not colon:
-        raise Refused(option, scheme, f"lacks its number, as in {name}:{table[name].example}")
+        raise Refused(option, scheme, f"lacks its number, as in {name}:{kinds[name].example}")
     try:
-        return table[name].parse(amount)
+        return kinds[name].parse(amount)
     except Refused as error:
         raise Refused(option, error.value, error.reason, error.allowed) from None
 
 
+Values = NDArray[np.float64]
 Codes = NDArray[np.float64]
 
 
@@ -139,6 +151,7 @@ class LabelLevel(CategoricalNoise):
     """Each value is re-drawn with probability p."""
 
     name: ClassVar[str] = "label"
+    written: ClassVar[str] = "value"
 
     def chosen(self, shape: tuple[int, int], generator: np.random.Generator) -> NDArray[np.bool_]:
         """Choose values one by one."""
@@ -150,7 +163,68 @@ CATEGORICAL: dict[str, type[CategoricalNoise]] = {
 }
 
 
-Values = NDArray[np.float64]
+Classes = NDArray[np.uint16]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelNoise(Share):
+    """A scheme that replaces each training label with probability p."""
+
+    @abstractmethod
+    def replaced(self, y: NDArray[np.int64], n_classes: int, u: Values) -> NDArray[np.int64]:
+        """Return the class of each label if it is replaced.
+
+        Parameters
+        ----------
+        y : int64 array (n,)
+            Class index.
+        u : float64 array (n,)
+            Uniform in [0, 1).
+        """
+
+    def __call__(self, y: Classes, n_classes: int, generator: np.random.Generator) -> Classes:
+        """Return labels after replacement; each takes two words, whether it is replaced or not."""
+        chance, which = (raw(generator, 2 * len(y)) >> np.uint64(11)).reshape(-1, 2).T * 2.0**-53
+        replaced = self.replaced(y.astype(np.int64), n_classes, which)
+        return np.where(chance < self.amount, replaced, y).astype(y.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Flip(LabelNoise):
+    """By another class, each as likely."""
+
+    name: ClassVar[str] = "flip"
+
+    def replaced(self, y: NDArray[np.int64], n_classes: int, u: Values) -> NDArray[np.int64]:
+        """Move on by 1 to K - 1 classes, in a circle."""
+        return (y + 1 + (u * (n_classes - 1)).astype(np.int64)) % n_classes
+
+
+@dataclass(frozen=True, slots=True)
+class Symmetric(LabelNoise):
+    """By any class, each as likely, so that it may stay the same."""
+
+    name: ClassVar[str] = "symmetric"
+
+    def replaced(self, y: NDArray[np.int64], n_classes: int, u: Values) -> NDArray[np.int64]:
+        """Draw from all classes."""
+        return (u * n_classes).astype(np.int64)
+
+
+@dataclass(frozen=True, slots=True)
+class NextClass(LabelNoise):
+    """By the next class; the first follows the last."""
+
+    name: ClassVar[str] = "pairs"
+
+    def replaced(self, y: NDArray[np.int64], n_classes: int, u: Values) -> NDArray[np.int64]:
+        """Move on by one class."""
+        return (y + 1) % n_classes
+
+
+LABELS: dict[str, type[LabelNoise]] = {
+    scheme.name: scheme for scheme in (Flip, Symmetric, NextClass)
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,3 +413,152 @@ def _power_of_ten(N: Values) -> Values:
 def _symmetric(generator: np.random.Generator, shape: tuple[int, ...]) -> Values:
     """Draw from Unif(-1, 1)."""
     return 2.0 * generator.random(shape) - 1.0
+
+
+Axis = Literal["continuous", "categorical", "labels"]
+TABLES: Mapping[Axis, Mapping[str, type[Scheme]]] = {
+    "continuous": CONTINUOUS,
+    "categorical": CATEGORICAL,
+    "labels": LABELS,
+}
+
+__all__ = [
+    "Axis",
+    "Neighbours",
+    "canonical",
+    "find_neighbours",
+    "is_renamed",
+    "names",
+    "perturb_categorical",
+    "perturb_continuous",
+    "perturb_labels",
+    "shown",
+    "uses_neighbours",
+]
+
+
+def names(axis: Axis) -> tuple[str, ...]:
+    """Return the names of an axis's schemes in sweep files, without their numbers."""
+    return ("none", *_written(TABLES[axis]))
+
+
+def is_renamed(axis: Axis, scheme: str) -> bool:
+    """Return whether identities have another name for a scheme as it is written."""
+    name = scheme.partition(":")[0]
+    return any(kind.written == name for kind in TABLES[axis].values())
+
+
+def shown(axis: Axis, scheme: str) -> str:
+    """Return a normal form with the scheme's name in sweep files: ``value:0.1``."""
+    name, colon, amount = scheme.partition(":")
+    kind = TABLES[axis].get(name)
+    return f"{kind.written}{colon}{amount}" if kind and kind.written else scheme
+
+
+def canonical(axis: Axis, scheme: str) -> str:
+    """Return the normal form of a scheme, as in identities: ``relative:.10`` is ``relative:0.1``.
+
+    Raises
+    ------
+    jobs.checks.Refused
+        For an unknown scheme, and for a number that is missing or out of range.
+    """
+    noise = parse(axis, scheme, TABLES[axis])
+    return "none" if noise is None else noise.text
+
+
+def uses_neighbours(scheme: str) -> bool:
+    """Return whether a continuous scheme needs the distances to the nearest neighbours."""
+    noise = parse("continuous", scheme, CONTINUOUS)
+    return noise is not None and noise.uses_neighbours
+
+
+def perturb_continuous(
+    X: NDArray[np.float64],
+    cardinality: NDArray[np.int32],
+    scheme: str,
+    generator: np.random.Generator,
+    near: Neighbours | None = None,
+) -> NDArray[np.float64]:
+    """Perturb the continuous columns of training predictors.
+
+    Parameters
+    ----------
+    X : float64 array (n, n_features)
+        Raw values; not modified.
+    cardinality : int32 array (n_features,)
+        0 marks a continuous column.
+    scheme : str
+        In normal form.
+    generator : numpy.random.Generator
+        Stream ``perturb_continuous``.
+    near : Neighbours, optional
+        Those of the rows and continuous columns of `X`, if the scheme `uses_neighbours`.
+
+    Returns
+    -------
+    float64 array (n, n_features)
+    """
+    noise = parse("continuous", scheme, CONTINUOUS)
+    columns = cardinality == 0
+    if noise is None or not columns.any():
+        return X
+    moved = X.copy()
+    moved[:, columns] = noise(X[:, columns], generator, near)
+    return moved
+
+
+def perturb_categorical(
+    X: NDArray[np.float64],
+    cardinality: NDArray[np.int32],
+    scheme: str,
+    generator: np.random.Generator,
+) -> NDArray[np.float64]:
+    """Perturb the categorical columns of training predictors.
+
+    Parameters
+    ----------
+    X : float64 array (n, n_features)
+        Codes in categorical columns; not modified.
+    cardinality : int32 array (n_features,)
+        Number of labels, above 0 for a categorical column.
+    scheme : str
+        In normal form.
+    generator : numpy.random.Generator
+        Stream ``perturb_categorical``.
+
+    Returns
+    -------
+    float64 array (n, n_features)
+    """
+    noise = parse("categorical", scheme, CATEGORICAL)
+    columns = cardinality > 0
+    if noise is None or not columns.any():
+        return X
+    moved = X.copy()
+    moved[:, columns] = noise(X[:, columns], cardinality[columns], generator)
+    return moved
+
+
+def perturb_labels(
+    y: NDArray[np.uint16], n_classes: int, scheme: str, generator: np.random.Generator
+) -> NDArray[np.uint16]:
+    """Perturb training labels.
+
+    Parameters
+    ----------
+    y : uint16 array (n,)
+        Class index; not modified.
+    n_classes : int
+        Classes of the dataset.
+    scheme : str
+        In normal form.
+    generator : numpy.random.Generator
+        Stream ``perturb_labels``.
+
+    Returns
+    -------
+    uint16 array (n,)
+    """
+    noise = parse("labels", scheme, LABELS)
+    return y if noise is None else noise(y, n_classes, generator)

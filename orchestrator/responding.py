@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,14 +22,18 @@ from numpy.typing import NDArray
 from manyseed.jobs import parameters
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.parameters import ModelArrays
-from manyseed.jobs.response.questions import Asked
+from manyseed.jobs.response.questions import DBI, Asked
 from manyseed.jobs.response.resolution import canonical, resolve
 from manyseed.jobs.run import Cell, MachineError, Run
 from manyseed.jobs.tuning import trainer_of_process
-from manyseed.orchestrator.disk.records import locked
+from manyseed.orchestrator.disk.parquet import read_metadata, read_parquet, write_parquet
+from manyseed.orchestrator.disk.placing import unavailable
+from manyseed.orchestrator.disk.records import locked, read_records, write_records
 from manyseed.orchestrator.errors import (
+    DamagedFile,
     UnavailableError,
     UserError,
+    command,
     refused,
     toml_value,
 )
@@ -37,21 +41,186 @@ from manyseed.orchestrator.grids.expansion import expand
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.keeping import publish_finished
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.code import own_code
-from manyseed.orchestrator.plans.data import remedy, require_fetched
+from manyseed.orchestrator.plans.code import own_code, remedy, require_fetched
 from manyseed.orchestrator.plans.drop import choose_cells
 from manyseed.orchestrator.plans.keptmodels import conditions, counted, with_models
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.searches import NotSearched, fitted
-from manyseed.orchestrator.responding.table import AnswerTable, Counts, Key, ModelAnswers
 from manyseed.orchestrator.store.arrays import DONE
-from manyseed.orchestrator.store.coordinates import PARAMETERS
+from manyseed.orchestrator.store.coordinates import PARAMETERS, RESPONSE_ARRAYS
 from manyseed.orchestrator.store.groups import Group, open_group
 from manyseed.orchestrator.store.reader import read_array, read_rows, statuses
 from manyseed.orchestrator.store.schema import GroupSpec
 from manyseed.orchestrator.stored import ComparedShards, stored_groups
 from manyseed.orchestrator.submissions.submission import nothing_finished
 from manyseed.orchestrator.working.pool import spawned
+
+Counts = dict[str, list[Any]]  # a model's answers: each array as nested lists, None for NaN
+
+Key = tuple[str, int, int, int]  # key of a run: group, cell, repeat, run
+
+KEY = ("group", "cell", "repeat", "run")
+SCHEMA: Mapping[str, Any] = {
+    "group": pl.String(),
+    "cell": pl.UInt32(),
+    "repeat": pl.UInt16(),
+    "run": pl.UInt32(),
+    "crc": pl.UInt32(),
+    "transform": pl.String(),
+    "layer": pl.UInt8(),
+    "magnitudes": pl.List(pl.Float64()),
+    "right": pl.List(pl.List(pl.UInt32())),
+    "total": pl.List(pl.List(pl.UInt32())),
+    "shifted_right": pl.List(pl.UInt32()),
+    "shifted_total": pl.List(pl.UInt32()),
+    "dbi": pl.List(pl.Float32()),
+}
+"""Columns of a table of answers: a row per run, transform and layer; `crc` is the CRC of the run's
+row of the store, `right` and `total` are (draw, magnitude), `shifted_…` are (part,)."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelAnswers:
+    """A model's answers as a line; the first line of a file only says what was `asked`."""
+
+    group: str = ""
+    cell: int = -1
+    repeat: int = -1
+    run: int = -1
+    crc: int = -1
+    found: Counts | None = None
+    asked: dict[str, dict[str, object]] | None = None
+
+    @property
+    def key(self) -> Key:
+        """The key of the model's run."""
+        return self.group, self.cell, self.repeat, self.run
+
+
+def answers_of(paths: SweepPaths, spec: GroupSpec) -> Iterator[tuple[Asked, pl.DataFrame]]:
+    """Yield, for each table, what a group's models were asked and the rows of their answers."""
+    for file in paths.all_responses():
+        asked = _asked_in(file).get(spec.path)
+        if asked is not None:
+            rows = read_parquet(file, SCHEMA, remedy=_again(paths, file)).filter(group=spec.path)
+            yield asked, rows
+
+
+def _again(paths: SweepPaths, file: Path) -> str:
+    again = command("respond", paths.directory, "--name", file.stem)
+    return f"remove it, and measure it again with: {again}"
+
+
+def _asked_in(file: Path) -> dict[str, Asked]:
+    """Return what a table's models were asked, by group."""
+    metadata = read_metadata(file, "remove it")
+    try:
+        asked = json.loads(metadata["asked"])
+        return {path: Asked.from_attributes(one) for path, one in asked.items()}
+    except (AttributeError, LookupError, TypeError, ValueError) as error:
+        raise DamagedFile(file, f"does not say what was asked: {error}", "remove it") from None
+
+
+class AnswerTable:
+    """The answers to one set of questions: earlier ones, and new ones line by line."""
+
+    def __init__(self, paths: SweepPaths, name: str, asked: Mapping[str, Asked]) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
+            raise UserError(
+                "not a name for a table",
+                key="--name",
+                value=name,
+                remedy="up to 100 letters, digits, dots, hyphens and underscores; the first a "
+                "letter or digit",
+            )
+        self._paths, self._file, self._log = paths, paths.response(name), paths.responding(name)
+        self._asked, self._before = dict(asked), pl.DataFrame(schema=dict(SCHEMA))
+        if self._file.exists():
+            self._read(name)
+        written = self._before.select(*KEY, "crc").unique()
+        self._known = {row[:-1]: row[-1] for row in written.iter_rows()}
+        self._lines = self._answered_before()
+        # rewritten, because the last line may be torn
+        first = ModelAnswers(asked=self._to_json())
+        write_records(self._log, map(asdict, [first, *self._lines.values()]))
+
+    def _read(self, name: str) -> None:
+        for path, one in _asked_in(self._file).items():
+            now = self._asked.setdefault(path, one)
+            if now != one:
+                raise UserError(
+                    f"{name} exists with other questions: for {path} "
+                    f"{toml_value([f'{t} at layer {n}' for t, n in one.responses])}, {one.rows} "
+                    f"rows, {one.draws} draws",
+                    file=self._file,
+                    remedy="give these answers another name with --name NAME",
+                )
+        remedy = _again(self._paths, self._file)
+        self._before = read_parquet(self._file, SCHEMA, remedy=remedy)
+
+    def _to_json(self) -> dict[str, dict[str, object]]:
+        return {path: one.to_attributes() for path, one in sorted(self._asked.items())}
+
+    def _answered_before(self) -> dict[Key, ModelAnswers]:
+        """Return the answers in the file of lines, except those to other questions."""
+        try:
+            lines = read_records(self._log, ModelAnswers)
+        except DamagedFile:
+            return {}
+        if not lines or lines[0].asked is None:
+            return {}
+        then = {path: Asked.from_attributes(one) for path, one in lines[0].asked.items()}
+        return {
+            one.key: one
+            for one in lines[1:]
+            if one.found is not None and then.get(one.group) == self._asked.get(one.group)
+        }
+
+    @property
+    def runs(self) -> int:
+        """Number of models that have answered."""
+        return len({*self._known, *self._lines})
+
+    def lacks(self, key: Key, crc: int) -> bool:
+        """Return whether a run's model has not answered yet, or was retrained (another CRC)."""
+        held = self._lines[key].crc if key in self._lines else self._known.get(key)
+        return held != crc
+
+    def add(self, answered: ModelAnswers) -> None:
+        """Append one model's answers to the file of lines."""
+        self._lines[answered.key] = answered
+        with unavailable("write", self._log), self._log.open("a") as file:
+            file.write(json.dumps(asdict(answered)) + "\n")
+
+    def close(self, before_rename: Callable[[], None]) -> Path:
+        """Write the table, remove the file of lines; return the table's path."""
+        if self._lines:
+            rows = [row for one in self._lines.values() for row in self._rows(one)]
+            now = pl.DataFrame(rows, schema=dict(SCHEMA), orient="row")
+            kept = self._before.join(now, on=KEY, how="anti")
+            order = [*KEY, "transform", "layer"]
+            write_parquet(
+                self._file,
+                pl.concat([kept, now]).sort(order),
+                {"asked": json.dumps(self._to_json(), sort_keys=True)},
+                before_rename=before_rename,
+            )
+        with unavailable("remove", self._log):
+            self._log.unlink()
+        return self._file
+
+    def _rows(self, model: ModelAnswers) -> Iterator[tuple[Any, ...]]:
+        asked, found = self._asked[model.group], model.found or {}
+        right, total, shifted_right, shifted_total = (found[name] for name in RESPONSE_ARRAYS)
+        for n, (transform, layer) in enumerate(asked.responses):
+            grid = asked.grid(transform)
+            yield (
+                *(*model.key, model.crc, transform, layer, [*grid]),
+                [draw[: len(grid)] for draw in right[n]],
+                [draw[: len(grid)] for draw in total[n]],
+                *(shifted_right[n], shifted_total[n], found.get(DBI) or []),
+            )
+
 
 Report = Callable[[int, int], None]
 
@@ -63,18 +232,9 @@ DEFAULT = ("intra", "inter")
 class Responded:
     """The outcome of `respond`.
 
-    Attributes
-    ----------
-    file : Path
-        The table.
-    asked : int
-        Number of models that answered now.
-    runs : int
-        Number of models whose answers the table holds.
-    transforms : tuple of str
-    from_gpu : int
-        Number of the selected models whose cells are trained on a GPU: here they answer on a CPU,
-        so that the last bits of their scores may differ.
+    `file`: the table. `asked`: number of models that answered now. `runs`: number of models whose
+    answers the table holds. `from_gpu`: number of the selected models whose cells are trained on a
+    GPU: here they answer on a CPU, so that the last bits of their scores may differ.
     """
 
     file: Path
@@ -115,18 +275,10 @@ def respond(
 ) -> Responded:
     """Ask the kept models of finished runs, and write their answers.
 
-    Parameters
-    ----------
-    options : mapping
-        Keys as in the table ``[response]`` of a sweep file, whose values are the defaults.
-    name : str, optional
-        Name of the table; by default made of the transforms.
-    where : str, optional
-        An SQL condition: only these cells.
-    workers : int
-        Number of processes, one thread each.
-    report : callable
-        Called after each model with (models that have answered, all models).
+    `options`: keys as in the table ``[response]`` of a sweep file, whose values are the defaults.
+    `name`: name of the table; by default made of the transforms. `where`: an SQL condition: only
+    these cells. `workers`: number of processes, one thread each. `report`: called after each model
+    with (models that have answered, all models).
     """
     with locked(paths.responding_lock, "responding") as lease:
         plan = Plan.read(paths)

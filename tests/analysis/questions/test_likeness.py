@@ -9,8 +9,8 @@ import pytest
 from scipy.special import logit
 
 from manyseed.analysis.alphahat.trimming import dkw_threshold
-from manyseed.analysis.questions.between import alpha_hat_between, consistency_between, labels
 from manyseed.analysis.questions.intervals import of_share
+from manyseed.analysis.questions.likeness import alpha_hat_between, consistency_between, labels
 from tests.analysis.planted import two_groups, wrong_points
 
 

@@ -33,27 +33,11 @@ BATCH = 32  # bootstrap samples tested together
 class AlphaHatBetween:
     """How far A's runs are from B's average.
 
-    Attributes
-    ----------
-    alpha_hat : float
-        Mean over A's runs and the test sets.
-    low, high : float
-        Its interval for new test points.
-    levels : tuple of float
-        α̂ of each run of A, mean over the test sets.
-    within : float or None
-        Mean α̂ of B's runs, each against the others; None with fewer than three.
-    infeasible : float
-        Share of resamples that no trimming makes acceptable; each counts as 1.
-    runs_a, runs_b : int
-    test_sets : int
-    n_side : int
-        Test points on each side.
-    delta : float
-        Resolution: smaller contamination is not seen.
-    close : float
-        α̂ up to which runs are called close.
-    confidence : float
+    `alpha_hat`: mean over A's runs and the test sets. `low` and `high`: its interval for new test
+    points. `levels`: α̂ of each run of A, mean over the test sets. `within`: mean α̂ of B's runs,
+    each against the others; None with fewer than three. `infeasible`: share of resamples that no
+    trimming makes acceptable; each counts as 1. `n_side`: test points on each side. `delta`:
+    resolution: smaller contamination is not seen. `close`: α̂ up to which runs are called close.
     """
 
     alpha_hat: float
@@ -112,19 +96,10 @@ def alpha_hat_between(
 ) -> AlphaHatBetween:
     """Test each run of A against the average of B's runs.
 
-    Parameters
-    ----------
-    a, b : sequence of float arrays (run, point)
-        Probe values without NaN, one array per test set, on the same points.
-    epsilon : float
-        Probability that the threshold δ is exceeded by chance.
-    resamples : int
-        Random splits of each test set.
-    bootstrap : int
-        Bootstrap samples of the test points, for the interval.
-    close, confidence : float
-    seed : int
-        Of the splits and samples.
+    `a` and `b`, sequence of float arrays (run, point): probe values without NaN, one array per test
+    set, on the same points. `epsilon`: probability that the threshold δ is exceeded by chance.
+    `resamples`: random splits of each test set. `bootstrap`: bootstrap samples of the test points,
+    for the interval. `seed`: of the splits and samples.
     """
     from manyseed.analysis.alphahat import resampling
     from manyseed.analysis.alphahat.references import Reference, alpha_stars
@@ -184,21 +159,12 @@ def alpha_hat_between(
 class ConsistencyBetween:
     """How consistent the errors of A's runs are with those of B's.
 
-    Attributes
-    ----------
-    ec_local, ec_global, ec_kappa : float
-        Means over all pairs of a run of A and one of B; NaN where no pair has an error.
-    low, high : float or None
-        Interval of `ec_local` over seeds; None if a side has a single run.
-    within_a, within_b : float or None
-        Mean local error consistency of pairs within each side; None with fewer than two runs.
-    less : float or None
-        By how much pairs between are less consistent than the average of both within.
-    less_low, less_high : float or None
-        Its interval over seeds; None with fewer than three runs on a side.
-    runs_a, runs_b : int
-    n_test : int
-    confidence : float
+    `ec_local`, `ec_global` and `ec_kappa`: means over all pairs of a run of A and one of B; NaN
+    where no pair has an error. `low` and `high`: interval of `ec_local` over seeds; None if a side
+    has a single run. `within_a` and `within_b`: mean local error consistency of pairs within each
+    side; None with fewer than two runs. `less`: by how much pairs between are less consistent than
+    the average of both within. `less_low` and `less_high`: its interval over seeds; None with fewer
+    than three runs on a side.
     """
 
     ec_local: float
@@ -250,11 +216,8 @@ def consistency_between(
 
     Intervals are t intervals with the jackknife over the runs of both sides.
 
-    Parameters
-    ----------
-    wrong_a, wrong_b : sequence of bool arrays (run, point)
-        Which points each run gets wrong, one array per test set, on the same points.
-    confidence : float
+    `wrong_a` and `wrong_b`, sequence of bool arrays (run, point): which points each run gets wrong,
+    one array per test set, on the same points.
     """
     found = [_Errors(x, y) for x, y in zip(wrong_a, wrong_b, strict=True)]
     few = min(min(one.m, one.n) for one in found)
@@ -349,15 +312,10 @@ def _jackknifed(found: Sequence[_Errors], statistic: str) -> list[tuple[float, f
 def probes(name: str, values: ArrayLike, y: ArrayLike | None) -> Floats:
     """Return one number per run and point: a logit gap, or the margin of the true class.
 
-    Parameters
-    ----------
-    name : str
-        Of the argument, for messages.
-    values : array (run, point) or (run, point, class)
-        Probe values, or scores: with two classes, the gap between them; with more, the true class's
-        score minus the largest other, which needs `y`.
-    y : integer array (point,) or None
-        True classes.
+    `name`: of the argument, for messages. `values`, array (run, point) or (run, point, class):
+    probe values, or scores: with two classes, the gap between them; with more, the true class's
+    score minus the largest other, which needs `y`. `y`, integer array (point,) or None: true
+    classes.
     """
     array = np.asarray(values)
     if array.ndim == 3 and array.shape[2] == 2:

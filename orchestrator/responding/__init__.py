@@ -1,1 +1,0 @@
-"""Response curves of kept models, measured after their training."""

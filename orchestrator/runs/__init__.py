@@ -1,1 +1,0 @@
-"""One run: its address, everything that defines it, training it again."""

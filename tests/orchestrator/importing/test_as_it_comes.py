@@ -1,0 +1,205 @@
+"""Predictions as others save them: a folder of seeds, other axes, other names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+
+from manyseed import Sweep
+from manyseed.orchestrator.errors import UserError
+from tests.orchestrator.conftest import command, inside
+
+RUNS, SAMPLES, CLASSES = 3, 30, 4
+RNG = np.random.default_rng(0)
+Y = np.arange(SAMPLES) % CLASSES
+SCORES = (RNG.normal(size=(RUNS, SAMPLES, CLASSES)) + 2 * np.eye(CLASSES)[Y]).astype(np.float32)
+LABELS = SCORES.argmax(axis=2)
+EXPECTED = (LABELS == Y).mean(axis=1).tolist()
+P = np.exp(SCORES) / np.exp(SCORES).sum(axis=2, keepdims=True)
+NAMES = np.array(["ant", "bee", "cat", "dog"])
+
+
+def accuracies(sweep: Sweep) -> list[float]:
+    """Of the runs, in their order."""
+    accuracy: list[float] = sweep.analyze()["runs"].sort("run_index")["accuracy"].to_list()
+    return accuracy
+
+
+def table(run: int) -> pl.DataFrame:
+    """What a script might write: its own names, and a column of its own."""
+    of_class = {f"p_{name}": P[run, :, k] for k, name in enumerate(NAMES)}
+    own = {"id": [f"x{i}" for i in range(SAMPLES)], "true": NAMES[Y], "pred": NAMES[LABELS[run]]}
+    return pl.DataFrame(own | of_class)
+
+
+OPTION = "truth=true,prediction=pred,confidence='p_{class}'"
+
+
+@pytest.mark.parametrize("with_truth", [True, False])
+@pytest.mark.parametrize("ending", [".npz", ".pt", ".npy"])
+def test_a_folder_with_a_file_for_each_seed(tmp_path: Path, ending: str, with_truth: bool) -> None:
+    folder = tmp_path / "digits"
+    folder.mkdir()
+    write: dict[str, Callable[[Path, dict[str, Any]], None]] = {
+        ".npz": lambda file, held: np.savez(file, **held),
+        ".npy": lambda file, held: np.save(file, held["scores"]),
+        ".pt": lambda file, held: torch.save({k: torch.tensor(v) for k, v in held.items()}, file),
+    }
+    own_truth = with_truth and ending != ".npy"
+    for run, seed in enumerate((2, 10, 100)):  # 10 after 2, as people count
+        held = {"scores": SCORES[run]} | ({"y_true": Y} if own_truth else {})
+        write[ending](folder / f"seed-{seed}{ending}", held)
+    (folder / "notes.txt").write_text("not read")
+    (folder / ".hidden.npz").write_text("not read")
+    if not own_truth:
+        np.save(folder / "y_true.npy", Y)
+    done = command("import", folder, "--out", tmp_path / "sweep", "--classifier", "cnn")
+    assert done.returncode == 0, done.output
+    sweep = Sweep(tmp_path / "sweep")
+    assert accuracies(sweep) == pytest.approx(EXPECTED)
+    cells = sweep.results["cells"]
+    assert cells.select("dataset", "classifier").rows() == [("digits", "cnn")]
+
+
+def test_a_folder_of_tables(tmp_path: Path) -> None:
+    (tmp_path / "seeds").mkdir()
+    for run in range(RUNS):
+        table(run).write_csv(tmp_path / "seeds" / f"{run}.csv")
+    done = command(
+        "import",
+        tmp_path / "seeds",
+        "--out",
+        tmp_path / "sweep",
+        "--columns",
+        OPTION.replace("'", ""),
+    )
+    assert done.returncode == 0, done.output
+    assert accuracies(Sweep(tmp_path / "sweep")) == pytest.approx(EXPECTED)
+
+
+def test_folders_of_classifiers_and_one_to_add(tmp_path: Path) -> None:
+    for name, runs in (("a", [0, 1]), ("b", [2]), ("more", [2])):
+        (tmp_path / name).mkdir()
+        for run in runs:
+            np.save(tmp_path / name / f"{run}.npy", SCORES[run])
+        np.save(tmp_path / name / "truth.npy", Y)
+    both = [f"--classifier={name}={tmp_path / name}" for name in "ab"]
+    done = command("import", *both, "--out", tmp_path / "sweep", "--dataset", "d")
+    assert done.returncode == 0, done.output
+    done = command("import", tmp_path / "sweep", tmp_path / "more", "--classifier", "a")
+    assert done.returncode == 0, done.output
+    sweep = Sweep(tmp_path / "sweep")
+    sweep.analyze()
+    counts = sweep.results["runs"].group_by("classifier").len().sort("classifier").rows()
+    assert counts == [("a", 3), ("b", 1)]
+
+
+@pytest.mark.parametrize(
+    ("given", "n"),
+    [
+        ({"scores": SCORES[0]}, 1),
+        ({"scores": SCORES.transpose(1, 0, 2)}, RUNS),
+        ({"scores": SCORES.transpose(0, 2, 1)}, RUNS),
+        ({"labels": LABELS[0]}, 1),
+        ({"labels": LABELS.T}, RUNS),
+        ({"scores": SCORES}, RUNS),
+        ({"labels": LABELS}, RUNS),
+    ],
+    ids=["sample-class", "sample-run-class", "run-class-sample", "sample", "sample-run", "a", "b"],
+)
+def test_the_truth_tells_which_axis_is_samples(
+    tmp_path: Path, given: dict[str, Any], n: int
+) -> None:
+    np.savez(tmp_path / "d.npz", y_true=Y, **{k: np.ascontiguousarray(v) for k, v in given.items()})
+    of_file = Sweep.import_predictions([tmp_path / "d.npz"], tmp_path / "file")
+    of_memory = Sweep.from_predictions({**given, "y_true": Y}, tmp_path / "memory")
+    for sweep in (of_file, of_memory):
+        assert accuracies(sweep) == pytest.approx(EXPECTED[:n])
+
+
+def test_gaps_of_one_run_and_of_none_that_can_be_told(tmp_path: Path) -> None:
+    y, gap = Y % 2, RNG.normal(size=SAMPLES)
+    sweep = Sweep.from_predictions({"scores": gap, "y_true": y}, tmp_path / "sweep")
+    assert accuracies(sweep) == pytest.approx([((gap >= 0) == y).mean()])
+    several = {"scores": RNG.normal(size=(SAMPLES, 5)), "y_true": y}  # 5 runs, or 5 classes?
+    with pytest.raises(UserError, match=r"y_true, which has 2 different classes\n.*scores\.T"):
+        Sweep.from_predictions(several, tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()
+
+
+@pytest.mark.parametrize("ending", [".npz", ".pt"])
+def test_entries_with_other_names(tmp_path: Path, ending: str) -> None:
+    file = tmp_path / f"d{ending}"
+    held = {"preds": SCORES, "targets": Y, "config": np.array([1.5])}
+    if ending == ".npz":
+        np.savez(file, **held)
+    else:
+        torch.save({name: torch.tensor(values) for name, values in held.items()}, file)
+    code, said = inside("import", file, "--out", tmp_path / "sweep")
+    assert code == 2
+    option = "scores=preds,y_true=targets"
+    assert f"--key {option}; it holds preds, targets, config" in " ".join(said.split())
+    done = command("import", file, "--out", tmp_path / "sweep", "--key", option)
+    assert done.returncode == 0, done.output
+    assert accuracies(Sweep(tmp_path / "sweep")) == pytest.approx(EXPECTED)
+    assert accuracies(
+        Sweep.import_predictions(
+            [file], tmp_path / "again", key={"scores": "preds", "y_true": "targets"}
+        )
+    ) == pytest.approx(EXPECTED)
+
+
+def test_columns_with_other_names(tmp_path: Path) -> None:
+    file = tmp_path / "d.csv"
+    table(0).write_csv(file)
+    code, said = inside("import", file, "--out", tmp_path / "sweep")
+    assert code == 2
+    assert f"--columns {OPTION}" in " ".join(said.split())
+    for number, without in enumerate(("", "prediction=pred,", ",confidence=p_{class}")):
+        option = OPTION.replace("'", "").replace(without, "")
+        out = tmp_path / f"sweep-{number}"
+        done = command("import", file, "--out", out, "--columns", option)
+        assert done.returncode == 0, done.output
+        assert accuracies(Sweep(out)) == pytest.approx(EXPECTED[:1])
+
+
+def test_seeds_in_one_table(tmp_path: Path) -> None:
+    frames = [table(run).with_columns(seed=pl.lit(40 + run)) for run in range(RUNS)]
+    pl.concat(frames).write_parquet(tmp_path / "d.parquet")
+    columns = {"truth": "true", "confidence": "p_{class}", "run": "seed"}
+    sweep = Sweep.import_predictions([tmp_path / "d.parquet"], tmp_path / "sweep", columns=columns)
+    assert accuracies(sweep) == pytest.approx(EXPECTED)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("d.csv", ("--columns", "truth=ture"), 'ture: there is no such column.*"true"'),
+        ("d.csv", ("--columns", "turth=true"), '--columns = "turth": unknown name.*"truth"'),
+        ("d.csv", ("--columns", "truth=true,confidence=p_"), "column for each class.*{class}"),
+        ("d.csv", ("--columns", "truth=true,confidence=q_{class}"), "no such column"),
+        ("d.csv", ("--columns", "truth"), '--columns = "truth": is not OURS=THEIRS'),
+        ("d.csv", ("--key", "scores=pred"), "--key: is for NPZ and PyTorch files.*--columns"),
+        ("d.npz", ("--columns", "truth=true"), "--columns: is for CSV and Parquet tables.*--key"),
+        ("d.npz", ("--key", "scores=logit"), "logit: has no such entry.*it holds preds"),
+        ("d.npz", ("--key", "score=preds"), '--key = "score": unknown name.*"scores"'),
+        ("empty", (), "this folder has no files of predictions"),
+    ],
+)
+def test_what_cannot_be_is_one_message(
+    tmp_path: Path, name: str, options: tuple[str, ...], said: str
+) -> None:
+    table(0).write_csv(tmp_path / "d.csv")
+    np.savez(tmp_path / "d.npz", preds=SCORES, y_true=Y)
+    (tmp_path / "empty").mkdir()
+    code, text = inside("import", tmp_path / name, "--out", tmp_path / "sweep", *options)
+    assert code == 2
+    assert re.search(said, " ".join(text.split())), text
+    assert not (tmp_path / "sweep").exists()

@@ -97,6 +97,8 @@ class Predictions:
         Epochs trained at each snapshot, ascending; None numbers them from 0.
     ensembled : Ensembled or None
         Set if each run is an ensemble from one training.
+    test_index : integer array (repeat, sample) or None
+        Row of the source that each test point is; None if unknown.
     """
 
     dataset: str
@@ -114,6 +116,7 @@ class Predictions:
     runs_planned: int | Mapping[int, int] | None = None
     epochs: tuple[int, ...] | None = None
     ensembled: Ensembled | None = None
+    test_index: NDArray[np.integer[Any]] | None = None
 
     def __post_init__(self) -> None:
         """Refuse arrays and frames that don't fit each other."""

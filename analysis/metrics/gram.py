@@ -150,3 +150,56 @@ def moments(values: Real, levels: Real) -> tuple[int, float, float, float, float
         step = high - low
         quantiles[index] = low + step * share if share < 0.5 else high - step * (1 - share)
     return n, mean, std, lowest, highest, quantiles
+
+
+@numba.njit(cache=True, nogil=True)
+def add_points(
+    label: NDArray[Any], margin: NDArray[Any], counts: NDArray[Any], moments: NDArray[Any]
+) -> None:
+    """Add runs to what is known of each test point, in their order.
+
+    `label`: (run, sample). `margin`: likewise, or empty. `counts`, int32 array (sample, class):
+    runs that predict each class. `moments`, float64 array (sample, 3): the first run's margin, and
+    sums of the differences from it and of their squares; begins with NaN.
+    """
+    for run in range(label.shape[0]):
+        for point in range(label.shape[1]):
+            counts[point, label[run, point]] += 1
+    for run in range(margin.shape[0]):
+        for point in range(margin.shape[1]):
+            value = np.float64(margin[run, point])
+            if np.isnan(moments[point, 0]) and moments[point, 1] == 0:
+                moments[point, 0] = value
+            apart = value - moments[point, 0]
+            moments[point, 1] += apart
+            moments[point, 2] += apart * apart
+
+
+@numba.njit(cache=True, nogil=True)
+def add_repeat(
+    counts: NDArray[Any],
+    moments: NDArray[Any],
+    sign: NDArray[Any],
+    y_true: NDArray[Any],
+    place: NDArray[Any],
+    totals: NDArray[Any],
+) -> None:
+    """Add a repeat to the totals of a cell: float64 array (place, 7), see `questions.points`.
+
+    `sign`: 1 or -1 for each test point, of the true class's margin. `place`: its row of `totals`.
+    """
+    for point in range(counts.shape[0]):
+        runs, alike = 0, 0
+        for n in counts[point]:
+            runs += n
+            alike += n * (n - 1) // 2
+        total = totals[place[point]]
+        total[0] += runs
+        total[1] += runs - counts[point, y_true[point]]
+        total[2] += runs * (runs - 1) // 2
+        total[3] += runs * (runs - 1) // 2 - alike
+        first, apart = moments[point, 0], moments[point, 1]
+        squares = moments[point, 2] - apart * apart / runs
+        total[4] += sign[point] * (runs * first + apart)
+        total[5] += (squares if squares > 0 else 0.0) + 0.0 * (first + apart)  # NaN stays
+        total[6] += runs - 1

@@ -11,12 +11,14 @@ over all pairs of a run of A and a run of B on the same test set, then the mean 
 interval is the score interval of a Mann-Whitney probability (Newcombe 2006, part 2, method 5, with
 the variance of Hanley and McNeil 1982), which stays within 0 and 1 and does not shrink to a point
 where all runs of A are better.
+
+What is told may hang on few test points: those without which the same test does not tell it.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,6 +27,7 @@ from numpy.typing import NDArray
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.intervals import of_parts, t_quantile
 from manyseed.analysis.questions.quantiles import normal_quantile
+from manyseed.analysis.questions.question import Answer
 
 Real = NDArray[np.float64]
 Interval = tuple[float, float]
@@ -325,3 +328,127 @@ def _saving(a: Sequence[Real], b: Sequence[Real], confidence: float) -> Saving |
     half = math.acosh(1 + 2 * quantile**2 * max(1 - alike, 0.0) / (freedom - 1)) / 2
     centre = math.atanh(min(max(share, -1 + 1e-15), 1 - 1e-15))
     return Saving(correlation, share, math.tanh(centre - half), math.tanh(centre + half))
+
+
+# ---- what a verdict hangs on
+
+_LISTED = 10
+FEW = 0.05  # share of the points that are tried
+
+
+@dataclass(frozen=True, slots=True)
+class OnTestSet:
+    """One side of a comparison on one test set.
+
+    `index`, int64 array (sample,): the points. `right`: yields bool arrays (run, sample), some runs
+    at a time, whenever it is called.
+    """
+
+    index: NDArray[np.int64]
+    right: Callable[[], Iterator[NDArray[np.bool_]]]
+
+    def sums(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Return how many points each run gets right, and the share of runs right on each point."""
+        parts = [(part.sum(axis=1), part.sum(axis=0)) for part in self.right()]
+        of_runs = np.concatenate([runs for runs, _ in parts])
+        return of_runs, np.sum([points for _, points in parts], axis=0) / of_runs.size
+
+    def without(self, gone: NDArray[np.int64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return each run's accuracy without the first 0, 1, … of some points: (gone + 1, run).
+
+        `counts`: how many points each run gets right. NaN where no point is left.
+        """
+        place = np.searchsorted(self.index, gone)
+        place[place == self.index.size] = 0
+        there = self.index[place] == gone
+        hits = np.concatenate([part[:, place] & there for part in self.right()])
+        left = counts[:, None] - np.pad(np.cumsum(hits, axis=1), ((0, 0), (1, 0)))
+        size = self.index.size - np.pad(np.cumsum(there), (1, 0))
+        return np.where(size > 0, left / np.maximum(size, 1), np.nan).T
+
+
+@dataclass(frozen=True, slots=True)
+class Hanging:
+    """The points that a verdict hangs on.
+
+    `index`, `ahead`: these points in the order in which they are taken out, and by how much the
+    share of runs that are right is larger for the better side, mean over the test sets that have
+    the point. Empty if more than `most` of the `points` would have to go.
+    """
+
+    index: tuple[int, ...]
+    ahead: tuple[float, ...]
+    points: int
+    most: int
+
+
+Values = Sequence[NDArray[np.float64]]
+
+
+def hanging(
+    better: Sequence[OnTestSet],
+    worse: Sequence[OnTestSet],
+    told: Callable[[Values, Values], bool],
+    few: float = FEW,
+) -> Hanging:
+    """Return the fewest points, taken out by their contributions, without which nothing is told.
+
+    A point's contribution is the share of the better side's runs that are right on it minus that of
+    the other's, divided by the size of the test set and summed over the test sets. Points are taken
+    out of all test sets, the largest contribution first, until `told` says no.
+
+    `better` and `worse`: on the same test sets, their `index` ascending. `told`: whether
+    accuracies, an array (run,) for each test set, tell that the first side is better. `few`: share
+    of the points that are tried at most.
+    """
+    sums = [[one.sums() for one in side] for side in (better, worse)]
+    every, place = np.unique(np.concatenate([one.index for one in better]), return_inverse=True)
+    apart = [own - other for (_, own), (_, other) in zip(*sums, strict=True)]
+    ahead = np.concatenate(apart)
+    size = np.concatenate([np.full(one.index.size, one.index.size) for one in better])
+    contribution = np.bincount(place, ahead / size)
+    most = max(int(few * every.size), 1)
+    order = np.argsort(-contribution, kind="stable")[:most]
+    order = order[contribution[order] > 0]
+    left = [
+        [one.without(every[order], counts) for one, (counts, _) in zip(side, of_side, strict=True)]
+        for side, of_side in zip((better, worse), sums, strict=True)
+    ]
+    mean = np.bincount(place, ahead) / np.bincount(place)
+    for k in range(1, order.size + 1):
+        values = [[one[k] for one in side] for side in left]
+        if any(np.isnan(one).any() for one in values[0]) or not told(*values):
+            gone = order[:k]
+            return Hanging((*every[gone].tolist(),), (*mean[gone].tolist(),), every.size, most)
+    return Hanging((), (), every.size, most)
+
+
+def hangs(found: Hanging, verdict: str, dataset: str, levels: str = "") -> Answer:
+    """Say on how many points a verdict hangs.
+
+    `verdict`: such as mlp > xgb. `levels`: of other axes, in words.
+    """
+    name = f"{verdict} on {dataset}{levels}"
+    n, of = len(found.index), f"{found.points:,}"
+    if not n:
+        return Answer(
+            f"{name} hangs on no few points: more than {found.most:,} of {of}.",
+            evidence=f"{name} is still told without the {found.most:,} of {of} points that speak "
+            "most for it.",
+        )
+    rows = [
+        {"dataset": dataset, "verdict": verdict, "index": index, "ahead": ahead}
+        for index, ahead in zip(found.index, found.ahead, strict=True)
+    ]
+    listed = [f"row {row['index']:,} ({row['ahead']:+.2f})" for row in rows[:_LISTED]]
+    more = f" and {n - _LISTED:,} more" if n > _LISTED else ""
+    return Answer(
+        f"{name} hangs on {n:,} of {of} points.",
+        details=(f"  {', '.join(listed)}{more}",),
+        rows=rows,
+        evidence=f"{name} hangs on {n:,} of {of} points: without them, taken out of all test sets "
+        "(those that speak most for it first), the same test of the accuracies on all other points "
+        "does not tell it; with one of them, it does. In brackets: how much more of its runs are "
+        "right.",
+        cannot_tell="Points that are taken out together may do with fewer.",
+    )

@@ -21,7 +21,14 @@ from manyseed.analysis.questions import caveats
 from manyseed.analysis.questions.effects import effects, signed
 from manyseed.analysis.questions.intervals import TEST_SETS, too_few
 from manyseed.analysis.questions.question import Answer, answers
-from manyseed.analysis.report.tables import PageTable, filled, listed, number, of_methods
+from manyseed.analysis.report.tables import (
+    PageTable,
+    filled,
+    listed,
+    number,
+    of_methods,
+    of_points,
+)
 from manyseed.analysis.report.wording import (
     Rows,
     below,
@@ -170,6 +177,8 @@ def context(
     cmi: pl.DataFrame | None = None,
     further: Sequence[Answer] = (),
     figures: Sequence[Picture] | None = None,
+    points: pl.DataFrame | None = None,
+    verdicts: Sequence[Answer] = (),
 ) -> Context:
     """Make the page's content.
 
@@ -182,7 +191,8 @@ def context(
     are computed from; by default `tables`. `variance`: the table of variances. `sources`: the table
     of sources of randomness. `sweep_file`: its text. `responses`, `response_curves` and `cmi`:
     response curves, and what their scores predict, if measured. `further`: shown after the answers.
-    `figures`: the figures, if they were drawn before from the same tables and options.
+    `figures`: the figures, if they were drawn before from the same tables and options. `points` and
+    `verdicts`: as in `of_points`.
     """
     cells, every, tables = tables.cells, tables, at_last(tables)
     several = tables.repeats["dataset"].n_unique() > 1
@@ -215,10 +225,11 @@ def context(
         figures = all_drawn(given)
     by_classifier = effects(compared, by=("classifier",))
     found = answered(own, by_classifier, variance, options, counts, cmi)
+    shown_points = of_points(points, verdicts)
     return Context(
         name=name,
         counts=counts,
-        answers=linked([*found, *further], figures),
+        answers=linked([*found, *further], figures, [one.name for one in shown_points]),
         colours=colours(own.cells),
         summary=summary(cells),
         axes=varying_axes(cells),
@@ -239,6 +250,7 @@ def context(
             filled(one)
             for one in (
                 *listed(own, options.close, ensembles, sources),
+                *shown_points,
                 *of_methods(uncertainty, dee),
                 *_of_responses(responses, cmi),
             )
@@ -298,10 +310,12 @@ def switches(cells: pl.DataFrame) -> list[tuple[str, list[str]]]:
     ]
 
 
-def linked(found: Sequence[Answer], figures: Sequence[Picture]) -> tuple[LinkedSentence, ...]:
-    """Return sentences with the first of their links that is on the page."""
+def linked(
+    found: Sequence[Answer], figures: Sequence[Picture], tables: Sequence[str] = ()
+) -> tuple[LinkedSentence, ...]:
+    """Return sentences with the first of their links that is on the page; `tables`: names there."""
     labels = {plot.name: f"Figure {number}" for number, plot in enumerate(figures, start=1)}
-    labels |= {name: name.capitalize() for name in ("summary", "effects", "conventions")}
+    labels |= {name: name.capitalize() for name in ("summary", "effects", "conventions", *tables)}
     anchors = [next((name for name in one.figures if name in labels), "") for one in found]
     return tuple(
         LinkedSentence(one.text, anchor, labels.get(anchor, ""), one.headline)

@@ -11,6 +11,8 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.figures.labels import NOTHING, described
+from manyseed.analysis.questions.points import LISTED, wrong_labels
+from manyseed.analysis.questions.question import Answer
 from manyseed.analysis.tables.rows import IS_METHOD, Tables
 
 MINUS = "\N{MINUS SIGN}"
@@ -102,6 +104,52 @@ def _ensembles(ensembles: pl.DataFrame | None, close: float) -> PageTable | None
         2,
         rows,
     )
+
+
+def of_points(labels: pl.DataFrame | None, verdicts: Sequence[Answer] = ()) -> list[PageTable]:
+    """Return the table of points to look at, if there are any.
+
+    `labels`: as `analysis.questions.points.by_point` returns it. `verdicts`: on which points they
+    hang.
+    """
+    if labels is None:
+        return []
+    key = ["dataset", "index", "truth", "majority"]
+    wrong = [{**row, "why": "always wrong"} for one in wrong_labels(labels) for row in one.rows]
+    flipping = (
+        labels.filter(pl.col("flips") > 0)
+        .sort(["flips", *key], descending=[True, *[False] * len(key)])
+        .group_by("dataset", maintain_order=True)
+        .head(LISTED)
+        .with_columns(why="flips, " + pl.col("classifier"))
+    )
+    known = {(row["dataset"], row["index"]): row for row in labels.iter_rows(named=True)}
+    hanging = [
+        {
+            **known.get((row["dataset"], row["index"]), row),
+            "why": f"{row['verdict']} hangs on it",
+            "flips": None,
+            "wrong": None,
+        }
+        for one in verdicts
+        for row in one.rows[:LISTED]
+    ]
+    rows = [
+        (
+            *(str(row["dataset"]), f"{row['index']:,}", row["why"]),
+            *(row.get(name) or "–" for name in ("truth", "majority")),
+            *(number(row.get(name), 2) for name in ("wrong", "flips")),
+        )
+        for row in (*wrong, *flipping.iter_rows(named=True), *hanging)
+    ]
+    legend = (
+        f"At most {LISTED} of a kind and dataset. Row: of the source. Always wrong: in nearly all "
+        "runs of all classifiers. Wrong: share of runs, mean over the classifiers, or of the one "
+        "named. Flips: share of pairs of runs of a cell on one test set that predict different "
+        "classes. All points: the table points."
+    )
+    heads = ["Dataset", "Row", "Why", "Labelled", "Mostly predicted", "Wrong", "Flips"]
+    return [PageTable("points", "Points to look at", legend, heads, 5, rows)] if rows else []
 
 
 def _judged(row: Mapping[str, Any], name: str) -> Any:

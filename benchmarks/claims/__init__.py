@@ -8,7 +8,17 @@ definitions, are in `PLAIN`. Nothing is trained: tables are made directly.
 
 from __future__ import annotations
 
-from benchmarks.claims import between, compared, components, lacking, levels, needed, scores, tabled
+from benchmarks.claims import (
+    between,
+    compared,
+    components,
+    lacking,
+    levels,
+    needed,
+    points,
+    scores,
+    tabled,
+)
 from benchmarks.claims.plain import PLAIN
 from benchmarks.claims.record import Claim, Tally
 
@@ -23,4 +33,5 @@ CLAIMS: tuple[Claim, ...] = (
     *components.CLAIMS,
     *lacking.CLAIMS,
     *scores.CLAIMS,
+    *points.CLAIMS,
 )

@@ -39,6 +39,9 @@ PLAIN: Mapping[str, str] = {
     r", reversed: |spread over seeds is unknown|and those for {} more": (
         "Of scores: the sign of the correlation in these models; one seed shows no spread."
     ),
+    r"Of the flips of|flips of a test point where|hard for all of them|may do with fewer": (
+        "Of points: how much each source flips by itself, and what else may look or do the same."
+    ),
     r"one run {}, all {} averaged|nothing is gained|where that is a gain|half of the gain|worth "
     r"more than|are at a bound|is not comparable between": (
         "`dee`: means of what was measured, and how far one standard deviation goes."

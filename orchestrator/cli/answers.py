@@ -94,8 +94,8 @@ def answers(
 
     What is missing; how accurate the classifiers are, and which of every two is better; how much
     accuracy varies between seeds, and where that comes from; how many seeds are enough; what
-    matters for accuracy and error consistency; which runs to look at. Questions without an answer
-    are left out. a > b: better beyond chance; a ≈ b: by less than 0.005.
+    matters for accuracy and error consistency; which runs and points to look at. Questions without
+    an answer are left out. a > b: better beyond chance; a ≈ b: by less than 0.005.
 
     With --why, each headline is followed by the evidence: sample, interval, test, and what it
     covers. Notes follow: what could not be computed, what stands out, and why.

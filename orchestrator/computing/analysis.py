@@ -18,6 +18,7 @@ from manyseed.analysis.metrics.alpha_hat import ALPHA_HAT, fewest_runs
 from manyseed.analysis.metrics.registry import select
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.effects import effects
+from manyseed.analysis.questions.points import sets_of
 from manyseed.analysis.questions.ranking import COMPARED, HELD_OUT, ranked, sources
 from manyseed.analysis.questions.variance import variance
 from manyseed.analysis.refused import Refused
@@ -39,6 +40,13 @@ from manyseed.analysis.tables.schema import without
 from manyseed.orchestrator import provenance
 from manyseed.orchestrator.computing import ensembles
 from manyseed.orchestrator.computing.conventions import why_not
+from manyseed.orchestrator.computing.further import (
+    measured,
+    of_cells,
+    of_points,
+    responses,
+    without_deep,
+)
 from manyseed.orchestrator.computing.inputs import (
     KEY,
     Held,
@@ -47,13 +55,13 @@ from manyseed.orchestrator.computing.inputs import (
     digests,
     published,
 )
-from manyseed.orchestrator.computing.responses import responses
 from manyseed.orchestrator.computing.tables import (
     CMI,
     CURVES,
     DEE,
     EFFECTS,
     MARGINS,
+    POINTS,
     RESPONSE_CURVES,
     RESPONSES,
     TABLES,
@@ -67,7 +75,6 @@ from manyseed.orchestrator.computing.tables import (
     to_json,
     write_result,
 )
-from manyseed.orchestrator.computing.uncertainty import measured, of_cells, without_deep
 from manyseed.orchestrator.disk.parquet import checksum
 from manyseed.orchestrator.errors import DamagedFile, refused, toml_value
 from manyseed.orchestrator.paths import SweepPaths
@@ -258,7 +265,9 @@ def analyze(
     computed = compute(lazy, scheduler=scheduler, workers=workers, progress=progress)
     wanted = pl.concat(inputs)
     unchanged = [(group.predictions, known) for group, known in zip(groups, same, strict=True)]
-    deep_tables = measured(paths, unchanged, options, scheduler=scheduler, workers=workers)
+    sets = sets_of(plan.cells, [group.predictions for group in groups])
+    deep_tables = measured(paths, unchanged, sets, options, scheduler=scheduler, workers=workers)
+    points = of_points(deep_tables.pop(POINTS), sets, plan.cells)
     merged = held.merged(computed, pl.concat(same))
     for group, tables_of_group in zip(owners, computed, strict=True):
         merged = _without_failed(merged, group.predictions, tables_of_group, options)
@@ -270,6 +279,7 @@ def analyze(
     tables = described(merged, pl.concat(extras), plan, options.close)
     before_writing()
     held.forget()
+    tables[POINTS] = points
     for name, table in tables.items():
         write_result(paths, name, table, options)
     outdated = ensembles.keep(paths, wanted, options)

@@ -170,7 +170,7 @@ def parted(
     Returns `rest`, list of (int, Predictions): for each group and snapshot, its epoch and the runs
     of all other repeats.
     """
-    held = _still_held(paths, table, schema)
+    held = still_held(paths, table, schema)
     kept, rest = [], []
     for predictions, same in groups:
         positions = predictions.positions(options)
@@ -184,7 +184,7 @@ def parted(
     return kept, rest
 
 
-def _still_held(paths: SweepPaths, table: str, schema: Mapping[str, Any]) -> pl.DataFrame | None:
+def still_held(paths: SweepPaths, table: str, schema: Mapping[str, Any]) -> pl.DataFrame | None:
     """Return a further table on disk; None if it is not the last analysis's."""
     file = paths.table(table)
     try:
@@ -277,6 +277,7 @@ def _predictions(
     if (kept := TRAIN_ACCURACY.name) in stored:
         values = read_array(group, kept)[finished].astype(np.float64)
         runs = runs.with_columns(pl.Series("train_accuracy", values))
+    y_true, test_index = test_sets(group, runs["repeat_index"].to_numpy())
     return Predictions(
         dataset=spec.dataset,
         classifier=spec.classifier,
@@ -286,7 +287,8 @@ def _predictions(
         margin=stored.get("margin"),
         score=stored.get("score"),
         confidence=stored.get("confidence"),
-        y_true=test_sets(group, runs["repeat_index"].to_numpy())[0],
+        y_true=y_true,
+        test_index=test_index,
         class_names=spec.class_names,
         probability=spec.probability,
         runs=runs,

@@ -151,6 +151,8 @@ DRAWS = "ensemble_draws"
 
 MARGINS = "margins"  # written by `analyze` if α̂ was asked for and margins were kept
 
+POINTS = "points"  # written by `analyze`, but not by its earlier versions
+
 CURVES = "curves"  # written by `analyze` if learning curves were kept
 
 UNCERTAINTY, DEE, TACE = "uncertainty", "dee", "tace"
@@ -188,7 +190,7 @@ INPUT_COLUMNS: Mapping[str, pl.DataType] = {
 
 
 FURTHER = (
-    *(ENSEMBLES, DRAWS, MARGINS, CURVES, EFFECTS, VARIANCE),
+    *(ENSEMBLES, DRAWS, MARGINS, POINTS, CURVES, EFFECTS, VARIANCE),
     *(RESPONSES, RESPONSE_CURVES, CMI, UNCERTAINTY, DEE, TACE),
 )
 """Tables that may be absent; their records say how to get them."""
@@ -346,7 +348,7 @@ def read_results(paths: SweepPaths) -> Results:
     # a recorded table whose file is missing is reported as damage on access
     known = {*record.tables} or {name for name in names if paths.table(name).exists()}
     known |= {n for n in drawn if paths.ensembles_mark.exists() or paths.table(n).exists()}
-    further = (EFFECTS, VARIANCE, *DRAWN_TABLES)
+    further = (EFFECTS, VARIANCE, POINTS, *DRAWN_TABLES)
     files |= {name: paths.table(name) for name in further if name in known}
     return Results(files, record.tables, remedy(paths), paths)
 

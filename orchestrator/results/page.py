@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from manyseed.analysis.figures.svg import Picture, drawing_version, is_picture
+from manyseed.analysis.questions.points import by_point
+from manyseed.analysis.questions.question import Answer
 from manyseed.analysis.report.wording import below, summary, varying_axes
 from manyseed.analysis.tables.rows import IS_TWIN, SAME_AS, last
 from manyseed.orchestrator.asking.averaging import compared
@@ -21,6 +23,7 @@ from manyseed.orchestrator.computing.tables import (
     DRAWN_PAIRS,
     DRAWN_TABLES,
     ENSEMBLES,
+    POINTS,
     VARIANCE,
     Analysis,
     Results,
@@ -28,12 +31,13 @@ from manyseed.orchestrator.computing.tables import (
 )
 from manyseed.orchestrator.disk.parquet import checksum
 from manyseed.orchestrator.disk.placing import if_writable, place, read_plain
-from manyseed.orchestrator.errors import DamagedFile, UserError
+from manyseed.orchestrator.errors import DamagedFile, ManyseedError, UserError
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.provenance import lost_recipes, read_recipes
 from manyseed.orchestrator.results import caveats
+from manyseed.orchestrator.results.answers.compare import verdicts
 from manyseed.orchestrator.results.answers.summary import further_answers
 from manyseed.orchestrator.results.caveats import newer
 from manyseed.orchestrator.submissions.submission import lost_failures, submissions
@@ -202,6 +206,7 @@ def report(
             tell(text)
     is_current = record.runs.get("finished") == counts.finished
     amounts = caveats.amounts(record) if is_current else None
+    points = by_point(results.scan(POINTS)) if POINTS in results else None
     content = context(
         name,
         counts,
@@ -224,6 +229,8 @@ def report(
         sweep_file=sweep_text(paths),
         further=further_answers(paths, record),
         figures=figures,
+        points=points,
+        verdicts=_verdicts(paths, points),
         **shown,
     )
     page = output or paths.report
@@ -231,6 +238,20 @@ def report(
     if figures is None:
         keep(paths, of, content.figures)
     return page
+
+
+_LARGE = 20_000_000  # predictions from which on verdicts are looked into only if asked for
+
+
+def _verdicts(paths: SweepPaths, points: pl.DataFrame | None) -> list[Answer]:
+    """Return on which points verdicts hang, if that is quickly read from the store."""
+    if points is None or points["n_runs"].sum() > _LARGE:
+        return []
+    with suppress(
+        ManyseedError
+    ):  # nothing to compare; and the store's own damage is told elsewhere
+        return verdicts(paths)
+    return []
 
 
 def _counts(paths: SweepPaths, record: Analysis) -> RunCounts:

@@ -7,18 +7,17 @@ shared if runs draw from the same keys. Names of sweeps, datasets and classifier
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.comparison import Side, compare, compare_apart
+from manyseed.analysis.questions.comparison import compare, compare_apart
 from manyseed.analysis.questions.howmany import PRECISE
 from manyseed.analysis.questions.intervals import too_few
 from manyseed.analysis.questions.question import Answer, Reply
@@ -36,6 +35,10 @@ from manyseed.orchestrator.results.answers.comparison import (
     AnalysedSweep,
     Compared,
     OneCell,
+    RightPoints,
+    by_test_set,
+    on_shared,
+    values_of,
     words,
 )
 from manyseed.orchestrator.results.caveats import tell_newer
@@ -114,6 +117,46 @@ def compare_cells(
         reasons = list(dict.fromkeys(one.reason for one in compared))
         raise UserError(f"nothing can be compared: {'; '.join(reasons[:3])}", key=metric)
     return compared
+
+
+def verdicts(
+    paths: SweepPaths,
+    *,
+    by: str = "classifier",
+    between: Sequence[str] = (),
+    where: str | None = None,
+    confidence: float = CONFIDENCE,
+    limit: int = 16,
+) -> list[Answer]:
+    """Say on which test points each verdict "A > B" hangs: the fewest without which it is not told.
+
+    Points are taken out of all test sets, those first on which more of A's runs than of B's are
+    right, and the test of `compare` is repeated on the accuracies that are left, until it does not
+    tell which is better. At most 5 % of the points are tried.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+        An analysed sweep.
+    by, between, where, confidence
+        As in `compare_cells`.
+    limit : int
+        Verdicts to look into.
+    """
+    require_confidence(confidence)
+    sweep = AnalysedSweep(paths)
+    found: list[Answer] = []
+    predicted: RightPoints | None = None
+    for a, b in pairs_of(sweep, sweep, by=by, between=between, where=where):
+        one = _compare(sweep, sweep, a, b, "accuracy", higher=True, confidence=confidence)
+        limits = _judged(one)
+        if limits is None or limits[0] <= 0 <= limits[1] or not one.shared_test_sets:
+            continue
+        if len(found) == limit:
+            break
+        predicted = predicted or RightPoints(sweep)
+        found.append(predicted.hangs(*((b, a) if limits[1] < 0 else (a, b)), one))
+    return found or [Answer("No comparison tells which is better, so nothing hangs on points.")]
 
 
 # ---- which cells belong together
@@ -299,21 +342,19 @@ def _compare(
         streams=(),
         result=None,
     )
-    frames = [_values(first, cell_a, metric), _values(second, cell_b, metric)]
+    frames = [values_of(first, cell_a, metric), values_of(second, cell_b, metric)]
     reason = _incomparable(first, second, cell_a, cell_b, metric, frames)
     if reason:
         return replace(unknown, reason=reason)
-    sets_a, sets_b = (_by_test_set(frame) for frame in frames)
-    pairs = [(units, sets_b[digest]) for digest, units in sets_a.items() if digest in sets_b]
-    if not pairs:
-        sides = ([_side(units) for units in sets.values()] for sets in (sets_a, sets_b))
+    sets_a, sets_b = (by_test_set(frame) for frame in frames)
+    chosen, paired = on_shared(sets_a, sets_b, streams)
+    if not chosen:
+        sides = ([one.side() for one in sets.values()] for sets in (sets_a, sets_b))
         result = compare_apart(*sides, higher=higher, confidence=confidence)
         return replace(unknown, result=result)
-    paired = bool(streams) and any(_units(x, y) for x, y in pairs)
-    chosen = [both for x, y in pairs if (both := _same_units(x, y) if paired else (x, y))]
     result = compare(
-        [_side(x) for x, _ in chosen],
-        [_side(y) for _, y in chosen],
+        [x.side() for x, _ in chosen],
+        [y.side() for _, y in chosen],
         paired=paired,
         higher=higher,
         independent=not compares_runs(metric),
@@ -326,16 +367,6 @@ def _compare(
         streams=streams if paired else (),
         result=result,
     )
-
-
-def _values(sweep: AnalysedSweep, cell: AnalysedCell, metric: str) -> pl.DataFrame:
-    """Return the values of a cell's runs, with what they are compared by."""
-    frame = sweep.by_cell.get((cell.cell, cell.epoch), sweep.runs.clear())
-    kept = frame.filter(pl.col(metric).is_not_null() & pl.col(metric).is_not_nan())
-    if compares_runs(metric):
-        kept = kept.filter(~pl.col("fixed"))
-    columns = ("repeat_index", "run_index", "digest", "fixed", "probe", "delta")
-    return kept.select(*columns, value=pl.col(metric).cast(pl.Float64))
 
 
 def _incomparable(
@@ -374,45 +405,6 @@ def _incomparable(
     if differing:
         return f"the analyses of the two sweeps differ in {', '.join(differing)}"
     return ""
-
-
-Unit = tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Units:
-    """A cell's runs on one test set: values by (repeat, run) index, and whether nothing varies."""
-
-    values: Mapping[Unit, float]
-    fixed: bool
-
-
-def _by_test_set(frame: pl.DataFrame) -> dict[str, _Units]:
-    runs = frame.sort("repeat_index", "run_index")
-    found = {}
-    for of_set in runs.partition_by("digest", maintain_order=True):
-        units = of_set.select("repeat_index", "run_index").iter_rows()
-        values = dict(zip(units, of_set["value"].to_list(), strict=True))
-        found[str(of_set["digest"][0])] = _Units(values, bool(of_set["fixed"].all()))
-    return found
-
-
-def _units(x: _Units, y: _Units) -> list[Unit]:
-    return [unit for unit in x.values if unit in y.values]
-
-
-def _same_units(x: _Units, y: _Units) -> tuple[_Units, _Units] | None:
-    """Return the runs that both have, None if there are none; all runs if one side is fixed."""
-    if x.fixed or y.fixed:
-        return x, y
-    units = _units(x, y)
-    both = tuple(_Units({u: own.values[u] for u in units}, own.fixed) for own in (x, y))
-    return (both[0], both[1]) if units else None
-
-
-def _side(units: _Units) -> Side:
-    values = np.array(list(units.values.values()))
-    return Side(values[:1] if units.fixed else values, units.fixed)
 
 
 def both_sweeps(

@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.questions.comparison import Comparison, Saving
-from manyseed.analysis.tables.rows import last
+from manyseed.analysis.questions.comparison import (
+    Comparison,
+    OnTestSet,
+    Saving,
+    Side,
+    Values,
+    compare,
+    hanging,
+    hangs,
+)
+from manyseed.analysis.questions.question import Answer
+from manyseed.analysis.tables.rows import compares_runs, last
 from manyseed.jobs.run import identity
+from manyseed.orchestrator.computing.cellgroups import unusual
 from manyseed.orchestrator.computing.tables import Analysis, read_results, to_json
 from manyseed.orchestrator.conditions import wanted
 from manyseed.orchestrator.errors import UserError, require_one_of
@@ -23,6 +35,9 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.reader import test_sets
 from manyseed.orchestrator.stored import stored_groups
+
+if TYPE_CHECKING:  # it imports Numba
+    from manyseed.analysis.graph.predictions import Predictions
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +304,133 @@ class AnalysedSweep:
     def conventions(self) -> Mapping[str, object]:
         """The options that the sweep was analysed with."""
         return to_json(Analysis.read(self.paths).conventions(self.paths))
+
+
+def values_of(sweep: AnalysedSweep, cell: AnalysedCell, metric: str) -> pl.DataFrame:
+    """Return the values of a cell's runs, with what they are compared by."""
+    frame = sweep.by_cell.get((cell.cell, cell.epoch), sweep.runs.clear())
+    kept = frame.filter(pl.col(metric).is_not_null() & pl.col(metric).is_not_nan())
+    if compares_runs(metric):
+        kept = kept.filter(~pl.col("fixed"))
+    columns = ("repeat_index", "run_index", "digest", "fixed", "probe", "delta")
+    return kept.select(*columns, value=pl.col(metric).cast(pl.Float64))
+
+
+Unit = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """A cell's runs on one test set: values by (repeat, run) index, and whether nothing varies."""
+
+    values: Mapping[Unit, float]
+    fixed: bool
+
+    @property
+    def counted(self) -> list[Unit]:
+        """The runs that count: one, if nothing varies."""
+        return list(self.values)[: 1 if self.fixed else None]
+
+    def side(self) -> Side:
+        """Return the values of the runs that count."""
+        return Side(np.array([self.values[unit] for unit in self.counted]), self.fixed)
+
+
+def by_test_set(frame: pl.DataFrame) -> dict[str, Units]:
+    """Return the runs of a cell by the digest of their test set."""
+    runs = frame.sort("repeat_index", "run_index")
+    found = {}
+    for of_set in runs.partition_by("digest", maintain_order=True):
+        units = of_set.select("repeat_index", "run_index").iter_rows()
+        values = dict(zip(units, of_set["value"].to_list(), strict=True))
+        found[str(of_set["digest"][0])] = Units(values, bool(of_set["fixed"].all()))
+    return found
+
+
+def _units(x: Units, y: Units) -> list[Unit]:
+    return [unit for unit in x.values if unit in y.values]
+
+
+def _same_units(x: Units, y: Units) -> tuple[Units, Units] | None:
+    """Return the runs that both have, None if there are none; all runs if one side is fixed."""
+    if x.fixed or y.fixed:
+        return x, y
+    units = _units(x, y)
+    both = tuple(Units({u: own.values[u] for u in units}, own.fixed) for own in (x, y))
+    return (both[0], both[1]) if units else None
+
+
+def on_shared(
+    a: Mapping[str, Units], b: Mapping[str, Units], streams: Sequence[str]
+) -> tuple[list[tuple[Units, Units]], bool]:
+    """Return the runs that are compared on each shared test set, and whether they are paired."""
+    pairs = [(units, b[digest]) for digest, units in a.items() if digest in b]
+    paired = bool(streams) and any(_units(x, y) for x, y in pairs)
+    return [both for x, y in pairs if (both := _same_units(x, y) if paired else (x, y))], paired
+
+
+class RightPoints:
+    """Which runs of a sweep are right on which test points, read from its store."""
+
+    def __init__(self, sweep: AnalysedSweep) -> None:
+        from manyseed.orchestrator.computing.inputs import published
+
+        self._sweep = sweep
+        self._of_cell = {
+            cell: group.predictions
+            for group in published(sweep.paths, sweep.plan)
+            for cell in group.predictions.runs["cell"].unique().to_list()
+        }
+
+    def hangs(self, a: AnalysedCell, b: AnalysedCell, one: Compared) -> Answer:
+        """Say on which points it hangs that A is better than B; `one`: the two compared."""
+        sets = [by_test_set(values_of(self._sweep, cell, "accuracy")) for cell in (a, b)]
+        chosen, paired = on_shared(sets[0], sets[1], one.streams)
+
+        def told(better: Values, worse: Values) -> bool:
+            found = compare(
+                [Side(own, x.fixed) for own, (x, _) in zip(better, chosen, strict=True)],
+                [Side(own, y.fixed) for own, (_, y) in zip(worse, chosen, strict=True)],
+                paired=paired,
+                confidence=one.confidence,
+            )
+            limits = found.sets or found.seeds
+            return limits is not None and limits[0] > 0
+
+        found = hanging(
+            [self._on(a, x) for x, _ in chosen], [self._on(b, y) for _, y in chosen], told
+        )
+        apart = [axis for axis in AXES if axis not in one.same]
+        sides = [", ".join(str(cell.axes[axis]) for axis in apart) for cell in (a, b)]
+        levels = "".join(f", {level}" for level in unusual(one.same))
+        return hangs(found, " > ".join(sides), str(a.axes["dataset"]), levels)
+
+    def _on(self, cell: AnalysedCell, units: Units) -> OnTestSet:
+        predictions = self._of_cell[cell.cell]
+        index = predictions.test_index
+        assert index is not None
+        repeat = units.counted[0][0]
+        order = np.argsort(index[repeat], kind="stable")
+        return OnTestSet(index[repeat][order], partial(_right, predictions, cell, units, order))
+
+
+def _right(
+    predictions: Predictions, cell: AnalysedCell, units: Units, order: NDArray[np.intp]
+) -> Iterator[NDArray[np.bool_]]:
+    """Yield which runs are right on which points: bool arrays (run, sample)."""
+    from manyseed.analysis.graph.chunks import PART_RUNS
+    from manyseed.analysis.graph.predictions import Reader, Source
+
+    trained = predictions.trained
+    position = trained.index(cell.epoch) if cell.epoch in trained else len(trained) - 1
+    own = predictions.runs.filter(cell=cell.cell).select("repeat_index", "run_index", "row")
+    row = {(repeat, run): row for repeat, run, row in own.iter_rows()}
+    source, counted = Source.of(predictions.label, position), units.counted
+    for start in range(0, len(counted), PART_RUNS):
+        some = counted[start : start + PART_RUNS]
+        rows = source.rows([np.array([row[unit] for unit in some])])
+        y_true = predictions.y_true[some[0][0]]
+        yield (Reader(rows).read(0, y_true) == y_true)[:, order]
 
 
 def _with_epoch(frame: pl.DataFrame) -> pl.DataFrame:

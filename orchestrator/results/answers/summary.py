@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from manyseed.analysis.questions.points import LISTED, answer, by_point
 from manyseed.analysis.questions.question import Answer, incomplete
 from manyseed.analysis.version import wording_version
 from manyseed.orchestrator.computing.tables import (
     CMI,
+    POINTS,
     TABLES,
     VARIANCE,
     Analysis,
+    Results,
     read_results,
 )
 from manyseed.orchestrator.disk.parquet import checksum
@@ -124,3 +127,29 @@ def _sentences(kept: list[dict[str, Any]]) -> list[Answer]:
         )
         for one in kept
     ]
+
+
+def points(results: Results, *, where: str | None = None, limit: int = LISTED) -> list[Answer]:
+    """Say which test points flip between runs, and which labels are likely wrong.
+
+    A point flips between two runs of a cell on one test set if they predict different classes.
+    A label is likely wrong where nearly every run (95 %) of every classifier predicts another
+    class, if there are more such points than classifiers have in common that err independently.
+    Rows of all points: manyseed query DIR -t points.
+
+    Parameters
+    ----------
+    results : Results
+    where : str, optional
+        Only rows of the table of points that meet a condition.
+    limit : int
+        Points to list of each kind.
+    """
+    if POINTS not in results:  # of an earlier version
+        return []
+    from manyseed.orchestrator.conditions import wanted
+
+    with results.damage_named(POINTS):
+        rows = results.scan(POINTS)
+        rows = rows.filter(wanted(where, rows.collect_schema(), "--where"))
+        return answer(rows, by_point(rows), limit)

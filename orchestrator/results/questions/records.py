@@ -91,3 +91,24 @@ VARIANCE = Question(
     tell=f"{_ANSWERS}.variance:reply",
     examples=("", "--where \"metric = 'accuracy' AND classifier = 'mlp'\""),
 )
+
+POINTS = Question(
+    "points",
+    "Which test points flip between runs, and which labels are likely wrong?",
+    f"{_ANSWERS}.summary:points",
+    tables=("points",),
+    figures=("points",),
+    examples=("", "--limit 30 --where \"classifier = 'mlp'\"", "--verdicts --between xgb,mlp"),
+    variants={"verdicts": ("verdicts", "")},
+    on_page=True,
+)
+
+VERDICTS = Question(
+    "verdicts",
+    "On which test points does each verdict A > B hang?",
+    f"{_ANSWERS}.compare:verdicts",
+    tables=("runs", "cells"),
+    figures=("points",),
+    examples=("", "--between xgb,mlp"),
+    flags={"by": {"metavar": "COLUMN"}, "between": {"metavar": "LEVEL,LEVEL"}},
+)

@@ -123,7 +123,8 @@ def reply(sweep: AskedSweep, name: str, **given: Any) -> Reply:
             return reply(sweep, other, **kept, **({same: value} if same else {}))
         mine = {*_parameters(question.find), *_parameters(question.tell)}
         for name_of in (given.keys() & theirs.keys()) - mine:
-            if (unused := given.pop(name_of)) != own[name_of].default:
+            unused, default = given.pop(name_of), own[name_of].default
+            if unused != default and (unused or default):  # empty lists are none
                 key = flag(name_of)
                 raise UserError(f"applies only with {flag(option)}", key=key, value=unused)
     of_tell = _parameters(question.tell)

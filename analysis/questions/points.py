@@ -1,0 +1,552 @@
+"""Test points: how often runs are wrong on each, how often it flips, which labels look wrong.
+
+A point is a row of the source. Its runs are those of one cell on all test sets that have it; if
+cells have very many points, those of a dataset and classifier with the same `vary` are taken
+together. A point *flips* between two runs of a cell on one test set if they predict different
+classes; its mean over points is the churn of these runs.
+
+Its majority is the class that most runs predict. It is known at 95 % where a two-sided sign test
+tells it from the class that is second: with more than two classes, the test of the winner against
+the runner-up is valid without a correction for having looked (Hung & Fithian 2019, theorem 1). For
+a share r of the n runs that predict one of these two, with the continuity correction, that takes
+n (2 r - 1) - 1 ≥ z √n, so √n = (z + √(z² + 4 (2 r - 1))) / (2 (2 r - 1)), z = 1.96: six runs if
+they agree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from manyseed.analysis.questions.question import Answer, first_ones
+from manyseed.analysis.tables.rows import REPEAT
+
+if TYPE_CHECKING:  # they import Numba and dask, and answers need neither
+    from dask.delayed import Delayed
+
+    from manyseed.analysis.graph.chunks import Member
+    from manyseed.analysis.graph.predictions import Predictions
+    from manyseed.analysis.options import Options
+
+MOST = 2_000_000  # rows of a table by cell; of more, cells are taken together
+PART = 1024  # runs that one task adds up, whatever memory is allowed, so that sums stay the same
+Z = 1.959963984540054  # of 95 %, two-sided
+
+NEARLY = 0.95  # share of a classifier's runs
+OFTEN = 1 / 3  # share of pairs of runs
+LISTED = 10
+
+SCHEMA: Mapping[str, Any] = {
+    "cell": pl.UInt32,
+    "n_cells": pl.UInt32,
+    "index": pl.Int64,
+    "truth": pl.String,
+    "majority": pl.String,
+    "n_runs": pl.UInt32,
+    "wrong": pl.Float32,
+    "flips": pl.Float32,
+    "margin": pl.Float32,
+    "margin_std": pl.Float32,
+    "runs_needed": pl.UInt32,
+}
+"""What is computed of each group; `related` adds what compares cells."""
+ORDER = ("cell", "index")
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sums:
+    """What is added up over the runs of some cells.
+
+    `totals`, float64 array (point, 7): runs; runs that are wrong; pairs of runs; pairs that differ;
+    sum of the true class's margin; squares around the means of repeats, and their degrees of
+    freedom. `classes`, sparse int32 array (point, class): runs that predict each. `truth`: class of
+    each point, -1 if unknown, -2 if test sets disagree on it.
+    """
+
+    totals: NDArray[np.float64]
+    classes: Any
+    truth: NDArray[np.int64]
+
+    def __add__(self, other: Sums) -> Sums:
+        both = np.where(self.truth == -1, other.truth, self.truth)
+        differ = (self.truth >= 0) & (other.truth >= 0) & (self.truth != other.truth)
+        return Sums(
+            self.totals + other.totals,
+            self.classes + other.classes,
+            np.where(differ | (other.truth == -2), -2, both),
+        )
+
+
+Sets = Mapping[int, int]
+
+
+def sets_of(cells: pl.DataFrame, predictions: Sequence[Predictions]) -> Sets:
+    """Return the cell by which each cell's rows go: itself, or the first of those with its `vary`.
+
+    `cells`: columns cell and vary. `predictions`: those of all groups.
+    """
+    vary = dict(cells.select("cell", "vary").iter_rows())
+    found: dict[int, int] = {}
+    own = [sorted(one.runs["cell"].unique().to_list()) for one in predictions]
+    apart = sum(len(held) * _most(one) for held, one in zip(own, predictions, strict=True)) <= MOST
+    for held in own:
+        first: dict[object, int] = {}
+        for cell in held:
+            found[cell] = cell if apart else first.setdefault(vary[cell], cell)
+    return found
+
+
+def _most(predictions: Predictions) -> int:
+    """Return how many points there are at most."""
+    index = predictions.test_index
+    repeats = predictions.runs["repeat_index"].n_unique()
+    return 0 if index is None else min(repeats * predictions.n_test, int(index.max(initial=-1)) + 1)
+
+
+def build(predictions: Predictions, options: Options, sets: Sets) -> list[Delayed]:
+    """Return a lazy frame of `SCHEMA` of the last snapshot, in a list.
+
+    The list is empty without runs, and where it is unknown which points they were tested on. Copies
+    of runs are left out. A task adds up about `PART` runs, and reads as many at once as a block may
+    hold; it needs memory for its sums, (point, 7) for each of its sets of cells.
+    """
+    from dask.delayed import delayed
+
+    distinct = predictions.runs.filter(~pl.col("identical"))
+    if distinct.is_empty() or predictions.test_index is None:
+        return []
+    points = np.unique(predictions.test_index[distinct["repeat_index"].unique().to_numpy()])
+    repeats = (
+        distinct.group_by(REPEAT)
+        .agg(pl.len().alias("_n"), pl.col("row").min())
+        .sort("row")
+        .with_columns(_part=(pl.col("_n").cum_sum() - 1) // PART)
+    )
+    parts = []
+    for own in repeats.partition_by("_part", maintain_order=True):
+        runs = distinct.join(own.select(REPEAT), on=REPEAT, how="semi", maintain_order="left")
+        task = partial(_sums, replace(predictions, runs=runs), points, options, sets)
+        parts.append(delayed(task, pure=False)())
+    total = reduce(delayed(_together, pure=False), parts)
+    frame = partial(_frame, points, predictions.class_names, Counter(sets.values()))
+    return [delayed(frame, pure=False)(total)]
+
+
+def _together(a: Mapping[int, Sums], b: Mapping[int, Sums]) -> dict[int, Sums]:
+    return {**a, **{cell: a[cell] + one if cell in a else one for cell, one in b.items()}}
+
+
+def _sums(
+    predictions: Predictions, points: NDArray[np.int64], options: Options, sets: Sets
+) -> dict[int, Sums]:
+    """Add up the runs of whole repeats, in the order of their rows."""
+    from manyseed.analysis.graph.chunks import PART_RUNS, blocks
+    from manyseed.analysis.graph.predictions import Sources, read, readers
+
+    position = predictions.positions(options)[-1]
+    needs: list[Any] = ["margin"] if predictions.has_margin else []
+    held = Sources.of(predictions, needs, options, position).arrays
+    sources = Sources({name: held[name] for name in ("label", "margin") if name in held})
+    fit = max(1, options.block_bytes // max(sources.run_bytes, 1))
+    step = min(PART_RUNS, fit)
+    index = predictions.test_index
+    assert index is not None
+    places = {
+        repeat: np.searchsorted(points, index[repeat])
+        for repeat in predictions.runs["repeat_index"].unique()
+    }
+    found: dict[int, Sums] = {}
+    for members in blocks(predictions, options, fit, position):
+        pieces = [
+            (member, slice(start, start + step))
+            for member in members
+            for start in range(0, member.row.size, step)
+        ]
+        opened = readers(sources.rows([member.row[runs] for member, runs in pieces]))
+        repeat: _RunsOfRepeat | None = None
+        for number, (member, runs) in enumerate(pieces):
+            if runs.start == 0:
+                place = places[member.held_out.repeat_index]
+                repeat = _RunsOfRepeat(member, place, predictions.n_classes)
+            assert repeat is not None
+            repeat.add(read(opened, number, member.held_out))
+            if runs.stop >= member.row.size:
+                key = sets[member.cell]
+                found[key] = repeat.added(found.get(key), len(points))
+    return found
+
+
+class _RunsOfRepeat:
+    """The runs of one repeat, added piece by piece."""
+
+    def __init__(self, member: Member, place: NDArray[np.intp], n_classes: int) -> None:
+        self.held_out, self.place, self.n_classes = member.held_out, place, n_classes
+        self.counts = np.zeros((place.size, n_classes), np.int32)
+        self.moments = np.tile([np.nan, 0.0, 0.0], (place.size, 1))
+        self.is_sound = member.held_out.problem is None
+
+    def add(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Add some runs: their labels, and margins if there are any."""
+        from manyseed.analysis.metrics.gram import add_points
+
+        label = arrays["label"]
+        self.is_sound = self.is_sound and int(label.max(initial=0)) < self.n_classes
+        if self.is_sound:  # else the table of repeats says why not
+            margin = arrays.get("margin", np.empty((0, 0), np.float32))
+            add_points(label, margin, self.counts, self.moments)
+
+    def added(self, to: Sums | None, n: int) -> Sums:
+        """Return the sums of a set of cells with this repeat; there are `n` points in all."""
+        from scipy.sparse import coo_array, csr_array
+
+        from manyseed.analysis.metrics.gram import add_repeat
+
+        shape = n, self.n_classes
+        if to is None:
+            to = Sums(np.zeros((n, 7)), csr_array(shape, dtype=np.int32), np.full(n, -1))
+        if not self.is_sound:
+            return to
+        y_true = self.held_out.y_true.astype(np.int64)
+        gaps = self.n_classes == 2
+        sign = np.where(y_true == 1, 1.0, -1.0) if gaps else np.ones(y_true.size)
+        add_repeat(self.counts, self.moments, sign, y_true, self.place, to.totals)
+        point, kind = np.nonzero(self.counts)
+        values = self.counts[point, kind], (self.place[point], kind)
+        classes = coo_array(values, shape=shape, dtype=np.int32).tocsr()
+        before = to.truth[self.place]
+        to.truth[self.place] = np.where((before == -1) | (before == y_true), y_true, -2)
+        return replace(to, classes=to.classes + classes)
+
+
+def _frame(
+    points: NDArray[np.int64],
+    names: Sequence[str],
+    members: Mapping[int, int],
+    found: Mapping[int, Sums],
+) -> pl.DataFrame:
+    frames = [_of_set(cell, members[cell], points, names, one) for cell, one in found.items()]
+    return pl.concat([pl.DataFrame(schema=dict(SCHEMA)), *frames])
+
+
+def _of_set(
+    cell: int, n_cells: int, points: NDArray[np.int64], names: Sequence[str], sums: Sums
+) -> pl.DataFrame:
+    there = np.flatnonzero(sums.totals[:, 0])
+    runs, wrong, pairs, differ, margin, squares, freedom = sums.totals[there].T
+    first, first_runs, second_runs = two_most(sums.classes[there])
+    truth = sums.truth[there]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        values = {
+            "wrong": wrong / runs,
+            "flips": differ / pairs,
+            "margin": margin / runs,
+            "margin_std": np.sqrt(squares / freedom),
+        }
+    classes = pl.Series([*names], dtype=pl.String)
+    needed = runs_needed(first_runs, second_runs, runs)
+    frame = pl.DataFrame(
+        {
+            "cell": np.full(there.size, cell),
+            "n_cells": np.full(there.size, n_cells),
+            "index": points[there],
+            "truth": classes.gather(np.maximum(truth, 0)),
+            "majority": classes.gather(first),
+            "n_runs": runs,
+            **values,
+            "runs_needed": np.minimum(needed, 2.0**32 - 1),
+        },
+        schema_overrides=dict.fromkeys((*values, "n_runs", "runs_needed"), pl.Float64),
+    )
+    unknown = pl.Series(truth < 0)
+    return frame.with_columns(
+        pl.col(pl.Float64).fill_nan(None),
+        truth=pl.when(~unknown).then("truth"),
+        majority=pl.when(pl.Series(first_runs > second_runs)).then("majority"),
+    ).cast(pl.Schema(SCHEMA))
+
+
+def two_most(classes: Any) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    """Return the class that most runs predict, how many these are, and those of the second.
+
+    `classes`, sparse array (point, class): runs, in rows without duplicates.
+    """
+    held = classes.tocsr()
+    held.sort_indices()
+    point = np.repeat(np.arange(held.shape[0]), np.diff(held.indptr))
+    order = np.lexsort((held.indices, -held.data.astype(np.int64), point))
+    kinds, runs = held.indices[order], held.data[order].astype(np.int64)
+    start, several = held.indptr[:-1], np.diff(held.indptr) > 1
+    second = np.zeros(held.shape[0], np.int64)
+    second[several] = runs[start[several] + 1]
+    return kinds[start].astype(np.int64), runs[start], second
+
+
+def runs_needed(
+    first: NDArray[np.int64], second: NDArray[np.int64], runs: NDArray[Any]
+) -> NDArray[np.float64]:
+    """Return how many runs tell the majority from the class that is second, at 95 %.
+
+    `first` and `second`: of `runs` runs, how many predict these two. NaN where it is a tie, and for
+    a single run. The majority is known if there are as many runs.
+    """
+    apart = (first - second) / (first + second)  # 2 r - 1
+    with np.errstate(divide="ignore", invalid="ignore"):
+        root = (Z + np.sqrt(Z**2 + 4 * apart)) / (2 * apart)
+        needed = np.ceil(np.ceil(root**2) * runs / (first + second))
+    return np.where((apart > 0) & (runs > 1), needed, np.nan)
+
+
+COMPARED: Mapping[str, Any] = {"disagreement": pl.Float32, "of_flips": pl.Float32}
+
+
+def related(table: pl.DataFrame, cells: pl.DataFrame, axes: Sequence[str]) -> pl.DataFrame:
+    """Add what compares a cell's points with those of others.
+
+    `disagreement`: share of the pairs of classifiers, all else alike, whose majorities differ.
+    `of_flips`: flips over those of the cell, all else alike, in which all sources vary that vary in
+    any of these cells; null if there is none.
+
+    `table`: of all groups, columns `SCHEMA`. `cells`: columns cell and `axes`.
+    """
+    known = cells.join(table.select("cell").unique(), on="cell", how="semi").sort("cell")
+    added = table.select("cell", "index", "majority", "flips")
+    disagreement = [
+        _disagreement(added.filter(pl.col("cell").is_in(own["cell"].to_list())))
+        for own in _alike(known, axes, "classifier")
+    ]
+    whole = dict(w for own in _alike(known, axes, "vary") for w in _wholes(own))
+    of = pl.lit(None, pl.UInt32)
+    if whole:
+        of = pl.col("cell").replace_strict(whole, default=None, return_dtype=pl.UInt32)
+    held = added.select(pl.col("cell").alias("_of"), "index", pl.col("flips").alias("_whole"))
+    nothing = pl.DataFrame(
+        schema={"cell": pl.UInt32, "index": pl.Int64, "disagreement": pl.Float32}
+    )
+    share = pl.when(pl.col("_whole") > 0).then(pl.col("flips") / pl.col("_whole"))
+    return (
+        table.with_columns(_of=of)
+        .join(held, on=["_of", "index"], how="left", maintain_order="left")
+        .with_columns(of_flips=share.cast(pl.Float32))
+        .join(pl.concat([nothing, *disagreement]), on=["cell", "index"], how="left")
+        .select(*SCHEMA, *COMPARED)
+        .sort(ORDER)
+    )
+
+
+def _alike(cells: pl.DataFrame, axes: Sequence[str], apart: str) -> Iterator[pl.DataFrame]:
+    """Yield cells that agree in all axes but one, of which there are several."""
+    others = [axis for axis in axes if axis != apart]
+    for own in cells.partition_by(others, maintain_order=True):
+        if own[apart].n_unique() > 1:
+            yield own
+
+
+def _disagreement(rows: pl.DataFrame) -> pl.DataFrame:
+    n = pl.col("_n")
+    known = rows.drop_nulls("majority").with_columns(
+        _n=pl.len().over("index"), _same=pl.len().over("index", "majority") - 1
+    )
+    alike = pl.col("_same").sum().over("index") / (n * (n - 1))
+    share = pl.when(n > 1).then(1 - alike).cast(pl.Float32)
+    return known.select("cell", "index", disagreement=share)
+
+
+def _wholes(cells: pl.DataFrame) -> Iterator[tuple[int, int]]:
+    """Yield each of some cells with the one in which all sources vary, if there is one."""
+    sources = [frozenset(str(vary).split("+")) for vary in cells["vary"]]
+    every = frozenset[str]().union(*sources) - {"none"}
+    whole = [cell for cell, own in zip(cells["cell"], sources, strict=True) if own == every]
+    if whole:
+        yield from ((cell, whole[0]) for cell in cells["cell"])
+
+
+# ---- what the table says
+
+
+def by_point(points: pl.LazyFrame) -> pl.DataFrame:
+    """Return a row for each dataset, classifier and point: means over cells, and the most flips.
+
+    `points`: the table, with the columns dataset, classifier and vary.
+    """
+    key, weight = ["dataset", "classifier", "index"], pl.col("n_runs")
+    return (
+        points.with_columns(pl.col("dataset", "classifier").cast(pl.String))
+        .group_by(key)
+        .agg(
+            pl.col("truth").first(),
+            _most_frequent(),
+            n_runs=weight.sum(),
+            wrong=(pl.col("wrong") * weight).sum() / weight.sum(),
+            flips=pl.col("flips").max(),
+            margin=pl.col("margin").mean(),
+            known=(pl.col("runs_needed") <= weight).fill_null(value=False).all(),
+        )
+        .sort(key)
+        .collect()
+    )
+
+
+def _most_frequent() -> pl.Expr:
+    return pl.col("majority").drop_nulls().mode().sort().first()
+
+
+def answer(points: pl.LazyFrame, labels: pl.DataFrame, limit: int = LISTED) -> list[Answer]:
+    """Say which points flip, what part of that each source is, and which labels are likely wrong.
+
+    `points`: as in `by_point`, which returned `labels`. `limit`: points that are listed of each.
+    """
+    return [*_flipping(labels, limit), *_sources(points), *wrong_labels(labels, limit)]
+
+
+def _flipping(labels: pl.DataFrame, limit: int) -> Iterator[Answer]:
+    found = (
+        labels.drop_nulls("flips")
+        .group_by("dataset", "classifier", maintain_order=True)
+        .agg(
+            pl.len().alias("points"),
+            (pl.col("flips") > 0).sum().alias("flipping"),
+            (pl.col("flips") >= OFTEN).sum().alias("often"),
+            (~pl.col("known")).sum().alias("unknown"),
+        )
+        .filter(pl.col("flipping") > 0)
+        .sort("flipping", descending=True, maintain_order=True)
+    )
+    if found.is_empty():
+        return
+    of = [
+        f"{row['flipping']:,} of {row['points']:,} of {row['classifier']} on {row['dataset']}"
+        for row in found.iter_rows(named=True)
+    ]
+    several = labels.drop_nulls("flips").filter(pl.col("flips") > 0)
+    rows = several.sort(["flips", "margin"], descending=[True, False]).head(limit)
+    evidence = " ".join(
+        f"{row['classifier']} on {row['dataset']}: {row['flipping']:,} points change class between "
+        f"runs, {row['often']:,} of them in a third of the pairs of runs or more; for "
+        f"{row['points'] - row['unknown']:,} of {row['points']:,} points the majority of runs is "
+        "known (95 %)."
+        for row in found.head(limit).iter_rows(named=True)
+    )
+    yield Answer(
+        first_ones(of, lambda names: f"Points that change class between runs: {names}."),
+        details=_listed(rows, "flips"),
+        rows=rows.to_dicts(),
+        evidence=evidence,
+        figures=("points",),
+    )
+
+
+def _sources(points: pl.LazyFrame) -> Iterator[Answer]:
+    """Say what share of all flips there are if one source varies by itself."""
+    key = ["dataset", "classifier"]
+    flips = (
+        points.filter(pl.col("of_flips").is_not_null().any().over("cell"))
+        .group_by(*(pl.col(name).cast(pl.String) for name in (*key, "vary")))
+        .agg(pl.col("flips").sum())
+        .sort(*key, "vary")
+        .collect()
+    )
+    for own in flips.partition_by(key, maintain_order=True):
+        whole = max(own["vary"], key=lambda vary: len(vary.split("+")))
+        total = own.filter(vary=whole)["flips"][0]
+        others = own.filter(pl.col("vary") != whole).sort("flips", descending=True)
+        parts = [
+            f"{vary} by itself {flips / total:.0%}"
+            for vary, flips in others.select("vary", "flips").iter_rows()
+        ]
+        name = f"{own['classifier'][0]} on {own['dataset'][0]}"
+        yield Answer(
+            first_ones(parts, partial("Of the flips of {}: {}.".format, name)),
+            rows=[row | {"share": row["flips"] / total} for row in own.iter_rows(named=True)],
+            evidence=f"{name}: mean flips of a test point where {whole} vary are the whole; "
+            f"{', '.join(parts)}. Sources that act together count in several.",
+            figures=("points",),
+        )
+
+
+def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
+    """Name the points that nearly every run of every classifier gets wrong, the surest first.
+
+    They are said to be likely wrong labels only if there are more of them than classifiers that err
+    independently of each other have in common (p below 5 %, over all datasets together).
+
+    `labels`: a row per dataset, classifier and point.
+    """
+    ranked = suspects(labels)
+    datasets = ranked["dataset"].unique(maintain_order=True).to_list()
+    for dataset in datasets:
+        own = ranked.filter(dataset=dataset)
+        wrong = own.filter(pl.col("wrong_least") >= NEARLY)
+        of = labels.filter(dataset=dataset)
+        shares = of.group_by("classifier").agg((pl.col("wrong") >= NEARLY).mean())["wrong"]
+        expected = own.height * math.prod(shares.to_list())
+        if wrong.is_empty() or poisson_above(wrong.height, expected) * len(datasets) > 0.05:
+            continue
+        n = f"{wrong.height:,} of {own.height:,} points"
+        yield Answer(
+            f"Labels that are likely wrong on {dataset}: {n}, wrong in nearly every run.",
+            details=_listed(wrong.head(limit), "wrong"),
+            rows=wrong.head(limit).to_dicts(),
+            evidence=f"{n} of {dataset} are wrong in at least {NEARLY:.0%} of the runs of each of "
+            f"{of['classifier'].n_unique():,} classifiers; if these erred independently of each "
+            f"other, about {expected:.2g} would be.",
+            cannot_tell="A point that is hard for all of them looks the same: look at it.",
+            figures=("points",),
+        )
+
+
+def suspects(labels: pl.DataFrame) -> pl.DataFrame:
+    """Return the points that several classifiers predicted, the likeliest wrong label first.
+
+    Ordered by the share of wrong runs of the classifier that is right most often, then by the mean
+    share, then by the mean rank of the true class's margin, the lowest first.
+    """
+    rank = pl.col("margin").rank().over("dataset", "classifier")
+    return (
+        labels.with_columns(_rank=rank)
+        .group_by("dataset", "index", maintain_order=True)
+        .agg(
+            pl.col("truth").first(),
+            _most_frequent(),
+            pl.len().alias("classifiers"),
+            pl.col("n_runs").sum(),
+            pl.col("wrong").mean(),
+            pl.col("wrong").min().alias("wrong_least"),
+            pl.col("_rank").mean(),
+        )
+        .filter(pl.col("classifiers") > 1)
+        .filter(pl.col("classifiers") == pl.col("classifiers").max().over("dataset"))
+        .sort(
+            ["dataset", "wrong_least", "wrong", "_rank", "index"],
+            descending=[False, True, True, False, False],
+            nulls_last=True,
+        )
+        .drop("_rank")
+    )
+
+
+def poisson_above(found: int, expected: float) -> float:
+    """Return the probability of so many or more, if so many are expected on average."""
+    if expected <= 0:
+        return 0.0 if found else 1.0
+    below = sum(
+        math.exp(k * math.log(expected) - expected - math.lgamma(k + 1)) for k in range(found)
+    )
+    return max(1 - below, 0.0)
+
+
+def _listed(rows: pl.DataFrame, column: str) -> tuple[str, ...]:
+    return tuple(
+        f"  {row['dataset']}, row {row['index']:,}: {row[column]:.2f}, labelled "
+        f"{row['truth'] or 'variously'}, mostly predicted {row['majority'] or 'variously'}"
+        for row in rows.iter_rows(named=True)
+    )

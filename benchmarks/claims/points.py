@@ -1,0 +1,175 @@
+"""Which test points flip, which labels are likely wrong, and what a verdict hangs on."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from benchmarks.claims.record import Claim, Tally
+from manyseed.analysis.questions.comparison import (
+    OnTestSet,
+    Side,
+    Values,
+    compare,
+    hanging,
+    hangs,
+)
+from manyseed.analysis.questions.points import answer, by_point, runs_needed, wrong_labels
+
+Right = list[tuple[NDArray[np.int64], NDArray[np.bool_]]]
+
+
+def labelled(
+    seed: int, wrong: int, *, alike: bool = True, n: int = 1000, classifiers: int = 3
+) -> tuple[pl.DataFrame, set[int]]:
+    """Return points that eight runs of each classifier predicted, and those whose label is wrong.
+
+    `alike`: whether all classifiers err on the same points, as far as these are hard.
+    """
+    rng = np.random.default_rng(seed)
+    at, hard = rng.choice(n, wrong, replace=False), rng.beta(0.3, 2, n)
+    parts = []
+    for number in range(classifiers):
+        own = hard if alike else rng.beta(0.3, 1, n)
+        right = rng.random((8, n)) >= np.clip(
+            own + 0.1 * rng.normal(size=n), 0.01, 0.95 if alike else 1
+        )
+        right[:, at] = rng.random((8, wrong)) < 0.02
+        margin = np.where(right, 1, -1) * rng.exponential(size=right.shape)
+        facts = {"dataset": "d", "classifier": f"c{number}", "index": np.arange(n), "truth": "a"}
+        values = {
+            "majority": np.where(right.mean(axis=0) > 0.5, "a", "b"),
+            "wrong": 1 - right.mean(axis=0),
+            "margin": margin.mean(axis=0),
+        }
+        parts.append(pl.DataFrame({**facts, **values, "n_runs": 8, "flips": 0.1, "known": True}))
+    return pl.concat(parts), set(at.tolist())
+
+
+def resting(seed: int, on: int, n: int = 1000, n_runs: int = 8) -> tuple[Right, Right]:
+    """Return two sides that err alike, but for `on` points that only the first gets right."""
+    rng = np.random.default_rng(seed)
+    hard = rng.random(n) < 0.15
+    hard[:on] = False
+    sides: list[Right] = []
+    for number in range(2):
+        right = np.tile(~hard, (n_runs, 1))
+        for run in range(0, n_runs, 2):
+            right[run, rng.choice(np.flatnonzero(~hard[on:])) + on] = False
+        right[:, :on] = number == 0
+        sides.append([(np.arange(n), right)])
+    return sides[0], sides[1]
+
+
+def on_test_sets(right: Right) -> list[OnTestSet]:
+    """Return a side whose runs are read in two parts."""
+    return [OnTestSet(index, partial(iter, (own[:1], own[1:]))) for index, own in right]
+
+
+def judged(better: Values, worse: Values) -> bool:
+    """Return the verdict of `compare`."""
+    found = compare([Side(own) for own in better], [Side(own) for own in worse], paired=False)
+    limits = found.sets or found.seeds
+    return limits is not None and limits[0] > 0
+
+
+def _flipping(share: float, seed: int) -> Tally:
+    """Say which of 100 points flip between 6 runs of a class that a share of points can leave."""
+    rng = np.random.default_rng(seed)
+    runs = rng.random((6, 100)) < 0.5 * (rng.random(100) < share)
+    ones = runs.sum(axis=0)
+    table = pl.DataFrame(
+        {
+            "dataset": "d",
+            "classifier": "c",
+            "vary": "init",
+            "cell": 0,
+            "truth": "a",
+            "index": np.arange(100),
+            "majority": "a",
+            "n_runs": 6,
+            "wrong": ones / 6,
+            "flips": ones * (6 - ones) / 15,
+            "margin": 0.0,
+            "of_flips": None,
+            "runs_needed": 6,
+        }
+    ).lazy()
+    said = answer(table, by_point(table))
+    return Tally(any(one.headline.startswith("Points that change class") for one in said))
+
+
+def _known(share: float, seed: int) -> Tally:
+    """Count of 100 points, each predicted as one of two classes, those of known majority."""
+    ones = np.random.default_rng(seed).binomial(20, share, 100)
+    first = np.maximum(ones, 20 - ones)
+    needed = runs_needed(first, 20 - first, np.full(100, 20))
+    return Tally(int((needed <= 20).sum()), 100)
+
+
+def _labels(wrong: int, seed: int, *, alike: bool) -> Tally:
+    return Tally(bool(list(wrong_labels(labelled(seed, wrong, alike=alike)[0]))))
+
+
+def _even(seed: int) -> Tally:
+    rng = np.random.default_rng(seed)
+    better, worse = ([(np.arange(1000), rng.random((8, 1000)) < p)] for p in (0.9, 0.7))
+    found = hanging(on_test_sets(better), on_test_sets(worse), judged)
+    return Tally("hangs on no few" not in hangs(found, "a > b", "d").headline)
+
+
+def _resting(seed: int) -> Tally:
+    found = hanging(*(on_test_sets(side) for side in resting(seed, 14)), judged)
+    exact = sorted(found.index) == list(range(14))
+    return Tally(exact and "hangs on 14 of 1,000" in hangs(found, "a > b", "d").headline)
+
+
+CLAIMS: tuple[Claim, ...] = (
+    Claim(
+        "Points that change class between runs: 12 of 100 of a on D",
+        "answers, points",
+        r"change class between runs|labelled {}, mostly predicted",
+        0.0,
+        "sweeps",
+        partial(_flipping, 0.0),
+        partial(_flipping, 0.3),
+        "all six runs agree on each of 100 points",
+        "they do not on a third of them",
+    ),
+    Claim(
+        "for 90 of 100 points the majority of runs is known (95 %)",
+        "answers, points",
+        r"the majority of runs is known",
+        0.05,
+        "points",
+        partial(_known, 0.5),
+        partial(_known, 0.85),
+        "20 runs; each predicts one of two classes with probability a half",
+        "one of them with 0.85",
+    ),
+    Claim(
+        "Labels that are likely wrong on D: 21 of 1,000 points",
+        "answers, points",
+        r"Labels that are likely wrong|are wrong in at least {} of the runs",
+        0.05,
+        "sweeps",
+        partial(_labels, 0, alike=False),
+        partial(_labels, 20, alike=True),
+        "3 classifiers that err independently of each other, eight runs each",
+        "20 labels are wrong, and all err on the same hard points",
+    ),
+    Claim(
+        "a > b on D hangs on 14 of 1,000 points (or: on no few points)",
+        "points --verdicts",
+        r"hangs on {} of {} points|hangs on no few points|is still told without the",
+        0.05,
+        "verdicts",
+        _even,
+        _resting,
+        "a better by 0.2, evenly on all of 1,000 points",
+        "a better on 14 points alone: it is these that are named",
+    ),
+)

@@ -1,0 +1,357 @@
+"""Tables that not every sweep has: of deep ensembles, margins, test points and response curves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+import polars as pl
+from dask.delayed import Delayed
+
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.graph.chunks import compute_all
+from manyseed.analysis.graph.predictions import Predictions, unavailable
+from manyseed.analysis.options import CALIBRATION, Options
+from manyseed.analysis.questions import margins, members, points, tace
+from manyseed.analysis.questions.dee import compared
+from manyseed.analysis.response.corpora import LEAST_TRAIN_ACCURACY, excluded, information
+from manyseed.analysis.response.curves import CURVE_KEY, Answers, repeat_curves, run_curves, scores
+from manyseed.analysis.tables.rows import CELL_KEY, IS_METHOD, REPEAT, RUN
+from manyseed.analysis.tables.schema import together
+from manyseed.jobs.response.questions import DBI, DBI_LAYERS, PARTS
+from manyseed.orchestrator.computing.inputs import KEY, Published, parted, still_held
+from manyseed.orchestrator.computing.tables import (
+    CMI,
+    DEE,
+    MARGINS,
+    POINTS,
+    RESPONSE_CURVES,
+    RESPONSES,
+    TACE,
+    UNCERTAINTY,
+)
+from manyseed.orchestrator.grids.loading import read_sweep_file
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.plan import PREFIX, Plan, with_anchors
+from manyseed.orchestrator.responding import answers_of
+from manyseed.orchestrator.store.coordinates import RESPONSE_ARRAYS
+from manyseed.orchestrator.store.reader import read_array
+
+_FIRST_BLOCK = DBI_LAYERS.index(1)
+_RUN = ["cell", "repeat_index", "run_index"]
+_ANSWER = [*_RUN, "transform", "layer"]
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """How conditional mutual information is computed, as `[response]` of a sweep file says.
+
+    `given`: hparams to condition on; None for all that grids vary. `least_train_accuracy`: models
+    below it are left out for transforms of images.
+    """
+
+    given: tuple[str, ...] | None = None
+    least_train_accuracy: float = LEAST_TRAIN_ACCURACY
+
+    @classmethod
+    def read(cls, paths: SweepPaths) -> Conditions:
+        """Read the conditions of a sweep."""
+        table = read_sweep_file(paths.sweep_file).response
+        if table is None:
+            return cls()
+        least = table.least_train_accuracy
+        return cls(
+            None if table.given is None else tuple(table.given),
+            LEAST_TRAIN_ACCURACY if least is None else float(least),
+        )
+
+
+def responses(
+    paths: SweepPaths, groups: Sequence[Published], plan: Plan
+) -> tuple[dict[str, pl.DataFrame], Conditions]:
+    """Return the tables of response curves (none if no group has any), and their conditions.
+
+    Curves are measured in training, or later from kept models. Copies of a run are left out: they
+    answer as it does.
+    """
+    of_runs, of_repeats = [], []
+    for group in groups:
+        runs = group.predictions.runs.filter(~pl.col("identical"))
+        scored: list[pl.DataFrame] = []
+        curves: list[pl.DataFrame] = []
+        for answering, answers in (*_in_training(group, runs), *_later(paths, group, runs)):
+            keys = answering.select(_RUN)
+            frames = [scores(answers, keys), run_curves(answers, keys)]
+            if scored:  # the first answer of each run counts
+                before = pl.concat(frame.select(_ANSWER) for frame in scored)
+                frames = [
+                    frame.join(before, on=_ANSWER, how="anti", maintain_order="left")
+                    for frame in frames
+                ]
+            scored.append(frames[0])
+            curves.append(frames[1])
+        if scored:
+            of_runs += scored
+            of_repeats.append(repeat_curves(pl.concat(curves)))
+    if not of_runs:
+        return {}, Conditions()
+    conditions = Conditions.read(paths)  # only here is the sweep file needed
+    cells = with_anchors(plan.cells).select("cell", "cell_id", *AXES, f"^{PREFIX}.*$")
+    known = cells.join(pl.concat(of_runs), on="cell", how="inner", maintain_order="left")
+    known = known.sort(*_RUN, "transform", "layer", maintain_order=True)
+    known = known.with_columns(excluded=excluded(conditions.least_train_accuracy))
+    given = conditions.given
+    hparams = [
+        name
+        for name in cells.columns
+        if name.startswith(PREFIX) and (given is None or name.removeprefix(PREFIX) in given)
+    ]
+    joined = cells.join(pl.concat(of_repeats), on="cell", how="inner").sort(CURVE_KEY)
+    informative = information(known, hparams, least_train_accuracy=conditions.least_train_accuracy)
+    return {RESPONSES: known, RESPONSE_CURVES: joined, CMI: informative}, conditions
+
+
+def _in_training(group: Published, runs: pl.DataFrame) -> Iterator[tuple[pl.DataFrame, Answers]]:
+    """Yield the runs of a group and what they answered right after their training."""
+    asked = group.spec.asked
+    if asked is None:
+        return
+    rows = runs["row"].to_numpy()
+    right, total, shifted_right, shifted_total = (
+        read_array(group.group, name)[rows] for name in RESPONSE_ARRAYS
+    )
+    yield (
+        runs,
+        Answers(
+            right,
+            total,
+            shifted_right,
+            shifted_total,
+            transforms=[name for name, _ in asked.responses],
+            layers=[layer for _, layer in asked.responses],
+            magnitudes=read_array(group.group, "response_magnitude"),
+            dbi=read_array(group.group, DBI)[rows, _FIRST_BLOCK] if asked.dbi else None,
+        ),
+    )
+
+
+def _later(
+    paths: SweepPaths, group: Published, runs: pl.DataFrame
+) -> Iterator[tuple[pl.DataFrame, Answers]]:
+    """Yield, table by table, the runs of a group whose kept models answered, and the answers."""
+    crc = group.numbers["crc"]
+    runs = runs.with_columns(pl.Series("crc", crc[runs["row"].to_numpy()], dtype=pl.UInt32))
+    for asked, rows in answers_of(paths, group.spec):
+        key = {"cell": "cell", "repeat": "repeat_index", "run": "run_index"}
+        named = rows.rename(key).with_columns(
+            pl.col("repeat_index").cast(runs.schema["repeat_index"]),
+            pl.col("run_index").cast(runs.schema["run_index"]),
+        )
+        # answers of models that were retrained since do not count
+        which = runs.join(named.select(*_RUN, "crc").unique(), on=[*_RUN, "crc"], how="semi")
+        if which.is_empty():
+            continue
+        grids = np.array(asked.grids)
+        shape = len(which), len(asked.responses), asked.draws, grids.shape[1]
+        right, total = np.zeros(shape, np.uint32), np.zeros(shape, np.uint32)
+        shifted = np.zeros((2, len(which), len(asked.responses), len(PARTS)), np.uint32)
+        dbi = np.full(len(which), np.nan)
+        for number, (transform, layer) in enumerate(asked.responses):
+            found = which.select(_RUN).join(
+                named.filter(transform=transform, layer=layer),
+                on=_RUN,
+                how="left",
+                maintain_order="left",
+            )
+            n = len(asked.grid(transform))
+            right[:, number, :, :n] = found["right"].to_list()
+            total[:, number, :, :n] = found["total"].to_list()
+            shifted[0, :, number] = found["shifted_right"].to_list()
+            shifted[1, :, number] = found["shifted_total"].to_list()
+            if asked.dbi:
+                dbi[:] = found["dbi"].list.get(_FIRST_BLOCK).to_numpy()
+        yield (
+            which,
+            Answers(
+                right,
+                total,
+                shifted[0],
+                shifted[1],
+                transforms=[name for name, _ in asked.responses],
+                layers=[layer for _, layer in asked.responses],
+                magnitudes=grids,
+                dbi=dbi if asked.dbi else None,
+            ),
+        )
+
+
+def measured(
+    paths: SweepPaths,
+    groups: Sequence[tuple[Predictions, pl.DataFrame]],
+    sets: points.Sets,
+    options: Options,
+    *,
+    scheduler: Any,
+    workers: int | None,
+) -> dict[str, pl.DataFrame]:
+    """Measure ensembles, margins and points of all groups, but for rows on disk that are current.
+
+    `groups`, sequence of (Predictions, frame): the finished runs, and the repeats (columns `KEY`)
+    that have not changed since they were analysed. `sets`: by which cell the points of each cell
+    go. `scheduler` and `workers`: as in `analysis.graph.group.compute`.
+
+    Returns the tables uncertainty, tace, margins and points, with the columns `SCHEMA` of
+    `members`, `tace`, `margins` and `points`. The first three are empty if calibrated metrics, or
+    α̂, were not asked for.
+    """
+    makers: dict[str, Any] = {UNCERTAINTY: members, TACE: tace, MARGINS: margins}
+    tasks: dict[str, list[Delayed]] = {}
+    kept: dict[str, list[pl.DataFrame]] = {}
+    for name, table in makers.items():
+        newest = name != MARGINS
+        kept[name], rest = parted(paths, name, table.SCHEMA, groups, options, newest=newest)
+        tasks[name] = [
+            task
+            for epoch, predictions in rest
+            for task in table.build(predictions, replace(options, snapshots=(epoch,)))
+        ]
+    makers[POINTS], kept[POINTS], tasks[POINTS] = points, [], []
+    held = still_held(paths, POINTS, points.SCHEMA)
+    for predictions, same in groups:
+        current = None if held is None else _current(held, predictions, same, sets, options)
+        if current is None:
+            tasks[POINTS] += points.build(predictions, options, sets)
+        else:
+            kept[POINTS].append(current)
+    computed = iter(compute_all([*chain(*tasks.values())], scheduler=scheduler, workers=workers))
+    return {
+        name: together(
+            [*kept[name], *islice(computed, len(tasks[name]))], table.SCHEMA, table.ORDER
+        )
+        for name, table in makers.items()
+    }
+
+
+def _current(
+    held: pl.DataFrame,
+    predictions: Predictions,
+    same: pl.DataFrame,
+    sets: points.Sets,
+    options: Options,
+) -> pl.DataFrame | None:
+    """Return the points of a group on disk; None if any of its runs is new, lost or changed."""
+    runs = predictions.runs
+    epoch = predictions.trained[predictions.positions(options)[-1]]
+    if not runs.join(same.filter(epoch=epoch), on=REPEAT, how="anti").is_empty():
+        return None
+    own = {sets[cell] for cell in runs["cell"].unique().to_list()}
+    n_cells = Counter(sets.values())
+    rows = held.filter(pl.col("cell").is_in(own))
+    counts = dict(rows.select("cell", "n_cells").unique().iter_rows())
+    if counts != {cell: n_cells[cell] for cell in own}:
+        return None
+    # what is on disk is of these runs and perhaps of some that were dropped
+    n_runs = (~runs["identical"]).sum() * predictions.n_test
+    return rows if rows["n_runs"].sum() == n_runs else None
+
+
+def of_points(table: pl.DataFrame, sets: points.Sets, cells: pl.DataFrame) -> pl.LazyFrame:
+    """Return the table of points, with the axes in which the cells of a row agree.
+
+    `table`: as `measured` returns it. `cells`: the plan's.
+    """
+    known = cells.filter(pl.col("cell").is_in(sets.keys()))
+    group = pl.col("cell").replace_strict(sets, return_dtype=pl.UInt32)
+    agreed = [pl.when(pl.col(axis).n_unique() == 1).then(pl.col(axis).first()) for axis in AXES]
+    first = pl.col("cell_id").filter(pl.col("cell") == pl.col("cell").min()).first()
+    described = known.group_by(_of=group).agg(first, *agreed).rename({"_of": "cell"})
+    whole = points.related(table, described, AXES)
+    described = described.select("cell", "cell_id", *AXES)
+    return described.lazy().join(whole.lazy(), on="cell", how="inner", maintain_order="right")
+
+
+def of_cells(
+    measured: Mapping[str, pl.DataFrame],
+    repeats: pl.DataFrame,
+    cells: pl.DataFrame,
+    runs: pl.DataFrame,
+    options: Options,
+) -> dict[str, pl.DataFrame]:
+    """Return the tables that have rows, joined with the descriptions of their cells.
+
+    `measured`: as `measured` returns them. `repeats`: the table of repeats; those with a problem
+    are left out. `cells`: the plan's. `runs`: `fit_seconds` of each run.
+    """
+    sound = repeats.filter(pl.col("problem").is_null()).select(KEY)
+    tables = {
+        name: table.join(sound, on=KEY, how="semi", maintain_order="left")
+        for name, table in measured.items()
+    }
+    uncertainty = tables[UNCERTAINTY]
+    described = cells.select("cell", "cell_id", *AXES)
+    with_ensembles = described.join(uncertainty, on="cell", how="semi")
+    epochs = uncertainty.select(CELL_KEY).unique()
+    worth = compared(uncertainty, with_ensembles, kind=options.dee_std).join(
+        epochs, on="cell", how="left", maintain_order="left"
+    )
+    tables[UNCERTAINTY], tables[DEE] = timed(uncertainty, worth, runs)
+    return {
+        name: described.join(table, on="cell", how="inner", maintain_order="right")
+        for name, table in tables.items()
+        if not table.is_empty()
+    }
+
+
+def without_deep(
+    predictions: Predictions, tables: Mapping[str, pl.DataFrame], options: Options
+) -> Iterator[str]:
+    """Yield why a group has no deep ensemble equivalents, if it has none.
+
+    `predictions`: the finished runs of the group. `tables`: the tables of all groups, as `of_cells`
+    returns them.
+    """
+    if CALIBRATION not in options.metrics or CALIBRATION in unavailable(predictions, options):
+        return
+    cells = set(predictions.runs["cell"].unique().to_list())
+    if predictions.ensembled is None:
+        if UNCERTAINTY not in tables:
+            yield "needs at least 2 runs in the same repeat that are not copies"
+        return
+    lacking = len(cells)
+    if DEE in tables:
+        lacking -= len(cells & {*tables[DEE].filter(axis="ensembling")["cell"].to_list()})
+    if lacking:
+        which = f" for {lacking} of its {len(cells)} cells" if lacking < len(cells) else ""
+        yield (
+            'needs ensembling = "none" with at least 2 runs in the same repeat, all else equal: '
+            f"there is no such cell{which}"
+        )
+
+
+def timed(
+    uncertainty: pl.DataFrame, worth: pl.DataFrame, runs: pl.DataFrame
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return both tables with the training time of their ensembles.
+
+    A run with members counts in full, however few of them are averaged; other runs count with the
+    mean of their repeat.
+
+    `uncertainty` and `worth`: the tables uncertainty and dee. `runs`: `fit_seconds` of each run,
+    null if unknown.
+    """
+    seconds = runs.select(*RUN, pl.col("fit_seconds").cast(pl.Float64))
+    means = seconds.group_by(REPEAT).agg(_mean=pl.col("fit_seconds").mean())
+    uncertainty = uncertainty.join(seconds, on=RUN, how="left", maintain_order="left")
+    uncertainty = uncertainty.join(means, on=REPEAT, how="left", maintain_order="left")
+    whole = pl.when(IS_METHOD).then("fit_seconds").otherwise(pl.col("members") * pl.col("_mean"))
+    uncertainty = uncertainty.with_columns(whole.alias("fit_seconds")).drop("_mean")
+    key = [*REPEAT, "members"]
+    sizes = uncertainty.group_by(key).agg(pl.col("fit_seconds").mean())
+    worth = worth.join(sizes, on=key, how="left", maintain_order="left")
+    of_deep = means.rename({"cell": "deep_cell", "_mean": "deep_fit_seconds"})
+    by = ["deep_cell", "repeat_index"]
+    return uncertainty, worth.join(of_deep, on=by, how="left", maintain_order="left")

@@ -1,0 +1,345 @@
+"""Test points: beside a loop over runs, planted wrong labels, flips by source, and a verdict."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from itertools import combinations
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from benchmarks.claims.points import judged, labelled, on_test_sets, resting
+from manyseed.analysis.graph.chunks import compute_all
+from manyseed.analysis.options import Options
+from manyseed.analysis.questions import points
+from manyseed.analysis.questions.comparison import hanging, hangs
+from manyseed.analysis.tables.schema import together
+from tests.analysis.samples import margins as true_margins
+from tests.analysis.samples import noisy, predictions, regular
+
+OPTIONS = Options()
+
+
+def drawn_index(rng, repeats, n_test, n_samples):
+    drawn = [rng.choice(n_samples, n_test, replace=False) for _ in range(repeats)]
+    return np.sort(drawn, axis=1)
+
+
+def counted(given, sets=None, options=OPTIONS):
+    sets = sets or {cell: cell for cell in given.runs["cell"].unique()}
+    found = compute_all(points.build(given, options, sets), scheduler="synchronous")
+    return together(found, points.SCHEMA, points.ORDER)
+
+
+def slow(label, margin, y_true, index, runs, sets, names):
+    """Point by point and run by run: (cell, index) → values."""
+    held = {}
+    for row, cell, repeat, _, identical in runs.iter_rows():
+        if identical:
+            continue
+        for place, point in enumerate(index[repeat]):
+            of = held.setdefault((sets[cell], int(point)), {})
+            one = int(label[row, place]), int(y_true[repeat, place]), float(margin[row, place])
+            of.setdefault((cell, repeat), []).append(one)
+    found = {}
+    for key, repeats in held.items():
+        every = [one for own in repeats.values() for one in own]
+        pairs = [a[0] != b[0] for own in repeats.values() for a, b in combinations(own, 2)]
+        truths = {one[1] for one in every}
+        apart = [one[2] - np.mean([o[2] for o in own]) for own in repeats.values() for one in own]
+        freedom = len(every) - len(repeats)
+        votes = Counter(one[0] for one in every).most_common()
+        tie = len(votes) > 1 and votes[0][1] == votes[1][1]
+        found[key] = {
+            "truth": names[truths.pop()] if len(truths) == 1 else None,
+            "majority": None if tie else names[votes[0][0]],
+            "n_runs": len(every),
+            "wrong": np.mean([one[0] != one[1] for one in every]),
+            "flips": np.mean(pairs) if pairs else None,
+            "margin": np.mean([one[2] for one in every]),
+            "margin_std": np.sqrt(np.sum(np.square(apart)) / freedom) if freedom else None,
+        }
+    return found
+
+
+def same_as_slow(found, wanted):
+    rows = {(row["cell"], row["index"]): row for row in found.iter_rows(named=True)}
+    assert rows.keys() == wanted.keys()
+    for key, values in wanted.items():
+        for name, value in values.items():
+            if isinstance(value, float):
+                assert rows[key][name] == pytest.approx(value, abs=2e-6, rel=2e-6), (key, name)
+            else:
+                assert rows[key][name] == value, (key, name)
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    cells=st.integers(1, 3),
+    repeats=st.integers(1, 3),
+    n_runs=st.integers(1, 5),
+    n_classes=st.integers(2, 4),
+    keep=st.sampled_from(["margin", "all"]),
+    pooled=st.booleans(),
+    copies=st.booleans(),
+    chunk=st.integers(1, 7),
+    room=st.sampled_from([1, 10**9]),
+)
+def test_they_are_what_a_loop_finds(
+    seed, cells, repeats, n_runs, n_classes, keep, pooled, copies, chunk, room
+):
+    rng = np.random.default_rng(seed)
+    runs = regular(cells, repeats, n_runs, copies)
+    score, _ = noisy(rng, runs, 9, n_classes, 2)
+    classes = rng.integers(0, n_classes, 15)  # of the whole source
+    index = drawn_index(rng, repeats, 9, 15)
+    y_true = classes[index].astype(np.uint16)
+    given = predictions(score, y_true, runs, chunk, keep, test_index=index)
+    sets = {cell: 0 if pooled else cell for cell in range(cells)}
+    margin = true_margins(score, y_true, runs)[:, 0]
+    label = score[:, 0].argmax(axis=-1)
+    found = counted(given, sets, replace(OPTIONS, block_bytes=room))
+    same_as_slow(found, slow(label, margin, y_true, index, runs, sets, given.class_names))
+    assert set(found["n_cells"]) == ({cells} if pooled else {1})
+
+
+def test_sums_are_the_same_however_much_is_read_at_once(monkeypatch):
+    monkeypatch.setattr(points, "PART", 7)
+    runs = regular(3, 4, 5)
+    rng = np.random.default_rng(0)
+    score, y_true = noisy(rng, runs, 20, 2, 3)
+    given = predictions(score, y_true, runs, 3, test_index=drawn_index(rng, 4, 20, 40))
+    whole = counted(given)
+    assert len(points.build(given, OPTIONS, {0: 0, 1: 1, 2: 2})) == 1
+    assert counted(given, options=replace(OPTIONS, block_bytes=1)).equals(whole)
+
+
+def test_a_point_of_two_truths_and_one_without_a_majority_have_none():
+    runs = regular(1, 2, 2)
+    score = np.zeros((4, 1, 1, 2), np.float32)
+    score[[0, 2], 0, 0, 1] = 1
+    score[[1, 3], 0, 0, 0] = 1
+    y_true = np.array([[0], [1]], np.uint16)
+    found = counted(predictions(score, y_true, runs, test_index=np.array([[5], [5]])))
+    assert found.row(0, named=True) | {"margin": None} == {
+        **dict.fromkeys(("truth", "majority", "runs_needed", "margin")),
+        "cell": 0,
+        "n_cells": 1,
+        "index": 5,
+        "n_runs": 4,
+        "wrong": 0.5,
+        "flips": 1.0,
+        "margin_std": pytest.approx(np.sqrt(2)),
+    }
+
+
+def test_a_repeat_that_cannot_be_analysed_is_left_out():
+    runs = regular(1, 2, 2)
+    score, y_true = noisy(np.random.default_rng(0), runs, 6)
+    label = score.argmax(axis=-1).astype(np.uint8)
+    label[0, 0, 3] = 9
+    index = np.arange(12).reshape(2, 6)
+    found = counted(predictions(score, y_true, runs, label=label, test_index=index))
+    assert found["index"].to_list() == list(range(6, 12))
+    assert points.build(predictions(score, y_true, runs), OPTIONS, {0: 0}) == []
+
+
+def test_runs_needed_are_those_of_a_sign_test():
+    first = np.repeat(np.arange(1, 200), 200)
+    second = np.tile(np.arange(200), 199)
+    kept = first >= second
+    first, second = first[kept], second[kept]
+    needed = points.runs_needed(first, second, first + second)
+    known = needed <= first + second
+    assert points.runs_needed(np.array([1]), np.array([0]), np.array([1])) != 1
+    p = 2 * stats.binom.sf(first - 1, first + second, 0.5)
+    assert (known == (p <= 0.05))[np.abs(p - 0.05) > 0.005].all()
+    assert points.runs_needed(np.array([9]), np.array([0]), np.array([9])) == 6
+    # a third class takes runs, but tells nothing of the two
+    assert points.runs_needed(np.array([9]), np.array([0]), np.array([18])) == 12
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_the_two_most_frequent_classes_are_those_of_a_loop(data):
+    from scipy.sparse import csr_array
+
+    shape = data.draw(st.tuples(st.integers(1, 6), st.integers(1, 5)))
+    row = st.lists(st.integers(0, 4), min_size=shape[1], max_size=shape[1])
+    counts = np.array(data.draw(st.lists(row, min_size=shape[0], max_size=shape[0])))
+    counts[:, 0] += counts.sum(axis=1) == 0
+    kind, first, second = points.two_most(csr_array(counts))
+    for row, own in enumerate(counts):
+        ordered = np.sort(own)[::-1]
+        assert first[row] == ordered[0] == own[kind[row]]
+        assert second[row] == (ordered[1] if shape[1] > 1 else 0)
+
+
+AXES = ("dataset", "classifier", "vary")
+
+
+def table(cells, flips=None, majority=None, wrong=None, n=4):
+    """A table of `n` points of cells (dataset, classifier, vary)."""
+    rows = [
+        {
+            **dict(zip(AXES, names, strict=True)),
+            "cell": cell,
+            "n_cells": 1,
+            "index": index,
+            "truth": "a",
+            "n_runs": 10,
+            "majority": "a" if majority is None else majority[cell][index],
+            "wrong": 0.0 if wrong is None else wrong[cell][index],
+            "flips": 0.0 if flips is None else flips[cell][index],
+            "margin": 1.0,
+            "margin_std": 1.0,
+            "runs_needed": 6,
+        }
+        for cell, names in enumerate(cells)
+        for index in range(n)
+    ]
+    whole = pl.DataFrame(rows, schema_overrides=dict(points.SCHEMA))
+    described = whole.select("cell", *AXES).unique(maintain_order=True)
+    return described.join(points.related(whole, described, AXES), on="cell")
+
+
+def answers(found):
+    return points.answer(found.lazy(), points.by_point(found.lazy()))
+
+
+def test_flips_by_source_are_the_planted_split():
+    cells = [("d", "m", vary) for vary in ("init", "batch", "init+batch")]
+    whole = np.array([0.4, 0.2, 0.0, 0.1])
+    found = table(cells, [0.75 * whole, 0.25 * whole, whole])
+    for cell, share in ((0, 0.75), (1, 0.25), (2, 1.0)):
+        expected = [share, share, None, share]
+        assert found.filter(cell=cell)["of_flips"].to_list() == [
+            None if one is None else pytest.approx(one) for one in expected
+        ]
+    (told,) = (one for one in answers(found) if "by itself" in one.headline)
+    assert told.headline == "Of the flips of m on d: init by itself 75%, batch by itself 25%."
+    # without a cell in which all vary, nothing is said
+    assert table(cells[:2], [whole, whole])["of_flips"].null_count() == 8
+
+
+def test_classifiers_disagree_where_their_majorities_do():
+    cells = [("d", name, "init") for name in "xyz"] + [("e", "x", "init")]
+    majority = [list("aaab"), list("abab"), ["a", "b", None, "b"], list("aaaa")]
+    found = table(cells, majority=majority)
+    values = found.filter(cell=0)["disagreement"].to_list()
+    assert values == pytest.approx([0, 2 / 3, 0, 0])
+    assert found.filter(cell=3)["disagreement"].null_count() == 4
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_planted_wrong_labels_come_first(seed):
+    labels, at = labelled(seed, 20)
+    ranked = points.suspects(labels)
+    assert at <= set(ranked["index"][:30].to_list())
+    (told,) = points.wrong_labels(labels)
+    assert told.headline.startswith("Labels that are likely wrong on d: ")
+    assert {row["index"] for row in told.rows} <= set(ranked["index"][:10].to_list())
+    assert all(len(line.split()) <= 20 for line in told.headline.splitlines())
+
+
+def test_a_single_classifier_names_no_wrong_label():
+    labels, _ = labelled(0, 20, classifiers=1)
+    assert list(points.wrong_labels(labels)) == []
+
+
+@settings(max_examples=50)
+@given(st.integers(0, 60), st.floats(0, 50))
+def test_poisson_tails_are_those_of_scipy(found, expected):
+    assert points.poisson_above(found, expected) == pytest.approx(
+        stats.poisson.sf(found - 1, expected) if found else 1.0, abs=1e-9
+    )
+
+
+def accuracies(right, gone):
+    return [own[:, ~np.isin(index, gone)].mean(axis=1) for index, own in right]
+
+
+def fewest(better, worse, most):
+    """How many points have to go at least, by trying all sets of points; None for more."""
+    every = np.unique(np.concatenate([index for index, _ in better]))
+    for k in range(most + 1):
+        for gone in combinations(every.tolist(), k):
+            if not judged(accuracies(better, gone), accuracies(worse, gone)):
+                return k
+    return None
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 2), st.floats(0.2, 0.9))
+def test_a_verdict_falls_with_these_points_and_not_with_one_fewer(seed, test_sets, share):
+    rng = np.random.default_rng(seed)
+    index = [np.sort(rng.choice(12, 9, replace=False)) for _ in range(test_sets)]
+    better = [(one, rng.random((4, 9)) < 0.9) for one in index]
+    worse = [(one, rng.random((4, 9)) < 0.9 * share) for one in index]
+    if not judged(accuracies(better, []), accuracies(worse, [])):
+        return
+    found = hanging(on_test_sets(better), on_test_sets(worse), judged, few=0.5)
+    assert (found.points, found.most) == (len(np.unique(index)), len(np.unique(index)) // 2)
+    for k in range(1, len(found.index) + 1):
+        gone = found.index[:k]
+        told = judged(accuracies(better, gone), accuracies(worse, gone))
+        assert told == (k < len(found.index))
+    contribution = {
+        point: sum(
+            (a[:, at == point].mean() - b[:, at == point].mean()) / at.size
+            for (at, a), (_, b) in zip(better, worse, strict=True)
+            if point in at
+        )
+        for point in np.unique(index).tolist()
+    }
+    values = [contribution[point] for point in found.index]
+    assert values == sorted(values, reverse=True)
+    left = [value for point, value in contribution.items() if point not in found.index]
+    assert not values or values[-1] >= max(left) - 1e-12
+    if found.index:
+        least = fewest(better, worse, min(len(found.index), 2))
+        assert least is None or least <= len(found.index)
+
+
+def test_it_is_mostly_the_fewest_there_are():
+    """Beside all sets of points: the greedy choice takes one more in a few cases."""
+    more = []
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        index = np.arange(10)
+        better = [(index, rng.random((5, 10)) < 0.95)]
+        worse = [(index, rng.random((5, 10)) < np.where(index < 3, 0.3, 0.95))]
+        if judged(accuracies(better, []), accuracies(worse, [])):
+            found = hanging(on_test_sets(better), on_test_sets(worse), judged, few=0.4)
+            least = fewest(better, worse, 3)
+            if found.index and least is not None:
+                more.append(len(found.index) - least)
+    assert len(more) > 10
+    assert min(more) >= 0
+    assert max(more) <= 1
+    assert np.mean(more) < 0.3
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_verdict_that_rests_on_14_points_is_found_to(seed):
+    better, worse = resting(seed, 14)
+    found = hanging(on_test_sets(better), on_test_sets(worse), judged)
+    assert sorted(found.index) == list(range(14))
+    told = hangs(found, "a > b", "d")
+    assert told.headline == "a > b on d hangs on 14 of 1,000 points."
+
+
+def test_a_verdict_that_rests_on_all_points_hangs_on_no_few():
+    rng = np.random.default_rng(0)
+    index = np.arange(1000)
+    better, worse = ([(index, rng.random((8, 1000)) < p)] for p in (0.9, 0.7))
+    found = hanging(on_test_sets(better), on_test_sets(worse), judged)
+    assert (found.index, found.points, found.most) == ((), 1000, 50)
+    told = hangs(found, "a > b", "d")
+    assert told.headline == "a > b on d hangs on no few points: more than 50 of 1,000."

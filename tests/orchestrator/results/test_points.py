@@ -1,0 +1,168 @@
+"""Test points of a real sweep: the table, what is said of it, and what verdicts hang on."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from manyseed import Sweep
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.options import Options
+from manyseed.analysis.questions import points
+from manyseed.orchestrator.computing.tables import Analysis
+from manyseed.orchestrator.store.groups import list_groups
+from manyseed.orchestrator.store.reader import read_array
+from tests.analysis.documented import documented
+from tests.orchestrator.conftest import inside, stored
+
+OPTIONS = Options(resamples=4)
+
+
+@pytest.fixture(scope="module")
+def analysed(quick: Sweep, tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    directory = tmp_path_factory.mktemp("points") / "sweep"
+    sweep = Sweep(shutil.copytree(quick.directory, directory))
+    sweep.analyze(OPTIONS, workers=1)
+    return sweep
+
+
+def of_store(sweep: Sweep) -> dict[tuple[int, int], dict[str, float]]:
+    """Share of wrong runs of each cell and point, run by run."""
+    arrays, found = stored(sweep), {}
+    for group in list_groups(sweep.paths.store):
+        held = arrays[group.spec.path]
+        cells, repeats = (read_array(group, name) for name in ("cell", "repeat_index"))
+        for row in np.flatnonzero(held["status"] == 1):
+            repeat = repeats[row]
+            wrong = held["label"][row, -1] != held["y_true"][repeat]
+            for point, one in zip(held["test_index"][repeat].tolist(), wrong, strict=True):
+                found.setdefault((int(cells[row]), point), []).append(bool(one))
+    return {key: {"wrong": np.mean(own), "n_runs": len(own)} for key, own in found.items()}
+
+
+def test_the_table_is_what_the_store_holds(analysed: Sweep) -> None:
+    table, runs = analysed.results["points"], analysed.results["runs"]
+    expected = of_store(analysed)
+    assert set(table.select("cell", "index").rows()) == set(expected)
+    for row in table.iter_rows(named=True):
+        for name, value in expected[row["cell"], row["index"]].items():
+            assert row[name] == pytest.approx(value, abs=1e-6)
+    right = table.group_by("cell").agg(
+        (pl.col("n_runs") * (1 - pl.col("wrong").cast(float))).sum() / pl.col("n_runs").sum()
+    )
+    own = runs.filter(~pl.col("identical")).group_by("cell").agg(pl.col("accuracy").mean())
+    both = right.join(own, on="cell")
+    np.testing.assert_allclose(both["n_runs"], both["accuracy"], atol=1e-6)
+
+
+def test_mean_flips_are_the_churn(analysed: Sweep) -> None:
+    table = analysed.results["points"]
+    churn = analysed.results["pairs"].group_by("cell").agg(pl.col("churn").mean())
+    pairs = pl.col("n_runs") * 1.0  # all repeats have as many runs, so each point in proportion
+    found = (
+        table.drop_nulls("flips")
+        .group_by("cell")
+        .agg(flips=(pl.col("flips") * pairs).sum() / pairs.sum())
+    )
+    both = found.join(churn, on="cell")
+    assert both.height == table["cell"].n_unique() - 1  # one cell has identical runs
+    np.testing.assert_allclose(both["flips"], both["churn"], atol=1e-6)
+
+
+def test_the_table_says_what_its_columns_are(analysed: Sweep) -> None:
+    table, told = analysed.results["points"], documented("points")
+    assert told.keys() | {"cell", "cell_id", *AXES} == set(table.columns)
+    columns = json.loads(pl.read_parquet_metadata(analysed.paths.table("points"))["columns"])
+    assert list(columns) == table.columns
+    assert {name: columns[name]["unit"] for name in told} == told
+    code, said = inside("query", analysed.directory, "-t", "points", "-w", "flips > 0.2")
+    assert code == 0
+    assert "majority" in said
+    code, said = inside("query", analysed.directory, "-t", "points", "--by", "cell")
+    assert code == 2
+    assert "points are not averaged" in said
+
+
+def test_answers_name_points(analysed: Sweep, tmp_path: Path) -> None:
+    table = analysed.results["points"]
+    first, *_ = analysed.answers("points")
+    assert first.headline.startswith("Points that change class between runs: ")
+    most = table.filter(classifier="lr-sgd").group_by("index").agg(pl.col("flips").max())
+    assert f"{(most['flips'] > 0).sum()} of {most.height} of lr-sgd on cancer" in first.headline
+    assert first.text in analysed.answers()
+    assert [row["flips"] for row in first.rows] == sorted(
+        (row["flips"] for row in first.rows), reverse=True
+    )
+    code, said = inside("answers", analysed.directory, "points", "--why", "--limit", "3")
+    assert code == 0
+    assert "the majority of runs is known (95 %)" in " ".join(said.split())
+    page = analysed.report(output=tmp_path / "page.html").read_text()
+    assert "Points to look at" in page
+
+
+def test_a_verdict_falls_without_its_points(analysed: Sweep) -> None:
+    """The accuracies that are left, from the store, are compared by the same function."""
+    found = analysed.answers("verdicts", by="train_fraction")
+    found += analysed.answers("verdicts", by="perturb_continuous")
+    found += analysed.answers("verdicts")
+    told = [one for one in analysed.compare() if one.result is not None]
+    limits = [one.result.sets or one.result.seeds for one in told if one.result]
+    beyond = sum(pair is not None and not pair[0] <= 0 <= pair[1] for pair in limits)
+    assert len(analysed.answers("verdicts")) == max(beyond, 1)
+    for one in found:
+        assert " > " in one.headline or one.headline.startswith("No comparison tells")
+        assert len(one.headline.split()) <= 20
+        assert all(row["ahead"] > 0 for row in one.rows)
+    code, said = inside("answers", analysed.directory, "points", "--verdicts")
+    assert code == 0
+    assert all(one.headline in " ".join(said.split()) for one in analysed.answers("verdicts"))
+
+
+def test_only_what_changed_is_added_up_again(
+    analysed: Sweep, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
+    before = sweep.paths.table("points").read_bytes()
+    made: list[object] = []
+    build = points.build
+    monkeypatch.setattr(points, "build", lambda *args: made.append(args) or build(*args))
+    sweep.analyze(OPTIONS, workers=1)
+    assert made == []
+    assert sweep.paths.table("points").read_bytes() == before
+    # of many points, the cells of a classifier are taken together
+    monkeypatch.setattr(points, "MOST", 0)
+    sweep.analyze(OPTIONS, workers=1)
+    assert len(made) == 2
+    pooled = sweep.results["points"]
+    assert set(pooled["n_cells"]) == {4}
+    assert pooled["cell"].n_unique() == 2
+    assert pooled["train_fraction"].null_count() == pooled.height
+    assert set(pooled["classifier"]) == {"lr-sgd", "xgb"}
+    whole = analysed.results["points"]
+    for name in ("lr-sgd", "xgb"):
+        own, apart = pooled.filter(classifier=name), whole.filter(classifier=name)
+        assert own["n_runs"].sum() == apart["n_runs"].sum()
+        wrong = [(one["wrong"].cast(float) * one["n_runs"]).sum() for one in (own, apart)]
+        assert wrong[0] == pytest.approx(wrong[1], rel=1e-5)
+
+
+def test_results_without_the_table_still_open(analysed: Sweep, tmp_path: Path) -> None:
+    sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
+    record = Analysis.read(sweep.paths)
+    del record.tables["points"]  # type: ignore[attr-defined]
+    record.write(sweep.paths)
+    sweep.paths.table("points").unlink()
+    assert "points" not in sweep.results
+    assert sweep.answers()
+    assert sweep.answers("points") == []
+    sweep.report()
+    code, said = inside("query", sweep.directory, "-t", "points")
+    assert code == 2
+    assert f"manyseed analyze {sweep.directory}" in " ".join(said.split())
+    sweep.analyze(OPTIONS, workers=1)
+    assert sweep.results["points"].equals(analysed.results["points"])

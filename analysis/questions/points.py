@@ -125,7 +125,7 @@ def build(predictions: Predictions, options: Options, sets: Sets) -> list[Delaye
     distinct = predictions.runs.filter(~pl.col("identical"))
     if distinct.is_empty() or predictions.test_index is None:
         return []
-    points = np.unique(predictions.test_index[distinct["repeat_index"].unique().to_numpy()])
+    points = tested(predictions.test_index, distinct["repeat_index"].unique().to_list())
     repeats = (
         distinct.group_by(REPEAT)
         .agg(pl.len().alias("_n"), pl.col("row").min())
@@ -140,6 +140,19 @@ def build(predictions: Predictions, options: Options, sets: Sets) -> list[Delaye
     total = reduce(delayed(_together, pure=False), parts)
     frame = partial(_frame, points, predictions.class_names, Counter(sets.values()))
     return [delayed(frame, pure=False)(total)]
+
+
+def tested(index: NDArray[np.integer[Any]], repeats: Sequence[int]) -> NDArray[np.int64]:
+    """Return the points of some test sets, ascending. `index`: (repeat, sample)."""
+    if int(index.max(initial=0)) > _LARGEST:
+        return np.unique(index[list(repeats)]).astype(np.int64)
+    there = np.zeros(int(index.max(initial=0)) + 1, np.bool_)
+    for repeat in repeats:
+        there[index[repeat]] = True
+    return np.flatnonzero(there)
+
+
+_LARGEST = 1 << 27  # of row numbers; imported ones may be anything
 
 
 def _together(a: Mapping[int, Sums], b: Mapping[int, Sums]) -> dict[int, Sums]:
@@ -159,12 +172,9 @@ def _sums(
     sources = Sources({name: held[name] for name in ("label", "margin") if name in held})
     fit = max(1, options.block_bytes // max(sources.run_bytes, 1))
     step = min(PART_RUNS, fit)
-    index = predictions.test_index
+    index, last = predictions.test_index, -1
     assert index is not None
-    places = {
-        repeat: np.searchsorted(points, index[repeat])
-        for repeat in predictions.runs["repeat_index"].unique()
-    }
+    place = np.empty(0, np.intp)
     found: dict[int, Sums] = {}
     for members in blocks(predictions, options, fit, position):
         pieces = [
@@ -176,7 +186,9 @@ def _sums(
         repeat: _RunsOfRepeat | None = None
         for number, (member, runs) in enumerate(pieces):
             if runs.start == 0:
-                place = places[member.held_out.repeat_index]
+                if member.held_out.repeat_index != last:  # rows are ordered by it
+                    last = member.held_out.repeat_index
+                    place = np.searchsorted(points, index[last])
                 repeat = _RunsOfRepeat(member, place, predictions.n_classes)
             assert repeat is not None
             repeat.add(read(opened, number, member.held_out))

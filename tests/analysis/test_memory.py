@@ -11,7 +11,8 @@ PEAK = """
 import sys
 from pathlib import Path
 import numpy as np
-from manyseed.analysis.graph.chunks import analyze_group, compute
+from manyseed.analysis.graph.chunks import analyze_group, compute, compute_all
+from manyseed.analysis.questions import points
 from analysis.options import Options
 from tests.analysis.samples import Lazy, predictions, regular
 
@@ -29,10 +30,12 @@ def analysed(repeats):
     y_true = np.broadcast_to(np.arange(n_test) % 2, (repeats, n_test)).astype(np.uint8)
     none = np.zeros((1, 1, 1, 2), dtype=np.float32)
     given = predictions(none, y_true, runs, keep="none",
+                        test_index=np.broadcast_to(np.arange(n_test), y_true.shape),
                         label=Lazy(label, shape, np.uint8, 100),
                         margin=Lazy(gap, shape, np.float32, 100))
     options = Options(resamples=2, block_bytes=2_000_000)
     compute([analyze_group(given, options)], scheduler="threads", workers=2)
+    compute_all(points.build(given, options, {0: 0}), scheduler="threads", workers=2)
 
 analysed(2)  # compilation, libraries
 analysed(int(sys.argv[1]))

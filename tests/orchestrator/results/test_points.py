@@ -10,10 +10,12 @@ import numpy as np
 import polars as pl
 import pytest
 
+from benchmarks.claims.points import resting
 from manyseed import Sweep
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import points
+from manyseed.analysis.questions.points import by_point
 from manyseed.orchestrator.computing.tables import Analysis
 from manyseed.orchestrator.store.groups import list_groups
 from manyseed.orchestrator.store.reader import read_array
@@ -121,6 +123,36 @@ def test_a_verdict_falls_without_its_points(analysed: Sweep) -> None:
     code, said = inside("answers", analysed.directory, "points", "--verdicts")
     assert code == 0
     assert all(one.headline in " ".join(said.split()) for one in analysed.answers("verdicts"))
+
+
+def test_planted_points_of_an_import_are_found(tmp_path: Path) -> None:
+    """14 points that only one classifier gets right, and 20 labels that are wrong, by row."""
+    better, worse = (right for ((_, right),) in resting(1, 14))
+    rows = np.random.default_rng(0).permutation(1000) + 5000
+    truth, wrong = np.arange(1000) % 3, np.arange(900, 920)
+    of = {}
+    for name, right in (("best", better), ("other", worse)):
+        labels = np.where(right, truth, (truth + 1) % 3)
+        labels[:, wrong] = (truth[wrong] + 2) % 3
+        of[name] = {"labels": labels, "y_true": truth, "test_index": rows}
+    sweep = Sweep.from_predictions(of, tmp_path / "sweep", dataset="d")
+    sweep.analyze(Options(metrics=("accuracy",)), workers=1)
+    (verdict,) = sweep.answers("verdicts")
+    assert verdict.headline == "best > other on d hangs on 14 of 1,000 points."
+    assert {row["index"] for row in verdict.rows} == {*rows[:14].tolist()}
+    labels = by_point(sweep.results.scan("points"))
+    first = points.suspects(labels).head(200)
+    assert {*rows[wrong].tolist()} <= {*first.filter(wrong_least=1)["index"].to_list()}
+    page = sweep.report().read_text()
+    assert "best &gt; other hangs on it" in page
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_all_points_of_test_sets_are_known(monkeypatch: pytest.MonkeyPatch, large: bool) -> None:
+    if large:
+        monkeypatch.setattr(points, "_LARGEST", 3)
+    index = np.array([[4, 2], [-1, -1], [9, 4]])
+    assert points.tested(index, [0, 2]).tolist() == [2, 4, 9]
 
 
 def test_only_what_changed_is_added_up_again(

@@ -329,6 +329,7 @@ def few_test_sets(rows: Rows) -> str:
     return too_few(min((one["n_test_sets"] for one in of if one["over"] == TEST_SETS), default=0))
 
 
+FEW = 40  # rows of a table shown at first, as in page.css and page.js
 MAX_ROWS = 2000  # most rows of a table; the rest is in the result tables
 
 
@@ -355,7 +356,7 @@ def render(context: Context) -> str:
         numbers=data.numbers,
         bands=partial(bands, context.switches),
     )
-    return environment.get_template("page.html").render(page=context, most=MAX_ROWS)
+    return environment.get_template("page.html").render(page=context, most=MAX_ROWS, first_rows=FEW)
 
 
 def level(row: Mapping[str, Any]) -> str:

@@ -114,7 +114,8 @@ def conventions(tables: Tables, options: Options) -> list[str]:
             f"{REFERENCES[options.alpha_reference]}: it is the smallest trimming level at which "
             f"the robust Kolmogorov–Smirnov test accepts (ε = {options.epsilon:g}), averaged over "
             f"{options.resamples} {sides}. δ is the resolution: contamination below it isn't seen, "
-            f"and on a small test set α̂ is 0 almost everywhere.{apart}"
+            "and on a small test set α̂ is 0 almost everywhere: figures leave it out where δ > "
+            f"{options.close:g}.{apart}"
         )
     identical = int(tables.repeats["identical"].sum())
     if identical:

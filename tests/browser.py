@@ -94,7 +94,7 @@ class Browser:
         """Press Tab until a condition of the focused element, `it`, is true."""
         for _ in range(most):
             self.press("Tab")
-            if self.js(f"(it => {condition})(document.activeElement)"):
+            if self.js(f"(it => !!({condition}))(document.activeElement)"):
                 return
         raise AssertionError(f"no key leads to {condition}")
 

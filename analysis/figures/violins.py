@@ -139,7 +139,11 @@ def of_classifiers(tables: Tables, meanings: Mapping[str, tuple[str, str]]) -> P
     compared = {cell for one in accuracies(tables) for cell in one.cells}
     own = of_cells(tables, tables.cells.filter(pl.col("cell").is_in(compared)))
     found = violins(own, column("accuracy", meanings), ["classifier"])
-    return replace(found[0], name="classifiers") if found else None
+    if not found:
+        return None
+    names = own.cells["dataset"].n_unique()
+    more = f" The first {PAGE} of {names:,} datasets." if len(found) > 1 else ""
+    return replace(found[0], name="classifiers", caption=found[0].caption + more)
 
 
 def axes_of(cells: pl.DataFrame) -> list[str]:

@@ -53,11 +53,11 @@ def told(tables: Tables, close: float) -> Tables:
     runs = tables.runs.drop("delta", strict=False).join(
         tables.repeats.select(*key, "delta"), on=key, how="left", maintain_order="left"
     )
-    left = {
-        name: one.with_columns(small.otherwise(levels).name.keep())
-        for name, one in (("runs", runs), ("repeats", tables.repeats), ("cells", tables.cells))
-    }
-    return replace(tables, **left)
+    runs, repeats, cells = (
+        one.with_columns(small.otherwise(levels).name.keep())
+        for one in (runs, tables.repeats, tables.cells)
+    )
+    return replace(tables, runs=runs, repeats=repeats, cells=cells)
 
 
 def names(tables: Tables) -> list[str]:

@@ -41,8 +41,9 @@ class Browser:
 
     def close(self) -> None:
         """End it."""
-        self._process.terminate()
-        self._process.wait(60)
+        self._session = {}
+        self.ask("Browser.close")
+        self._process.wait()
         os.close(self._to)
         os.close(self._from)
 

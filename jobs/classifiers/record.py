@@ -261,7 +261,7 @@ OPTIONS: Mapping[str, Option] = {
     "momentum": Option("Of optimizer = sgd (default: 0.9).", float, least=0, below=1),
     "schedule": Option(
         "Of the learning rate; by default the classifier's own; of sgd linear.",
-        words=("constant", "cosine", "piecewise-linear", "plateau"),
+        words=("constant", "cosine", "piecewise-linear", "plateau", "step"),
     ),
 }
 """Options of all networks."""

@@ -65,8 +65,8 @@ def schedule(name: str, rate: float, epochs: int) -> Rate:
 
     `name`: ``cosine`` falls to 0 as half a cosine. ``piecewise-linear`` is constant for half of the
     epochs, falls linearly to a hundredth by nine tenths of them, and is constant again (PIT, eq.
-    10). ``plateau`` follows the training loss, which must be passed to it (`Plateau`). `rate`: the
-    initial rate.
+    10). ``step`` falls to a tenth every 30 epochs (PIT, appendix D, for ImageNet). ``plateau``
+    follows the training loss, which must be passed to it (`Plateau`). `rate`: the initial rate.
     """
     if name == "plateau":
         return Plateau(rate)
@@ -79,6 +79,7 @@ def schedule(name: str, rate: float, epochs: int) -> Rate:
         "constant": lambda _: rate,
         "cosine": lambda epoch: rate * (1 + math.cos(math.pi * epoch / epochs)) / 2,
         "piecewise-linear": piecewise_linear,
+        "step": lambda epoch: rate * 0.1 ** (epoch // 30),
     }
     epoch_rate = schedules[name]
     return lambda epoch, step, steps: epoch_rate(epoch)

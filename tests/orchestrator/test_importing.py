@@ -256,7 +256,8 @@ def test_scores_and_labels_do_not_go_together(made: dict[str, Any], tmp_path: Pa
 
 def test_a_new_directory_or_one_before_the_files(made: dict[str, Any], tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", **made)
-    done = command("import", tmp_path, tmp_path / "a.npz", "--out", tmp_path / "sweep")
+    theirs = Sweep.import_predictions([tmp_path / "a.npz"], tmp_path / "theirs").directory
+    done = command("import", theirs, tmp_path / "a.npz", "--out", tmp_path / "sweep")
     told = " ".join(done.stderr.split())
     assert done.returncode == 2
     assert "names a new directory, but one to add the files to is given before them" in told

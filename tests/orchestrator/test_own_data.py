@@ -248,7 +248,7 @@ def test_the_digest_tells_what_rows_are_for(project: Path) -> None:
         (
             "__import__('manyseed').Sweep.plan({})",
             "",
-            r"failed: the mapping: .*; add name = … \(mydata.py, line 10\)",
+            r"failed: the mapping: name: .*; add name = …; .*\(mydata.py, line 10\)",
         ),
         ("1 / 0", "", r"failed: ZeroDivisionError.*\(mydata.py, line 10\)"),
         (PLAIN, "params = { none = 1 }", r"failed: TypeError: .*'none'"),

@@ -118,6 +118,8 @@ def test_schedules():
     assert many[:151] == [0.2] * 151
     assert (np.diff(many[150:271]) < 0).all()
     assert many[270:] == pytest.approx([0.002] * 30)
+    steps = [0.2] * 30 + [0.02] * 30 + [0.002] * 30 + [2e-4] * 2
+    assert rates("step", 92) == pytest.approx(steps)
 
 
 def test_all_test_rows_are_predicted_in_eval_mode():

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.options import Options
@@ -28,6 +30,8 @@ ASKED = {
     "invariance-cifar10": (4 * 2 + 3) * 3 * 2 * 9,
     "invariance-digits": 3 * 2 * 2 * 3 * 3,
     "pitfalls-cifar10": 4 * 128 + 5 * (4 * 4 + 4 + 4 + 2),
+    "pitfalls-cifar100": 2 * (4 * 128 + 5 * (4 * 6 + 2)) + 5 * 4,
+    "pitfalls-imagenet": 2 * (50 + 4) + 1,
     "pitfalls-digits": 2 * (7 * 5 + 60),
     "quickstart": (4 * 2 + 3 * 2) * 2 * 3 * 30 + 2 * 30,
 }
@@ -53,6 +57,8 @@ ANALYSED = {
     "invariance-cifar10": (OTHERS, {100}, None, 0, 0, 0),  # one network a configuration
     "invariance-digits": (OTHERS, {40}, None, 3, 2, 3),
     "pitfalls-cifar10": (OTHERS, PITFALLS, None, 5, 4, 10),
+    "pitfalls-cifar100": (OTHERS, PITFALLS, None, 5, 4, 10),
+    "pitfalls-imagenet": (OTHERS, {130, 7 * 45, 160 + 198, 130 + 45}, None, 1, 0, 0),
     "pitfalls-digits": (OTHERS, {500, 129, 60, 30, 40}, None, 5, 4, 10),
     "quickstart": (OTHERS, {0, 3, 5}, None, 6, 5, 15),
 }
@@ -104,6 +110,11 @@ def planned(tmp_path, monkeypatch):
     weights.write_bytes(b"any file: its digest is what a plan needs")
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "torch"))
     monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "data"))
+    for part, label, name in product(("train", "test"), ("n01440764", "n01443537"), range(3)):
+        image = tmp_path / "imagenet" / part / label / f"{name}.png"
+        image.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (90, 80), (20 * name, 0, len(part))).save(image)
+    monkeypatch.chdir(tmp_path)
     return lambda name: plan_change(EXAMPLES / f"{name}.toml", tmp_path / "sweep")
 
 

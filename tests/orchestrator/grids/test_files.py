@@ -60,9 +60,10 @@ def test_a_path_that_is_not_written_as_a_source(here: Path) -> None:
 
 
 def test_a_spreadsheet(here: Path) -> None:
+    assert "does not exist" in said('source = "file:prices.xlsx"')
+    (here / "prices.xlsx").write_bytes(b"PK")
     message = said('source = "file:prices.xlsx"')
     assert 'dataset.d.source = "file:prices.xlsx": is a spreadsheet; save it as CSV' in message
-    (here / "prices.xlsx").write_bytes(b"PK")
     code, printed = inside("init", "prices.xlsx")
     assert code == 2
     assert 'DATA = "prices.xlsx": is a spreadsheet; save it as CSV' in " ".join(printed.split())

@@ -252,7 +252,7 @@ def test_what_has_no_equivalents_is_told_wherever_they_are_asked_for(tmp_path: P
         code, out = inside(verb, sweep.directory, *options)
         assert code == 2
         assert all(told in " ".join(out.split()) for told in TOLD)
-    said = sweep.answers()
+    said = sweep.answers(why=True)
     assert all(told in said[-1] for told in TOLD)
     page = html.unescape(sweep.report().read_text())
     assert all(page.count(told) >= 2 for told in TOLD)  # among the answers, and the conventions

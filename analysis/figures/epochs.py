@@ -167,7 +167,7 @@ def _bars(
     x = np.arange(len(values)) + (position - (epochs - 1) / 2) * width
     heights, low, high = np.array(values, dtype=np.float64).T
     ends = np.maximum([heights - low, high - heights], 0)
-    whiskers = {"ecolor": "black", "error_kw": {"elinewidth": 0.8}, "capsize": 2}
+    whiskers: dict[str, Any] = {"ecolor": "black", "error_kw": {"elinewidth": 0.8}, "capsize": 2}
     axis.bar(x, heights, width=0.9 * width, color=look, yerr=ends, **whiskers)
 
 

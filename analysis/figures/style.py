@@ -236,8 +236,8 @@ def panels(
     deep = -(-len(titles) // beside)
     figure = Figure(figsize=(wide(), 0.5 + 2.3 * deep))
     figure.set_layout_engine("constrained", h_pad=0.08)
-    shared = "row" if alike else "none"
-    axes = list(figure.subplots(deep, beside, squeeze=False, sharey=shared).flat)
+    grid = figure.subplots(deep, beside, squeeze=False, sharey="row" if alike else "none")
+    axes = list(grid.flat)
     for extra in axes[len(titles) :]:
         extra.remove()
     letters = int((wide() / beside - BESIDE) / TITLE_CHARACTER)

@@ -422,8 +422,8 @@ def _evaluation(study: Study) -> Iterator[str]:
         yield f"The results rest on {study.analysed:,} of {study.counts['runs']:,} planned runs."
     for name, meaning in study.metrics.items():
         yield f"{name[:1].upper()}{name[1:]}: {meaning.partition('. ')[0].rstrip('.')}."
-    many = int(study.tables.cells["n_repeats"].max() or 0) > 1  # type: ignore[operator]
-    over = "test sets" if many else "the runs of the single test set"
+    sets = max(study.tables.cells["n_repeats"].to_list(), default=0)
+    over = "test sets" if sets > 1 else "the runs of the single test set"
     yield f"Intervals of means are 95 % t intervals over {over}."
     yield "Standard deviations between seeds are pooled within repeats."
     _, *notes = conventions(study.tables, study.options)
@@ -461,5 +461,6 @@ def _listed(words: Sequence[str]) -> str:
 
 
 def _ends(column: pl.Series) -> str:
-    low, high = column.min(), column.max()
+    values = column.to_list()
+    low, high = min(values), max(values)
     return f"{low:,}" if low == high else f"{low:,} to {high:,}"

@@ -237,7 +237,11 @@ _OUTPUT = Annotated[
 _COLUMNS = Annotated[
     str | None,
     typer.Option(
-        "--columns", "-c", metavar="NAME,…", help="Of a format: its columns.", show_default="all"
+        "--columns",
+        "-c",
+        metavar="NAME,…",
+        help="Columns of the rows, in this order.",
+        show_default="all",
     ),
 ]
 
@@ -339,7 +343,13 @@ def _asked(
     )
     formats.write_out(content, output, form)
     if output is not None and not formats.is_pipe(output):
-        say(f"Wrote {counted(len(rows), 'row')} to {output}.")
+        one = "section" if found.sources else "row"
+        what = (
+            counted(len(found.sources), "reference")
+            if form == formats.BIBTEX
+            else counted(len(rows), one)
+        )
+        say(f"Wrote {what} to {output}.")
     if rows.is_empty():
         say(_NO_ANSWERS, to=errors)
 

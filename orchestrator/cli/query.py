@@ -105,7 +105,7 @@ def query(
 
         manyseed query quickstart -t runs -w "classifier = 'mlp'" --sort -accuracy
 
-        manyseed query quickstart --by classifier -f latex --caption "Accuracy" --bold best
+        manyseed query quickstart --by classifier -f latex --bold best -o table.tex
 
         manyseed query quickstart -t pairs -o pairs.csv
 

@@ -116,7 +116,7 @@ def for_paper(form: str, caption: str | None, label: str | None, bold: str | Non
         if value is not None and form not in IN_WORDS:
             remedy = "add --format latex, or markdown"
             raise UserError(
-                f"a {form} file has no place for it", key=key, value=value, remedy=remedy
+                f"the format {form} has no place for it", key=key, value=value, remedy=remedy
             )
     if bold is not None:
         require_one_of(bold, ("best",), "unknown choice", key="--bold")

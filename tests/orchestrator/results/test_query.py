@@ -268,10 +268,10 @@ def test_a_table_for_a_paper_has_caption_label_and_bold_values(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("form", "options", "message"),
     [
-        ("csv", ("x", None, None), "a csv file has no place for it"),
-        ("json", (None, None, "best"), "a json file has no place for it"),
-        ("parquet", ("x", None, None), "a parquet file has no place"),
-        ("table", (None, "tab:x", None), "a table file has no place for it"),
+        ("csv", ("x", None, None), "the format csv has no place for it"),
+        ("json", (None, None, "best"), "the format json has no place for it"),
+        ("parquet", ("x", None, None), "the format parquet has no place"),
+        ("table", (None, "tab:x", None), "the format table has no place for it"),
         ("latex", ("x", None, "worst"), "unknown choice"),
         ("latex", (None, "tab:x", None), "a label refers to a caption"),
         ("latex", ("x", "tab x}", None), "not a label"),

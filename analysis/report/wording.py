@@ -207,7 +207,7 @@ class Citation:
 
 
 STUDIES = {
-    "manyseed": Citation("The manyseed maintainers", "manyseed"),
+    "manyseed": Citation("The manyseed maintainers", "manyseed", note="software"),
     "banerjee2025": Citation(
         "S. Banerjee, T. Marrinan, R. Cannon, T. Chiang and A. D. Sarwate",
         "Measuring training variability from stochastic optimization using robust nonparametric "

@@ -242,5 +242,5 @@ def reply(sections: Sequence[tuple[str, str]]) -> Reply:
         "sections": [{"name": name, "text": text} for name, text in sections],
         "references": {key: one.text for key, one in sources.items()},
     }
-    listed = [f"{one.short}: {one.text}" for one in sources.values()]
+    listed = [f"{one.short}: {one.text}" if one.year else one.text for one in sources.values()]
     return Reply(answers, values, notes=listed, apart=True, sources=sources)

@@ -234,6 +234,8 @@ def test_what_has_no_equivalents_is_told_wherever_they_are_asked_for(tmp_path: P
     sweep = train(write(tmp_path / "lacking.toml", LACKING), tmp_path / "sweep", workers=1)
     code, out = inside("analyze", sweep.directory, "--calibration")
     assert code == 0
+    assert "10 notes: manyseed answers" in out
+    code, out = inside("answers", sweep.directory, "--why")
     assert all(told in " ".join(out.split()) for told in TOLD), out
     code, out = inside("dee", sweep.directory)
     assert code == 0

@@ -9,10 +9,10 @@ import numpy as np
 import polars as pl
 from matplotlib.collections import PathCollection
 from matplotlib.colors import to_hex
-from matplotlib.container import ErrorbarContainer
 from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
+from manyseed.analysis.figures.labels import MARKERS
 from manyseed.analysis.figures.style import Plot
 from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.graph.predictions import LazyArray, Predictions
@@ -273,13 +273,15 @@ def looks_of(plot: Plot) -> list[tuple[object, ...]]:
     """Colours and markers in the legend of a figure whose series are levels of an axis."""
     found: list[tuple[object, ...]] = []
     for key in plot.figure.legends:
-        for handle in key.legend_handles if key.get_title().get_text() else []:
-            if isinstance(handle, ErrorbarContainer):
-                handle = handle.lines[0]
+        if not key.get_title().get_text():
+            continue
+        for handle in key.legend_handles:
             if isinstance(handle, PathCollection):
                 (path,) = handle.get_paths()
                 found.append((to_hex(handle.get_facecolor()[0]), path.vertices.tobytes()))
-            else:
-                assert isinstance(handle, Line2D)
-                found.append((to_hex(handle.get_color()), handle.get_marker()))
+        found += [
+            (to_hex(line.get_color()), line.get_marker())
+            for line in key.findobj(Line2D)
+            if line.get_marker() in MARKERS  # not the caps of bars
+        ]
     return found

@@ -68,7 +68,8 @@ window.addEventListener("load", async () => {
   found.inside = tip.getBoundingClientRect().right <= innerWidth;
   point(place.x, place.y - 4000);
   found.left = tip.hidden;
-  const tables = [...document.querySelectorAll(".scroll > table")].filter((one) => one.offsetWidth);
+  const tables = [...document.querySelectorAll(".scroll > table")]
+    .filter((one) => one.checkVisibility());
   const every = [...table.tHead.rows[0].cells];
   const names = (heads) => heads.map((one) => one.textContent.replace(/\\s+/g, " ").trim());
   const seen_heads = () => names(every.filter((one) => one.offsetWidth));

@@ -112,3 +112,12 @@ VERDICTS = Question(
     examples=("", "--between xgb,mlp"),
     flags={"by": {"metavar": "COLUMN"}, "between": {"metavar": "LEVEL,LEVEL"}},
 )
+
+METHODS = Question(
+    "methods",
+    "What does a paper say of how these results were made?",
+    f"{_ANSWERS}.summary:methods",
+    tell=f"{_ANSWERS}.summary:reply",
+    examples=("", "--format latex", "--format bibtex --output references.bib"),
+    formats=("bibtex",),
+)

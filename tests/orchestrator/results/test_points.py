@@ -96,7 +96,7 @@ def test_answers_name_points(analysed: Sweep, tmp_path: Path) -> None:
     assert first.headline.startswith("Points that change class between runs: ")
     most = table.filter(classifier="lr-sgd").group_by("index").agg(pl.col("flips").max())
     assert f"{(most['flips'] > 0).sum()} of {most.height} of lr-sgd on cancer" in first.headline
-    assert first.text in analysed.answers()
+    assert first.headline in analysed.answers()
     assert [row["flips"] for row in first.rows] == sorted(
         (row["flips"] for row in first.rows), reverse=True
     )

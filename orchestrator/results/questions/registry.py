@@ -103,7 +103,8 @@ def _subject(sweep: AskedSweep, subject: str) -> Any:
 
     if subject == "sweep":
         return sweep
-    tell_newer(sweep.paths)
+    if not isinstance(sweep, _Read):  # who reads the page was told already
+        tell_newer(sweep.paths)
     if subject == "paths":
         return sweep.paths
     return read_results(sweep.paths) if subject == "results" else evidence(sweep.paths)[0]

@@ -54,7 +54,9 @@ PLAIN: Mapping[str, str] = {
         "`howmany --until`: that nothing varies, what is trained next, that the question changed."
     ),
     r"95 % quantile of the same|Of so much information by chance|end of the 95 % interval|"
-    r"half of the 95 % interval over": ("Columns of tables, and what their intervals are over."),
+    r"half of the 95 % interval over|Whiskers: 95 %|Intervals of means are 95 %": (
+        "Columns of tables, and what their intervals are over."
+    ),
     r"These results are of|The others are published by|Analysed \{analysed|no finished run that "
     r"was analysed|their predictions have changed|is not computed for|calibration \(cll|scores "
     r"that are not numbers|"

@@ -136,15 +136,16 @@ def perturbation_grids(tables: Tables, meanings: Mapping[str, tuple[str, str]]) 
     chapter="answers",
 )
 def of_classifiers(tables: Tables, meanings: Mapping[str, tuple[str, str]]) -> Plot | None:
-    """Draw the accuracies that answers begin with; None of a single classifier."""
-    if tables.cells["classifier"].n_unique() == 1:
-        return None
-    compared = {cell for one in accuracies(tables) for cell in one.cells}
-    own = of_cells(tables, tables.cells.filter(pl.col("cell").is_in(compared)))
-    found = violins(own, column("accuracy", meanings), ["classifier"])
+    """Draw the accuracies that answers begin with; of one classifier, by what differs first."""
+    if tables.cells["classifier"].n_unique() > 1:
+        by, compared = "classifier", {cell for one in accuracies(tables) for cell in one.cells}
+        tables = of_cells(tables, tables.cells.filter(pl.col("cell").is_in(compared)))
+    else:
+        by = next(iter(differing(tables.cells)), "classifier")
+    found = violins(tables, column("accuracy", meanings), [by])
     if not found:
         return None
-    names = own.cells["dataset"].n_unique()
+    names = tables.cells["dataset"].n_unique()
     more = f" The first {PAGE} of {names:,} datasets." if len(found) > 1 else ""
     return replace(found[0], name="classifiers", caption=found[0].caption + more)
 

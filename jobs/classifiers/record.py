@@ -273,6 +273,13 @@ BATCH_SIZE: Mapping[str, Option] = {
 }
 """The option of networks without the hparam ``batch``."""
 
+STACK: Mapping[str, Option] = {
+    "stack": Option(
+        "Runs of a repeat trained at once; not part of the identity.", int, 1, least=1, most=1024
+    )
+}
+"""The option of networks that can train several runs at once."""
+
 
 def with_optimizer(own: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Json]:
     """Return a network's settings, updated by the user's optimizer options.

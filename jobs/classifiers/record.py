@@ -294,7 +294,7 @@ def with_optimizer(own: Mapping[str, Any], options: Mapping[str, Any]) -> dict[s
     options : mapping
         What the user wrote.
     """
-    declared = {**OPTIONS, **BATCH_SIZE}
+    declared = {**OPTIONS, **BATCH_SIZE, **STACK}
     given = values_of(declared, {name: options[name] for name in declared if name in options})
     optimizer = given["optimizer"] or own["optimizer"]
     is_sgd = optimizer == "sgd"

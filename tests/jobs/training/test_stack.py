@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
+from scipy.stats import ks_2samp
 
+from manyseed.jobs import classifiers
+from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.classifiers.mlp import network
-from manyseed.jobs.run import stream
+from manyseed.jobs.datasets import resolve
+from manyseed.jobs.run import Run, stream
+from manyseed.jobs.trainer import Trainer, block_of, made, run_hparams
+from manyseed.jobs.training.handling import Handling
 from manyseed.jobs.training.layers import Linear, initialise, torch_generator
 from manyseed.jobs.training.loop import Member, TestRows, TrainingPlan, train, train_stack
 from manyseed.jobs.training.schedules import schedule
@@ -128,3 +136,61 @@ def test_rows_that_members_share_are_kept_once():
     copied = train_stack([run._replace(X=run.X.clone()) for run in ones()])
     for one, other in zip(shared, copied, strict=True):
         np.testing.assert_array_equal(one.scores, other.scores)
+
+
+def cell(**axes):
+    data = resolve("synthetic:gaussian", n_samples=60, n_features=4)
+    table = {"epochs": 1, "batch_size": 64, "hparams": {"width1": 40, "width2": 32}}
+    return resolve_cell(3, data, classifiers.resolve("mlp", table, data), **axes).cell
+
+
+def test_a_block_of_the_trainer_has_its_own_rates_rows_and_measures():
+    """One step in float32; hparams are perturbed too little to change a width."""
+    asked = cell(
+        perturb_hparams="relative:0.001",
+        perturb_continuous="relative:0.5",
+        train_fraction=0.5,
+        vary="init+batch+train",
+    )
+    block, trainer = block_of(Run(asked, 1, 4), 3), Trainer()
+    assert [run.run for run in block] == [3, 4, 5]
+    assert len({run_hparams(run)["lr"] for run in block}) == 3
+    handling = Handling(curves=True, measures=("final_train_accuracy", "parameters"))
+    outcomes = trainer.train_stack(block, {4: handling, 5: handling})
+    for run in block[1:]:
+        found, alone = made(outcomes[run.run]), trainer.train(run, handling)
+        np.testing.assert_allclose(found.scores, alone.scores, rtol=0, atol=1e-5)
+        for name in alone.measured:
+            np.testing.assert_allclose(found.measured[name], alone.measured[name], atol=1e-5)
+        for name in alone.curves:
+            np.testing.assert_allclose(found.curves[name], alone.curves[name], atol=1e-5)
+
+
+def test_runs_that_cannot_be_stacked_are_trained_alone():
+    plain = cell()
+    for asked, members in [
+        (cell(perturb_hparams="relative:0.5"), 4),  # of several widths
+        (replace(plain, ensembling={"name": "snapshot"}), 4),
+        (plain, 1),
+    ]:
+        assert block_of(Run(asked, 0, 2), members) == [Run(asked, 0, 2)]
+    assert len(block_of(Run(plain, 0, 2), 4)) == 4
+
+
+@pytest.mark.slow
+def test_accuracies_of_whole_trainings_are_distributed_as_those_of_runs_alone():
+    """200 runs of each form, none in both: a two-sample test finds nothing."""
+    data = resolve("synthetic:gaussian", n_samples=200, n_features=4, test=100)
+    table = {"epochs": 3, "batch_size": 16, "hparams": {"width1": 32, "width2": 32}}
+    info = classifiers.resolve("mlp", table, data)
+    asked, trainer = resolve_cell(3, data, info, train_fraction=40).cell, Trainer()
+    predictions = {"stacked": [], "alone": []}
+    for number in range(0, 200, 50):
+        block = block_of(Run(asked, 0, number), 50)
+        outcomes = trainer.train_stack(block, {run.run: Handling() for run in block})
+        predictions["stacked"] += map(made, outcomes.values())
+    predictions["alone"] += (trainer.train(Run(asked, 0, number)) for number in range(200, 400))
+    y = trainer.test_set(asked, 0).y_true
+    accuracies = [[(one.label[-1] == y).mean() for one in of] for of in predictions.values()]
+    assert len(set(accuracies[0])) > 5
+    assert ks_2samp(*accuracies).pvalue > 0.05

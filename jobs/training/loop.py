@@ -279,7 +279,7 @@ def _fitted(progress: TrainingState, last: Alive, trajectory: Ensembling | None 
     return Fitted(np.stack(progress.logits), progress.seconds, curves or None, last)
 
 
-class Member(NamedTuple):
+class StackedRun(NamedTuple):
     """A run of a stack; as the arguments of `train`."""
 
     model: nn.Module
@@ -292,7 +292,7 @@ class Member(NamedTuple):
     y_test: Tensor | None = None
 
 
-def train_stack(members: Sequence[Member]) -> list[Fitted]:
+def train_stack(members: Sequence[StackedRun]) -> list[Fitted]:
     """Train several runs at once, step by step, each as `train` would but for rounding.
 
     None has an influence on another, whatever becomes of it. Seconds are shares of the whole.
@@ -349,7 +349,7 @@ def train_stack(members: Sequence[Member]) -> list[Fitted]:
 
 
 def _stepping_together(
-    model: nn.Module, members: Sequence[Member]
+    model: nn.Module, members: Sequence[StackedRun]
 ) -> Callable[[int, int, int], None]:
     """Return a function that updates a stack after a step: ``update(epoch, step, steps)``.
 

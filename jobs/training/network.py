@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # planning reads networks' records and should not import torc
 
     from manyseed.jobs.ensembling.ensemble import Ensembling
     from manyseed.jobs.images.transforms import Augmented
-    from manyseed.jobs.training.loop import Member
+    from manyseed.jobs.training.loop import StackedRun
 
 Named = Mapping[str, Any]
 Shape = tuple[int, ...]
@@ -46,7 +46,7 @@ RATES = frozenset({"lr", "weight_decay", "dropout"})
 class _Start(NamedTuple):
     """A run whose training may begin: `test`, its encoded test rows; `seconds` that it took."""
 
-    member: Member
+    member: StackedRun
     test: torch.Tensor
     encode: Encoder | None
     masks: torch.Generator
@@ -245,7 +245,7 @@ class Network:
         if data.test_augment != "none":
             augmented_test = _augmented(data, encode, generators.test_augment, device, test=True)
         test = TestRows(rows_test, augmented_test)
-        member = loop.Member(model, optimizer, *rows, test, plan, generators.batch, y_test)
+        member = loop.StackedRun(model, optimizer, *rows, test, plan, generators.batch, y_test)
         seconds = perf_counter() - started
         return _Start(member, rows_test, encode, masks, augmented, trajectory, seconds)
 

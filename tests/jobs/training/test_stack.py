@@ -17,7 +17,7 @@ from manyseed.jobs.run import Run, stream
 from manyseed.jobs.trainer import Trainer, block_of, made, run_hparams
 from manyseed.jobs.training.handling import Handling
 from manyseed.jobs.training.layers import Linear, initialise, torch_generator
-from manyseed.jobs.training.loop import Member, TestRows, TrainingPlan, train, train_stack
+from manyseed.jobs.training.loop import StackedRun, TestRows, TrainingPlan, train, train_stack
 from manyseed.jobs.training.schedules import schedule
 
 CPU = torch.device("cpu")
@@ -41,7 +41,7 @@ def member(
     batch=16,
     curves=False,
     head=False,
-) -> tuple[Member, torch.Generator]:
+) -> tuple[StackedRun, torch.Generator]:
     """Return run `number`: its own rows, initial weights, order, masks, rate and weight decay."""
     rng = np.random.default_rng(number)
     X = torch.tensor(rng.normal(size=(45, 6)), dtype=dtype)
@@ -55,7 +55,7 @@ def member(
     optimizer, settings = KINDS[kind](lr, decay)
     plan = TrainingPlan(epochs, batch, schedule(name, lr, epochs), (2,), 2)
     y_test = torch.arange(20) % 3 if curves else None
-    made = Member(
+    made = StackedRun(
         model,
         optimizer(model.parameters(), fused=True, **settings),
         *(X, y, TestRows(X_test), plan, stream(1, "batch", number), y_test),
@@ -63,7 +63,7 @@ def member(
     return made, masks
 
 
-def alone(one: tuple[Member, torch.Generator]):
+def alone(one: tuple[StackedRun, torch.Generator]):
     run, masks = one
     return train(*run[:-1], y_test=run.y_test, masks=masks)
 

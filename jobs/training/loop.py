@@ -311,6 +311,8 @@ def train_stack(members: Sequence[StackedRun]) -> list[Fitted]:
     n, device = len(first.X), first.X.device
     start = torch.tensor([[n * places[id(member.X)]] for member in members], device=device)
     X, y = torch.cat(sources), torch.stack([member.y for member in members])
+    plateaus = [rate for member in members if isinstance(rate := member.plan.rate, Plateau)]
+    memory = X.new_empty(0)  # of a batch: large memory that is given back costs more than filling
     for epoch in range(first.plan.epochs):
         started = perf_counter()
         measured = [Measured(device) for member in members if member.y_test is not None]
@@ -318,20 +320,21 @@ def train_stack(members: Sequence[StackedRun]) -> list[Fitted]:
         orders = zip(*(batches(member.order, *sizes) for member in members), strict=True)
         for step, rows in enumerate(orders):
             index = torch.stack(rows).to(device)
-            presented = X[(start + index).view(-1)].view(*index.shape, -1)
+            memory.resize_(index.numel(), X.shape[1])
+            torch.index_select(X, 0, (start + index).view(-1), out=memory)
+            presented = memory.view(*index.shape, -1)
             logits, labels = model(presented.transpose(1, 2)), y.gather(1, index)
             losses = cross_entropy(logits, labels, reduction="none").mean(1)
             losses.sum().backward()  # each depends on the weights of its own network alone
             update(epoch, step, n_batches(*sizes))
             losses, logits = losses.detach(), logits.detach().transpose(1, 2)
-            for member, loss in zip(members, losses, strict=True):
-                if isinstance(member.plan.rate, Plateau):
-                    member.plan.rate.add(loss, index.shape[1])
-            for curve, *values in zip(measured, losses, logits, labels, strict=False):
+            for plateau, loss in zip(plateaus, losses if plateaus else (), strict=True):
+                plateau.add(loss, index.shape[1])
+            parts = (losses, logits, labels) if measured else ((), (), ())
+            for curve, *values in zip(measured, *parts, strict=True):
                 curve.add(*values)
-        for member in members:
-            if isinstance(member.plan.rate, Plateau):
-                member.plan.rate.after_epoch()
+        for plateau in plateaus:
+            plateau.after_epoch()
         seconds = (perf_counter() - started) / len(members)
         kept = epoch + 1 in (*first.plan.snapshots, first.plan.epochs)
         if kept or measured:

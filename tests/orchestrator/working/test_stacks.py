@@ -10,7 +10,9 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.plans.change import remarks
 from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.planning import plan_change
 from manyseed.orchestrator.provenance import read_recipes
 from manyseed.orchestrator.submissions.cluster import TaskSize, cut
 from manyseed.orchestrator.tasks.task import Span, Task
@@ -109,6 +111,17 @@ def test_a_run_that_fails_takes_none_with_it(tmp_path: Path) -> None:
     assert (sweep.status()["runs"]["failed"], sweep.status()["runs"]["done"]) == (3, 2)
     sweep.compact()
     assert sweep.rerun("0:0:4")["equal"]
+
+
+def test_the_plan_says_how_many_and_whether_they_divide_the_runs(tmp_path: Path) -> None:
+    told = {}
+    for stack in (0, 1, 2, 5, 7):
+        file = write(tmp_path / "told.toml", text(stack))
+        found = [line for line in remarks(plan_change(file, tmp_path / "none")) if "step" in line]
+        told[stack] = " ".join(found)
+    assert told[0] == told[1] == ""
+    assert told[5] == told[7] == "mlp: 5 seeds a step."
+    assert told[2].startswith("mlp: 2 seeds a step; the last stack of a repeat trains 1 run too")
 
 
 SPAN = Span(group=0, shard=0, row=10, cell=0, repeat=0, run=2, count=7)

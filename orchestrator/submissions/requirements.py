@@ -179,10 +179,19 @@ def _require_form(paths: SweepPaths, begun: pl.DataFrame, stacks: Mapping[int, i
     """Refuse to go on with cells, of which runs are finished, with more or fewer runs at once."""
     made = {recipe.members or 1 for recipe in read_recipes(paths.recipes).values() if recipe.form}
     # perturbed hparams may change a network's structure: such runs are stacked or not, one by one
-    fixed = begun.filter(perturb_hparams="none", identical=False)["cell"]
-    for members in sorted({stacks.get(cell, 1) for cell in fixed}):
-        if made and members not in made:
-            raise _refusal(paths, {"stack": (max(made), members)})
+    fixed = begun.filter(perturb_hparams="none", identical=False)
+    for cell, name in fixed.select("cell", "classifier").iter_rows():
+        if made and (now := stacks.get(cell, 1)) not in made:
+            before = max(made)
+            raise UserError(
+                f"runs of {name} so far were trained {before:,} at a time, the others would be "
+                f"{now:,} at a time: another recipe",
+                file=paths.sweep_file,
+                key=f"classifier.{name}.stack",
+                value=now,
+                remedy=f"write stack = {before}, or mix recipes knowingly with --other-recipe: "
+                "results mark the repeats",
+            )
 
 
 def gpu_here(devices: pl.Series) -> str | None:

@@ -887,19 +887,23 @@ class Sweep:
         return found
 
     @overload
-    def answers(self) -> list[str]: ...
+    def answers(self, *, why: bool = False) -> list[str]: ...
 
     @overload
     def answers(self, question: str, **options: Any) -> list[Answer]: ...
 
-    def answers(self, question: str | None = None, **options: Any) -> list[str] | list[Answer]:
-        """Return the sentences that the page begins with, or the answers to one question.
+    def answers(
+        self, question: str | None = None, *, why: bool = False, **options: Any
+    ) -> list[str] | list[Answer]:
+        """Return the headlines that the page begins with, or the answers to one question.
 
         Parameters
         ----------
         question : str, optional
             Its name: ``sweep.answers("variance", where="classifier = 'mlp'")``; those of
             ``manyseed answers DIR``.
+        why : bool, optional
+            Without a question, return the evidence instead: samples, intervals, tests.
         **options
             Those of the question.
 
@@ -918,7 +922,7 @@ class Sweep:
             remedy = "name a question before its options"
             raise UserError("Sweep.answers() has no such argument", key=name, remedy=remedy)
         tell_newer(self.paths)
-        return [one.text for one in answers(self.paths)]
+        return [one.text if why else one.headline for one in answers(self.paths)]
 
     def _found(self, question: str, options: dict[str, Any]) -> Any:
         from manyseed.orchestrator.results.questions.registry import ask, named

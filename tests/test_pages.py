@@ -30,6 +30,11 @@ scores, a, b = rng.normal(size=(3, 4, 200, 2)) + np.eye(2)[y_true]
 X = scores[0] + rng.normal(size=(200, 2))
 for name in ("seed-1", "seed-2", "seed-7", "seed-8", "a", "b", "c"):
     np.savez(f"{name}.npz", scores=rng.permuted(scores, axis=0), y_true=y_true)
+for folder, names in (("seeds", ("scores", "y_true")), ("others", ("preds", "targets"))):
+    Path(folder).mkdir(exist_ok=True)
+    for seed in (2, 10):
+        arrays = dict(zip(names, (rng.permuted(scores, axis=0), y_true)))
+        np.savez(f"{folder}/seed-{seed}.npz", **arrays)
 if Path("patients").exists():
     sweep = Sweep("patients")
 """

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import (
+    COLOURS,
     LEVELS,
     NOTHING,
     QUANTILES,
@@ -33,6 +34,7 @@ from manyseed.analysis.figures.labels import (
     differing,
     main,
     mark_resolution,
+    marker,
     not_drawn,
     with_names,
 )
@@ -44,6 +46,7 @@ from manyseed.analysis.figures.style import (
     Mark,
     Plot,
     addresses,
+    at_median,
     outline,
     scattered,
     styled,
@@ -215,8 +218,8 @@ def of_dataset(
     axes[0].set_ylim(rows.height - 0.3, -0.7)
     if entries:
         dots = [
-            Line2D([], [], ls="", color=colour(classifiers.index(one)), marker="o", markersize=4)
-            for one in entries
+            Line2D([], [], ls="", color=colour(look), marker=marker(look), markersize=4)
+            for look in map(classifiers.index, entries)
         ]
         figure.legend(
             dots,
@@ -381,6 +384,8 @@ def _column(
         xs = np.array([[x, x, np.nan] for x, _ in medians]).ravel()
         ys = np.array([[y - 0.42, y + 0.42, np.nan] for _, y in medians]).ravel()
         axis.plot(xs, ys, color="black", linewidth=1.1, solid_capstyle="butt")
+        if classifiers.index(classifier) >= len(COLOURS):
+            axis.plot(*zip(*medians, strict=True), **at_median(classifiers.index(classifier)))
     if span.max() == span.min() and quantity.name not in LEVELS:
         around = _AROUND * (abs(float(span[0])) or 1)  # else dots would fill the axis
         axis.set_xlim(float(span[0]) - around, float(span[0]) + around)

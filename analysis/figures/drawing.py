@@ -10,6 +10,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import matplotlib as mpl
@@ -25,16 +26,38 @@ from manyseed.analysis.figures.style import Plot, heights, numbers, places, valu
 from manyseed.analysis.figures.svg import MARKS, NUMBERS, Picture
 from manyseed.analysis.figures.violins import violins
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.rows import Tables, several
+from manyseed.analysis.tables.rows import REPEAT_KEY, Tables, several
 
 KINDS = all_kinds()  # the named kinds, in the order of the page
 
 
 def all_figures(given: FigureTables) -> list[Plot]:
-    """Draw all figures of the page that the tables allow."""
+    """Draw all figures of the page that the tables allow, without α̂ that says nothing (`told`)."""
+    given = replace(
+        given,
+        tables=told(given.tables, given.close),
+        every=given.every and told(given.every, given.close),
+    )
     small = given.tables.cells["cell"].n_unique() <= RICH
     shown = (kind for kind in KINDS if small or not kind.small)
     return [plot for kind in shown for plot in kind.plots(given)]
+
+
+def told(tables: Tables, close: float) -> Tables:
+    """Leave out α̂ of test sets too small to tell what is `close`: its resolution δ is larger."""
+    if not (tables.repeats["delta"] > close).any():
+        return tables
+    small = pl.when(pl.col("delta") > close).then(None)
+    levels = selectors.starts_with("alpha_hat") & selectors.numeric()
+    key = [name for name in REPEAT_KEY if name in tables.repeats.columns]
+    runs = tables.runs.drop("delta", strict=False).join(
+        tables.repeats.select(*key, "delta"), on=key, how="left", maintain_order="left"
+    )
+    runs, repeats, cells = (
+        one.with_columns(small.otherwise(levels).name.keep())
+        for one in (runs, tables.repeats, tables.cells)
+    )
+    return replace(tables, runs=runs, repeats=repeats, cells=cells)
 
 
 def names(tables: Tables) -> list[str]:

@@ -14,6 +14,7 @@ from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import (
     colour,
     first_of_each,
+    labelled,
     marker,
     not_drawn,
     titles,
@@ -62,6 +63,7 @@ def equivalents(dee: pl.DataFrame, metric: str = "cll", *, methods: bool = False
     figure, axes, left = panel_per_cell(deep, MAX_PANELS, "independent runs")
     own = own.filter(pl.col("deep_cell").is_in([*axes]))
     values = own["value"].unique().sort().to_list()
+    pool = int(own["pool"].max())  # type: ignore[arg-type]
     points = over_repeats(own, "deep_cell", "value")
     handles: dict[str, Handle] = {}
     crowded = 0
@@ -72,10 +74,10 @@ def equivalents(dee: pl.DataFrame, metric: str = "cll", *, methods: bool = False
         crowded += len(own_values) - len(shown)
         label = _MEMBERS if methods else "runs averaged, k"
         looks = {value: values.index(value) for value in shown}
-        handles |= worth_by_size(axis, points.filter(deep_cell=cell), rows, looks, label)
+        handles |= worth_by_size(axis, points.filter(deep_cell=cell), rows, looks, label, pool)
     if not handles:
         return None
-    legend(figure, dict(sorted(handles.items())), along.replace("_", " "))
+    legend(figure, dict(sorted(handles.items())), labelled(along))
     beyond = own["beyond"].is_not_null().sum()
     out = f" {beyond:,} of {own.height:,} comparisons are beyond the pool and left out." * (
         beyond > 0
@@ -138,12 +140,13 @@ def averaged_equivalents(dee: pl.DataFrame, metric: str = "cll") -> Plot | None:
         for dataset, augment, _ in several.rows()
     ]
     figure, axes = panels(named, "independent runs")
+    pool = int(own["pool"].max())  # type: ignore[arg-type]
     points = over_repeats(own, *group, "value")
     handles: dict[str, Handle] = {}
     for axis, (dataset, augment, _) in zip(axes, several.iter_rows(), strict=True):
         panel = {"dataset": dataset, "test_augment": augment}
         rows = own.filter(**panel)
-        handles |= worth_by_size(axis, points.filter(**panel), rows, values, _MEMBERS)
+        handles |= worth_by_size(axis, points.filter(**panel), rows, values, _MEMBERS, pool)
     legend(figure, handles, "ensembling")
     out = int(own["dee"].is_null().sum())
     n = own.select("cell", "deep_cell", "repeat_index").unique().height
@@ -186,12 +189,13 @@ def equivalents_by_metric(dee: pl.DataFrame) -> Plot | None:
     figure, axes = panels(
         [f"{named[cell]}: {metric}" for cell, metric in places], "independent runs"
     )
+    pool = int(own["pool"].max())  # type: ignore[arg-type]
     points = over_repeats(own, "deep_cell", "metric", "value")
     handles: dict[str, Handle] = {}
     for axis, (cell, metric) in zip(axes, places, strict=True):
         panel = {"deep_cell": cell, "metric": metric}
         rows = own.filter(**panel)
-        handles |= worth_by_size(axis, points.filter(**panel), rows, values, _MEMBERS)
+        handles |= worth_by_size(axis, points.filter(**panel), rows, values, _MEMBERS, pool)
     if not handles:
         return None
     legend(figure, dict(sorted(handles.items())), "ensembling")
@@ -221,12 +225,18 @@ def _of_methods(dee: pl.DataFrame) -> pl.DataFrame:
 
 
 def worth_by_size(
-    axis: Axes, points: pl.DataFrame, rows: pl.DataFrame, values: Mapping[str, int], label: str
+    axis: Axes,
+    points: pl.DataFrame,
+    rows: pl.DataFrame,
+    values: Mapping[str, int],
+    label: str,
+    pool: int,
 ) -> dict[str, Handle]:
     """Draw what ensembles are worth against their size, and return the legend's entries.
 
     `points` are `over_repeats` of `rows` of `dee` by their column `value`; `values` are those
-    drawn, a line each, with the index of its colour; `label` is that of sizes.
+    drawn, a line each, with the index of its colour; `label` is that of sizes; `pool` is the
+    largest of the figure, where the axes of all panels end.
     """
     handles: dict[str, Handle] = {}
     for value, index in values.items():
@@ -245,7 +255,6 @@ def worth_by_size(
             linewidth=1.2,
             capsize=2,
         )
-    pool = int(rows["pool"].min())  # type: ignore[arg-type]
     axis_of_sizes(axis, ticks_to(pool), up=True)
     axis.set_ylim(0.85, pool * 1.2)
     sizes(axis, int(rows["members"].max()), label)  # type: ignore[arg-type]

@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
+from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import (
+    COLOURS,
     NOTHING,
     colour,
     marker,
     not_drawn,
     with_names,
 )
-from manyseed.analysis.figures.style import MAX_PANELS, Handle, Plot, legend, line, panel_per_cell
-from manyseed.analysis.tables.rows import last, pooled
+from manyseed.analysis.figures.style import (
+    MAX_PANELS,
+    Handle,
+    Plot,
+    from_zero,
+    legend,
+    line,
+    panel_per_cell,
+    shades,
+)
+from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.components import FEWEST, covariances
+from manyseed.analysis.questions.intervals import t_quantile
+from manyseed.analysis.tables.rows import CELL_KEY, VARIES, last, pooled
 
 MAX_SOURCES = 12  # most panels of sources, one dataset and classifier each
 BAR = 0.8  # width of bars, as a share of the distance between sources
@@ -32,12 +49,14 @@ BAR = 0.8  # width of bars, as a share of the distance between sources
         "alpha_hat_mean": "mean α̂ by source of randomness and epoch",
     },
 )
-def sources(every_cells: pl.DataFrame, name: str) -> Plot | None:
+def sources(
+    every_cells: pl.DataFrame, every_runs: pl.DataFrame, every_repeats: pl.DataFrame, name: str
+) -> Plot | None:
     """Draw a column of the table of cells by source of randomness and epoch.
 
     RKS24, figure 4. A panel holds cells that differ only in `vary`; None if there are none.
 
-    `every_cells`: the table of cells, all snapshots.
+    `every_cells`, `every_runs`, `every_repeats`: tables with all snapshots.
     """
     same = [one for one in AXES if one in every_cells.columns and one != "vary"]
     known = every_cells.filter(pl.col(name).is_not_null())
@@ -50,6 +69,8 @@ def sources(every_cells: pl.DataFrame, name: str) -> Plot | None:
     figure, axes, left = panel_per_cell(shown.drop("vary"), MAX_SOURCES, label)
     order = first.sort("cell")["vary"].unique(maintain_order=True).to_list()
     epochs = first["epoch"].unique().sort().to_list()
+    first = first.join(_intervals(name, every_runs, every_repeats), on=CELL_KEY, how="left")
+    looks = shades(len(epochs)) if len(epochs) > len(COLOURS) else COLOURS
     handles = {}
     for cell, axis in axes.items():
         own = first.filter(_panel=cell)
@@ -57,23 +78,26 @@ def sources(every_cells: pl.DataFrame, name: str) -> Plot | None:
         own_epochs = own["epoch"].unique().sort().to_list()
         for place, epoch in enumerate(own_epochs):
             index = epochs.index(epoch)
-            values = dict(own.filter(epoch=epoch).select("vary", name).iter_rows())
-            bars = [values.get(one) for one in own_sources]
-            _bars(axis, bars, (place, len(own_epochs)), len(epochs), index)
-            handles[str(epoch)] = axis.scatter([], [], color=colour(index), marker=marker(0))
+            values = {
+                vary: ends
+                for vary, *ends in own.filter(epoch=epoch)
+                .select("vary", name, "low", "high")
+                .iter_rows()
+            }
+            bars = [values.get(one, (None,) * 3) for one in own_sources]
+            if name != "alpha_hat_mean" or own[name].to_numpy().max() >= NOTHING:
+                _bars(axis, bars, (place, len(own_epochs)), len(epochs), looks[index])
+            handles[str(epoch)] = axis.scatter([], [], color=looks[index], marker=marker(0))
         if name == "alpha_hat_mean" and own[name].to_numpy().max() < NOTHING:
-            title = axis.get_title(loc="left")
-            axis.clear()
-            axis.set_title(title)
             axis.text(0.5, 0.5, "α̂ is 0", transform=axis.transAxes, ha="center")
-            axis.set_yticks([])
         axis.set_xticks(range(len(own_sources)), own_sources)
         axis.tick_params(axis="x", length=0)
         axis.set_xlim(-0.6, len(own_sources) - 0.4)
+    from_zero([*axes.values()])
     if len(epochs) > 1:
         ordered = {str(epoch): handles[str(epoch)] for epoch in epochs if str(epoch) in handles}
         legend(figure, ordered, "epoch")
-    shades = f" Colours: epochs {', '.join(map(str, epochs))}." if len(epochs) > 1 else ""
+    of_epochs = f" Colours: epochs {', '.join(map(str, epochs))}." if len(epochs) > 1 else ""
     deltas = known["delta"].drop_nulls().unique().sort()
     ends = dict.fromkeys(f"{delta:.3f}" for delta in deltas)
     read = f" To be read with δ = {' to '.join([*ends][:: max(len(ends) - 1, 1)])}." if ends else ""
@@ -82,25 +106,75 @@ def sources(every_cells: pl.DataFrame, name: str) -> Plot | None:
         f"sources-{name.replace('_', '-')}",
         f"{_TITLES[name]} by source of randomness",
         f"{_MEANINGS[name]} for runs that differ only in these sources; one panel for cells that "
-        f"agree in everything else.{shades}{read if 'alpha' in name else ''} "
+        f"agree in everything else.{_WHISKERS[name]}{of_epochs}{read if 'alpha' in name else ''} "
         f"n = {counted(runs, 'run')}.{not_drawn(left)}",
         runs,
         figure,
-        data=first.filter(pl.col("_panel").is_in([*axes])).select(*same, "vary", "epoch", name),
+        data=first.filter(pl.col("_panel").is_in([*axes])).select(
+            *same, "vary", "epoch", name, "low", "high"
+        ),
     )
 
 
+def _intervals(name: str, runs: pl.DataFrame, repeats: pl.DataFrame) -> pl.DataFrame:
+    """Return the ends of the 95 % intervals of bars: columns `CELL_KEY`, low and high.
+
+    That of a spread is the one of the table of variances.
+    """
+    found: dict[str, list[Any]] = {one: [] for one in (*CELL_KEY, "low", "high")}
+    own = (
+        runs.filter(~pl.col("identical")).select(*CELL_KEY, "repeat_index", value="accuracy")
+        if name == "accuracy_std"
+        else repeats.filter(VARIES).select(*CELL_KEY, "repeat_index", value=name)
+    ).drop_nulls()
+    for key, of in own.sort(*CELL_KEY, "repeat_index").group_by(CELL_KEY, maintain_order=True):
+        parts = of.partition_by("repeat_index", maintain_order=True)
+        values = [part["value"].to_numpy() for part in parts]
+        ends = _of_spread(values) if name == "accuracy_std" else _of_mean(np.concatenate(values))
+        for column, one in zip(found, (*key, *ends), strict=True):
+            found[column].append(one)
+    types = {one: own.schema[one] for one in CELL_KEY} | {"low": pl.Float64, "high": pl.Float64}
+    return pl.DataFrame(found, schema=types)
+
+
+def _of_spread(values: Sequence[NDArray[np.float64]]) -> tuple[float | None, float | None]:
+    enough = [one for one in values if one.size >= FEWEST]
+    if not enough or max(np.ptp(one) for one in enough) == 0:
+        return None, None
+    low, high = covariances(enough, enough)[0].limits(CONFIDENCE, "variance")
+    return low**0.5, high**0.5
+
+
+def _of_mean(values: NDArray[np.float64]) -> tuple[float | None, float | None]:
+    if values.size < 2 or np.ptp(values) == 0:
+        return None, None
+    half = t_quantile(CONFIDENCE, values.size - 1.0) * float(values.std(ddof=1)) / values.size**0.5
+    return max(float(values.mean()) - half, 0.0), min(float(values.mean()) + half, 1.0)
+
+
+Ends = Sequence[float | None]
+
+
 def _bars(
-    axis: Axes, values: list[float | None], place: tuple[int, int], count: int, index: int
+    axis: Axes, values: Sequence[Ends], place: tuple[int, int], count: int, look: Any
 ) -> None:
-    """Draw a bar per source for one epoch; `place` is its position and the number of epochs."""
+    """Draw a bar per source for one epoch; `place` is its position and the number of epochs.
+
+    `values`: the height, and the ends of its interval.
+    """
     width = BAR / count
     position, epochs = place
     x = np.arange(len(values)) + (position - (epochs - 1) / 2) * width
-    heights = np.array([np.nan if value is None else value for value in values])
-    axis.bar(x, heights, width=0.9 * width, color=colour(index))
+    heights, low, high = np.array(values, dtype=np.float64).T
+    ends = np.maximum([heights - low, high - heights], 0)
+    whiskers: dict[str, Any] = {"ecolor": "black", "error_kw": {"elinewidth": 0.8}, "capsize": 2}
+    axis.bar(x, heights, width=0.9 * width, color=look, yerr=ends, **whiskers)
 
 
+_WHISKERS = {
+    "accuracy_std": " Whiskers: 95 % intervals, as in the table of variances.",
+    "alpha_hat_mean": " Whiskers: 95 % t intervals over test sets.",
+}
 _LABELS = {"accuracy_std": "± seeds, accuracy", "alpha_hat_mean": "mean α̂"}
 _TITLES = {"accuracy_std": "Spread of accuracy", "alpha_hat_mean": "α̂"}
 _MEANINGS = {

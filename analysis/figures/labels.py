@@ -184,11 +184,27 @@ _FACTS = {
     *("alpha_hat_references", "delta", "delta_b", "delta_c", "coverage"),
 }
 _WORDS = {
-    "alpha": "α̂", "brier": "Brier score",
-    "aurc": "AURC", "cll": "CLL", "ec": "EC", "ece": "ECE", "f1": "F1", "hat": "",
-    "ks": "KS", "q05": "5 %", "q95": "95 %", "roc": "ROC", "auc": "AUC", "tace": "TACE",
-    "n": "number of", "auroc": "AUROC",
+    "alpha": "α̂", "brier": "Brier score", "matthews": "Matthews", "corrcoef": "correlation",
+    "aurc": "AURC", "cll": "CLL", "ec": "EC", "ece": "ECE", "f1": "F1", "hat": "", "std": "SD of",
+    "ks": "KS", "q05": "5 % quantile of", "q95": "95 % quantile of", "roc": "ROC", "auc": "AUC",
+    "tace": "TACE", "n": "number of", "auroc": "AUROC", "mean": "mean", "median": "median",
+    "min": "smallest", "max": "largest", "lo": "smallest", "hi": "largest", "sd": "SD of",
+    "delta": "δ", "c": "calibrated", "holm": "(Holm)", "loo": "leave-one-out",
 }  # fmt: skip
+_FIRST = ("mean", "std", "sd", "median", "min", "max", "lo", "hi", "q05", "q95")
+"""Endings that are said before what they end."""
+_LAST = {"n": ", n", "close": " of close runs", "judged": " of judged runs"}
+_AXES = {
+    **{axis: axis.replace("_", " ") for axis in AXES},
+    "train_fraction": "training fraction",
+    "perturb_continuous": "continuous perturbation",
+    "perturb_categorical": "categorical perturbation",
+    "perturb_hparams": "hparam perturbation",
+    "perturb_labels": "label perturbation",
+    "vary": "what varies",
+    "augment": "augmentation",
+    "test_augment": "test-time augmentation",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,9 +343,18 @@ def _varied(frame: pl.DataFrame, tables: Tables, table: str, name: str) -> tuple
 
 
 def labelled(name: str) -> str:
-    """Return a column's name in words: ec_local_mean is EC local mean."""
+    """Return a column's name in words: ec_local_mean is mean EC local."""
+    if name in _AXES:
+        return _AXES[name]
+    if name == "n" or name.startswith("hparam_"):
+        return name.removeprefix("hparam_")
+    base, _, ending = name.rpartition("_")
+    if base and ending in _FIRST:
+        return f"{_WORDS[ending]} {labelled(base)}"
+    if base not in ("", "n") and ending in _LAST:
+        return f"{labelled(base)}{_LAST[ending]}"
     words = [_WORDS.get(word, word) for word in name.split("_")]
-    return " ".join(filter(None, words))
+    return " ".join(filter(None, words)).removesuffix(" of")
 
 
 def _sentence(meaning: str) -> str:

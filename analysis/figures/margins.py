@@ -13,7 +13,14 @@ from numpy.typing import NDArray
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import colour, not_drawn, titles, with_names
-from manyseed.analysis.figures.style import MAX_PANELS, Handle, Plot, legend, panel_per_cell
+from manyseed.analysis.figures.style import (
+    MAX_PANELS,
+    Handle,
+    Plot,
+    from_zero,
+    legend,
+    panel_per_cell,
+)
 from manyseed.analysis.questions.margins import EDGES, SCALE, over_repeats
 from manyseed.analysis.tables.rows import CELL_KEY, REPEAT_KEY, Tables
 
@@ -43,6 +50,7 @@ def margins(margins: pl.DataFrame, cells: pl.DataFrame) -> Plot | None:
     handles: dict[str, Handle] = {}
     for cell, axis in axes.items():
         handles |= _draw(axis, finite.filter(cell=cell))
+    from_zero([*axes.values()])
     legend(figure, {name: handles[name] for name in _ORDER if name in handles}, "")
     repeats = own.select(*REPEAT_KEY, "n_runs").unique()
     n = int(repeats["n_runs"].sum())
@@ -99,7 +107,6 @@ def _draw(axis: Axes, own: pl.DataFrame) -> dict[str, Handle]:
         handles[_WHOLE] = axis.stairs(whole, places, color=colour(1), linewidth=1, ls=(0, (4, 2)))
     axis.axvline(0, color="black", linewidth=0.6)
     axis_of_margins(axis, places[0], places[-1])
-    axis.set_ylim(bottom=0)
     axis.set_xlabel("margin")
     return handles
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.kind import kind
-from manyseed.analysis.figures.labels import colour, coloured_by, levels_of, marker
+from manyseed.analysis.figures.labels import colour, coloured_by, labelled, levels_of, marker
 from manyseed.analysis.figures.style import Handle, Mark, Plot, dots, legend, line, panels, styled
 from manyseed.analysis.questions.scores import GROUP, RESPONSE, is_single, judged, named, numbered
 
@@ -80,7 +80,7 @@ def _curves(table: pl.DataFrame, number: int, *, integral: bool) -> Plot | None:
             (handles["never wrong"],) = axis.plot([0, 1], [0, 1], color="black", lw=0.9, ls="--")
         axis.set_xlabel("share of the magnitudes" if integral else _unit(transform))
         axis.locator_params(axis="x", nbins=5)
-    legend(figure, handles, by.replace("_", " ") if len(levels) > 1 else "")
+    legend(figure, handles, labelled(by) if len(levels) > 1 else "")
     dataset, classifier = (str(table[name][0]) for name in GROUP)
     runs = _n_runs(table)
     meaning = (
@@ -187,7 +187,7 @@ def _pair(table: pl.DataFrame, number: int) -> Plot | None:
         return None
     _, own, grid, curves, pair = best
     transform, layer = own["transform"][0], own["layer"][0]
-    figure, axes = panels([named(transform, layer), "cumulative"], "accuracy")
+    figure, axes = panels([named(transform, layer), "cumulative"], "accuracy", alike=False)
     cells = own.unique("cell", maintain_order=True)
     known = dict.fromkeys(name for name in ("hparams", *AXES) if name in cells.columns)
     differing = [name for name in known if cells[name].n_unique() > 1]
@@ -271,7 +271,7 @@ def _gap(
         axis.locator_params(axis="x", nbins=4)
         axis.set_xlabel(row["measure"].replace("_", " "))
     if len(levels) > 1:
-        legend(figure, handles, by.replace("_", " "))
+        legend(figure, handles, labelled(by))
     first, is_signed = rows[0], models["gi_folded"].null_count() < models.height
     corpora, left = int(first["n_corpora"]), int(found["n_excluded"].max() or 0)  # type: ignore[arg-type]
     seeds = (

@@ -27,6 +27,7 @@ from manyseed.analysis.figures.style import (
     Mark,
     Plot,
     dots,
+    from_zero,
     legend,
     panels,
     shades,
@@ -76,7 +77,7 @@ def alpha_hat_against(runs: pl.DataFrame, repeats: pl.DataFrame, other: str) -> 
         upright_axis_of_levels(axis)
         mark_resolution(axis, repeats.filter(pl.col("dataset") == dataset), across=True)
     if len(levels) > 1:
-        legend(figure, handles, by.replace("_", " "))
+        legend(figure, handles, labelled(by))
     what = {
         "accuracy": "test accuracy",
         "ece": "expected calibration error",
@@ -346,6 +347,8 @@ def _panels(rows: pl.DataFrame, name: str, label: str, by: str) -> Panels:
         axis.set_xlabel("accuracy")
         axis.locator_params(axis="x", nbins=3)
         upright(axis, own)
+    if not name.startswith("alpha_hat"):
+        from_zero(found.axes)
     return found
 
 
@@ -357,13 +360,8 @@ def _upright(name: str) -> Callable[[Axes, pl.DataFrame], None]:
         mark_resolution(axis, rows, across=True)
 
     def distances(axis: Axes, rows: pl.DataFrame) -> None:
-        seen = [axis.get_ylim()[1], *(1.1 * rows["delta"].drop_nulls()).to_list()[:1]]
-        axis.set_ylim(0, max(seen))
         mark_resolution(axis, rows, across=True)
-
-    def plain(axis: Axes, _: pl.DataFrame) -> None:
-        axis.set_ylim(bottom=0)
 
     if name.startswith("alpha_hat"):
         return levels
-    return distances if name == "ks_distance" else plain
+    return distances if name == "ks_distance" else lambda *_: None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import io
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -38,9 +38,11 @@ TITLE_CHARACTER = 0.078  # approximate inches per letter in a panel's title
 BESIDE = 0.5  # approximate inches for the labels left of a panel
 PANEL = 1.7  # minimum width of a panel in inches
 SYMBOL = 0.6  # inches for a legend's marker and the gaps around it
+INDENT = 0.2  # inches left of a legend among panels
 LINE = 0.17  # inches per line of a legend
 VECTORS = 400  # most dots of a figure drawn as vectors; more are pixels
 MAX_PANELS = 24  # one cell each
+FLAT = 0.02  # a panel's values fill more than this share of an axis that it shares
 ROOM = 5  # this many ticks are always labelled
 NEAR = 1.9  # among more ticks, sizes within this ratio share a label
 MAX_POINTS = 2000  # most dots drawn of a group; outlines always use all values
@@ -220,18 +222,22 @@ def styled(draw: Callable[P, Drawn]) -> Callable[P, Drawn]:
     return wrapper
 
 
-def panels(titles: Sequence[str], label: str, least: float = PANEL) -> tuple[Figure, list[Axes]]:
+def panels(
+    titles: Sequence[str], label: str, least: float = PANEL, *, alike: bool = True
+) -> tuple[Figure, list[Axes]]:
     """Return a figure with a panel per title, up to three side by side.
 
     `label`: label of the vertical axes. `least`: minimum width of a panel in inches, unless the
-    figure is narrower.
+    figure is narrower. `alike`: whether all panels show this quantity, so that those side by side
+    share their vertical axis: its limits and ticks are set after all of them are drawn.
     """
     most = max(1, min(3, int(wide() / least)))
     beside = min(2, most) if len(titles) == 4 else min(len(titles), most)
     deep = -(-len(titles) // beside)
     figure = Figure(figsize=(wide(), 0.5 + 2.3 * deep))
     figure.set_layout_engine("constrained", h_pad=0.08)
-    axes = list(figure.subplots(deep, beside, squeeze=False).flat)
+    grid = figure.subplots(deep, beside, squeeze=False, sharey="row" if alike else "none")
+    axes = list(grid.flat)
     for extra in axes[len(titles) :]:
         extra.remove()
     letters = int((wide() / beside - BESIDE) / TITLE_CHARACTER)
@@ -348,19 +354,63 @@ def shades(count: int) -> list[Any]:
 
 
 def legend(figure: Figure, handles: Mapping[str, Handle], title: str) -> None:
-    """Add a legend above the panels, with as many columns as fit."""
+    """Add a legend where the last row has no panel, or above the panels, in full columns."""
     widest = max(map(len, handles)) * CHARACTER + SYMBOL
-    columns = int(np.clip(wide() // widest, 1, len(handles)))
-    figure.set_figheight(figure.get_figheight() + LINE * -(-len(handles) // columns))
+    place: dict[str, Any] = {"loc": "outside upper left"}
+    longest = max(widest, len(title) * CHARACTER)
+    if (free := _free(figure)) and _fits(figure, longest, len(handles) + bool(title), free):
+        columns, (left, top) = 1, free
+        place = {"loc": "upper left", "bbox_to_anchor": (left + INDENT / wide(), top)}
+    else:
+        lines = -(-len(handles) // int(np.clip(wide() // widest, 1, len(handles))))
+        columns = -(-len(handles) // lines)
+        figure.set_figheight(figure.get_figheight() + LINE * lines)
     figure.legend(
         list[Any](handles.values()),  # matplotlib takes containers, its stubs do not
         handles.keys(),
-        loc="outside upper left",
         ncols=columns,
         title=title,
         title_fontsize=8,
         alignment="left",
+        **place,
     )
+
+
+def _free(figure: Figure) -> tuple[float, float] | None:
+    """Return left and top of where the last row has no panel, as shares of the figure."""
+    spots = [spot for axis in figure.axes if (spot := axis.get_subplotspec())]
+    if not spots:
+        return None
+    grid = spots[0].get_gridspec()
+    last = len(spots) % grid.ncols
+    return (last / grid.ncols, 1 / grid.nrows) if last and grid.nrows > 1 else None
+
+
+def _fits(figure: Figure, widest: float, lines: int, free: tuple[float, float]) -> bool:
+    left, top = free
+    has_room = widest + INDENT < (1 - left) * wide()
+    return has_room and lines * LINE < top * figure.get_figheight() - BESIDE
+
+
+def at_median(look: int) -> dict[str, Any]:
+    """Return the look of a median whose colour is another group's, too: its marker differs."""
+    edge: dict[str, Any] = {"markeredgecolor": "black", "markeredgewidth": 0.5}
+    return {"ls": "", "color": colour(look), "marker": marker(look), "markersize": 4, **edge}
+
+
+def comparable(values: Iterable[pl.Series]) -> bool:
+    """Return whether panels with these values can share an axis: none of them would be flat."""
+    ends = [(one.min(), one.max()) for one in values if one.n_unique() > 1]
+    if not ends:
+        return True
+    lows, highs = np.array(ends, dtype=np.float64).T
+    return bool((highs - lows).min() > FLAT * (highs.max() - lows.min()))
+
+
+def from_zero(axes: Sequence[Axes]) -> None:
+    """Let the vertical axes of panels, all of them drawn, begin at 0."""
+    for axis in axes:
+        axis.set_ylim(bottom=0)
 
 
 def thinned(values: NDArray[np.float64]) -> NDArray[np.float64]:

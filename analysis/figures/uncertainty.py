@@ -12,6 +12,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import (
+    COLOURS,
     colour,
     first_of_each,
     marker,
@@ -26,6 +27,8 @@ from manyseed.analysis.figures.style import (
     Handle,
     Plot,
     axis_of_sizes,
+    comparable,
+    from_zero,
     legend,
     line,
     panel_per_cell,
@@ -79,7 +82,9 @@ def likelihood_against(runs: pl.DataFrame, other: str) -> Plot | None:
         if rows["cell"].n_unique() > 1
     ]
     handles = {}
-    figure, axes = panels(with_rho, "log-likelihood (nats)")
+    each = own.partition_by("cell")
+    alike = comparable(pl.concat([one["cll"], one["log_likelihood"]]) for one in each)
+    figure, axes = panels(with_rho, "log-likelihood (nats)", alike=alike)
     for axis, cell in zip(axes, chosen, strict=True):
         rows = own.filter(cell=cell)
         rows = rows.gather_every(max(1, -(-rows.height // MAX_POINTS)))
@@ -212,7 +217,6 @@ def members_by_size(uncertainty: pl.DataFrame) -> Plot | None:
     names = [value for value in values if value != DEEP]
     values = [*(value for value in values if value == DEEP), *names]
     looks = {DEEP: (PLAIN, marker(0))} | {v: (colour(n), marker(n)) for n, v in enumerate(names)}
-    figure, axes = panels([named[cell] for cell in chosen], "log-likelihood (nats)")
     drawn = shown.filter(pl.col("of").is_in(chosen))
     finite = drawn.filter(pl.col("log_likelihood").is_finite())
     points = (
@@ -220,6 +224,10 @@ def members_by_size(uncertainty: pl.DataFrame) -> Plot | None:
         .join(_over_runs(finite, "log_likelihood"), on=_LINE, how="left")
         .sort(_LINE)
     )
+    several = points.partition_by("of")
+    alike = comparable(pl.concat([one["cll"], one["log_likelihood"]]) for one in several)
+    titled = [named[cell] for cell in chosen]
+    figure, axes = panels(titled, "log-likelihood (nats)", alike=alike)
     handles: dict[str, Handle] = {}
     for axis, cell in zip(axes, chosen, strict=True):
         own = points.filter(of=cell)
@@ -307,7 +315,7 @@ def calibration_by_bins(tace: pl.DataFrame) -> Plot | None:
     plain_ones = [value for value in (ONE, WHOLE) if value in values]
     methods = [value for value in values if value not in plain_ones]
     values = [*plain_ones, *methods]
-    looks = {ONE: (PLAIN, marker(0), "--"), WHOLE: (PLAIN, marker(0), "-")}
+    looks = {ONE: (PLAIN, marker(len(COLOURS)), "--"), WHOLE: (PLAIN, marker(0), "-")}
     looks |= {value: (colour(n), marker(n), "-") for n, value in enumerate(methods)}
     means = (
         own.group_by("of", "value", *_AT, maintain_order=True)
@@ -319,7 +327,6 @@ def calibration_by_bins(tace: pl.DataFrame) -> Plot | None:
         [f"{words[cell]}: θ\xa0=\xa0{threshold:g}" for cell, threshold in places],
         "calibrated TACE",
     )
-    highest = dict(means.group_by("of").agg(pl.col("mean").max()).iter_rows())
     handles: dict[str, Handle] = {}
     for axis, (cell, threshold) in zip(axes, places, strict=True):
         rows = means.filter(of=cell, threshold=threshold)
@@ -328,7 +335,7 @@ def calibration_by_bins(tace: pl.DataFrame) -> Plot | None:
             look = {"color": shade, "marker": dot, "ls": dashes, "markersize": 3, "linewidth": 1.2}
             handles[value] = line(axis, rows.filter(value=value), ("bins", "mean"), look)
         axis_of_sizes(axis, rows["bins"].unique().sort().to_list(), "bins, M")
-        axis.set_ylim(0, 1.06 * highest[cell] or 1)
+    from_zero(axes)
     legend(figure, {value: handles[value] for value in values}, "ensembling")
     repeats = own.select("cell", "repeat_index").unique().height
     pairs, reordered = _reordered(means)

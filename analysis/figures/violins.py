@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import (
+    COLOURS,
     LEVELS,
     QUANTILES,
     SEPARATOR,
@@ -29,6 +30,7 @@ from manyseed.analysis.figures.labels import (
     colour,
     column,
     differing,
+    labelled,
     mark_resolution,
     marker,
     upright_axis_of_levels,
@@ -42,6 +44,7 @@ from manyseed.analysis.figures.style import (
     VECTORS,
     Handle,
     Plot,
+    at_median,
     legend,
     outline,
     panels,
@@ -139,7 +142,11 @@ def of_classifiers(tables: Tables, meanings: Mapping[str, tuple[str, str]]) -> P
     compared = {cell for one in accuracies(tables) for cell in one.cells}
     own = of_cells(tables, tables.cells.filter(pl.col("cell").is_in(compared)))
     found = violins(own, column("accuracy", meanings), ["classifier"])
-    return replace(found[0], name="classifiers") if found else None
+    if not found:
+        return None
+    names = own.cells["dataset"].n_unique()
+    more = f" The first {PAGE} of {names:,} datasets." if len(found) > 1 else ""
+    return replace(found[0], name="classifiers", caption=found[0].caption + more)
 
 
 def axes_of(cells: pl.DataFrame) -> list[str]:
@@ -198,7 +205,7 @@ def _page(drawn: _Violins, by: str, datasets: Sequence[str], end: str) -> Plot |
         drawn.finish(axis, **in_panel)
     if handles:
         legend(figure, handles, "classifier")
-    by_words = by.replace("_", " ")
+    by_words = labelled(by)
     return Plot(
         f"{drawn.quantity.name}-by-{by}{end}".replace("_", "-"),
         f"{_title(drawn)} by {by_words}",
@@ -254,7 +261,7 @@ def _grid(drawn: _Violins, by: str, across: str, dataset: str | None, end: str) 
     if handles:
         legend(figure, handles, "classifier")
     on_dataset = f" on {dataset}" if dataset else ""
-    by_words, across_words = by.replace("_", " "), across.replace("_", " ")
+    by_words, across_words = labelled(by), labelled(across)
     return Plot(
         f"{drawn.quantity.name}-by-{by}-{across}{end}".replace("_", "-"),
         f"{_title(drawn)} by {by_words} and {across_words}{on_dataset}",
@@ -302,6 +309,8 @@ def _violin(axis: Axes, drawn: _Violins, values: Real, at: float, half: float, l
         )  # fmt: skip
     median = float(np.median(values))
     axis.plot([at - half, at + half], [median] * 2, color="black", linewidth=1.1)
+    if values.size > DOTTED and look >= len(COLOURS):
+        axis.plot([at], [median], **at_median(look))
 
 
 def _name(axis: Axes, own: Sequence[Any]) -> None:

@@ -36,6 +36,25 @@ MEANINGS = {
 }
 QUANTILES = {"q05": 0.05, "median": 0.5, "q95": 0.95}
 
+LOWER = (
+    *("ece", "brier", "log_loss", "alpha_hat", "ks_", "churn", "error", "aurc", "tace"),
+    *("accuracy_range", "generalization_gap"),
+)
+HIGHER = (
+    *("accuracy", "balanced_accuracy", "f1_", "matthews_corrcoef", "roc_auc", "average_precision"),
+    *("log_likelihood", "cll", "ensemble_accuracy", "holdout_accuracy", "train_accuracy", "dee"),
+)
+"""How names of metrics begin of which less, or more, is better."""
+
+
+def better(name: str) -> str:
+    """Return "less" or "more", whichever is better in a column; empty for neither, or a spread."""
+    of = name.removeprefix("c_")
+    if of.startswith(LOWER) and not of.endswith(("_std", "_sd", "_n")):
+        return "less"
+    is_level = not of.endswith(("_std", "_sd", "_range", "_n"))
+    return "more" if of.startswith(HIGHER) and is_level else ""
+
 
 def dtype_of(summary: str) -> type[pl.DataType]:
     """Return the column type of a summary."""

@@ -113,6 +113,8 @@ class Reply:
         What its columns are, in lines below it.
     left : str
         How many answers are left out, and how to get them; empty if none is.
+    sources : mapping of str to object
+        If the answers are sections of a text: what they cite, by key (`report.wording.Citation`).
     """
 
     answers: Sequence[Answer]
@@ -125,6 +127,7 @@ class Reply:
     table: Sequence[Sequence[object]] = ()
     below: Sequence[str] = ()
     left: str = ""
+    sources: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +189,8 @@ class Question:
         Options that ask another question instead: its name, and its option that gets the value.
     busy : str
         What it does that takes long, if anything: login nodes keep to one core.
+    formats : tuple of str
+        Those that only this question has.
     on_page : bool
         Whether the page and ``manyseed answers DIR`` show its answers; it then needs no options.
     """
@@ -200,6 +205,7 @@ class Question:
     flags: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     variants: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     busy: str = ""
+    formats: tuple[str, ...] = ()
     on_page: bool = False
 
 

@@ -129,7 +129,7 @@
   const TELLS = 1.5; // priority of columns with words that tell rows apart
 
   // On a narrow screen the least important columns are hidden, last ones first, and named; files have all.
-  // Columns that tell rows apart, or matter more, stay, and the table scrolls.
+  // If that is not enough, words that tell rows apart stand below those of the first column.
   function fitting(table, bar) {
     const region = table.closest(".scroll");
     const heads = [...table.tHead.rows[0].cells];
@@ -146,12 +146,18 @@
     const line = make("div", { className: "controls", hidden: true }, all, hidden);
     let out = [];
     let whole = false;
+    const join = (columns) => {
+      table.classList.toggle("joined", columns.length > 0);
+      for (const row of table.rows) row.cells[0].dataset.with = columns.map((one) => text(row.cells[one])).join(" \u00b7 ");
+    };
     const leave = (columns, away) => {
       for (const row of table.rows) for (const column of columns) row.cells[column].classList.toggle("away", away);
     };
     const fit = () => {
       leave(out, false);
+      if (table.classList.contains("joined")) join([]);
       out = [];
+      let joined = [];
       const width = (one) => one.getBoundingClientRect().width;
       let over = width(table) - width(region);
       line.hidden = over <= 0 || region.clientWidth === 0;
@@ -161,9 +167,14 @@
           over -= width(heads[column]);
           out.push(column);
         }
+        if (over > 0) {
+          joined = order.filter((column) => matters[column] === TELLS).sort((a, b) => a - b);
+          join(joined);
+        }
+        out.push(...joined);
         leave(out, true);
       }
-      const names = [...out].sort((a, b) => a - b).map((column) => text(heads[column]));
+      const names = out.filter((column) => !joined.includes(column)).sort((a, b) => a - b).map((column) => text(heads[column]));
       hidden.textContent = names.length ? `no room for: ${names.join(", ")}` : "";
       all.textContent = whole ? "Columns that fit" : "All columns";
       all.setAttribute("aria-pressed", String(whole));
@@ -174,13 +185,13 @@
     });
     bar.after(line);
     let wide = -1;
-    new ResizeObserver(() => {
-      if (region.clientWidth !== wide) {
-        wide = region.clientWidth;
-        requestAnimationFrame(fit);
-      }
-    }).observe(region);
-    fit();
+    const look = () => {
+      if (region.clientWidth === wide) return;
+      wide = region.clientWidth;
+      fit();
+    };
+    new ResizeObserver(() => requestAnimationFrame(look)).observe(region);
+    if (!region.closest("details:not([open])")) look(); // else it would be laid out for nothing
   }
 
   function controls(table) {
@@ -214,9 +225,7 @@
       ),
     );
     region.before(bar);
-    fitting(table, bar);
     if (rows.length > FEW) {
-      table.classList.add("folded");
       const all = make("button", { type: "button" }, `Show all ${rows.length} rows`);
       all.setAttribute("aria-expanded", "false");
       all.addEventListener("click", () => {
@@ -226,6 +235,7 @@
       });
       region.after(make("div", { className: "controls" }, all));
     }
+    fitting(table, bar);
   }
 
   const SCALE = 4; // pixels of PNG per unit of the figure: 288 per inch
@@ -281,8 +291,12 @@
   function naming(element, picture) {
     const marks = element.querySelector("script.marks");
     if (!marks) return;
-    const { x, y, runs } = JSON.parse(marks.textContent);
-    const order = [...runs.keys()].sort((a, b) => x[a] - x[b] || y[a] - y[b]);
+    let [x, y, runs, order] = [[], [], [], []];
+    const read = () => {
+      if (runs.length) return;
+      ({ x, y, runs } = JSON.parse(marks.textContent));
+      order = [...runs.keys()].sort((a, b) => x[a] - x[b] || y[a] - y[b]);
+    };
     let at = -1;
     const show = (index) => {
       const place = new DOMPoint(x[index], y[index]).matrixTransform(picture.getScreenCTM());
@@ -293,6 +307,7 @@
       tip.style.top = `${place.y + 12 + scrollY}px`;
     };
     const look = (event) => {
+      read();
       const here = new DOMPoint(event.clientX, event.clientY).matrixTransform(picture.getScreenCTM().inverse());
       let best = -1;
       let least = NEAR * NEAR;
@@ -313,6 +328,7 @@
     region.addEventListener("keydown", (event) => {
       const step = { ".": 1, ",": -1 }[event.key];
       if (!step) return;
+      read();
       at = (at + step + order.length) % order.length;
       show(order[at]);
     });

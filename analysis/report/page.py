@@ -23,6 +23,8 @@ from manyseed.analysis.questions.intervals import TEST_SETS, too_few
 from manyseed.analysis.questions.question import Answer, answers
 from manyseed.analysis.report.tables import PageTable, filled, listed, number, of_methods
 from manyseed.analysis.report.wording import (
+    QUANTITIES,
+    STUDIES,
     Rows,
     below,
     better,
@@ -35,27 +37,6 @@ from manyseed.analysis.report.wording import (
 from manyseed.analysis.tables import rows
 from manyseed.analysis.tables.rows import Tables, at_last
 
-ROBUST = (
-    "S. Banerjee, T. Marrinan, R. Cannon, T. Chiang and A. D. Sarwate: Measuring training "
-    "variability from stochastic optimization using robust nonparametric testing, 2025, "
-    "doi:10.48550/arXiv.2406.08307 (α̂, δ)."
-)
-LEAVE_ONE_OUT = (
-    "S. Banerjee, R. Cannon, T. Marrinan, T. Chiang and A. D. Sarwate: Robust nonparametric "
-    "hypothesis testing to understand variability in training neural networks, 2024, "
-    "doi:10.48550/arXiv.2310.00541 (α̂ against the ensemble of the other runs)."
-)
-PITFALLS = (
-    "A. Ashukha, A. Lyzhov, D. Molchanov and D. Vetrov: Pitfalls of in-domain uncertainty "
-    "estimation and ensembling in deep learning, 2020, doi:10.48550/arXiv.2002.06470 "
-    "(calibrated log-likelihood, deep ensemble equivalent)."
-)
-RESPONSES = (
-    "Y. Schiff, B. Quanz, P. Das and P.-Y. Chen: Predicting deep neural network generalization "
-    "with perturbation response curves, 2021, doi:10.48550/arXiv.2106.04765 (scores of response "
-    "curves)."
-)
-
 
 def citations(tables: Tables, options: Options, *, uncertainty: bool, responses: bool) -> list[str]:
     """Return the studies to cite for the quantities in the tables.
@@ -66,12 +47,12 @@ def citations(tables: Tables, options: Options, *, uncertainty: bool, responses:
     levels = not tables.runs["alpha_hat"].is_null().all()
     loo = levels and options.alpha_reference == "loo_ensemble"
     named = (
-        (levels, ROBUST),
-        (loo, LEAVE_ONE_OUT),
-        (uncertainty, PITFALLS),
-        (responses, RESPONSES),
+        (levels, "banerjee2025"),
+        (loo, "banerjee2024"),
+        (uncertainty, "ashukha2020"),
+        (responses, "schiff2021"),
     )
-    return [citation for wanted, citation in named if wanted]
+    return [f"{STUDIES[key].text} ({QUANTITIES[key]})." for wanted, key in named if wanted]
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +310,7 @@ def few_test_sets(rows: Rows) -> str:
     return too_few(min((one["n_test_sets"] for one in of if one["over"] == TEST_SETS), default=0))
 
 
+FEW = 40  # rows of a table shown at first, as in page.css and page.js
 MAX_ROWS = 2000  # most rows of a table; the rest is in the result tables
 
 
@@ -355,7 +337,7 @@ def render(context: Context) -> str:
         numbers=data.numbers,
         bands=partial(bands, context.switches),
     )
-    return environment.get_template("page.html").render(page=context, most=MAX_ROWS)
+    return environment.get_template("page.html").render(page=context, most=MAX_ROWS, first_rows=FEW)
 
 
 def level(row: Mapping[str, Any]) -> str:

@@ -11,7 +11,8 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.figures.labels import NOTHING, described
-from manyseed.analysis.tables.rows import IS_METHOD, Tables
+from manyseed.analysis.report.wording import below
+from manyseed.analysis.tables.rows import IS_METHOD, REPEAT, Tables
 
 MINUS = "\N{MINUS SIGN}"
 SIMILAR = 4  # runs of similar accuracy
@@ -48,7 +49,7 @@ def listed(
     found = [
         _ensembles(ensembles, close),
         _sources(tables.cells, sources, close),
-        _similar(tables.runs, tables.cells),
+        _similar(tables),
         times(tables.runs),
     ]
     return [one for one in found if one is not None]
@@ -198,12 +199,14 @@ def similar(runs: pl.DataFrame) -> pl.DataFrame:
     return found.filter(inside).sort(*group, "alpha_hat", "run_index")
 
 
-def _similar(runs: pl.DataFrame, cells: pl.DataFrame) -> PageTable | None:
+def _similar(tables: Tables) -> PageTable | None:
     """Return tables IV and V of RKS."""
-    found = similar(runs)
+    found = similar(tables.runs)
     if found.is_empty():
         return None
-    words = dict(described(cells).iter_rows())
+    deltas = tables.repeats.select(*REPEAT, _delta="delta")
+    found = found.join(deltas, on=REPEAT, how="left", maintain_order="left")
+    words = dict(described(tables.cells).iter_rows())
     apart = any(words.values())
     groups = found.select("dataset", "classifier").unique(maintain_order=True)
     shown = found.join(groups.head(MOST), on=groups.columns, how="semi", maintain_order="left")
@@ -222,7 +225,11 @@ def _similar(runs: pl.DataFrame, cells: pl.DataFrame) -> PageTable | None:
             str(row["classifier"]),
             *([words.get(row["cell"], "")] if apart else []),
             f"{row['cell']}:{row['repeat_index']}:{row['run_index']}",
-            *(number(row[name], digits) for name, digits in metrics.values()),
+            *(
+                (below(row[name], row["_delta"], digits) if name == "alpha_hat" else "")
+                or number(row[name], digits)
+                for name, digits in metrics.values()
+            ),
         )
         for row in shown.iter_rows(named=True)
     ]

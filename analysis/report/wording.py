@@ -1,15 +1,20 @@
-"""Repeats, snapshots and conventions behind the numbers, in words; the rows of the summary."""
+"""Repeats, snapshots and conventions behind the numbers, in words; the rows of the summary.
+
+And what a paper says of a sweep: its methods, and the studies that they cite.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import polars as pl
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.figures.labels import PROBES
+from manyseed.analysis.counts import counted
+from manyseed.analysis.figures.labels import PROBES, labelled
 from manyseed.analysis.options import Options
 from manyseed.analysis.tables import rows
 from manyseed.analysis.tables.rows import Tables, last, several
@@ -114,7 +119,8 @@ def conventions(tables: Tables, options: Options) -> list[str]:
             f"{REFERENCES[options.alpha_reference]}: it is the smallest trimming level at which "
             f"the robust Kolmogorov–Smirnov test accepts (ε = {options.epsilon:g}), averaged over "
             f"{options.resamples} {sides}. δ is the resolution: contamination below it isn't seen, "
-            f"and on a small test set α̂ is 0 almost everywhere.{apart}"
+            "and on a small test set α̂ is 0 almost everywhere: figures leave it out where δ > "
+            f"{options.close:g}.{apart}"
         )
     identical = int(tables.repeats["identical"].sum())
     if identical:
@@ -158,3 +164,304 @@ def varying_axes(cells: pl.DataFrame) -> list[str]:
     others = [name for name in AXES if name not in ("dataset", "classifier")]
     found = [name for name in others if cells[name].n_unique() > 1]
     return [*found, "epoch"] if several(cells) else found
+
+
+@dataclass(frozen=True, slots=True)
+class Citation:
+    """What a paper cites: authors as words list them, and its number on arXiv if it is there."""
+
+    authors: str
+    title: str
+    year: int | None = None
+    arxiv: str = ""
+    note: str = ""
+
+    @property
+    def text(self) -> str:
+        """The entry of a bibliography."""
+        doi = f"doi:10.48550/arXiv.{self.arxiv}" if self.arxiv else self.note
+        year = str(self.year) if self.year else ""
+        return f"{self.authors}: {', '.join(filter(None, (self.title, year, doi)))}"
+
+    @property
+    def short(self) -> str:
+        """Its mention in a text: authors and year."""
+        names = [name.rpartition(". ")[2] for name in self._names]
+        first = f"{names[0]} et al." if len(names) > 2 else " and ".join(names)
+        return f"{first} {self.year or ''}".strip()
+
+    @property
+    def _names(self) -> list[str]:
+        return self.authors.replace(" and ", ", ").split(", ")
+
+    def bibtex(self, key: str) -> str:
+        """Return the entry of a BibTeX file."""
+        authors = " and ".join(self._names) if self.arxiv else f"{{{self.authors}}}"
+        facts: dict[str, Any] = {"author": authors, "title": f"{{{self.title}}}"}
+        facts |= {"year": self.year, "note": self.note}
+        if self.arxiv:
+            doi = f"10.48550/arXiv.{self.arxiv}"
+            facts |= {"eprint": self.arxiv, "archivePrefix": "arXiv", "doi": doi}
+        lines = (f"  {name} = {{{value}}},\n" for name, value in facts.items() if value)
+        return f"@misc{{{key},\n{''.join(lines)}}}\n"
+
+
+STUDIES = {
+    "manyseed": Citation("The manyseed maintainers", "manyseed", note="software"),
+    "banerjee2025": Citation(
+        "S. Banerjee, T. Marrinan, R. Cannon, T. Chiang and A. D. Sarwate",
+        "Measuring training variability from stochastic optimization using robust nonparametric "
+        "testing",
+        *(2025, "2406.08307"),
+    ),
+    "banerjee2024": Citation(
+        "S. Banerjee, R. Cannon, T. Marrinan, T. Chiang and A. D. Sarwate",
+        "Robust nonparametric hypothesis testing to understand variability in training neural "
+        "networks",
+        *(2024, "2310.00541"),
+    ),
+    "ashukha2020": Citation(
+        "A. Ashukha, A. Lyzhov, D. Molchanov and D. Vetrov",
+        "Pitfalls of in-domain uncertainty estimation and ensembling in deep learning",
+        *(2020, "2002.06470"),
+    ),
+    "schiff2021": Citation(
+        "Y. Schiff, B. Quanz, P. Das and P.-Y. Chen",
+        "Predicting deep neural network generalization with perturbation response curves",
+        *(2021, "2106.04765"),
+    ),
+    "martinez2017": Citation(
+        "J. Martinez, R. Hossain, J. Romero and J. J. Little",
+        "A simple yet effective baseline for 3d human pose estimation",
+        *(2017, "1705.03098"),
+    ),
+    "simonyan2015": Citation(
+        "K. Simonyan and A. Zisserman",
+        "Very deep convolutional networks for large-scale image recognition",
+        *(2015, "1409.1556"),
+    ),
+    "he2016deep": Citation(
+        "K. He, X. Zhang, S. Ren and J. Sun",
+        "Deep residual learning for image recognition",
+        *(2016, "1512.03385"),
+    ),
+    "he2016identity": Citation(
+        "K. He, X. Zhang, S. Ren and J. Sun",
+        "Identity mappings in deep residual networks",
+        *(2016, "1603.05027"),
+    ),
+    "zagoruyko2016": Citation(
+        "S. Zagoruyko and N. Komodakis", "Wide residual networks", 2016, "1605.07146"
+    ),
+}
+"""By key; titles and numbers are those of arXiv."""
+
+QUANTITIES = {
+    "banerjee2025": "α̂, δ",
+    "banerjee2024": "α̂ against the ensemble of the other runs",
+    "ashukha2020": "calibrated log-likelihood, deep ensemble equivalent",
+    "schiff2021": "scores of response curves",
+}
+"""What a study is cited for."""
+
+_ARCHITECTURES = {
+    "mlp": "martinez2017",
+    "vgg": "simonyan2015",
+    "resnet": "he2016deep",
+    "preresnet": "he2016identity",
+    "wide-resnet": "zagoruyko2016",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """What is known of a sweep for the methods of a paper; what is unknown is empty or None.
+
+    `cells`: by cell: the columns `AXES`, `repeats`, `runs` planned, and `canonical`, its
+    description. `counts`: runs, and those done, copy, failed, missing. `datasets`: by name, its
+    `source`, `classes`, `train` and `test` rows, and whether its test set is the `official` one.
+    `versions`: by program. `devices`: that trained. `metrics`: by name, what it is. `has`: further
+    tables.
+    """
+
+    cells: pl.DataFrame
+    counts: Mapping[str, int]
+    datasets: Mapping[str, Mapping[str, Any]]
+    descriptions: Sequence[Mapping[str, Any]] = ()
+    imported: bool = False
+    versions: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    devices: Sequence[str] = ()
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    tables: Tables | None = None
+    options: Options | None = None
+    analysed: int = 0
+    has: Sequence[str] = ()
+
+
+def methods(study: Study) -> Iterator[tuple[str, str]]:
+    """Yield the headings and texts of the methods of a paper; ``[@key]`` cites one of `STUDIES`."""
+    yield "Data", " ".join(_data(study))
+    yield "Training", " ".join(_training(study))
+    yield "Runs", " ".join(_runs(study))
+    yield "Evaluation", " ".join(_evaluation(study))
+    yield "Software", " ".join(_software(study))
+
+
+def _data(study: Study) -> Iterator[str]:
+    told = []
+    for name, one in study.datasets.items():
+        sizes = [f"{one[of]:,} {what}" for of, what in _SIZES.items() if one.get(of)]
+        source = [one["source"]] if one.get("source") not in (None, name) else []
+        told.append(f"{name} ({'; '.join([*source, ', '.join(sizes)])})")
+    yield f"{counted(len(told), 'data set')}: {', '.join(told)}."
+    official = [name for name, one in study.datasets.items() if one.get("official")]
+    drawn = [name for name in study.datasets if name not in official]
+    if official:
+        yield f"The test set of {_listed(official)} is the source's own."
+    if drawn and not study.imported:
+        of = f" of {_listed(drawn)}" if official else ""
+        yield f"Each repeat{of} draws its own test set; the other rows are for training."
+
+
+_SIZES = {"classes": "classes", "train": "training rows", "test": "test points"}
+_VARIES = {
+    "init": "the initial weights",
+    "batch": "the order of batches and all else that training draws, such as dropout",
+    "train": "a bootstrap sample of the training rows",
+}
+
+
+def _training(study: Study) -> Iterator[str]:
+    cells = study.cells
+    if study.imported:
+        yield "Models were trained elsewhere and their predictions imported, so how is not known."
+        return
+    told = []
+    for name in cells["classifier"].cast(pl.String).unique().sort().to_list():
+        own = [
+            one
+            for one, of in zip(study.descriptions, cells["classifier"].cast(pl.String), strict=True)
+            if of == name
+        ]
+        kind = str(own[0]["classifier"].get("name", name))
+        cited = f" [@{_ARCHITECTURES[kind]}]" if kind in _ARCHITECTURES else ""
+        settings = {
+            **_values(one["classifier"] for one in own),
+            **_values(one["hparams"] for one in own),
+        }
+        words = [f"{key} {value}" for key, value in settings.items()]
+        told.append(f"{name}{cited} ({', '.join([kind] * (kind != name) + words)})")
+    yield f"{counted(len(told), 'classifier')}: {'; '.join(told)}."
+    seen = sorted({one for level in cells["vary"].cast(pl.String) for one in level.split("+")})
+    means = [f"{one} ({_VARIES[one]})" for one in seen if one in _VARIES]
+    if means:
+        levels = cells["vary"].cast(pl.String).unique(maintain_order=True).to_list()
+        which = f", in the combinations {_listed(levels)}" if len(levels) > 1 else ""
+        yield f"Runs that share a test set differ in {_listed(means)}{which}."
+    for axis in AXES:
+        levels = [str(one) for one in cells[axis].unique(maintain_order=True).to_list()]
+        plain = {"train_fraction": "1.0", "hparams": "default"}.get(axis, "none")
+        if axis in ("dataset", "classifier", "vary") or levels == [plain]:
+            continue
+        cited = " [@ashukha2020]" if axis == "ensembling" else ""
+        levels = [*dict.fromkeys(_in_full(study, axis, level) for level in levels)]
+        name = labelled(axis)
+        yield f"{name[:1].upper()}{name[1:]}{cited}: {_listed(levels)}."
+        if axis == "train_fraction" or axis.startswith("perturb"):
+            yield "It is drawn anew for each run."
+
+
+def _in_full(study: Study, axis: str, level: str) -> str:
+    """Return a level, and the settings of an ensembling method."""
+    own = (
+        one["ensembling"]
+        for one, of in zip(study.descriptions, study.cells[axis].cast(pl.String), strict=True)
+        if axis == "ensembling" and of == level and isinstance(one.get("ensembling"), Mapping)
+    )
+    settings = ", ".join(f"{key} {value}" for key, value in _values(own).items())
+    return f"{level} ({settings})" if settings else level
+
+
+def _values(descriptions: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Return the settings of several descriptions, each with all of its values."""
+    found: dict[str, dict[str, None]] = {}
+    for one in descriptions:
+        for key, value in one.items():
+            if key not in ("name", "version") and isinstance(value, str | int | float):
+                text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+                if len(text) < _LONG:
+                    found.setdefault(key.replace("_", " "), {})[text] = None
+    return {key: " or ".join(values) for key, values in found.items()}
+
+
+_LONG = 32  # letters of digests and the like, which a paper does not print
+
+
+def _runs(study: Study) -> Iterator[str]:
+    counts, cells = study.counts, study.cells
+    finished = counts["done"] + counts["copy"]
+    if finished < counts["runs"]:
+        yield f"Unfinished: {counts['runs'] - finished:,} of {counts['runs']:,} runs are missing."
+    axes = [axis for axis in AXES if cells[axis].n_unique() > 1] or ["dataset", "classifier"]
+    up_to = "up to " if (cells["repeats"] * cells["runs"]).sum() != counts["runs"] else ""
+    yield (
+        f"There {'is' if cells.height == 1 else 'are'} {counted(cells.height, 'combination')} of "
+        f"{_listed([labelled(axis) for axis in axes])}, with {_ends(cells['repeats'])} repeats "
+        f"(test sets) of {up_to}{_ends(cells['runs'])} runs each."
+    )
+    copies = counts["copy"]
+    same = f", {copies:,} of them copies, as nothing that varies reaches the fit" if copies else ""
+    failed = f"{counts['failed']:,} failed"
+    yield f"Of {counts['runs']:,} planned runs, {finished:,} finished{same}, and {failed}."
+
+
+def _evaluation(study: Study) -> Iterator[str]:
+    if study.tables is None or study.options is None:
+        yield "Not analysed yet."
+        return
+    if study.analysed < study.counts["runs"]:
+        yield f"The results rest on {study.analysed:,} of {study.counts['runs']:,} planned runs."
+    for name, meaning in study.metrics.items():
+        yield f"{name[:1].upper()}{name[1:]}: {meaning.partition('. ')[0].rstrip('.')}."
+    sets = max(study.tables.cells["n_repeats"].to_list(), default=0)
+    over = "test sets" if sets > 1 else "the runs of the single test set"
+    yield f"Intervals of means are 95 % t intervals over {over}."
+    yield "Standard deviations between seeds are pooled within repeats."
+    _, *notes = conventions(study.tables, study.options)
+    # without what explains marks of the page, and columns of tables
+    yield from (note.partition(" The quantity called")[0] for note in notes if note[0] not in "†‡")
+    levels = not study.tables.runs["alpha_hat"].is_null().all()
+    loo = study.options.alpha_reference == "loo_ensemble"
+    wanted = {
+        "banerjee2025": levels,
+        "banerjee2024": levels and loo,
+        "ashukha2020": "uncertainty" in study.has,
+        "schiff2021": "responses" in study.has,
+    }
+    for key, is_wanted in wanted.items():
+        if is_wanted:
+            yield f"Definitions of {QUANTITIES[key]}: [@{key}]."
+
+
+def _software(study: Study) -> Iterator[str]:
+    told = {name: f"{name} {' and '.join(of)}" for name, of in study.versions.items()}
+    own = told.pop("manyseed", "manyseed")
+    yield f"{own} [@manyseed]{f', with {_listed([*told.values()])}' if told else ''}."
+    if study.imported:
+        return
+    if study.devices:
+        yield f"Trained on: {_listed(study.devices)}."
+    if seeds := sorted({one["seed"] for one in study.descriptions if "seed" in one}):
+        of = f"seed{'s' if len(seeds) > 1 else ''} {_listed([str(one) for one in seeds])}"
+        yield f"All random streams derive from the {of}."
+
+
+def _listed(words: Sequence[str]) -> str:
+    *first, last = words
+    return f"{', '.join(first)} and {last}" if first else last
+
+
+def _ends(column: pl.Series) -> str:
+    values = column.to_list()
+    low, high = min(values), max(values)
+    return f"{low:,}" if low == high else f"{low:,} to {high:,}"

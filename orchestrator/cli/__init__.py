@@ -6,6 +6,7 @@ Importing this module imports nothing else, so that Ctrl-C works from the first 
 from __future__ import annotations
 
 import itertools
+import os
 import sys
 from contextlib import suppress
 from types import TracebackType
@@ -21,11 +22,22 @@ LIBRARIES = (
 
 def main() -> None:
     """Run the command; print an expected error as one message, without a traceback."""
+    if sys.flags.optimize:
+        _with_assertions()
     try:
         code = _guarded()
     except KeyboardInterrupt:
         code = 130
     sys.exit(code)
+
+
+def _with_assertions() -> None:
+    """Start again without ``python -O``: zarr opens no group where assertions are left out."""
+    os.environ.pop("PYTHONOPTIMIZE", None)
+    words = sys.orig_argv[1:]
+    own = next((place for place, word in enumerate(words) if not word.startswith("-O")), 0)
+    sys.stdout.flush()
+    os.execv(sys.executable, [sys.executable, *words[own:]])
 
 
 def _guarded() -> int:

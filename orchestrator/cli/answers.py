@@ -6,6 +6,7 @@ import inspect
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,10 +17,14 @@ from typer.core import TyperCommand, TyperGroup
 from manyseed.analysis.questions.question import Function, Question, Reply, imported
 from manyseed.orchestrator.cli import formats
 from manyseed.orchestrator.cli.arguments import (
+    Bold,
+    Caption,
     Command,
     Directory,
     Json,
+    Label,
     meanings,
+    names,
     option,
     require_outside,
     shown_help,
@@ -36,7 +41,7 @@ from manyseed.orchestrator.cli.output import (
     say,
     say_next,
 )
-from manyseed.orchestrator.errors import flag
+from manyseed.orchestrator.errors import UserError, flag, require_one_of
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.results.questions.registry import known, named, options, reply
 
@@ -180,20 +185,31 @@ def _function(question: Question, *, is_verb: bool = False) -> Callable[..., Non
         directory = given.pop("directory", None) or above["directory"]
         why, as_json = (given.pop(one) or above.get(one, False) for one in ("why", "as_json"))
         output: Path | None = given.pop("output")
-        form = formats.asked(given.pop("form"), output, as_json=as_json)
-        _asked(question, directory, given, form, output, why=why)
+        form = formats.asked(given.pop("form"), output, as_json=as_json, more=question.formats)
+        columns = names(given.pop("columns"))
+        if columns and form in (formats.TABLE, formats.JSON):
+            remedy = "add --format csv, markdown, latex or parquet"
+            raise UserError("sentences have none", key="--columns", value=columns, remedy=remedy)
+        paper = formats.for_paper(form, **{one: given.pop(one) for one in _PAPER})
+        paper = replace(paper, columns=tuple(columns))
+        if question.formats and paper != formats.Paper():
+            raise UserError("options of a table, and these are paragraphs", key=question.name)
+        _asked(question, directory, given, form, output, paper, why=why)
 
     parameters = [_parameter(question, one) for one in options(question).values()]
     parameters.sort(key=lambda one: isinstance(one.annotation.__metadata__[0], _OPTION))
     first = [_fixed("directory", Directory)] if is_verb else []
     every = [_fixed("context", typer.Context), *first, *parameters]
     every += [_fixed("form", _FORM, default=None), _fixed("output", _OUTPUT, default=None)]
+    every += [_fixed("columns", _COLUMNS, default=None)]
+    every += [_fixed(name, kind, default=None) for name, kind in _PAPER.items()]
     every += [_fixed(name, kind, default=False) for name, kind in (("why", Why), ("as_json", Json))]
     vars(run)["__signature__"] = inspect.Signature(every)
     run.__doc__ = _help(question, _VERB if is_verb else _ASKED)
     return run
 
 
+_PAPER = {"caption": Caption, "label": Label, "bold": Bold}
 _VERB = "manyseed {name} quickstart"
 _ASKED = "manyseed answers quickstart {name}"
 _OPTION = typer.models.OptionInfo
@@ -215,6 +231,17 @@ _OUTPUT = Annotated[
         metavar="FILE",
         help="Write the numbers to a file (.csv, .md, .tex, .json, .parquet).",
         show_default=False,
+    ),
+]
+
+_COLUMNS = Annotated[
+    str | None,
+    typer.Option(
+        "--columns",
+        "-c",
+        metavar="NAME,…",
+        help="Columns of the rows, in this order.",
+        show_default="all",
     ),
 ]
 
@@ -277,6 +304,7 @@ def _asked(
     given: dict[str, Any],
     form: str,
     output: Path | None,
+    paper: formats.Paper,
     *,
     why: bool,
 ) -> None:
@@ -303,10 +331,25 @@ def _asked(
         return
     notes = [note for note in (*found.cannot_tell, *found.notes) if note]
     rows = formats.of_answers(found)
-    content = formats.in_json(found.values) if as_json else formats.in_format(rows, form, {}, notes)
+    for column in paper.columns:
+        require_one_of(column, rows.columns, "unknown column", key="--columns")
+    rows = rows.select(paper.columns or rows.columns)
+    content = (
+        formats.in_json(found.values)
+        if as_json
+        else formats.of_text(found, form)
+        if found.sources and form in (*formats.IN_WORDS, formats.BIBTEX)
+        else formats.in_format(rows, form, {}, notes, paper)
+    )
     formats.write_out(content, output, form)
     if output is not None and not formats.is_pipe(output):
-        say(f"Wrote {counted(len(rows), 'row')} to {output}.")
+        one = "section" if found.sources else "row"
+        what = (
+            counted(len(found.sources), "reference")
+            if form == formats.BIBTEX
+            else counted(len(rows), one)
+        )
+        say(f"Wrote {what} to {output}.")
     if rows.is_empty():
         say(_NO_ANSWERS, to=errors)
 

@@ -253,6 +253,22 @@ class _Wrapping:
 
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Caption = Annotated[
+    str | None,
+    typer.Option(
+        "--caption", metavar="TEXT", help="Of a LaTeX or Markdown table.", show_default=False
+    ),
+]
+Label = Annotated[
+    str | None,
+    typer.Option("--label", metavar="tab:NAME", help="Its label.", show_default=False),
+]
+Bold = Annotated[
+    str | None,
+    typer.Option(
+        "--bold", metavar="best", help="Best values in bold, per dataset.", show_default=False
+    ),
+]
 OwnMetrics = Annotated[
     list[str] | None,
     typer.Option(

@@ -46,7 +46,7 @@ _HIDDEN = {
     },
     "status": {"show": "status DIR RUN"},
     "keep": {"compact": "verify DIR --compact"},
-    "answers": dict.fromkeys(("howmany", "compare", "dee", "variance"), ""),
+    "answers": dict.fromkeys(("howmany", "compare", "dee", "variance", "methods"), ""),
     "clusters": {"testcluster": "cluster test", "doctor": "cluster check"},
     "guide": {"example": "init --example NAME", "schema": "docs --schema"},
 }

@@ -7,7 +7,8 @@ import json
 import math
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 TABLE, CSV, JSON, MARKDOWN, LATEX, PARQUET = "table", "csv", "json", "markdown", "latex", "parquet"
 FORMATS = (TABLE, CSV, JSON, MARKDOWN, LATEX, PARQUET)
+BIBTEX = "bibtex"
 _ENDINGS = {
     ".csv": CSV,
     ".json": JSON,
@@ -28,7 +30,10 @@ _ENDINGS = {
     ".tex": LATEX,
     ".parquet": PARQUET,
     ".txt": TABLE,
+    ".bib": BIBTEX,
 }
+IN_WORDS = (MARKDOWN, LATEX)
+"""Formats with words as heads, a caption, and bold values."""
 _LOW, _HIGH, _OVER = "_ci_low", "_ci_high", "over"
 _IN_LATEX = {
     "\\": r"\textbackslash{}",
@@ -48,35 +53,41 @@ _IN_LATEX = {
     "≤": r"$\leq$",
     "≥": r"$\geq$",
     "δ": r"$\delta$",
+    "ε": r"$\varepsilon$",
     "α̂": r"$\hat{\alpha}$",
     "α": r"$\alpha$",
 }
 _LATEX = re.compile("|".join(map(re.escape, sorted(_IN_LATEX, key=len, reverse=True))))
 
 
-def chosen(name: str | None, output: Path | None) -> str:
-    """Return the format given by its name, or else by the ending of the output's name."""
+def chosen(name: str | None, output: Path | None, more: Sequence[str] = ()) -> str:
+    """Return the format given by its name, or else by the ending of the output's name.
+
+    `more`: formats besides `FORMATS`.
+    """
+    known = (*FORMATS, *more)
     if name is not None:
-        require_one_of(name, FORMATS, "unknown format", key="--format")
+        require_one_of(name, known, "unknown format", key="--format")
         return name
     if output is None:
         return TABLE
     if is_pipe(output):
         return CSV
-    if output.suffix not in _ENDINGS:
-        near = nearest(output.suffix, _ENDINGS)
+    endings = {ending: form for ending, form in _ENDINGS.items() if form in known}
+    if output.suffix not in endings:
+        near = nearest(output.suffix, endings)
         raise UserError(
             "unknown format", key="--output", value=str(output), remedy=f"{near}; or give --format"
         )
-    return _ENDINGS[output.suffix]
+    return endings[output.suffix]
 
 
-def asked(name: str | None, output: Path | None, *, as_json: bool) -> str:
+def asked(name: str | None, output: Path | None, *, as_json: bool, more: Sequence[str] = ()) -> str:
     """Return the format as `chosen`, given also whether JSON is asked for."""
     if as_json and name not in (None, JSON):
         remedy = "leave out one of them"
         raise UserError("contradicts --json", key="--format", value=name, remedy=remedy)
-    return chosen(JSON if as_json else name, output)
+    return chosen(JSON if as_json else name, output, more)
 
 
 def is_pipe(output: Path) -> bool:
@@ -84,7 +95,48 @@ def is_pipe(output: Path) -> bool:
     return str(output) == "-"
 
 
-def in_format(frame: pl.DataFrame, name: str, of: Mapping[str, Any], notes: Sequence[str]) -> bytes:
+@dataclass(frozen=True, slots=True)
+class Paper:
+    """What a table for a paper has beside its rows: its caption, label, and what is bold in it.
+
+    `columns`: those that are shown, in this order, after those that name the rows; empty for all.
+    `named`: whether heads are names that the user gave, so that they stay as they are.
+    """
+
+    caption: str = ""
+    label: str = ""
+    bold: str = ""
+    columns: Sequence[str] = ()
+    named: bool = False
+
+
+def for_paper(form: str, caption: str | None, label: str | None, bold: str | None) -> Paper:
+    """Return what a table for a paper has, of options; refuse those that its format cannot hold."""
+    for key, value in (("--caption", caption), ("--label", label), ("--bold", bold)):
+        if value is not None and form not in IN_WORDS:
+            remedy = "add --format latex, or markdown"
+            raise UserError(
+                f"the format {form} has no place for it", key=key, value=value, remedy=remedy
+            )
+    if bold is not None:
+        require_one_of(bold, ("best",), "unknown choice", key="--bold")
+    if label is not None and not caption:
+        raise UserError(
+            "a label refers to a caption", key="--label", value=label, remedy="--caption"
+        )
+    if label is not None and not re.fullmatch(r"[\w:.+/-]+", label):
+        remedy = "letters, digits and : . + / - _, such as tab:accuracy"
+        raise UserError("not a label", key="--label", value=label, remedy=remedy)
+    return Paper(caption or "", label or "", bold or "")
+
+
+def in_format(
+    frame: pl.DataFrame,
+    name: str,
+    of: Mapping[str, Any],
+    notes: Sequence[str],
+    paper: Paper = Paper(),
+) -> bytes:
     """Return rows as a file's content, with notes in formats that have a place for them.
 
     `name` is one of `FORMATS`; `of` is what the JSON object says about the question.
@@ -97,15 +149,118 @@ def in_format(frame: pl.DataFrame, name: str, of: Mapping[str, Any], notes: Sequ
         return frame.write_csv().encode()
     if name == JSON:
         return in_json(as_json(frame, of, notes))
-    columns, rows, remarks = in_cells(frame)
-    write = {MARKDOWN: _markdown, LATEX: _latex, TABLE: _text}[name]
-    return write(columns, rows, [*remarks, *notes]).encode()
+    if name == TABLE:
+        columns, rows, remarks = in_cells(frame)
+        return _text(columns, rows, [*remarks, *notes]).encode()
+    columns, rows, remarks = in_cells(_ordered(frame, paper.columns))
+    best, told = _best(frame, columns) if paper.bold else (set(), [])
+    if not paper.named:
+        columns, rows = _in_words(columns, rows)
+    write = _markdown if name == MARKDOWN else _latex
+    return write(columns, rows, [*remarks, *told, *notes], best, paper).encode()
+
+
+def _ordered(frame: pl.DataFrame, asked: Sequence[str]) -> pl.DataFrame:
+    """Return the columns asked for, in this order, with their intervals; first those of `--by`."""
+    if not asked:
+        return frame
+    names = frame.columns
+    by = names[: names.index("n")] if "n" in names and "n" not in asked else []
+    kept = [name for name in by if name not in asked]
+    for one in asked:
+        # of a column that --agg asks for, one for each function
+        of = [name for name in names if name == one] or [
+            name
+            for name in names
+            if re.fullmatch(rf"{one}_(mean|sd|median|min|max|count|q\d+)", name)
+        ]
+        kept += [*of, *(f"{one}{end}" for end in (_LOW, _HIGH) if f"{one}{end}" in names)]
+    over = [_OVER] if _OVER in names else []
+    return frame.select(list(dict.fromkeys([*kept, *over])))
+
+
+def _in_words(
+    columns: Sequence[str], rows: Sequence[Sequence[object]]
+) -> tuple[list[str], list[list[object]]]:
+    """Return heads in words, and so the names of metrics and axes in cells."""
+    from manyseed.analysis.figures.labels import labelled
+
+    named = [name in ("metric", "axis") for name in columns]
+    return [labelled(name) for name in columns], [
+        [
+            labelled(cell) if is_name and isinstance(cell, str) else cell
+            for cell, is_name in zip(row, named, strict=True)
+        ]
+        for row in rows
+    ]
+
+
+def _best(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[set[tuple[int, int]], list[str]]:
+    """Return the row and column of each best value, and what it is the best of.
+
+    A metric's best is that of its dataset, ties as they are shown. Of a comparison, the better side
+    is bold.
+    """
+    from manyseed.analysis.metrics.metric import better
+
+    blocks: dict[tuple[object, ...], list[int]] = {}
+    apart = [name for name in ("sweep", "cells", "dataset") if name in frame.columns]
+    for number, key in enumerate(frame.select(apart).iter_rows() if apart else [()] * len(frame)):
+        blocks.setdefault(key, []).append(number)
+    judged = {
+        name: way for name in columns if (way := better(name)) and frame[name].dtype.is_float()
+    }
+    found: set[tuple[int, int]] = set()
+    for name, way in judged.items():
+        values = frame[name]
+        for block in blocks.values():
+            known = [row for row in block if values[row] is not None and math.isfinite(values[row])]
+            if len(known) > 1:
+                best = (max if way == "more" else min)(values[row] for row in known)
+                at = columns.index(name)
+                found |= {(row, at) for row in known if shown(values[row]) == shown(best)}
+    sides = [columns.index(name) for name in ("mean_a", "mean_b") if name in columns]
+    if len(sides) == 2 and "better" in frame.columns:
+        for row, p in enumerate(frame["better"]):
+            found |= {
+                (row, at) for at, wins in zip(sides, (p >= 0.5, p <= 0.5), strict=True) if wins
+            }
+    elif not judged:
+        remedy = "ask for metrics, such as accuracy_mean or ece_mean"
+        raise UserError(
+            "no column is known to be better high or low", key="--bold", value="best", remedy=remedy
+        )
+    within = f" of each {apart[-1]}" if len(blocks) > 1 else ""
+    return found, [f"Bold: the best value{within}."] if judged else ["Bold: the better side."]
 
 
 def in_json(value: Mapping[str, Any]) -> bytes:
     """Return a JSON object, with the schema first, as a file's content."""
     value = {"schema": SCHEMA, **value}
     return (json.dumps(value, ensure_ascii=False, indent=2, default=str) + "\n").encode()
+
+
+def of_text(found: Reply, form: str) -> bytes:
+    """Return sections of a text in Markdown or LaTeX, or what they cite in BibTeX."""
+    if form == BIBTEX:
+        return "\n".join(one.bibtex(key) for key, one in found.sources.items()).encode()
+    parts = [(str(row["section"]), str(row["text"])) for one in found.answers for row in one.rows]
+    if form == LATEX:
+        told = [
+            f"\\paragraph{{{latex(name)}.}} {re.sub(_CITED, _cite, latex(text))}"
+            for name, text in parts
+        ]
+        return "\n\n".join([*told, ""]).encode()
+    listed = [f"- @{key}: {one.text}" for key, one in found.sources.items()]
+    told = [f"**{name}.** {text}" for name, text in parts]
+    return "\n\n".join([*told, "\n".join(listed), ""]).encode()
+
+
+_CITED = re.compile(r"\{\[\}@(\w+)\]")  # as `latex` writes [@key]
+
+
+def _cite(match: re.Match[str]) -> str:
+    return rf"\cite{{{match[1]}}}"
 
 
 def of_answers(found: Reply) -> pl.DataFrame:
@@ -220,32 +375,62 @@ def _text(columns: Sequence[str], rows: Sequence[Sequence[object]], notes: Seque
 
 
 def _markdown(
-    columns: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str]
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    notes: Sequence[str],
+    best: set[tuple[int, int]],
+    paper: Paper,
 ) -> str:
     def cell(value: object) -> str:
         text = re.sub(r"\s+", " ", shown(value))
         return re.sub(r"([\\`*\[\]<>|]|(?<!\w)_|_(?!\w))", r"\\\1", text)
 
     rules = ["---:" if _are_numbers(rows, number) else "---" for number in range(len(columns))]
-    lines = [[cell(name) for name in columns], rules, *([cell(v) for v in row] for row in rows)]
-    remarks = [f"\n{cell(note)}" for note in notes]
+    body = [
+        [f"**{cell(v)}**" if (y, x) in best else cell(v) for x, v in enumerate(row)]
+        for y, row in enumerate(rows)
+    ]
+    lines = [[cell(name) for name in columns], rules, *body]
+    anchor = f" {{#{paper.label}}}" if paper.label else ""
+    above = [f"\nTable: {cell(paper.caption)}{anchor}"] if paper.caption else []
+    remarks = [*above, *(f"\n{cell(note)}" for note in notes)]
     return "\n".join([*(f"| {' | '.join(line)} |" for line in lines), *remarks]) + "\n"
 
 
-def _latex(columns: Sequence[str], rows: Sequence[Sequence[object]], notes: Sequence[str]) -> str:
+def _latex(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[object]],
+    notes: Sequence[str],
+    best: set[tuple[int, int]],
+    paper: Paper,
+) -> str:
     kinds = "".join("r" if _are_numbers(rows, number) else "l" for number in range(len(columns)))
+    body = (
+        " & ".join(_cell(value, bold=(y, x) in best) for x, value in enumerate(row))
+        for y, row in enumerate(rows)
+    )
     lines = [
         "% needs \\usepackage{booktabs}",
         *(f"% {' '.join(note.split())}" for note in notes),
+        *_opened(paper),
         f"\\begin{{tabular}}{{{kinds}}}",
         "\\toprule",
         f"{' & '.join(map(latex, columns))} \\\\",
         "\\midrule",
-        *(f"{' & '.join(_cell(value) for value in row)} \\\\" for row in rows),
+        *(f"{line} \\\\" for line in body),
         "\\bottomrule",
         "\\end{tabular}",
+        *(["\\end{table}"] if paper.caption else []),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _opened(paper: Paper) -> Iterator[str]:
+    """Yield the beginning of a LaTeX table with a caption; nothing without one."""
+    if paper.caption:
+        yield from ("\\begin{table}", "\\centering", f"\\caption{{{latex(paper.caption)}}}")
+    if paper.label:
+        yield f"\\label{{{paper.label}}}"
 
 
 def latex(text: str) -> str:
@@ -254,17 +439,18 @@ def latex(text: str) -> str:
     return _LATEX.sub(lambda match: _IN_LATEX[match[0]], plain)
 
 
-def _cell(value: object) -> str:
+def _cell(value: object, *, bold: bool = False) -> str:
     """Return a cell of a LaTeX table, with signed numbers in math mode."""
     text = shown(value)
     number = re.fullmatch(r"(-?[\d.,]+)(?:e([+-]\d+))?(?: ± ([\d.,]+))?", text)
     if number is None or (isinstance(value, str) and "±" not in text):
-        return latex(text)
+        return f"\\textbf{{{latex(text)}}}" if bold else latex(text)
     mantissa, exponent, half = number.groups()
     parts = mantissa.replace(",", "{,}")
     parts += rf" \times 10^{{{int(exponent)}}}" if exponent else ""
+    parts = rf"\mathbf{{{parts}}}" if bold else parts
     parts += rf" \pm {half.replace(',', '{,}')}" if half else ""
-    return f"${parts}$" if exponent or half or "-" in mantissa else text
+    return f"${parts}$" if exponent or half or bold or "-" in mantissa else text
 
 
 def _are_numbers(rows: Sequence[Sequence[object]], number: int) -> bool:

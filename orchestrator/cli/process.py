@@ -72,7 +72,9 @@ class CommandProcess:
                     self._before[number] = signal.signal(number, handler)
             sys.unraisablehook = self._resend
         if self._is_own:
-            _replace_streams()
+            held = signal.pthread_sigmask(signal.SIG_BLOCK, self._before)
+            _replace_streams()  # not half of it: text that is left would be lost
+            signal.pthread_sigmask(signal.SIG_SETMASK, held)
             for replaced in self._before:  # registered first, so done last at exit
                 atexit.register(signal.signal, replaced, signal.SIG_IGN)
         return self

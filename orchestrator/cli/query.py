@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,9 +11,12 @@ import typer
 
 from manyseed.orchestrator.cli import arguments, formats
 from manyseed.orchestrator.cli.arguments import (
+    Bold,
+    Caption,
     Command,
     Directory,
     Json,
+    Label,
     alone,
     require_outside,
     takes,
@@ -82,6 +86,9 @@ def query(
         help="Write all rows to a file (.csv, .json, .md, .tex, .parquet, .txt), or to - for "
         "standard output.",
     ),
+    caption: Caption = None,
+    label: Label = None,
+    bold: Bold = None,
     describe: bool = typer.Option(
         False, "--describe", help="List the table's columns, as --columns '?' does."
     ),
@@ -98,7 +105,7 @@ def query(
 
         manyseed query quickstart -t runs -w "classifier = 'mlp'" --sort -accuracy
 
-        manyseed query quickstart --by classifier --format latex -o table.tex
+        manyseed query quickstart --by classifier -f latex --bold best -o table.tex
 
         manyseed query quickstart -t pairs -o pairs.csv
 
@@ -114,6 +121,7 @@ def query(
     from manyseed.orchestrator.sweep import Sweep
 
     form = formats.asked(form, output, as_json=as_json)
+    paper = formats.for_paper(form, caption, label, bold)
     _require_no_table(directories)
     sweeps = {str(directory): Sweep(directory) for directory in directories}
     for sweep in sweeps.values():
@@ -123,7 +131,8 @@ def query(
         from manyseed.orchestrator.asking.sql import ask_sql
 
         alone("--sql", remedy="write it in the statement", **options)
-        _show(ask_sql(results, sql), form, output, limit, {"sql": sql}, [], "No rows.")
+        of, paper = {"sql": sql}, replace(paper, named=True)
+        _show(ask_sql(results, sql), form, output, limit, of, [], "No rows.", paper)
         return
     options["table"] = table = options["table"] or "cells"
     options["by"] = options["by"] == [_EVERYTHING] or options["by"]
@@ -135,14 +144,16 @@ def query(
         if form == formats.TABLE and output is None:  # a narrow terminal leaves out the unit
             frame = frame.select("column", "meaning", "unit")
         all_rows = limit or len(frame)
-        _show(frame, form, output, all_rows, {"table": table}, [], "No columns.")
+        _show(frame, form, output, all_rows, {"table": table}, [], "No columns.", paper)
         return
     frame = ask(results, question)
     notes = _notes(list(sweeps.values()), question, frame)
     if question.is_grouped and form not in (formats.CSV, formats.PARQUET):
         notes += _few_test_sets(list(sweeps.values()), question, frame)
     of, asked = {"table": table}, bool(question.columns)
-    _show(frame, form, output, limit, of, notes, _nothing(question), asked=asked)
+    if question.is_grouped and "n" in frame.columns:
+        paper = replace(paper, columns=question.columns)
+    _show(frame, form, output, limit, of, notes, _nothing(question), paper, asked=asked)
 
 
 vars(query)["cls"] = QueryCommand
@@ -169,6 +180,7 @@ def _show(
     of: Mapping[str, object],
     notes: list[str],
     nothing: str,
+    paper: formats.Paper,
     *,
     asked: bool = True,
 ) -> None:
@@ -192,7 +204,7 @@ def _show(
     if form == formats.JSON and piped:
         print_json(formats.as_json(frame, of, notes))
         return
-    formats.write_out(formats.in_format(frame, form, of, notes), output, form)
+    formats.write_out(formats.in_format(frame, form, of, notes, paper), output, form)
     if not piped:
         say(f"Wrote {counted(len(frame), 'row')} to {output}.")
     if frame.is_empty():

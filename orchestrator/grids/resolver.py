@@ -95,7 +95,7 @@ def is_source(name: str) -> bool:
 
 def near_dataset(name: str, sweep: SweepFile) -> str:
     """Return a remedy for an unknown dataset, with the most similar known name."""
-    if (is_file := Path(name).suffix in FORMATS) or Path(name).is_dir():
+    if (is_file := Path(name).suffix in FORMATS) or (_exists(Path(name)) and Path(name).is_dir()):
         absent = "" if _exists(Path(name)) else f"there is no file {name} in the working folder; "
         stem, target = toml_key(Path(name).stem), " and target" if is_file else ""
         what = "file" if is_file else "folder"

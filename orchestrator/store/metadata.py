@@ -25,7 +25,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.orchestrator.disk.placing import place, read_bytes, unavailable
-from manyseed.orchestrator.errors import DamagedFile, DamagedGroup, GroupMismatch, StoreUnavailable
+from manyseed.orchestrator.errors import (
+    DamagedFile,
+    DamagedGroup,
+    GroupMismatch,
+    StoreUnavailable,
+    UserError,
+)
 from manyseed.orchestrator.paths import METADATA
 from manyseed.orchestrator.store import encoding
 from manyseed.orchestrator.store.arrays import FLAGS, LATER_FLAGS, ArraySpec
@@ -506,6 +512,11 @@ def _document(file: Path) -> dict[str, object]:
 
 def is_node(document: Any, content: bytes) -> bool:
     """Whether zarr-python can open a node with this ``zarr.json``."""
+    if not __debug__:
+        remedy = "start Python without it, and without PYTHONOPTIMIZE"
+        raise UserError(
+            "zarr opens no store where assertions are left out (python -O)", remedy=remedy
+        )
     import zarr
     from zarr.buffer import cpu
     from zarr.storage import MemoryStore

@@ -256,12 +256,13 @@ def submit_jobs(
     function: str,
     arguments: Callable[[TaskArray], list[list[str]]],
     check: Callable[[], None] = lambda: None,
-    signal_seconds: int = SIGNAL_SECONDS,
+    signal_seconds: int | None = None,
 ) -> None:
     """Submit the arrays of a submission and note their jobs; raises as `arrays.submit_array`.
 
     Each job calls `function`, given as ``module:name``, with its own of the `arguments` of its
     array. `check` is called before each array, and raises if this process may submit no more.
+    `signal_seconds`: by default `SIGNAL_SECONDS`.
     """
     from manyseed.slurm.arrays import Tasks, submit_array
 
@@ -276,7 +277,8 @@ def submit_jobs(
 
         check()
         each = arguments(array)
-        tasks = Tasks(function, each, array.name, comment, signal_seconds=signal_seconds)
+        seconds = signal_seconds or SIGNAL_SECONDS
+        tasks = Tasks(function, each, array.name, comment, signal_seconds=seconds)
         submit_array(profile, array.resource, submitit, tasks, note)
     submission.files.submitted.touch()
 

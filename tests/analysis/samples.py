@@ -7,8 +7,13 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from matplotlib.collections import PathCollection
+from matplotlib.colors import to_hex
+from matplotlib.lines import Line2D
 from numpy.typing import NDArray
 
+from manyseed.analysis.figures.labels import MARKERS
+from manyseed.analysis.figures.style import Plot
 from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.graph.predictions import LazyArray, Predictions
 from manyseed.analysis.metrics.metric import Part
@@ -262,3 +267,21 @@ ENSEMBLES = pl.DataFrame(
         "delta": [0.0364, 0.0364, 0.2809],
     }
 )
+
+
+def looks_of(plot: Plot) -> list[tuple[object, ...]]:
+    """Colours and markers in the legend of a figure whose series are levels of an axis."""
+    found: list[tuple[object, ...]] = []
+    for key in plot.figure.legends:
+        if not key.get_title().get_text():
+            continue
+        for handle in key.legend_handles:
+            if isinstance(handle, PathCollection):
+                (path,) = handle.get_paths()
+                found.append((to_hex(handle.get_facecolor()[0]), path.vertices.tobytes()))
+        found += [
+            (to_hex(line.get_color()), line.get_marker())
+            for line in key.findobj(Line2D)
+            if line.get_marker() in MARKERS  # not the caps of bars
+        ]
+    return found

@@ -10,17 +10,19 @@ import matplotlib as mpl
 import numpy as np
 import polars as pl
 import pytest
+from matplotlib.colors import to_hex
 
 from manyseed.analysis.figures import cells as of_cells
 from manyseed.analysis.figures import ensembles, scatters, style
 from manyseed.analysis.figures import epochs as of_curves
 from manyseed.analysis.figures import uncertainty as of_uncertainty
-from manyseed.analysis.figures.drawing import FigureTables, all_figures
+from manyseed.analysis.figures.drawing import FigureTables, all_figures, plots
 from manyseed.analysis.figures.epochs import learning_curves, over_repeats
 from manyseed.analysis.figures.labels import colour, first_of_each, marker
 from manyseed.analysis.figures.overview import overview
 from manyseed.analysis.figures.style import (
     MAX_POINTS,
+    comparable,
     legend,
     panels,
     places,
@@ -30,7 +32,7 @@ from manyseed.analysis.figures.style import (
 )
 from manyseed.analysis.figures.svg import compact
 from tests.analysis.planted import planted
-from tests.analysis.samples import ENSEMBLES, curves_of, sweep
+from tests.analysis.samples import ENSEMBLES, curves_of, looks_of, sweep
 
 NASTY = '<script>alert("1")</script> & $x_1$'
 
@@ -152,6 +154,52 @@ def test_a_legend_of_long_names_stays_on_the_page(tables):
     figure.draw_without_rendering()
     box = figure.legends[0].get_window_extent()
     assert 0 <= box.x0 < box.x1 <= figure.bbox.width
+
+
+def test_a_legend_stands_where_a_row_has_no_panel():
+    """In full columns elsewhere: two lines of four rather than six and two."""
+    drawn = {}
+    for count in (5, 6):
+        figure, axes = panels([str(index) for index in range(count)], "accuracy")
+        tall = figure.get_figheight()
+        handles = {f"classifier {n}": axes[0].scatter([0], [0]) for n in range(8)}
+        legend(figure, handles, "classifier")
+        figure.draw_without_rendering()
+        drawn[count] = figure.legends[0], axes, figure.get_figheight() - tall
+    free, axes, more = drawn[5]
+    box = free.get_window_extent()
+    assert more == 0
+    assert not any(box.overlaps(axis.get_tightbbox()) for axis in axes)
+    above, _, more = drawn[6]
+    assert more > 0
+    assert above._ncols == 4
+
+
+def test_panels_side_by_side_share_their_axis():
+    tables = planted(datasets=5, accuracy=lambda dataset, *_: 0.5 + 0.1 * int(dataset[-1]))
+    (plot,) = plots(FigureTables(tables), "accuracy", ["classifier"])
+    axes = plot.figure.axes
+    ends = [axis.get_ylim() for axis in axes]
+    assert len(set(ends[:3])) == len(set(ends[3:])) == 1
+    for axis in axes:
+        low, high = axis.get_ylim()
+        assert all(low <= y <= high for line in axis.get_lines() for y in line.get_ydata())
+    assert comparable([pl.Series([0.1, 0.2]), pl.Series([0.5, 0.9])])
+    assert not comparable([pl.Series([0.1, 0.2]), pl.Series([0.1, -3e7])])
+    assert comparable([pl.Series([1.0])])
+
+
+@pytest.mark.parametrize("kind", ["cells", "accuracy", "classifiers"])
+def test_twenty_four_classifiers_are_told_apart_by_colour_and_marker(kind):
+    names = [f"classifier-{number:02d}" for number in range(24)]
+    tables = planted(classifiers=names, schemes=("none", "a"), runs=12)
+    by = ["perturb_continuous"] if kind == "accuracy" else []
+    (plot, *_) = plots(FigureTables(tables), kind, by)
+    looks = looks_of(plot)
+    assert len(looks) == len(set(looks)) == (0 if kind == "classifiers" else 24)
+    drawn = {(to_hex(line.get_color()), line.get_marker()) for line in plot.figure.axes[0].lines}
+    expected = {(colour(n).lower(), marker(n)) for n in range(24)}
+    assert expected - drawn <= {(colour(n).lower(), marker(0)) for n in range(6)}
 
 
 def rows_of(axis):

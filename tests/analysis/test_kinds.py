@@ -80,7 +80,7 @@ def test_a_grid_has_rows_and_columns_and_a_figure_a_dataset(tables):
     by = ["perturb_continuous", "train_fraction"]
     plots = drawing.plots(FigureTables(tables), "accuracy", by)
     assert [plot.title for plot in plots] == [
-        f"Accuracy by perturb continuous and train fraction on data-0{n}" for n in range(2)
+        f"Accuracy by continuous perturbation and training fraction on data-0{n}" for n in range(2)
     ]
     for dataset, plot in zip(("data-00", "data-01"), plots, strict=True):
         axes = np.array(plot.figure.axes).reshape(2, 2)

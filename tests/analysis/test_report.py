@@ -9,6 +9,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from manyseed.analysis.figures import drawing
 from manyseed.analysis.figures.drawing import FigureTables, all_figures
 from manyseed.analysis.figures.labels import colour
 from manyseed.analysis.options import Options
@@ -86,14 +87,12 @@ def test_every_figure_is_there_with_caption_and_n(page, tables):
     names = [
         "classifiers",
         *overviews,
-        "overview-alpha-hat-mean",
         "mean-ranks",
         "cells-1",
         "cells-2",
     ]
     names += ["cells-consistency-repeats-1", "cells-consistency-repeats-2"]
-    names += [f"alpha-hat-{other}" for other in ("accuracy", "churn-ensemble", "ece", "pairs")]
-    names.append("correlations")
+    names.append("correlations")  # α̂ has none, as no difference below 0.28 would be seen
     assert [plot.name for plot in plots] == names
     assert [attributes["id"] for attributes in parsed.of("figure")] == names
     captions = parsed.text("figcaption")
@@ -101,7 +100,24 @@ def test_every_figure_is_there_with_caption_and_n(page, tables):
         assert plot.caption in captions
         assert f"n = {plot.n} " in plot.caption
         assert plot.caption in image["aria-label"]
-    assert re.search(r"δ = 0\.\d+ to 0\.\d+ with N = 30 to 20 test points", plots[10].caption)
+    (alone,) = drawing.plots(FigureTables(tables), "alpha-hat-accuracy")  # drawn when asked for
+    assert re.search(r"δ = 0\.\d+ to 0\.\d+ with N = 30 to 20 test points", alone.caption)
+
+
+@pytest.mark.parametrize("delta", [0.04, 0.07])
+def test_alpha_hat_is_drawn_where_test_sets_are_large_enough_to_tell(delta):
+    """Elsewhere an answer says how many points it takes, and tables what is not seen."""
+    tables = planted(2, runs=3, delta=delta, alpha=lambda name, *_: 0.1 * (name == "data-00"))
+    html = render(content(tables))
+    drawn = [one["id"] for one in Page(html).of("figure")]
+    assert ("alpha-hat-accuracy" in drawn) == (delta < 0.05)
+    assert ("overview-alpha-hat-mean" in drawn) == (delta < 0.05)
+    (cells,) = (plot for plot in content(tables).figures if plot.name == "cells-1")
+    assert ("α̂" in cells.caption) == (delta < 0.05)
+    told = "Test sets are too small for α̂, which takes about 2,120 test points on each side."
+    assert (told in html) == (delta > 0.05)
+    assert f"<td>&lt; {delta:.2f}</td>" in html
+    assert "<td>0.0000</td>" not in html
 
 
 @pytest.mark.parametrize("datasets", [7, pytest.param(37, marks=pytest.mark.slow)])

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matplotlib.container import BarContainer
 from scipy.stats import spearmanr
 
 from manyseed.analysis.figures.drawing import FigureTables, all_figures, plots
@@ -16,6 +17,7 @@ from manyseed.analysis.figures.epochs import sources
 from manyseed.analysis.figures.overview import correlations, within_repeats
 from manyseed.analysis.figures.scatters import alpha_hat_of_pairs, of_pairs
 from manyseed.analysis.questions.ranking import sources as compared
+from manyseed.analysis.questions.variance import variance
 from manyseed.analysis.report.tables import listed, similar, times
 from tests.analysis.planted import planted
 from tests.analysis.samples import ENSEMBLES
@@ -147,8 +149,26 @@ def heights(axis):
     return [bar.get_height() for bar in axis.patches]
 
 
+def of_sources(tables, name):
+    return sources(tables.cells, tables.runs, tables.repeats, name)
+
+
+def test_bars_of_sources_have_the_intervals_of_the_table_of_variances(sweep):
+    plot = of_sources(sweep, "accuracy_std")
+    own = variance(sweep).filter(metric="accuracy").filter(pl.col("part").is_in(["all", "alone"]))
+    own = own.with_columns(pl.col("cells").cast(pl.UInt32).alias("cell"))
+    expected = sweep.cells.select("cell").join(own, on="cell", how="left", maintain_order="left")
+    for end in ("low", "high"):
+        assert plot.data[end].to_list() == pytest.approx((expected[end] ** 0.5).to_list())
+    (bars,) = [one for one in plot.figure.axes[0].containers if isinstance(one, BarContainer)]
+    (whiskers,) = bars.errorbar.lines[2]
+    ends = [segment[:, 1].tolist() for segment in whiskers.get_segments()]
+    assert np.array(ends) == pytest.approx(plot.data.select("low", "high").to_numpy())
+    assert "Whiskers: 95 % intervals" in plot.caption
+
+
 def test_sources_stand_side_by_side_epoch_by_epoch(sweep):
-    plot = sources(sweep.cells, "accuracy_std")
+    plot = of_sources(sweep, "accuracy_std")
     (axis,) = plot.figure.axes
     assert [label.get_text() for label in axis.get_xticklabels()] == ["init+batch", "init", "batch"]
     assert heights(axis) == pytest.approx(sweep.cells["accuracy_std"].to_list())
@@ -160,14 +180,16 @@ def test_sources_stand_side_by_side_epoch_by_epoch(sweep):
         pl.lit(2, pl.UInt32).alias("epoch"), pl.col("alpha_hat_mean") + 0.3
     )
     late = sweep.cells.with_columns(pl.lit(50, pl.UInt32).alias("epoch"))
-    both = sources(pl.concat([early, late]), "alpha_hat_mean")
+    both = of_sources(replace(sweep, cells=pl.concat([early, late])), "alpha_hat_mean")
     (axis,) = both.figure.axes
     assert heights(axis) == pytest.approx([0.5, 0.3, 0.4, 0.2, 0.0, 0.1])
     assert "Colours: epochs 2, 50." in both.caption
     assert "δ = 0.040" in both.caption
-    assert sources(planted().cells, "accuracy_std") is None
+    assert of_sources(planted(), "accuracy_std") is None
     assert both.caption.count("0.040") == 1  # not from 0.040 to 0.040
-    nothing = sources(late.with_columns(alpha_hat_mean=pl.lit(1e-4)), "alpha_hat_mean")
+    nothing = of_sources(
+        replace(sweep, cells=late.with_columns(alpha_hat_mean=pl.lit(1e-4))), "alpha_hat_mean"
+    )
     (axis,) = nothing.figure.axes
     assert (heights(axis), [text.get_text() for text in axis.texts]) == ([], ["α̂ is 0"])
 
@@ -176,7 +198,7 @@ def test_bars_of_one_epoch_stand_above_their_source(sweep):
     """Beside a classifier of several epochs: one of fewer has its bars in the middle, too."""
     late = sweep.cells.with_columns(pl.lit(9, pl.UInt32).alias("epoch"))
     other = sweep.cells.with_columns(pl.col("cell") + 10, classifier=pl.lit("svm-sgd"))
-    plot = sources(pl.concat([sweep.cells, late, other]), "accuracy_std")
+    plot = of_sources(replace(sweep, cells=pl.concat([sweep.cells, late, other])), "accuracy_std")
     first, second = plot.figure.axes
     middles = [bar.get_x() + bar.get_width() / 2 for bar in second.patches]
     assert middles == pytest.approx([0, 1, 2])

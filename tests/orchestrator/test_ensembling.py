@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import CELLS, Plan
 from manyseed.orchestrator.plans.searches import require_searched
+from tests.analysis.samples import looks_of
 from tests.orchestrator.conftest import command, shared, write
 
 GRID = """
@@ -415,3 +417,15 @@ def test_a_plan_says_what_noise_on_hparams_does_not_move(tmp_path: Path) -> None
     notes = json.loads(command("plan", file, "--dry-run", "--json").stdout)["notes"]
     own = [note for note in notes if "has its own" in note]
     assert own == ["perturb_hparams cannot move lr of net under snapshot, which has its own"]
+
+
+def test_no_two_methods_share_colour_and_marker(sweep: Sweep) -> None:
+    kinds = [name for name, of in sweep.plot.kinds.select("kind", "of").iter_rows() if of == "page"]
+    told = 0
+    for kind in kinds:
+        with suppress(UserError):
+            for plot in sweep.plot.all(kind):
+                looks = looks_of(plot)
+                assert len(looks) == len(set(looks)), kind
+                told = max(told, len(looks))
+    assert told >= 8

@@ -16,7 +16,7 @@ FOUND = (
     "analysis/metrics",
 )  # whose new files are kinds and metrics by themselves
 OPEN = re.compile(
-    "orchestrator/(sweep|importing/__init__|asking/query|results/(figures|answers/.*))"
+    "orchestrator/(sweep|importing/__init__|asking/query|results/(figures|(answers|questions)/.*))"
     "|jobs/(checks|run|perturb|classifiers/record|datasets/(info|sources)|ensembling/methods"
     "|training/(handling|network))"
     "|analysis/(options|(alphahat|metrics|response|uncertainty)/.*|figures/kind|graph/predictions"

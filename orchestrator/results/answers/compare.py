@@ -17,6 +17,7 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
+from manyseed.analysis.metrics.metric import better
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.comparison import Side, compare, compare_apart
 from manyseed.analysis.questions.howmany import PRECISE
@@ -40,9 +41,6 @@ from manyseed.orchestrator.results.answers.comparison import (
 )
 from manyseed.orchestrator.results.caveats import tell_newer
 from manyseed.orchestrator.results.questions.registry import AskedSweep
-
-LOWER_IS_BETTER = ("ece", "brier", "log_loss", "alpha_hat", "ks_", "churn")
-"""Prefixes of metrics for which lower is better."""
 
 _OF_LABELS = ("accuracy", "balanced_accuracy")
 _NO_CONVENTION = ("metrics", "block_bytes", "max_pair_runs", "close", "confidence", "snapshots")
@@ -105,7 +103,7 @@ def compare_cells(
     for sweep in (first, *([] if second is first else [second])):
         sweep.require(metric)
     pairs = pairs_of(first, second, by=by, between=between, a=a, b=b, where=where)
-    higher = not (lower or metric.startswith(LOWER_IS_BETTER))
+    higher = not lower and better(metric) != "less"
     compared = [
         _compare(first, second, *pair, metric, higher=higher, confidence=confidence)
         for pair in pairs

@@ -238,14 +238,15 @@ def _headline(groups: Sequence[GroupAnswers]) -> str:
     if not known:
         return ""
     takes = f"{min(known):,}" + (f" to {max(known):,}" if max(known) > min(known) else "")
-    enough = sum(_enough(one) == "yes" for one in first)
-    purpose = first[0].purpose.partition(" at ")[0]
-    return f"For {purpose}: {takes} runs; {enough:,} of {len(groups):,} have enough."
+    verdicts = [_enough(one) for one in first]
+    purpose, untold = first[0].purpose.partition(" at ")[0], verdicts.count("not told")
+    said = f"For {purpose}: {takes} runs; {verdicts.count('yes'):,} of {len(known):,} have enough"
+    return f"{said}; {untold:,} not told." if untold else f"{said}."
 
 
 def _enough(one: RunsNeeded) -> str:
     if one.runs is None:
-        return "not told"
+        return "not told" if one.made else "–"  # all are copies
     return "yes" if one.made // one.repeats >= one.runs else "no"
 
 
@@ -274,7 +275,8 @@ def _runs(one: RunsNeeded | None) -> str:
     if one is None:
         return "–"
     if one.runs is None:
-        return "more" if one.purpose.startswith(_TESTED) else "not told"
+        untold = "not told" if one.made else "–"
+        return "more" if one.purpose.startswith(_TESTED) else untold
     if one.low is None or (one.low, one.high) == (one.runs, one.runs):
         return f"{one.runs:,}"
     return f"{one.runs:,} ({one.low:,} {'or more' if one.high is None else f'to {one.high:,}'})"

@@ -2,14 +2,19 @@
 
 The sentences depend on the tables, the conventions and the code that words them, all of which are
 recorded beside them: a file of others is not used. How many runs are missing is counted anew.
+And what a paper says of the sweep: its methods.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
-from manyseed.analysis.questions.question import Answer, incomplete
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.questions.question import Answer, Reply, incomplete
 from manyseed.analysis.version import wording_version
 from manyseed.orchestrator.computing.tables import (
     CMI,
@@ -20,11 +25,17 @@ from manyseed.orchestrator.computing.tables import (
 )
 from manyseed.orchestrator.disk.parquet import checksum
 from manyseed.orchestrator.disk.records import read_json, write_json
-from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.layout import Groups
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.provenance import read_recipes
 from manyseed.orchestrator.results import caveats
-from manyseed.orchestrator.results.questions.registry import evidence, on_page
+from manyseed.orchestrator.results.questions.registry import AskedSweep, evidence, on_page
 from manyseed.orchestrator.survey import survey
+
+if TYPE_CHECKING:
+    from manyseed.jobs.datasets.info import DatasetInfo
 
 _READ = (*TABLES, VARIANCE, CMI)  # the tables that sentences are made from, if they exist
 
@@ -124,3 +135,112 @@ def _sentences(kept: list[dict[str, Any]]) -> list[Answer]:
         )
         for one in kept
     ]
+
+
+def methods(sweep: AskedSweep) -> list[tuple[str, str]]:
+    """Write the methods of a paper: what was trained, how results were made, and what to cite.
+
+    Data, classifiers with their settings, sources of randomness, numbers of runs, metrics and
+    intervals, versions and seeds, of the plan and the result tables; what they do not know is left
+    out. ``[@key]`` in Python's texts is a citation.
+    """
+    from manyseed.analysis.report.wording import Study
+    from manyseed.analysis.report.wording import methods as worded
+
+    paths = sweep.paths
+    plan, counts = Plan.read(paths), survey(paths).counts
+    cells = plan.cells.join(plan.extents, on="cell").sort("cell")
+    recipes = read_recipes(paths.recipes).values()
+    versions: dict[str, dict[str, None]] = {}
+    for one in recipes:
+        python = {"Python": one.python} if one.python else {}
+        for name, version in ({**(one.packages or {}), **python}).items():
+            versions.setdefault(name, {})[version] = None
+    descriptions = [json.loads(text) for text in cells["canonical"]]
+    found = Study(
+        cells=cells.select("cell", *AXES, "repeats", "runs"),
+        counts=counts,
+        datasets=_datasets(paths, dict(zip(cells["dataset"], descriptions, strict=True))),
+        descriptions=descriptions,
+        imported=plan.is_imported,
+        versions={name: list(of) for name, of in versions.items()},
+        devices=sorted({f"{one.device} ({one.device_class})" for one in recipes if one.device}),
+        **_analysed(paths),
+    )
+    return [*worded(found)]
+
+
+def _datasets(
+    paths: SweepPaths, canonical: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    """Return what is known of each dataset, by name, without reading its data."""
+    found: dict[str, dict[str, Any]] = {}
+    for spec in Groups.read(paths).specs:
+        of = canonical.get(spec.dataset, {}).get("dataset", {})
+        one = {"classes": len(spec.class_names), "test": spec.samples, "source": of.get("source")}
+        info = _resolved(paths, spec.dataset, of) if spec.dataset not in found else None
+        train = {"train": info.n_train} if info else {}
+        found.setdefault(spec.dataset, one | train | {"official": of.get("test") == "official"})
+    return found
+
+
+_CATALOGUE = ("sklearn:", "torchvision:", "synthetic:", "openml:")
+
+
+def _resolved(paths: SweepPaths, name: str, canonical: Mapping[str, Any]) -> DatasetInfo | None:
+    """Return a dataset of the catalogue as the sweep file describes it, if that is the planned."""
+    from manyseed.jobs.checks import Refused
+    from manyseed.jobs.datasets.sources import resolve
+    from manyseed.orchestrator.grids.loading import read_sweep_file
+
+    if not str(canonical.get("source")).startswith(_CATALOGUE):
+        return None
+    with suppress(UserError, Refused):
+        table = read_sweep_file(paths.sweep_file).dataset.get(name)
+        options = {} if table is None else table.options()
+        info = resolve((table and table.source) or name, **options)
+        return info if info.canonical == canonical else None
+    return None
+
+
+_METRICS = ("accuracy", "ece", "log_likelihood", "brier", "cll", "aurc")
+
+
+def _analysed(paths: SweepPaths) -> dict[str, Any]:
+    """Return what is known of the analysis; nothing if there is none."""
+    from manyseed.analysis.figures.labels import labelled
+
+    if not paths.analysis.exists():
+        return {}
+    results, record = read_results(paths), Analysis.read(paths)
+    tables = results.of_analysis((), whole=True)
+    columns = json.loads(results.metadata("runs").get("columns", "{}"))
+    known = [name for name in _METRICS if name in columns and tables.runs[name].count()]
+    return {
+        "tables": tables,
+        "options": record.conventions(paths),
+        "analysed": record.runs.get("analysed", tables.runs.height),
+        "metrics": {labelled(name): columns[name]["meaning"] for name in known},
+        "has": [*results],
+    }
+
+
+def reply(sections: Sequence[tuple[str, str]]) -> Reply:
+    """Return the sections as answers, and what they cite."""
+    from manyseed.analysis.report.wording import STUDIES
+
+    cited = dict.fromkeys(key for _, text in sections for key in re.findall(r"\[@(\w+)\]", text))
+    sources = {key: STUDIES[key] for key in cited}
+
+    def plain(text: str) -> str:
+        return re.sub(r"\[@(\w+)\]", lambda of: f"({STUDIES[of[1]].short})", text)
+
+    answers = [
+        Answer(name, (plain(text),), [{"section": name, "text": text}]) for name, text in sections
+    ]
+    values = {
+        "sections": [{"name": name, "text": text} for name, text in sections],
+        "references": {key: one.text for key, one in sources.items()},
+    }
+    listed = [f"{one.short}: {one.text}" if one.year else one.text for one in sources.values()]
+    return Reply(answers, values, notes=listed, apart=True, sources=sources)

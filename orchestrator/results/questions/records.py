@@ -91,3 +91,12 @@ VARIANCE = Question(
     tell=f"{_ANSWERS}.variance:reply",
     examples=("", "--where \"metric = 'accuracy' AND classifier = 'mlp'\""),
 )
+
+METHODS = Question(
+    "methods",
+    "What does a paper say of how these results were made?",
+    f"{_ANSWERS}.summary:methods",
+    tell=f"{_ANSWERS}.summary:reply",
+    examples=("", "--format latex", "--format bibtex --output references.bib"),
+    formats=("bibtex",),
+)

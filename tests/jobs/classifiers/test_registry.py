@@ -278,7 +278,11 @@ def test_the_librarys_defaults_are_other_values_and_nothing_else():
         ("vgg", {}, "vgg needs images"),
         ("vgg", {"hparams": {"depth": 12}}, "vgg needs images"),
         ("mlp", {"optimizer": "SGD"}, "optimizer = 'SGD': unknown; there are adam, adamw, sgd"),
-        ("mlp", {"schedule": "step"}, "schedule = 'step': unknown; there are constant, cosine"),
+        (
+            "mlp",
+            {"schedule": "staircase"},
+            "schedule = 'staircase': unknown; there are constant, cosine",
+        ),
         ("mlp", {"schedule": 1}, "schedule = 1: unknown"),
         ("mlp", {"momentum": 0.9}, "momentum = 0.9: adamw has none to set; .*optimizer = 'sgd'"),
         ("mlp", {"optimizer": "sgd", "momentum": 1}, "momentum = 1: .*below 1"),

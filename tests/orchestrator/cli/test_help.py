@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -134,3 +135,28 @@ def test_every_verb_is_there_without_docstrings() -> None:
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert {"run", "import", "query"} <= {*done.stdout.split()}
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("flag", ["-OO", None])
+def test_commands_start_again_with_assertions(tmp_path: Path, flag: str | None) -> None:
+    """zarr-python opens no group without them."""
+    make = "import zarr; zarr.create_group('s')"
+    subprocess.run([sys.executable, "-c", make], cwd=tmp_path, check=True)
+    code = (
+        "import sys, manyseed.orchestrator.cli as cli, zarr; from pathlib import Path\n"
+        "cli._run = lambda: print(sys.argv[1:], zarr.open_group('s', mode='r').path == '')\n"
+        "cli.main()"
+    )
+    done = subprocess.run(
+        [sys.executable, *([flag] if flag else []), "-c", code, "query", "-O"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONOPTIMIZE": "" if flag else "2"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.stdout, done.stderr) == ("['query', '-O'] True\n", "")
+    code = "from manyseed.orchestrator.store.metadata import is_node; is_node({}, b'')"
+    done = subprocess.run([sys.executable, "-O", "-c", code], capture_output=True, check=False)
+    assert b"UserError: zarr opens no store where assertions are left out" in done.stderr

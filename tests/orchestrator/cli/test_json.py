@@ -50,6 +50,7 @@ def documented(verb: str) -> set[str]:
         ("logs", "0:0:1"),
         ("query", "--sql", "SELECT cell FROM runs"),
         ("variance",),
+        ("methods",),
         ("dee",),
         ("plot",),
         ("plot", "accuracy", "-o", "accuracy.svg"),

@@ -234,6 +234,8 @@ def test_what_has_no_equivalents_is_told_wherever_they_are_asked_for(tmp_path: P
     sweep = train(write(tmp_path / "lacking.toml", LACKING), tmp_path / "sweep", workers=1)
     code, out = inside("analyze", sweep.directory, "--calibration")
     assert code == 0
+    assert "10 notes: manyseed answers" in out
+    code, out = inside("answers", sweep.directory, "--why")
     assert all(told in " ".join(out.split()) for told in TOLD), out
     code, out = inside("dee", sweep.directory)
     assert code == 0
@@ -252,7 +254,7 @@ def test_what_has_no_equivalents_is_told_wherever_they_are_asked_for(tmp_path: P
         code, out = inside(verb, sweep.directory, *options)
         assert code == 2
         assert all(told in " ".join(out.split()) for told in TOLD)
-    said = sweep.answers()
+    said = sweep.answers(why=True)
     assert all(told in said[-1] for told in TOLD)
     page = html.unescape(sweep.report().read_text())
     assert all(page.count(told) >= 2 for told in TOLD)  # among the answers, and the conventions

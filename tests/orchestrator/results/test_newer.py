@@ -89,7 +89,7 @@ def test_python_warns_where_it_is_called(older: Sweep) -> None:
 
 def test_nothing_is_missing_where_all_planned_runs_have_finished(older: Sweep) -> None:
     with pytest.warns(UserWarning, match="finished runs"):
-        answers = older.answers()
+        answers = older.answers(why=True)
     with pytest.warns(UserWarning, match="finished runs"):
         page = older.report().read_text()
     assert not [text for text in answers if "planned runs" in text]

@@ -158,7 +158,7 @@ def test_every_format_holds_the_same_rows(sweep: Sweep, tmp_path: Path) -> None:
     row = expected.row(0, named=True)
     low, high = row["accuracy_mean_ci_low"], row["accuracy_mean_ci_high"]
     shown = f"{row['accuracy_mean']:.4f} ({low:.4f} to {high:.4f})"
-    assert f"| lr-sgd | 4 | 1.0000 | {shown} |" in (tmp_path / "rows.md").read_text()
+    assert f"| lr-sgd | {shown} |" in (tmp_path / "rows.md").read_text()
     assert f"& {shown} &" in (tmp_path / "rows.tex").read_text()
     assert shown in (tmp_path / "rows.txt").read_text()
     assert shown in asked(sweep, *options)
@@ -189,7 +189,7 @@ def test_latex_is_booktabs_and_escapes_every_letter(tmp_path: Path) -> None:
     assert lines[3:6] == [
         r"\begin{tabular}{lrr}",
         r"\toprule",
-        r"dataset\_name & accuracy & n \\",
+        r"dataset name & accuracy & n \\",
     ]
     assert lines[-2:] == [r"\bottomrule", r"\end{tabular}"]
     body = lines[7:-2]
@@ -206,18 +206,99 @@ def test_latex_is_booktabs_and_escapes_every_letter(tmp_path: Path) -> None:
         assert bare.count("&") == 2
         assert bare.count("$") % 2 == 0
         assert not re.search(r"[%#~]", bare)
-    compiler = shutil.which("pdflatex")
-    if compiler:
+    compiled(text, tmp_path)
+
+
+def compiled(text: str, folder: Path) -> None:
+    """Compile a LaTeX table if there is a compiler."""
+    if compiler := shutil.which("pdflatex"):
         page = f"\\documentclass{{article}}\\usepackage{{booktabs}}\\begin{{document}}{text}"
-        (tmp_path / "page.tex").write_text(page + "\\end{document}")
-        done = subprocess.run(
-            [compiler, "-interaction=nonstopmode", "-halt-on-error", "page.tex"],
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        (folder / "page.tex").write_text(page + "\\end{document}")
+        options = ["-interaction=nonstopmode", "-halt-on-error", "page.tex"]
+        done = subprocess.run([compiler, *options], cwd=folder, capture_output=True, check=False)
         assert done.returncode == 0, done.stdout
+
+
+MODELS = pl.DataFrame(
+    {
+        "dataset": ["a", "a", "a", "b", "b"],
+        "classifier": ["mlp", "xgb", "svm", "mlp", "xgb"],
+        "accuracy_mean": [0.90004, 0.90001, 0.8, 0.5, 0.6],
+        "ece_mean": [0.2, 0.1, None, 0.3, 0.3],
+        "ec_local_mean": [0.4, 0.5, 0.6, 0.7, 0.8],
+        "n": [1, 2, 3, 4, 5],
+    }
+)
+
+
+def test_a_table_for_a_paper_has_caption_label_and_bold_values(tmp_path: Path) -> None:
+    """Best of each dataset, by whether more or less is better; ties as they are shown."""
+    paper = formats.for_paper("latex", "50 % & more_", "tab:a", "best")
+    text = formats.in_format(MODELS, "latex", {}, [], paper).decode()
+    lines = text.splitlines()
+    assert "% Bold: the best value of each dataset." in lines
+    begin = lines.index(r"\begin{table}")
+    assert lines[begin + 1 : begin + 6] == [
+        r"\centering",
+        r"\caption{50 \% \& more\_}",
+        r"\label{tab:a}",
+        r"\begin{tabular}{llrrrr}",
+        r"\toprule",
+    ]
+    assert (
+        lines[begin + 6]
+        == r"dataset & classifier & mean accuracy & mean ECE & mean EC local & n \\"
+    )
+    assert lines[-2:] == [r"\end{tabular}", r"\end{table}"]
+    assert lines[begin + 8 : -3] == [
+        r"a & mlp & $\mathbf{0.9000}$ & 0.2000 & 0.4000 & 1 \\",
+        r"a & xgb & $\mathbf{0.9000}$ & $\mathbf{0.1000}$ & 0.5000 & 2 \\",
+        r"a & svm & 0.8000 & -- & 0.6000 & 3 \\",
+        r"b & mlp & 0.5000 & $\mathbf{0.3000}$ & 0.7000 & 4 \\",
+        r"b & xgb & $\mathbf{0.6000}$ & $\mathbf{0.3000}$ & 0.8000 & 5 \\",
+    ]
+    compiled(text, tmp_path)
+    paper = formats.for_paper("markdown", "Accuracy", "tab:a", "best")
+    lines = formats.in_format(MODELS, "markdown", {}, [], paper).decode().splitlines()
+    assert lines[0] == "| dataset | classifier | mean accuracy | mean ECE | mean EC local | n |"
+    assert lines[3] == "| a | xgb | **0.9000** | **0.1000** | 0.5000 | 2 |"
+    assert "Table: Accuracy {#tab:a}" in lines
+
+
+@pytest.mark.parametrize(
+    ("form", "options", "message"),
+    [
+        ("csv", ("x", None, None), "the format csv has no place for it"),
+        ("json", (None, None, "best"), "the format json has no place for it"),
+        ("parquet", ("x", None, None), "the format parquet has no place"),
+        ("table", (None, "tab:x", None), "the format table has no place for it"),
+        ("latex", ("x", None, "worst"), "unknown choice"),
+        ("latex", (None, "tab:x", None), "a label refers to a caption"),
+        ("latex", ("x", "tab x}", None), "not a label"),
+    ],
+)
+def test_what_a_format_cannot_hold_is_refused(
+    form: str, options: tuple[str | None, str | None, str | None], message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        formats.for_paper(form, *options)
+
+
+def test_columns_of_a_paper_stand_as_they_are_asked_for(sweep: Sweep) -> None:
+    columns = "accuracy_std,ec_local_mean,accuracy_mean"
+    shown = asked(sweep, "--by", "classifier", "-c", columns, "-f", "markdown")
+    heads = "| classifier | SD of accuracy | mean EC local | mean accuracy |"
+    assert shown.splitlines()[0] == heads
+    shown = asked(
+        *(sweep, "--by", "perturb_continuous", "--agg", "mean,q05", "-t", "runs"),
+        *("-c", "fit_seconds,accuracy", "-f", "markdown"),
+    )
+    heads = "| continuous perturbation | mean fit seconds | 5 % quantile of fit seconds "
+    assert shown.startswith(f"{heads}| mean accuracy | 5 % quantile of accuracy |")
+    of = "SELECT cell AS my_cell, accuracy FROM runs LIMIT 1"
+    assert asked(sweep, "--sql", of, "-f", "markdown").startswith("| my_cell | accuracy |")
+    code, told = inside("query", sweep.directory, "-c", "cell", "-f", "latex", "--bold", "best")
+    assert (code, "no column is known to be better high or low" in told) == (2, True)
 
 
 def test_markdown_shows_awkward_names_as_they_are() -> None:

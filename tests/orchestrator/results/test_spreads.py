@@ -374,30 +374,30 @@ def test_ensembles_and_curves_pool_by_their_own_numbers(tmp_path: Path) -> None:
 
 def test_kept_answers_are_those_of_the_tables(sweep: Sweep, tmp_path: Path) -> None:
     copy = Sweep(shutil.copytree(sweep.directory, tmp_path / "copy"))
-    said = copy.answers()
+    said = copy.answers(why=True)
     assert any("results are incomplete" in text for text in said)
     kept = read_json(copy.paths.answers)
     copy.paths.answers.unlink()
-    assert copy.answers() == said, "worked out"
+    assert copy.answers(why=True) == said, "worked out"
     marked = {**kept, "rest": [{**one, "text": "As kept."} for one in kept["rest"]]}
     write_json(copy.paths.answers, marked)
-    assert copy.answers() == [said[0], *["As kept."] * (len(said) - 1)]
+    assert copy.answers(why=True) == [said[0], *["As kept."] * (len(said) - 1)]
     for other in ({"wording": "0"}, {"tables": {}}, {"options": {}}):
         write_json(copy.paths.answers, {**marked, "of": {**kept["of"], **other}})
-        assert copy.answers() == said, "of other code or tables"
+        assert copy.answers(why=True) == said, "of other code or tables"
     for damaged in ("{", "[]", "", '{"of": 1}'):
         copy.paths.answers.write_text(damaged)
-        assert copy.answers() == said
+        assert copy.answers(why=True) == said
 
 
 def test_answers_kept_from_an_earlier_analysis_are_not_told(sweep: Sweep, tmp_path: Path) -> None:
     copy = Sweep(shutil.copytree(sweep.directory, tmp_path / "copy"))
     kept = read_json(copy.paths.answers)
     copy.analyze(Options(resamples=10, close=0.001), workers=1)
-    said = copy.answers()
+    said = copy.answers(why=True)
     assert read_json(copy.paths.answers)["of"] != kept["of"]
     write_json(copy.paths.answers, {**kept, "rest": []})  # as if the last one were not written
-    assert copy.answers() == said
+    assert copy.answers(why=True) == said
     shutil.copy(sweep.paths.table("pairs"), copy.paths.table("pairs"))
     with pytest.raises(DamagedFile, match="of another analysis"):
-        copy.answers()
+        copy.answers(why=True)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -107,6 +108,15 @@ def test_every_question_is_a_table_for_a_paper(sweep: Sweep, question: str, tmp_
     assert code == 0
     assert text.count(r"\\") == expected + 1
     assert r"\toprule" in text
+    first, second = rows.columns[:2]
+    picked = ("--columns", f"{second},{first}", "--caption", "Runs", "--label", "tab:runs")
+    code, text = inside(*asked, "--format", "latex", *picked)
+    assert (code, text.count(" & ")) == (0, expected + 1)
+    assert "\\caption{Runs}\n\\label{tab:runs}\n\\begin{tabular}" in text
+    code, said = inside(*asked, "--format", "csv", "--columns", "nope")
+    assert (code, "unknown column" in said) == (2, True)
+    code, said = inside(*asked, "--columns", first)
+    assert (code, "sentences have none" in said) == (2, True)
     for ending, start in ((".md", "| "), (".tex", "%"), (".json", "{"), (".txt", "")):
         code, said = inside(*asked, "--output", tmp_path / f"rows{ending}")
         assert code == 0
@@ -133,8 +143,61 @@ def test_every_question_can_be_asked(sweep: Sweep, quick_calibrated: Sweep) -> N
         assert answers or name in ("standings", "scores", "effects", "consistency", "sources"), name
 
 
+def test_the_better_side_of_a_comparison_is_bold(sweep: Sweep) -> None:
+    asked = ("compare", sweep.directory, "--columns", "mean_a,mean_b,better", "--bold", "best")
+    code, text = inside(*asked, "--format", "markdown")
+    assert code == 0
+    bodies = [line.strip("| ").split(" | ") for line in text.splitlines() if "**" in line]
+    assert len(bodies) == sum(len(one.rows) for one in sweep.answers("compare"))
+    for a, b, better in bodies:
+        assert ("**" in a, "**" in b) == (float(better) >= 0.5, float(better) <= 0.5)
+
+
+def test_the_methods_of_a_paper_are_those_of_the_sweep(sweep: Sweep, tmp_path: Path) -> None:
+    counts = sweep.survey().counts
+    told = {one.headline: one.details[0] for one in sweep.answers("methods")}
+    assert [*told] == ["Data", "Training", "Runs", "Evaluation", "Software"]
+    assert "cancer (sklearn:breast_cancer; 2 classes, 427 training rows, 142 test" in told["Data"]
+    assert "lr-sgd (max iter 1000, schedule adaptive" in told["Training"]
+    assert "Continuous perturbation: none and relative:0.5." in told["Training"]
+    assert "8 combinations" in told["Runs"]
+    assert "2 repeats (test sets) of 4 runs each" in told["Runs"]
+    assert f"Of 64 planned runs, 64 finished, {counts['copy']} of them copies" in told["Runs"]
+    assert "Unfinished" not in told["Runs"]
+    meaning = "Accuracy: Share of the test points that the run gets right."
+    assert meaning in told["Evaluation"]
+    assert "averaged over 5 random splits" in told["Evaluation"]
+    assert f"numpy {np.__version__}" in told["Software"]
+    assert "the seed 7." in told["Software"]
+    for verb in (("answers", sweep.directory, "methods"), ("methods", sweep.directory)):
+        code, text = inside(*verb, "--format", "latex")
+        assert code == 0
+        assert re.findall(r"\\paragraph\{(\w+)\.\}", text) == [*told]
+        bare = re.sub(r"\\[&%$#_{}]|\\cite\{\w+\}|\$[^$]*\$", "", text)
+        assert not re.search(r"[%#~&_^@$]", bare)
+        cited = set(re.findall(r"\\cite\{(\w+)\}", text))
+    file = tmp_path / "references.bib"
+    code, _ = inside("methods", sweep.directory, "--output", file)
+    entries = re.findall(r"^@misc\{(\w+),$", file.read_text(), re.MULTILINE)
+    assert (code, {*entries}, len(entries)) == (0, cited, len(cited))
+    assert {"banerjee2025", "manyseed"} == cited
+    assert "[@banerjee2025]" in inside("methods", sweep.directory, "-f", "markdown")[1]
+    for wrong in (("-f", "latex", "--bold", "best"), ("-f", "xml")):
+        assert inside("methods", sweep.directory, *wrong)[0] == 2
+    code, said = inside("compare", sweep.directory, "--format", "bibtex")
+    assert (code, "unknown format" in said) == (2, True)
+
+
+def test_methods_say_what_is_missing_and_not_what_is_unknown(quick: Sweep, tmp_path: Path) -> None:
+    planned = Sweep.plan(quick.paths.sweep_file, tmp_path / "planned")
+    told = {one.headline: one.details[0] for one in planned.answers("methods")}
+    assert told["Runs"].startswith("Unfinished: 64 of 64 runs are missing.")
+    assert told["Evaluation"] == "Not analysed yet."
+    assert "numpy" not in told["Software"]
+
+
 def test_a_question_of_the_page_is_answered_as_the_page_does(sweep: Sweep) -> None:
-    every = sweep.answers()
+    every = sweep.answers(why=True)
     for name in ("accuracy", "enough"):
         assert {one.text for one in sweep.answers(name)} <= {*every}
 

@@ -6,7 +6,7 @@ A run's result depends on the run alone, bit for bit, never on what was trained 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
@@ -36,6 +36,7 @@ from manyseed.jobs.run import (
     stream,
 )
 from manyseed.jobs.training.handling import PLAIN, AfterTraining, Alive, Handling
+from manyseed.jobs.training.network import RATES
 
 if TYPE_CHECKING:
     from manyseed.jobs.response.questions import Asked
@@ -79,13 +80,49 @@ class Trainer:
 
     def train(self, run: Run, handling: Handling = PLAIN) -> Prediction:
         """Train one run and predict its test set."""
-        if handling.response is not None:
-            handling = replace(handling, after_training=self.answering(run, handling.response))
+        handling = self._asking(run, handling)
         if run.cell.ensembling is not None:
             handling = replace(handling, ensembling=run.cell.ensembling)
         return classifiers.fit(
             run.cell.classifier, run_hparams(run), self.training_set(run), generators(run), handling
         )
+
+    def _asking(self, run: Run, handling: Handling) -> Handling:
+        if handling.response is None:
+            return handling
+        return replace(handling, after_training=self.answering(run, handling.response))
+
+    def train_stack(
+        self, block: Sequence[Run], handlings: Mapping[int, Handling]
+    ) -> dict[int, Prediction | Exception]:
+        """Train the runs of a block at once; return each one's prediction, or why it failed.
+
+        A run whose data cannot be made is replaced by another, so that the rest get the same bits
+        as ever. `handlings`: by number, how to handle the runs that are wanted.
+        """
+        outcomes: dict[int, Prediction | Exception] = {}
+        given: dict[int, tuple[dict[str, Value], TrainingSet]] = {}
+        for run in block:
+            try:
+                given[run.run] = run_hparams(run), self.training_set(run)
+                classifiers.require_classes(given[run.run][1])
+            except (ArithmeticError, ValueError) as error:
+                given.pop(run.run, None)
+                outcomes[run.run] = error
+        healthy = next((run for run in block if run.run in given), None)
+        if healthy is not None:
+            taken = [run if run.run in given else healthy for run in block]
+            general = next(iter(handlings.values()))
+            general = replace(general, measures=(), response=None, after_training=None)
+            asked = [
+                self._asking(run, handlings.get(run.run, general) if run.run in given else general)
+                for run in block
+            ]
+            fits = [(*given[run.run], generators(run)) for run in taken]
+            made = classifiers.fit_stack(healthy.cell.classifier, fits, asked)
+            for run, own in zip(block, made, strict=True):
+                outcomes.setdefault(run.run, own)
+        return outcomes
 
     def answering(self, run: Run, asked: Asked) -> AfterTraining:
         """Return a function that measures a run's response curves on its unperturbed rows."""
@@ -255,6 +292,36 @@ def run_hparams(run: Run) -> dict[str, Value]:
     return hparams.perturb(
         space, cell.hparams, cell.perturb_hparams, _stream(run, "perturb_hparams")
     )
+
+
+def block_of(run: Run, members: int) -> list[Run]:
+    """Return the runs that are trained at once with a run, or the run alone.
+
+    Runs of a repeat are cut into blocks by their numbers, whether all are planned or not: which run
+    is beside which, on which last bits depend, thus never changes.
+
+    `members`: the number of runs of a block. Runs whose networks differ in structure, or that are
+    augmented or have members of their own, are trained alone.
+    """
+    if members < 2 or not classifiers.stacks(run.cell):
+        return [run]
+    first = run.run - run.run % members
+    block = [replace(run, run=first + place) for place in range(members)]
+    if run.cell.perturb_hparams != "none":
+        shapes = [
+            [value for name, value in run_hparams(each).items() if name not in RATES]
+            for each in block
+        ]
+        if any(shape != shapes[0] for shape in shapes):
+            return [run]
+    return block
+
+
+def made(outcome: Prediction | Exception) -> Prediction:
+    """Return the prediction of a run of a stack, or raise why it has none."""
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 class _Sized(Protocol):

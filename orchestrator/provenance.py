@@ -11,7 +11,7 @@ import json
 import platform
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
@@ -35,10 +35,12 @@ _INSTRUCTION_SETS = ("avx512f", "avx2", "avx", "asimd", "sve")
 class Recipe:
     """How runs were made; unknown facts, such as those of imported runs, are None.
 
-    `form`: sequential or imported. `packages`: versions by name. `tuned`: results of searches:
-    hparams of tuned cells, and the scale of a posterior. `own`: by `code_key`, what distinguishes
-    users' own code from other code of that name and version. `code`: digest of manyseed's code that
-    trains, if installed in editable mode; also None in recipes from before it was recorded.
+    `form`: sequential, stacked or imported. `packages`: versions by name. `tuned`: results of
+    searches: hparams of tuned cells, and the scale of a posterior. `own`: by `code_key`, what
+    distinguishes users' own code from other code of that name and version. `code`: digest of
+    manyseed's code that trains, if installed in editable mode; also None in recipes from before it
+    was recorded. `members`: how many runs were trained at once, if stacked: a run's last bits
+    depend on this and on its place among them.
     """
 
     form: str | None = None
@@ -51,6 +53,7 @@ class Recipe:
     tuned: Mapping[str, Value] | None = None
     own: Mapping[str, str] | None = None
     code: str | None = None
+    members: int | None = None
 
     @classmethod
     def here(cls, gpu: str | None = None) -> Recipe:
@@ -65,6 +68,10 @@ class Recipe:
             packages=package_versions(),
             code=code_digest(),
         )
+
+    def stacked(self, members: int) -> Recipe:
+        """Return the recipe of fits of which so many are trained at once."""
+        return self if members == 1 else replace(self, form="stacked", members=members)
 
     def changes(self, now: Recipe) -> dict[str, tuple[object, object]]:
         """Return the fields in which `now` differs: by name, the values here and in `now`."""

@@ -22,7 +22,7 @@ from manyseed.jobs.own.calling import CommandError
 from manyseed.jobs.packages import install
 from manyseed.jobs.parameters import READ, endings, lacking, saving
 from manyseed.jobs.run import MachineError, Run
-from manyseed.jobs.trainer import Trainer, run_hparams, stream_keys
+from manyseed.jobs.trainer import Trainer, block_of, made, run_hparams, stream_keys
 from manyseed.jobs.training.handling import AfterTraining, Alive, Handling
 from manyseed.orchestrator.disk.placing import unavailable
 from manyseed.orchestrator.errors import (
@@ -289,6 +289,7 @@ def train_again(
     if was_made.recipe_unknown and is_own(run.cell.classifier):
         unknown = f"{was_made.recipe_unknown}\n  which code of yours made {address} is unknown"
         raise UnavailableError(unknown)
+    members = (was_made.recipe and was_made.recipe.members) or 1
     digests = [*((was_made.recipe and was_made.recipe.own) or {}).values()]
     try:
         run = replace(run, cell=fitted(paths, run.cell))
@@ -306,7 +307,11 @@ def train_again(
                 handling, response=None, after_training=_keeping(trainer, run, planned.spec, models)
             )
         y_true = trainer.test_set(run.cell, run.repeat).y_true
-        prediction = trainer.train(run, handling)
+        block = block_of(run, members)
+        if len(block) == 1:
+            prediction = trainer.train(run, handling)
+        else:
+            prediction = made(trainer.train_stack(block, {run.run: handling})[run.run])
     except MachineError as error:
         raise UnavailableError(f"{error}{remedy(error, paths)}") from None
     except ManyseedError:
@@ -327,7 +332,7 @@ def train_again(
         scores = before[planned.spec.score_name].ravel().astype(np.float64)
         now = np.frombuffer(again.score, before[planned.spec.score_name].dtype).astype(np.float64)
         largest = float(np.abs(scores - now).max())
-    changes = (was_made.recipe or Recipe()).changes(Recipe.here())
+    changes = (was_made.recipe or Recipe()).changes(Recipe.here().stacked(members))
     comparison: Differences = {
         "same_recipe": not changes,
         "recipe_changes": {name: list(pair) for name, pair in changes.items()},

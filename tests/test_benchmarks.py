@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -50,3 +51,16 @@ def test_a_benchmark_runs_in_its_quick_form(script: Path) -> None:
     said = f"skipped: {package} is not installed" in done.stdout
     assert said == (package is not None and not is_installed(package))
     assert not left, "it leaves something behind"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(0)
+def test_the_session_on_a_gpu_is_rehearsed_without_one(tmp_path: Path) -> None:
+    command = [sys.executable, ROOT / "benchmarks" / "gpu_session.py", "--rehearse"]
+    subprocess.run([*command, "--out", tmp_path], check=True, capture_output=True)
+    session = json.loads((tmp_path / "gpu_session.json").read_text())
+    assert session["rehearsal"]
+    assert not [each for each in session["found"] if each.get("failed")]
+    [step] = [each for each in session["found"] if each["what"].endswith("one step")]
+    assert step["largest"] < 1e-5
+    assert "| mlp | 4 | 2 |" in (tmp_path / "gpu_session.md").read_text()

@@ -9,6 +9,7 @@ from manyseed.jobs.classifiers.registry import (
     core_seconds,
     fit,
     fit_of,
+    fit_stack,
     imports,
     is_known,
     is_own,
@@ -16,8 +17,10 @@ from manyseed.jobs.classifiers.registry import (
     lacking,
     names,
     prepare,
+    require_classes,
     resolve,
     space,
+    stacks,
 )
 from manyseed.jobs.training.handling import Device
 
@@ -33,6 +36,7 @@ __all__ = [
     "core_seconds",
     "fit",
     "fit_of",
+    "fit_stack",
     "imports",
     "is_known",
     "is_own",
@@ -40,7 +44,9 @@ __all__ = [
     "lacking",
     "names",
     "prepare",
+    "require_classes",
     "resolve",
     "size_class",
     "space",
+    "stacks",
 ]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from manyseed.jobs.classifiers.record import (
     BATCH_SIZE,
     OPTIONS,
+    STACK,
     TORCH,
     Classifier,
     ClassifierInfo,
@@ -97,11 +98,13 @@ MLP = Classifier(
     probability="softmax",
     streams=frozenset({"init", "batch"}),
     settings=_settings,
-    options={**OPTIONS, **BATCH_SIZE},
+    options={**OPTIONS, **BATCH_SIZE, **STACK},
     epochs=20,
     augments=True,
     core_seconds=_core_seconds,
     packages=("torch",),
     imports=TORCH,
-    fit=Network(build=network, encoder=dense_encoder, smallest_batch=2, first_block="2"),
+    fit=Network(
+        build=network, encoder=dense_encoder, smallest_batch=2, first_block="2", stacks=True
+    ),
 )

@@ -273,6 +273,13 @@ BATCH_SIZE: Mapping[str, Option] = {
 }
 """The option of networks without the hparam ``batch``."""
 
+STACK: Mapping[str, Option] = {
+    "stack": Option(
+        "Runs of a repeat trained at once; not part of the identity.", int, 1, least=1, most=1024
+    )
+}
+"""The option of networks that can train several runs at once."""
+
 
 def with_optimizer(own: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Json]:
     """Return a network's settings, updated by the user's optimizer options.
@@ -287,7 +294,7 @@ def with_optimizer(own: Mapping[str, Any], options: Mapping[str, Any]) -> dict[s
     options : mapping
         What the user wrote.
     """
-    declared = {**OPTIONS, **BATCH_SIZE}
+    declared = {**OPTIONS, **BATCH_SIZE, **STACK}
     given = values_of(declared, {name: options[name] for name in declared if name in options})
     optimizer = given["optimizer"] or own["optimizer"]
     is_sgd = optimizer == "sgd"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
@@ -29,8 +30,16 @@ from manyseed.jobs.classifiers.xgb import XGB
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams import Hparam, Value, grid
 from manyseed.jobs.images.schemes import augmentation
-from manyseed.jobs.run import Generators, MachineError, Prediction, TrainingSet, prediction
-from manyseed.jobs.training.handling import PLAIN, PREDICTED_AT_ONCE, Handling, faults_of, measure
+from manyseed.jobs.run import Cell, Generators, MachineError, Prediction, TrainingSet, prediction
+from manyseed.jobs.training.handling import (
+    PLAIN,
+    PREDICTED_AT_ONCE,
+    Fitted,
+    Handling,
+    faults_of,
+    measure,
+)
+from manyseed.jobs.training.network import Network
 
 CLASSIFIERS: dict[str, Classifier] = {
     record.name: record
@@ -269,20 +278,67 @@ def fit(
         name, known = canonical["name"], CLASSIFIERS.get(canonical["name"])
         here = "has none of its kind" if known is None else f"is {known.version}"
         raise ValueError(f"{name} of version {canonical['version']}; this {here}")
-    if len(np.unique(data.y)) < 2:
-        raise ValueError(f"all {len(data.y)} training rows are of one class")
+    require_classes(data)
     if handling.ensembling is not None and record.epochs is None:
         raise ValueError(f"{record.name} has no epochs, so no members")
     if handling.curves and data.y_test is None:
         raise ValueError("curves need the test set's classes, y_test")
+    with _faults(record, handling):
+        return _predicted(
+            record, record.fit(canonical, hparams, data, generators, handling), data, handling
+        )
+
+
+def require_classes(data: TrainingSet) -> None:
+    """Refuse to train on rows of one class."""
+    if len(np.unique(data.y)) < 2:
+        raise ValueError(f"all {len(data.y)} training rows are of one class")
+
+
+@contextmanager
+def _faults(record: Classifier, handling: Handling) -> Iterator[None]:
     try:
         with faults_of(handling.device):
-            fitted = record.fit(canonical, hparams, data, generators, handling)
-            measured = measure(handling.measures, fitted.alive, data, fitted.members)
-            if handling.after_training is not None and fitted.alive is not None:
-                measured = {**(measured or {}), **handling.after_training(fitted.alive)}
-            return prediction(
-                fitted.scores, record.probability, fitted.seconds, fitted.curves, measured
-            )
+            yield
     except ImportError as error:
         raise MachineError(f"classifier {record.name} lacks a package: {error}") from error
+
+
+def _predicted(
+    record: Classifier, fitted: Fitted, data: TrainingSet, handling: Handling
+) -> Prediction:
+    measured = measure(handling.measures, fitted.alive, data, fitted.members)
+    if handling.after_training is not None and fitted.alive is not None:
+        measured = {**(measured or {}), **handling.after_training(fitted.alive)}
+    return prediction(fitted.scores, record.probability, fitted.seconds, fitted.curves, measured)
+
+
+def stacks(cell: Cell) -> bool:
+    """Return whether several runs of a cell may be trained at once."""
+    network = fit_of(cell.classifier)
+    plain = cell.ensembling is None and {cell.augment, cell.test_augment} == {"none"}
+    return plain and isinstance(network, Network) and network.stacks
+
+
+def fit_stack(
+    canonical: Mapping[str, Any],
+    runs: Sequence[tuple[Mapping[str, Value], TrainingSet, Generators]],
+    handlings: Sequence[Handling],
+) -> list[Prediction | Exception]:
+    """Fit several runs at once; return each one's prediction, or why it has none.
+
+    `canonical`: as in `fit`, of a cell that `stacks`. `runs`: hparams, data and generators.
+    `handlings`: how each is measured; where they are trained, and what is kept, is the same.
+    """
+    record = _record(canonical)
+    assert record is not None
+    assert isinstance(record.fit, Network)
+    predictions: list[Prediction | Exception] = []
+    with _faults(record, handlings[0]):
+        fits = record.fit.train_stack(canonical, runs, handlings[0])
+        for fitted, (_, data, _), handling in zip(fits, runs, handlings, strict=True):
+            try:
+                predictions.append(_predicted(record, fitted, data, handling))
+            except (ArithmeticError, ValueError) as error:
+                predictions.append(error)
+    return predictions

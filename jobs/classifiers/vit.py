@@ -18,6 +18,7 @@ from manyseed.jobs.classifiers import features
 from manyseed.jobs.classifiers.images import SPACE, network_on_pixels
 from manyseed.jobs.classifiers.record import (
     OPTIONS,
+    STACK,
     TORCH,
     Classifier,
     ClassifierInfo,
@@ -217,7 +218,7 @@ VIT_TRANSFER = Classifier(
     probability="softmax",
     streams=frozenset({"init", "batch"}),
     settings=_transfer_settings,
-    options={"backbone": BACKBONE, "weights": features.OPTION, **OPTIONS},
+    options={"backbone": BACKBONE, "weights": features.OPTION, **OPTIONS, **STACK},
     epochs=5,
     images_only=True,
     prepare=lambda options: features.keep(_backbone(options), options.get("weights")),
@@ -225,5 +226,5 @@ VIT_TRANSFER = Classifier(
     core_seconds=_transfer_seconds,
     packages=("torch", "torchvision"),
     imports=TORCH,
-    fit=Network(build=_head, features=_features, width=_width),
+    fit=Network(build=_head, features=_features, width=_width, stacks=True),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import torch
@@ -114,6 +115,110 @@ def fill(module: Linear | Conv2d, generator: torch.Generator) -> None:
     if module.bias is not None:
         bound = 1 / math.sqrt(module.weight[0].numel())
         nn.init.uniform_(module.bias, -bound, bound, generator=generator)
+
+
+class _Stack(nn.Module):
+    """A layer of several networks at once: each of its arrays has the networks as first axis.
+
+    Maps values (network, unit, row) to such values. `layers`: the networks' own, which keep theirs.
+    """
+
+    def __init__(self, layers: Sequence[nn.Module]) -> None:
+        super().__init__()
+        for name, _ in layers[0].named_parameters(recurse=False):
+            arrays = torch.stack([getattr(each, name).detach() for each in layers])
+            self.register_parameter(name, nn.Parameter(arrays))
+        for name, _ in layers[0].named_buffers(recurse=False):
+            self.register_buffer(name, torch.stack([getattr(each, name) for each in layers]))
+
+
+class _StackedLinear(_Stack):
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, layers: Sequence[nn.Linear]) -> None:
+        super().__init__(layers)
+        self._has_bias = layers[0].bias is not None
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self._has_bias:
+            return torch.bmm(self.weight, x)
+        return torch.baddbmm(self.bias[:, :, None], self.weight, x)
+
+
+class _StackedNorm(_Stack):
+    weight: Tensor
+    bias: Tensor
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
+    def __init__(self, layers: Sequence[nn.BatchNorm1d]) -> None:
+        super().__init__(layers)
+        self._momentum, self._eps = layers[0].momentum or 0.0, layers[0].eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise each unit of each network over the rows: for torch, units of one row."""
+        self.num_batches_tracked += 1
+        mean, variance = self.running_mean.view(-1), self.running_var.view(-1)
+        weight, bias = self.weight.view(-1), self.bias.view(-1)
+        units = x.reshape(1, -1, x.shape[2])
+        return functional.batch_norm(
+            units, mean, variance, weight, bias, True, self._momentum, self._eps
+        ).view(x.shape)
+
+
+class _StackedDropout(nn.Module):
+    def __init__(self, layers: Sequence[Dropout]) -> None:
+        super().__init__()
+        self._layers = [(each.p, each.generator) for each in layers]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Zero values as each network alone would: its masks are drawn by (row, unit)."""
+        if not any(p for p, _ in self._layers):
+            return x
+        networks, units, rows = x.shape
+        drawn = torch.zeros(networks, rows, units, device=x.device)
+        for values, (p, generator) in zip(drawn, self._layers, strict=True):
+            if p:
+                torch.rand(rows, units, generator=generator, out=values)
+        keep = torch.tensor([[[1 - p]] for p, _ in self._layers], dtype=torch.float64)
+        kept = (drawn < keep.to(drawn)).transpose(1, 2)
+        return x * kept / keep.to(x)
+
+
+def stacked(layers: Sequence[Any]) -> nn.Module:
+    """Return one network that trains as several do, each on rows of its own.
+
+    It maps rows (network, feature, row) to logits (network, class, row). Names in its state are
+    those of each network, whose arrays it copies; dropout draws from the generators of each.
+
+    `layers`: networks of the same structure, of sequences of `Linear`, batch norm, `Dropout`,
+    `SkipConnection` and activations.
+    """
+    first = layers[0]
+    if isinstance(first, SkipConnection):
+        return SkipConnection(*stacked([each.block for each in layers]).children())
+    if isinstance(first, nn.Sequential):
+        names = [name for name, _ in first.named_children()]
+        parts = zip(*layers, strict=True)
+        return nn.Sequential(OrderedDict(zip(names, map(stacked, parts), strict=True)))
+    kinds: dict[type, Callable[..., nn.Module]] = {
+        Linear: _StackedLinear,
+        nn.BatchNorm1d: _StackedNorm,
+        Dropout: _StackedDropout,
+        nn.LeakyReLU: lambda layers: layers[0],
+    }
+    return kinds[type(first)](layers)
+
+
+@torch.no_grad()
+def unstack(stack: nn.Module, models: Sequence[nn.Module]) -> None:
+    """Copy the arrays of a stack to the networks that it was made of."""
+    states = [model.state_dict() for model in models]
+    for name, values in stack.state_dict().items():
+        for state, own in zip(states, values, strict=True):
+            state[name].copy_(own)
 
 
 Step = tuple[int, int, int]  # a convolution without bias: channels out, side of the kernel, stride

@@ -6,10 +6,10 @@ it is presented to each member of a run.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from manyseed.jobs.training.checkpoint import (
     save,
 )
 from manyseed.jobs.training.handling import PREDICTED_AT_ONCE, Alive, Fitted
+from manyseed.jobs.training.layers import stacked, unstack
 from manyseed.jobs.training.schedules import Plateau, Rate
 
 if TYPE_CHECKING:
@@ -267,12 +268,130 @@ def train(
         with trajectory.drawn():
             trajectory.take(test_rows.logits(model, trajectory.taken).cpu().numpy())
         progress.seconds += perf_counter() - started
+    return _fitted(progress, alive(model, X), trajectory)
+
+
+def _fitted(progress: TrainingState, last: Alive, trajectory: Ensembling | None = None) -> Fitted:
     curves = {name: np.asarray(values, np.float32) for name, values in progress.curves.items()}
-    last_model = alive(model, X)
     if trajectory is not None:
         members = trajectory.arrays()
-        return Fitted(trajectory.scores(), progress.seconds, curves or None, last_model, members)
-    return Fitted(np.stack(progress.logits), progress.seconds, curves or None, last_model)
+        return Fitted(trajectory.scores(), progress.seconds, curves or None, last, members)
+    return Fitted(np.stack(progress.logits), progress.seconds, curves or None, last)
+
+
+class StackedRun(NamedTuple):
+    """A run of a stack; as the arguments of `train`."""
+
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    X: Tensor
+    y: Tensor
+    test_rows: TestRows
+    plan: TrainingPlan
+    order: np.random.Generator
+    y_test: Tensor | None = None
+
+
+def train_stack(members: Sequence[StackedRun]) -> list[Fitted]:
+    """Train several runs at once, step by step, each as `train` would but for rounding.
+
+    None has an influence on another, whatever becomes of it. Seconds are shares of the whole.
+
+    `members`: networks that `jobs.training.layers.stacked` takes. Alike are the numbers of rows,
+    epochs, batches and snapshots, and the kind of optimizer; members whose optimizers have the same
+    settings have the same learning rates.
+    """
+    first, models = members[0], [member.model for member in members]
+    if first.X.device.type == "cpu":
+        torch.set_num_threads(1)
+    model, progress = stacked(models).train(), [TrainingState() for _ in members]
+    update = _stepping_together(model, members)
+    sources = [*{id(member.X): member.X for member in members}.values()]
+    places = {id(X): place for place, X in enumerate(sources)}
+    n, device = len(first.X), first.X.device
+    start = torch.tensor([[n * places[id(member.X)]] for member in members], device=device)
+    X, y = torch.cat(sources), torch.stack([member.y for member in members])
+    plateaus = [rate for member in members if isinstance(rate := member.plan.rate, Plateau)]
+    memory = X.new_empty(0)  # of a batch: large memory that is given back costs more than filling
+    for epoch in range(first.plan.epochs):
+        started = perf_counter()
+        measured = [Measured(device) for member in members if member.y_test is not None]
+        sizes = n, first.plan.batch_size, first.plan.smallest_batch
+        orders = zip(*(batches(member.order, *sizes) for member in members), strict=True)
+        for step, rows in enumerate(orders):
+            index = torch.stack(rows).to(device)
+            memory.resize_(index.numel(), X.shape[1])
+            torch.index_select(X, 0, (start + index).view(-1), out=memory)
+            presented = memory.view(*index.shape, -1)
+            logits, labels = model(presented.transpose(1, 2)), y.gather(1, index)
+            losses = cross_entropy(logits, labels, reduction="none").mean(1)
+            losses.sum().backward()  # each depends on the weights of its own network alone
+            update(epoch, step, n_batches(*sizes))
+            losses, logits = losses.detach(), logits.detach().transpose(1, 2)
+            for plateau, loss in zip(plateaus, losses if plateaus else (), strict=True):
+                plateau.add(loss, index.shape[1])
+            parts = (losses, logits, labels) if measured else ((), (), ())
+            for curve, *values in zip(measured, *parts, strict=True):
+                curve.add(*values)
+        for plateau in plateaus:
+            plateau.after_epoch()
+        seconds = (perf_counter() - started) / len(members)
+        kept = epoch + 1 in (*first.plan.snapshots, first.plan.epochs)
+        if kept or measured:
+            unstack(model, models)
+        for each, member in zip(progress, members, strict=True):
+            each.seconds += seconds
+            if not kept and member.y_test is None:
+                continue
+            scores = _predict(member.model, member.test_rows)
+            if kept:
+                each.logits.append(scores.cpu().numpy())
+            if member.y_test is not None:
+                record(each.curves, measured.pop(0), scores, member.y_test)
+    return [_fitted(each, alive(m.model, m.X)) for each, m in zip(progress, members, strict=True)]
+
+
+def _stepping_together(
+    model: nn.Module, members: Sequence[StackedRun]
+) -> Callable[[int, int, int], None]:
+    """Return a function that updates a stack after a step: ``update(epoch, step, steps)``.
+
+    Members with the same settings are updated by one call, in views if there are several groups.
+    """
+    first, groups = members[0], dict[object, list[int]]()
+    for number, member in enumerate(members):
+        settings: object = tuple(sorted(member.optimizer.defaults.items()))
+        own_rate = isinstance(member.plan.rate, Plateau)
+        groups.setdefault(number if own_rate else settings, []).append(number)
+    weights = [*model.parameters()]
+    views: dict[int, list[Tensor]] = {}
+    if len(groups) > 1:
+        for number in range(len(members)):
+            views[number] = [each.detach()[number].requires_grad_() for each in weights]
+    given = [
+        {
+            **members[numbers[0]].optimizer.defaults,
+            "params": [each for n in numbers for each in views[n]] if views else weights,
+        }
+        for numbers in groups.values()
+    ]
+    kind: Callable[..., torch.optim.Optimizer] = type(first.optimizer)
+    optimizer = kind(given)
+    rates = [members[numbers[0]].plan.rate for numbers in groups.values()]
+    step_all = stepping(optimizer)
+
+    def update(epoch: int, step: int, steps: int) -> None:
+        for group, rate in zip(optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate(epoch, step, steps)
+        for number, own in views.items():
+            for each, view in zip(weights, own, strict=True):
+                assert each.grad is not None
+                view.grad = each.grad[number]
+        step_all()
+        for each in weights:
+            each.grad = None
+
+    return update
 
 
 def alive(model: nn.Module, X: Tensor | None) -> Alive:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +26,9 @@ from manyseed.jobs.training.handling import (
 if TYPE_CHECKING:  # planning reads networks' records and should not import torch
     import torch
 
+    from manyseed.jobs.ensembling.ensemble import Ensembling
     from manyseed.jobs.images.transforms import Augmented
+    from manyseed.jobs.training.loop import StackedRun
 
 Named = Mapping[str, Any]
 Shape = tuple[int, ...]
@@ -36,6 +38,21 @@ Build = Callable[[Shape, int, Named, Named, "torch.Generator"], "torch.nn.Module
 Part = Callable[["torch.Tensor"], "torch.Tensor"]
 """A part of a network, which shares the network's weights."""
 FirstBlock = str | Callable[[Any], tuple[Part, Part]]
+
+RATES = frozenset({"lr", "weight_decay", "dropout"})
+"""Hparams in which the runs of a stack may differ; others give networks another structure."""
+
+
+class _Start(NamedTuple):
+    """A run whose training may begin: `test`, its encoded test rows; `seconds` that it took."""
+
+    member: StackedRun
+    test: torch.Tensor
+    encode: Encoder | None
+    masks: torch.Generator
+    augmented: Augmented | None
+    trajectory: Ensembling | None
+    seconds: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +87,9 @@ class Network:
     masks : callable, optional
         ``masks(stream, device)`` returns dropout's generator; by default a new one, seeded from the
         stream.
+    stacks : bool
+        Whether several runs may be trained at once: `jobs.training.layers.stacked` takes what
+        `build` returns.
     """
 
     build: Build
@@ -80,6 +100,7 @@ class Network:
     first_block: FirstBlock | None = None
     width: Callable[[Named], int] | None = None
     masks: Callable[[np.random.Generator, torch.device], torch.Generator] | None = None
+    stacks: bool = False
 
     def __call__(
         self,
@@ -90,6 +111,79 @@ class Network:
         handling: Handling,
     ) -> Fitted:
         """Train one run (see `jobs.classifiers.fit`)."""
+        from manyseed.jobs.training import loop
+
+        start = self._start(settings, hparams, data, generators, handling)
+        member = start.member
+        fitted = loop.train(
+            *member[:-1],
+            masks=start.masks,
+            augmented=start.augmented,
+            y_test=member.y_test,
+            checkpoint=handling.checkpoint,
+            trajectory=start.trajectory,
+        )
+        return self._finished(fitted, start, settings, data)
+
+    def train_stack(
+        self,
+        settings: Named,
+        runs: Sequence[tuple[Named, TrainingSet, Generators]],
+        handling: Handling,
+    ) -> list[Fitted]:
+        """Train several runs of the same structure at once, if `stacks`.
+
+        Parameters
+        ----------
+        settings, handling
+            Those of all; nothing is saved before the end.
+        runs : sequence of (hparams, data, generators)
+
+        Returns
+        -------
+        list of Fitted
+            In the order of the runs.
+        """
+        import torch
+
+        from manyseed.jobs.training import loop
+
+        starts: list[_Start] = []
+        for hparams, data, generators in runs:
+            start = self._start(settings, hparams, data, generators, handling)
+            if starts:  # rows that several runs share are kept once
+                member, first = start.member, starts[0]
+                if torch.equal(member.X, first.member.X):
+                    member = member._replace(X=first.member.X)
+                if torch.equal(start.test, first.test):
+                    start = start._replace(test=first.test)
+                    member = member._replace(test_rows=first.member.test_rows)
+                start = start._replace(member=member)
+            starts.append(start)
+        fits = loop.train_stack([start.member for start in starts])
+        return [
+            self._finished(fitted, start, settings, data)
+            for fitted, start, (_, data, _) in zip(fits, starts, runs, strict=True)
+        ]
+
+    def _finished(
+        self, fitted: Fitted, start: _Start, settings: Named, data: TrainingSet
+    ) -> Fitted:
+        alive, model = fitted.alive, start.member.model
+        if alive is not None:
+            alive = self._alive(alive, model, settings, data, start.encode, start.member.X.device)
+            alive = replace(alive, model=model, test=start.test)
+        return fitted._replace(seconds=start.seconds + fitted.seconds, alive=alive)
+
+    def _start(
+        self,
+        settings: Named,
+        hparams: Named,
+        data: TrainingSet,
+        generators: Generators,
+        handling: Handling,
+    ) -> _Start:
+        """Encode the data of a run and build its network."""
         import torch
 
         from manyseed.jobs.training import layers, loop, schedules
@@ -150,25 +244,10 @@ class Network:
             augmented = _augmented(data, encode, generators.augment, device)
         if data.test_augment != "none":
             augmented_test = _augmented(data, encode, generators.test_augment, device, test=True)
-        build_seconds = perf_counter() - started
-        fitted = loop.train(
-            model,
-            optimizer,
-            *rows,
-            TestRows(rows_test, augmented_test),
-            plan,
-            generators.batch,
-            masks=masks,
-            augmented=augmented,
-            y_test=y_test,
-            checkpoint=handling.checkpoint,
-            trajectory=trajectory,
-        )
-        alive = fitted.alive
-        if alive is not None:
-            alive = self._alive(alive, model, settings, data, encode, device)
-            alive = replace(alive, model=model, test=rows_test)
-        return fitted._replace(seconds=build_seconds + fitted.seconds, alive=alive)
+        test = TestRows(rows_test, augmented_test)
+        member = loop.StackedRun(model, optimizer, *rows, test, plan, generators.batch, y_test)
+        seconds = perf_counter() - started
+        return _Start(member, rows_test, encode, masks, augmented, trajectory, seconds)
 
     def revive(
         self, settings: Named, hparams: Named, data: TrainingSet, state: State, device: Device

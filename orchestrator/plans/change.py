@@ -13,7 +13,9 @@ import numpy as np
 import polars as pl
 
 from manyseed.analysis.counts import counted
+from manyseed.jobs.classifiers import stacks
 from manyseed.jobs.ensembling.methods import NONE
+from manyseed.jobs.run import Cell
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import DamagedFile
@@ -277,6 +279,7 @@ def remarks(change: Change, *, all_notes: bool = True) -> Iterator[str]:
             f"Tuned hparams need {counted(summary['searches'], 'search')} of "
             f"{counted(change.sweep.tune.draws, 'draw')} each."
         )
+    yield from _stacks(change) if all_notes else ()
     if summary["runs_identical"]:
         yield (
             "Identical to the first run of their repeat, as nothing that varies reaches the "
@@ -285,6 +288,30 @@ def remarks(change: Change, *, all_notes: bool = True) -> Iterator[str]:
         )
     if summary["cells_dropped"]:
         yield f"Left out, as dropped before: {counted(summary['cells_dropped'], 'cell')}."
+
+
+def _stacks(change: Change) -> Iterator[str]:
+    """Yield a sentence for each classifier of which several runs are trained at once."""
+    resolved = change.expansion.classifiers.items()
+    asked = {name: int(info.options.get("stack", 1)) for (name, _), info in resolved}
+    for name in [name for name, members in asked.items() if members > 1]:
+        cells = change.cells.drop_nulls("runs").filter(classifier=name, identical=False)
+        runs = [
+            n
+            for text, n in cells.select("canonical", "runs").iter_rows()
+            if stacks(Cell.from_text(text))
+        ]
+        if not runs:
+            yield f"{name}: stack is of no use, as no cell's runs can be trained several at once."
+            continue
+        members = min(asked[name], max(runs))
+        beyond = max(-n % min(members, n) for n in runs)
+        yield f"{name}: {counted(members, 'seed')} a step" + (
+            f"; the last stack of a repeat trains {counted(beyond, 'run')} too many, so choose a "
+            f"number that divides {max(runs):,}."
+            if beyond
+            else "."
+        )
 
 
 def warn_of(change: Change) -> None:

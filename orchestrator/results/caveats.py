@@ -104,7 +104,10 @@ def mixed(runs: pl.DataFrame) -> list[str]:
     sentences = []
     for row in recipes_compared(runs).iter_rows(named=True):
         where = f"{row['dataset']} × {row['classifier']}"
-        ways = "in several ways (code of your own, library versions or kinds of processors)"
+        ways = (
+            "in several ways (code of your own, library versions, kinds of processors, or several "
+            "at once)"
+        )
         if row["shared"]:
             n, of = row["shared"], counted(row["sets"], "repeat")
             made = f"{where}: in {n:,} of {of}, runs were made {ways}"

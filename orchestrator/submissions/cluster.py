@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import polars as pl
@@ -46,13 +47,18 @@ class TaskSize:
 
 
 def cut(
-    rows: pl.DataFrame, costs: pl.DataFrame, identical: pl.Series, shapes: Mapping[str, TaskSize]
+    rows: pl.DataFrame,
+    costs: pl.DataFrame,
+    identical: pl.Series,
+    shapes: Mapping[str, TaskSize],
+    stacks: Mapping[int, int] = MappingProxyType({}),
 ) -> pl.DataFrame:
     """Assign each run its resource class and its task.
 
     `rows`: runs: columns group, cell, repeat, run, row. `costs`: a row per cell: columns cell,
     seconds (of a fit), device (cpu or gpu). `identical`: cells in which only the first run of a
-    repeat is trained; its copies stay in its task. `shapes`: by resource class.
+    repeat is trained; its copies stay in its task. `shapes`: by resource class. `stacks`: for cells
+    whose runs are trained several at once: how many, which stay in one task.
 
     Returns the runs with the columns resource (String) and task (UInt32, counted from 0 over all
     classes), in the order in which they are cut: by repeat, `turns`, group, row.
@@ -61,11 +67,12 @@ def cut(
         rows.join(costs.rename({"device": "resource"}), on="cell", how="left")
         .with_columns(
             copy=pl.col("cell").is_in(identical.implode()),
+            members=pl.col("cell").replace_strict(dict(stacks), default=1, return_dtype=pl.UInt32),
             seconds=pl.col("seconds").fill_null(_LEAST_FIT).clip(_LEAST_FIT),
         )
         .with_columns(
             seconds=pl.when(pl.col("copy") & (pl.col("run") > 0)).then(0.0).otherwise("seconds"),
-            turn=turns("resource", together=pl.col("copy")),
+            turn=turns("resource", together=pl.col("copy") | (pl.col("members") > 1)),
         )
         .sort("repeat", "turn", "group", "row")
     )
@@ -77,7 +84,7 @@ def cut(
         part = _cut(part, _number(part, shape)).with_columns(pl.col("task") + first)
         first += part["task"].n_unique()
         parts.append(part)
-    return pl.concat(parts).drop("copy", "seconds", "turn")
+    return pl.concat(parts).drop("copy", "members", "seconds", "turn")
 
 
 def _number(rows: pl.DataFrame, shape: TaskSize) -> int:
@@ -91,13 +98,16 @@ def _number(rows: pl.DataFrame, shape: TaskSize) -> int:
 def _cut(rows: pl.DataFrame, number: int) -> pl.DataFrame:
     share = max(float(rows["seconds"].sum()), _LEAST_FIT) / number
     before = pl.col("seconds").cum_sum() - pl.col("seconds")
+    block = pl.col("run") // pl.col("members")
     part = (before / share).floor().clip(0, number - 1).cast(pl.UInt32)
     cut = rows.with_columns(part=part).with_columns(
         part=pl.when("copy")
         .then(pl.col("part").min().over("group", "cell", "repeat"))
+        .when(pl.col("members") > 1)
+        .then(pl.col("part").min().over("group", "cell", "repeat", block))
         .otherwise("part")
     )
-    # copies that moved to their source's task may leave a number without runs
+    # runs that moved to another's task may leave a number without runs
     return cut.with_columns(task=(pl.col("part").rank("dense") - 1).cast(pl.UInt32)).drop("part")
 
 

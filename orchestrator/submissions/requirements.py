@@ -36,14 +36,14 @@ def require_same(
 
     `has_finished`: for each device that the runs request: whether runs that request it are
     finished. `gpu`: the GPU model for runs that request one. `is_here`: whether this machine trains
-    them; if not, its processor is not compared.
+    them; if not, its processor is not compared. The form of training is not compared either.
 
     Returns a sentence for each device of another class than that of the recorded runs.
     """
     sentences = []
     recorded = list(read_recipes(paths.recipes).values())
     for device, is_known in has_finished.items():
-        now = Recipe.here(gpu if device == "gpu" else None)
+        now = replace(Recipe.here(gpu if device == "gpu" else None), form=None)
         before = recorded
         if is_here:
             made_on = _made_on(device, recorded) if is_known else now.device
@@ -154,17 +154,44 @@ def require_space(paths: SweepPaths, state: Survey, groups: Groups, rows: pl.Dat
 
 
 def require_recipe(
-    paths: SweepPaths, state: Survey, devices: pl.Series, *, gpu: str | None, is_here: bool
+    paths: SweepPaths,
+    state: Survey,
+    cells: pl.DataFrame,
+    stacks: Mapping[int, int],
+    *,
+    gpu: str | None,
+    is_here: bool,
 ) -> list[str]:
     """Refuse to train with a recipe other than that of the finished runs; as `require_same`.
 
-    `devices`: the devices that the submitted runs request. `gpu`: the model of this machine's GPU.
-    `is_here`: whether this machine trains.
+    `cells`: those of the submitted runs. `stacks`: how many runs of a cell are trained at once, if
+    several. `gpu`: the model of this machine's GPU. `is_here`: whether this machine trains.
     """
+    devices = cells["device"].unique().sort()
     finished = state.with_state("done", "copy").select("cell").unique()
+    _require_form(paths, cells.join(finished, on="cell", how="semi"), stacks)
     trained = state.plan.cells.join(finished, on="cell", how="semi")["device"].unique()
     has_finished = {device: device in trained for device in devices}
     return require_same(paths, has_finished, gpu=gpu, is_here=is_here)
+
+
+def _require_form(paths: SweepPaths, begun: pl.DataFrame, stacks: Mapping[int, int]) -> None:
+    """Refuse to go on with cells, of which runs are finished, with more or fewer runs at once."""
+    made = {recipe.members or 1 for recipe in read_recipes(paths.recipes).values() if recipe.form}
+    # perturbed hparams may change a network's structure: such runs are stacked or not, one by one
+    fixed = begun.filter(perturb_hparams="none", identical=False)
+    for cell, name in fixed.select("cell", "classifier").iter_rows():
+        if made and (now := stacks.get(cell, 1)) not in made:
+            before = max(made)
+            raise UserError(
+                f"runs of {name} so far were trained {before:,} at a time, the others would be "
+                f"{now:,} at a time: another recipe",
+                file=paths.sweep_file,
+                key=f"classifier.{name}.stack",
+                value=now,
+                remedy=f"write stack = {before}, or mix recipes knowingly with --other-recipe: "
+                "results mark the repeats",
+            )
 
 
 def gpu_here(devices: pl.Series) -> str | None:

@@ -16,7 +16,7 @@ from manyseed.orchestrator.disk.records import locked, write_json
 from manyseed.orchestrator.errors import StillRunning, UnavailableError, command, refused
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
-from manyseed.orchestrator.plans.code import CodeHere
+from manyseed.orchestrator.plans.code import CodeHere, stacks_of
 from manyseed.orchestrator.plans.drop import choose_cells
 from manyseed.orchestrator.plans.keptmodels import conditions
 from manyseed.orchestrator.plans.layout import Groups, lay_out
@@ -109,9 +109,9 @@ def submit(
         devices = cells["device"].unique().sort()
         is_here = request.profile is None
         gpu = gpu_here(devices) if is_here else None
-        code = CodeHere(paths, cells)
+        code, stacks = CodeHere(paths, cells), stacks_of(paths, state.plan, cells)
         if not request.other_recipe:
-            for text in require_recipe(paths, state, devices, gpu=gpu, is_here=is_here):
+            for text in require_recipe(paths, state, cells, stacks, gpu=gpu, is_here=is_here):
                 report(text)
             code.require_same(state.finished_cells)
         if is_here:
@@ -125,6 +125,7 @@ def submit(
         number = _next_number(paths)
         code.copy()
         submitter = _Submitter(paths, number, state.plan, groups, request, lease, code.of_tasks)
+        submitter.stacks = stacks
         if request.profile is None:
             return submitter.to_this_machine(rows, devices, gpu)
         return submitter.to_cluster(rows, request.profile, earlier, n_waiting)
@@ -141,7 +142,7 @@ class _Submitter:
         lease: Lease,
         code: Mapping[int, tuple[str, float]],
     ) -> None:
-        self.lease, self.code = lease, code
+        self.lease, self.code, self.stacks = lease, code, dict[int, int]()
         self.paths, self.number, self.plan, self.request = paths, number, plan, request
         self.folder = paths.submission(number)
         self.shard_lengths = {spec.number: spec.shard_length for spec in groups.specs}
@@ -201,7 +202,7 @@ class _Submitter:
             raise refused(error, file=profile.path, remedy=remedy) from None
         require_walltime(self.plan, rows, observed, measuring, profile)
         identical = self.plan.cells.filter("identical")["cell"]
-        work = cut(rows, costs, identical, shapes)
+        work = cut(rows, costs, identical, shapes, self.stacks)
         self.intent = cluster.intent_for(
             profile,
             self.plan.identity,
@@ -241,7 +242,9 @@ class _Submitter:
             files = SubmissionPaths(folder)
             files.attempts.mkdir()
             shards = []
-            tasks = make_tasks(self.plan, work, self.shard_lengths, self.code, self.where)
+            tasks = make_tasks(
+                self.plan, work, self.shard_lengths, self.code, self.where, self.stacks
+            )
             for number, task in enumerate(tasks):
                 task.write(files.task(number))
                 shards.append(shards_of(task))

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from types import MappingProxyType
@@ -78,6 +78,8 @@ class Task:
     own_code: str = ""
     """`provenance.code_digest` of the process that wrote the task; empty for a release, or if an
     earlier version wrote the task."""
+    stacks: Mapping[int, int] = field(default_factory=dict)
+    """By cell number: how many runs are trained at once, of cells where that is more than one."""
 
     @property
     def n_runs(self) -> int:
@@ -108,6 +110,7 @@ class Task:
                 for s in self.spans
             ],
             **({"own_code": self.own_code} if self.own_code else {}),
+            **({"stacks": dict(self.stacks)} if self.stacks else {}),
         }
         write_json(path, value)
 
@@ -127,6 +130,7 @@ class Task:
                 str(value.get("resource", "cpu")),
                 _read_plan(value.get("plan", "")),
                 str(value.get("own_code", "")),
+                {int(n): max(1, int(members)) for n, members in value.get("stacks", {}).items()},
             )
             unknown = (
                 {s.group for s in spans} - task.groups.keys(),
@@ -213,13 +217,14 @@ def make_tasks(
     shard_lengths: dict[int, int],
     code: Mapping[int, tuple[str, float]] = MappingProxyType({}),
     where: Mapping[int, str] = MappingProxyType({}),
+    stacks: Mapping[int, int] = MappingProxyType({}),
 ) -> Iterator[Task]:
     """Yield the tasks that train `rows`, in order of their numbers.
 
     `rows`: columns group, cell, repeat, run, row, resource and task. `shard_lengths`: rows per
     shard of every group. `code`: for cells with users' own code: its digest, and the timeout of a
     command in seconds. `where`: for groups that keep the parameters of only some runs: their
-    condition (`plans.keptmodels`).
+    condition (`plans.keptmodels`). `stacks`: as `Task.stacks`.
     """
     import polars as pl  # tasks import this module but do not need polars
 
@@ -242,7 +247,7 @@ def make_tasks(
         .with_columns(pl.col("source").fill_null(-1))
         .with_columns(
             shard=pl.col("row") // pl.col("shard_length"),
-            turn=turns("task", together=pl.col("source") >= 0),
+            turn=turns("task", together=(pl.col("source") >= 0) | pl.col("cell").is_in([*stacks])),
         )
         .sort("task", "repeat", "turn", "group", "row")
     )
@@ -269,6 +274,7 @@ def make_tasks(
             resource=resources[task],
             plan=plan.identity,
             own_code=code_digest() or "",
+            stacks={span.cell: stacks[span.cell] for span in spans if span.cell in stacks},
         )
 
 

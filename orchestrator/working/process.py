@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -19,8 +20,8 @@ import numpy as np
 
 from manyseed.jobs.checks import in_words
 from manyseed.jobs.classifiers import imports
-from manyseed.jobs.run import Cell, MachineError, Run
-from manyseed.jobs.trainer import Trainer
+from manyseed.jobs.run import Cell, MachineError, Prediction, Run
+from manyseed.jobs.trainer import Trainer, block_of, made
 from manyseed.jobs.training.checkpoint import Checkpoint
 from manyseed.jobs.training.handling import Device, Handling, gpu_model
 from manyseed.orchestrator.disk.lease import LeaseWatch
@@ -64,28 +65,26 @@ class Training:
         """Train a batch; an exception in a fit is that run's failure."""
         group, cell = self._group(batch), self._cell(batch.cell)
         self._use_code(batch.cell)
-        snapshots, recipe = self._task.cells[batch.cell].snapshots, self._recipe_of(batch.cell)
         y_true = self._trainer.test_set(cell, batch.repeat).y_true
+        stack: dict[int, Prediction | Exception] = {}
         done: list[int] = []
         failures: list[Failure] = []
         seconds = 0.0
         for row, run in batch.runs:
+            block = block_of(Run(cell, batch.repeat, run), batch.members)
+            recipe, saved = self._recipe_of(batch.cell, len(block)), None
             try:
                 if batch.source in (-1, row):
-                    fit = Run(cell, batch.repeat, run)
-                    saved = checkpoint(
-                        self._paths, batch.group, row, fit, recipe, self._save_seconds
-                    )
-                    handling = Handling(
-                        snapshots,
-                        self._device(batch.cell),
-                        group.spec.curves,
-                        saved,
-                        group.spec.measures_of(models=batch.models),
-                        group.spec.asked,
-                        timeout=self._task.cells[batch.cell].timeout,
-                    )
-                    prediction = self._trainer.train(fit, handling)
+                    if len(block) == 1:
+                        saved = checkpoint(
+                            self._paths, batch.group, row, block[0], recipe, self._save_seconds
+                        )
+                        handling = self._handling(batch, group, saved)
+                        prediction = self._trainer.train(block[0], handling)
+                    else:
+                        if run not in stack:
+                            stack = self._train_stack(batch, group, block)
+                        prediction = made(stack.pop(run))
                     values = encode_row(group.spec, prediction, y_true)
                     self._journal.append(
                         batch.group, row, values, recipe=recipe, fit_seconds=prediction.fit_seconds
@@ -104,6 +103,29 @@ class Training:
                 done.append(row)
         self.sync(seconds)
         return Outcome(tuple(done), tuple(failures), seconds / len(batch.runs))
+
+    def _handling(self, batch: Batch, group: Group, saved: Checkpoint | None) -> Handling:
+        return Handling(
+            self._task.cells[batch.cell].snapshots,
+            self._device(batch.cell),
+            group.spec.curves,
+            saved,
+            group.spec.measures_of(models=batch.models),
+            group.spec.asked,
+            timeout=self._task.cells[batch.cell].timeout,
+        )
+
+    def _train_stack(
+        self, batch: Batch, group: Group, block: Sequence[Run]
+    ) -> dict[int, Prediction | Exception]:
+        """Train a block of runs at once; an error that has no single cause is each one's."""
+        handling = self._handling(batch, group, None)
+        try:
+            return self._trainer.train_stack(block, {run: handling for _, run in batch.runs})
+        except MACHINE_ERRORS:
+            raise
+        except Exception as error:
+            return {run.run: error for run in block}
 
     def _forget(self, saved: Checkpoint | None) -> None:
         """Remove the checkpoint of a finished run."""
@@ -136,8 +158,11 @@ class Training:
             self._groups[batch.group] = group
         return self._groups[batch.group]
 
-    def _recipe_of(self, cell: int) -> int:
-        """Return the number of a cell's recipe, which includes tuned hparams."""
+    def _recipe_of(self, cell: int, members: int) -> int:
+        """Return the number of a cell's recipe, which includes tuned hparams.
+
+        `members`: how many of its runs are trained at once.
+        """
         asked, tuned = self._asked(cell), None
         if asked.has_search:
             from manyseed.orchestrator.plans.searches import searched
@@ -145,10 +170,10 @@ class Training:
             tuned = searched(asked, self._cell(cell))
         device = self._device(cell)
         code = self._task.cells[cell].code
-        key = json.dumps([device, tuned, code])
+        key = json.dumps([device, tuned, code, members])
         if key not in self._recipes:
             journals = JournalFolder(self._paths.journals, self._task.plan)
-            recipe = Recipe.here(gpu_model() if device == "gpu" else None)
+            recipe = Recipe.here(gpu_model() if device == "gpu" else None).stacked(members)
             self._recipes[key] = register(
                 self._paths.recipes,
                 replace(recipe, tuned=tuned, own=self._own(cell)),

@@ -34,6 +34,7 @@ class Batch:
     repeat: int
     runs: tuple[tuple[int, int], ...]  # (row, run) of each
     source: int = -1  # row of the run that these are copies of; -1 if each is trained
+    members: int = 1  # how many runs are trained at once
     models: bool = True  # whether their parameters are kept, if the group keeps those of some runs
 
 
@@ -78,6 +79,7 @@ class Queue:
         self._waiting: deque[Batch] = deque()
         self.pending: Counter[Shard] = Counter()
         self._seconds: dict[int, float] = {}
+        self._stacks = task.stacks
         for span in task.spans:
             self._add(span, settled.get(span.group, set()))
 
@@ -87,11 +89,14 @@ class Queue:
         return self.pending.total()
 
     def take(self) -> Batch | None:
-        """Return the next batch: an estimated quarter second of work; None if none is left."""
+        """Return the next batch: a quarter second of work, as estimated, or the runs of a stack.
+
+        None if none is left.
+        """
         if not self._waiting:
             return None
         batch = self._waiting.popleft()
-        size = len(batch.runs) if batch.source >= 0 else self._size(batch.group)
+        size = self._size(batch)
         if size < len(batch.runs):
             rest = batch.runs[size:]
             self._waiting.appendleft(replace(batch, runs=rest))
@@ -102,11 +107,12 @@ class Queue:
         """Requeue the runs of a batch that its process did not finish.
 
         Each becomes a batch of its own, to identify a run that kills its process; copies stay with
-        their source.
+        their source, and a stack stays together.
         """
         rows = set(rows)
         runs = tuple(run for run in batch.runs if run[0] in rows)
-        parts = [runs] if batch.source >= 0 else [(run,) for run in runs]
+        is_one = batch.source >= 0 or batch.members > 1
+        parts = [runs] if is_one else [(run,) for run in runs]
         self._waiting.extendleft(replace(batch, runs=part) for part in reversed(parts) if part)
 
     def settle(self, batch: Batch, rows: Iterable[int]) -> None:
@@ -141,11 +147,18 @@ class Queue:
         runs = tuple(run for run in span.runs() if run[0] not in settled)
         if runs:
             place = (span.group, span.shard, span.cell, span.repeat)
-            self._waiting.append(Batch(*place, runs, span.source, bool(span.models)))
+            members = 1 if span.source >= 0 else self._stacks.get(span.cell, 1)
+            self._waiting.append(Batch(*place, runs, span.source, members, bool(span.models)))
             self.pending[span.group, span.shard] += len(runs)
 
-    def _size(self, group: int) -> int:
-        seconds = self._seconds.get(group)
+    def _size(self, batch: Batch) -> int:
+        """Return how many runs of a batch are handed out."""
+        if batch.source >= 0:
+            return len(batch.runs)
+        if batch.members > 1:
+            blocks = [run // batch.members for _, run in batch.runs]
+            return blocks.count(blocks[0])
+        seconds = self._seconds.get(batch.group)
         if seconds is None:
             return 1
         return max(1, min(_BATCH_RUNS, int(_BATCH_SECONDS / max(seconds, 1e-6))))

@@ -419,7 +419,7 @@ class TaskAttempt:
     def _on_death(self, worker: Worker) -> None:
         """Count the runs that the dead process had journaled as done; queue the rest again.
 
-        A run is set aside, and stays missing, after two processes died while training it. If a
+        A run, or a stack, is set aside, and stays missing, after two processes died in it. If a
         process died before it had work, another is started, unless that keeps happening.
         """
         batch = worker.batch
@@ -445,9 +445,10 @@ class TaskAttempt:
             first = (batch.group, left[0])
             self.deaths[first] += not worker.left
             if self.deaths[first] >= _DEATHS:
-                self.set_aside += 1
-                self.queue.settle(batch, left[:1])
-                left = left[1:]
+                n = 1 if batch.members == 1 else len(left)
+                self.set_aside += n
+                self.queue.settle(batch, left[:n])
+                left = left[n:]
             self.queue.put_back(batch, left)
         self._publish_if_complete(batch)
 

@@ -12,7 +12,7 @@ from manyseed.jobs.datasets import resolve
 from manyseed.jobs.response.measure import ARRAYS, SHIFTED_TOTAL
 from manyseed.jobs.response.resolution import resolve as questions
 from manyseed.jobs.run import DatasetRows, Run, gaps
-from manyseed.jobs.trainer import Trainer, run_hparams
+from manyseed.jobs.trainer import Trainer, block_of, made, run_hparams
 from manyseed.jobs.training.handling import Handling, unpacked
 from tests.jobs.classifiers import examples
 
@@ -53,6 +53,24 @@ def test_a_model_made_of_its_arrays_predicts_the_same(name):
         scores = alive.predict(rows)
         scores = (scores if scores.ndim == 1 else gaps(scores)).astype(np.float32)
         np.testing.assert_array_equal(scores, prediction.scores[-1])
+
+
+def test_heads_trained_at_once_are_as_alone_and_are_made_again():
+    """A single step each, in float32."""
+    info = classifiers.resolve("vit-transfer", {"epochs": 1, "stack": 3}, DIGITS)
+    cell, trainer = resolve_cell(3, DIGITS, info, train_fraction=30).cell, Trainer()
+    assert "stack" not in cell.classifier
+    block, handling = block_of(Run(cell, 0, 1), 3), Handling(measures=("parameters",))
+    outcomes = trainer.train_stack(block, {run.run: handling for run in block})
+    layouts = parameters.layouts([cell], DIGITS, "vit-transfer")
+    for run in block:
+        found, alone = made(outcomes[run.run]), trainer.train(run, handling)
+        np.testing.assert_allclose(found.scores, alone.scores, rtol=0, atol=1e-5)
+        fit, data = info.record.fit, trainer.training_set(run)
+        state = unpacked(layouts[0].arrays, found.measured["parameters"])
+        alive = fit.revive(cell.classifier, run_hparams(run), data, state, "cpu")
+        scores = alive.predict(alive.look_up(data.in_dataset.test))
+        np.testing.assert_array_equal(scores, found.scores[-1])
 
 
 @pytest.mark.parametrize("scheme", ["none", "relative:0.1"])

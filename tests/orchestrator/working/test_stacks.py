@@ -1,0 +1,161 @@
+"""Runs trained several at once: asked for in the sweep file, journaled singly, the same again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from manyseed import Sweep
+from manyseed.orchestrator.errors import UserError
+from manyseed.orchestrator.plans.change import remarks
+from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.planning import plan_change
+from manyseed.orchestrator.provenance import read_recipes
+from manyseed.orchestrator.submissions.cluster import TaskSize, cut
+from manyseed.orchestrator.tasks.task import Span, Task
+from manyseed.orchestrator.working.queue import Queue
+from tests.orchestrator.conftest import assert_equal, shared, stored, train, write
+
+TEXT = """
+name    = "stacked"
+seed    = 5
+repeats = 1
+runs    = 5
+
+[[grid]]
+dataset        = ["points"]
+classifier     = ["mlp"]
+train_fraction = [{rows}]
+vary           = ["init+batch+train"]
+
+[dataset.points]
+source    = "synthetic:gaussian"
+n_samples = 80
+
+[classifier.mlp]
+epochs  = 2
+hparams = {{ width1 = 32, width2 = 32 }}
+{more}
+"""
+
+
+def text(stack: int = 2, rows: int = 30) -> str:
+    return TEXT.format(rows=rows, more=f"stack = {stack}" if stack else "")
+
+
+@pytest.fixture(scope="module")
+def stacked(tmp_path_factory: pytest.TempPathFactory) -> Sweep:
+    return shared(tmp_path_factory, "stacked", text())
+
+
+def test_all_runs_of_blocks_have_one_recipe_and_are_the_same_again(stacked: Sweep) -> None:
+    """The last block is trained whole, with a run that is not planned."""
+    [recipe] = read_recipes(stacked.paths.recipes).values()
+    assert (recipe.form, recipe.members) == ("stacked", 2)
+    for address in ("0:0:1", "0:0:4"):
+        again = stacked.rerun(address)
+        assert again["same_recipe"]
+        assert again["equal"]
+
+
+def test_the_option_changes_no_identity_and_scores_by_rounding_alone(
+    stacked: Sweep, tmp_path: Path
+) -> None:
+    alone = train(write(tmp_path / "alone.toml", text(0)), tmp_path / "alone")
+    ids = [Plan.read(sweep.paths).cells["cell_id"].to_list() for sweep in (stacked, alone)]
+    assert ids[0] == ids[1]
+    [recipe] = read_recipes(alone.paths.recipes).values()
+    assert (recipe.form, recipe.members) == ("sequential", None)
+    for ours, theirs in zip(scores(stacked), scores(alone), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-4)
+
+
+def scores(sweep: Sweep) -> list[np.ndarray]:
+    return [values["margin"] for values in stored(sweep).values()]
+
+
+def test_an_interrupted_sweep_ends_with_the_same_bits(stacked: Sweep, tmp_path: Path) -> None:
+    """A block of which a run was journaled is trained again, for the others."""
+    sweep = Sweep.plan(write(tmp_path / "again.toml", text()), tmp_path / "again")
+    for limit in (3, None):
+        sweep.submit(workers=1, limit=limit)
+        sweep.wait()
+    sweep.compact()
+    assert sweep.status()["runs"]["missing"] == 0
+    assert_equal(stored(sweep), stored(stacked))
+
+
+def test_other_numbers_at_once_are_another_recipe(tmp_path: Path) -> None:
+    file = write(tmp_path / "changed.toml", text())
+    sweep = Sweep.plan(file, tmp_path / "changed")
+    sweep.submit(workers=1, limit=1)
+    sweep.wait()
+    Sweep.plan(write(file, text(5)), tmp_path / "changed")
+    with pytest.raises(UserError, match="2 at a time, the others would be 5") as refused:
+        sweep.submit(workers=1)
+    assert "write stack = 2" in str(refused.value)
+    sweep.submit(workers=1, other_recipe=True)
+    sweep.wait()
+    assert sweep.status()["runs"]["missing"] == 0
+    assert {recipe.members for recipe in read_recipes(sweep.paths.recipes).values()} == {2, 5}
+
+
+def test_a_run_that_fails_takes_none_with_it(tmp_path: Path) -> None:
+    """Of two rows drawn with replacement, runs 0, 1 and 3 get a single class."""
+    few = text(5, rows=2).replace("seed    = 5", "seed    = 7")
+    sweep = Sweep.plan(write(tmp_path / "few.toml", few), tmp_path / "few")
+    sweep.submit(workers=1)
+    sweep.wait()
+    assert (sweep.status()["runs"]["failed"], sweep.status()["runs"]["done"]) == (3, 2)
+    sweep.compact()
+    assert sweep.rerun("0:0:4")["equal"]
+
+
+def test_the_plan_says_how_many_and_whether_they_divide_the_runs(tmp_path: Path) -> None:
+    told = {}
+    for stack in (0, 1, 2, 5, 7):
+        file = write(tmp_path / "told.toml", text(stack))
+        found = [line for line in remarks(plan_change(file, tmp_path / "none")) if "step" in line]
+        told[stack] = " ".join(found)
+    assert told[0] == told[1] == ""
+    assert told[5] == told[7] == "mlp: 5 seeds a step."
+    assert told[2].startswith("mlp: 2 seeds a step; the last stack of a repeat trains 1 run too")
+
+
+SPAN = Span(group=0, shard=0, row=10, cell=0, repeat=0, run=2, count=7)
+TASK = Task({0: "a/b"}, {}, (SPAN,), stacks={0: 4})
+
+
+def test_blocks_are_handed_out_whole_and_stay_together_when_a_process_dies() -> None:
+    queue = Queue(TASK, {0: {13}})
+    taken = []
+    while (batch := queue.take()) is not None:
+        taken.append([run for _, run in batch.runs])
+        assert batch.members == 4
+        if len(taken) == 2:
+            queue.put_back(batch, [row for row, _ in batch.runs[1:]])
+    assert taken == [[2, 3], [4, 6, 7], [6, 7], [8]]
+
+
+def test_tasks_are_cut_between_blocks() -> None:
+    rows = pl.DataFrame(
+        {"group": 0, "cell": [0] * 12, "repeat": 0, "run": [*range(12)], "row": [*range(12)]},
+        schema=dict.fromkeys(("group", "cell", "repeat", "run", "row"), pl.UInt32),
+    )
+    costs = pl.DataFrame({"cell": [0], "seconds": [1000.0], "device": ["cpu"]})
+    costs = costs.with_columns(pl.col("cell").cast(pl.UInt32))
+    shape = TaskSize(processes=1, seconds=1e9, parallelism=5, most=5)
+    none = pl.Series("cell", [], dtype=pl.UInt32)
+    work = cut(rows, costs, none, {"cpu": shape}, {0: 3})
+    assert work.group_by(pl.col("run") // 3).agg(pl.col("task").n_unique())["task"].max() == 1
+    assert work["task"].n_unique() > 1
+
+
+@pytest.mark.parametrize("stack", ["0", "1.5", '"auto"', "2000"])
+def test_a_number_that_makes_no_sense_is_refused(tmp_path: Path, stack: str) -> None:
+    wrong = text().replace("stack = 2", f"stack = {stack}")
+    with pytest.raises(UserError, match=r"classifier\.mlp\.stack"):
+        Sweep.plan(write(tmp_path / "wrong.toml", wrong), tmp_path / "wrong")

@@ -58,7 +58,7 @@ ANALYSED = {
     "invariance-digits": (OTHERS, {40}, None, 3, 2, 3),
     "pitfalls-cifar10": (OTHERS, PITFALLS, None, 5, 4, 10),
     "pitfalls-cifar100": (OTHERS, PITFALLS, None, 5, 4, 10),
-    "pitfalls-imagenet": (OTHERS, {130, 7 * 45, 160 + 198, 130 + 45}, None, 1, 0, 0),
+    "pitfalls-imagenet": (OTHERS, {130, 7 * 45, 160 + 198, 130 + 45}, None, 0, 0, 0),
     "pitfalls-digits": (OTHERS, {500, 129, 60, 30, 40}, None, 5, 4, 10),
     "quickstart": (OTHERS, {0, 3, 5}, None, 6, 5, 15),
 }

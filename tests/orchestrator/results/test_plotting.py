@@ -296,7 +296,7 @@ def test_the_study_is_filled_from_a_sweep(tmp_path: Path, monkeypatch: pytest.Mo
     (row,) = counted
     assert {name: int(value) for name, value in row.items()} == expected.row(0, named=True)
     assert [int(one["size"]) for one in ensembles] == sorted({int(o["size"]) for o in ensembles})
-    assert {(one["classifier"], one["vary"]) for one in sources} == {
+    assert {(one["classifier"], one["what varies"]) for one in sources} == {
         (classifier, vary) for classifier in ("cnn", "mlp") for vary in SOURCES
     }
     said = html.unescape(sweep.report().read_text())

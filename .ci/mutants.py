@@ -68,7 +68,7 @@ MUTANTS = [Mutant(*fields) for fields in (
     # the planner: a shard's boundary, the order of rows, copies, parts of keys, grids that overlap
     (_LAYOUT, "-(-length // shard) * shard", "length // shard * shard", _LAID),
     (_LAYOUT, '.sort("group", "repeat", "cell")', '.sort("group", "cell", "repeat")', _LAID),
-    (_LAYOUT, '(pl.col("run") > 0)', '(pl.col("run") >= 0)', "orchestrator/test_stored.py"),
+    (_LAYOUT, '(pl.col("run") > 0)', '(pl.col("run") >= 0)', "orchestrator/test_sweepstore.py"),
     ("jobs/run.py", "value, sort_keys=True", "value, sort_keys=False", "jobs/test_identity.py"),
     ("jobs/run.py", "[STREAMS_VERSION, seed, name, list(keys)]", "[STREAMS_VERSION, seed, list(keys)]", "jobs/test_streams.py"),
     (_EXPANSION, "min(n or wanted, wanted)", "n or wanted", _EXPANDED),

@@ -31,7 +31,7 @@ from manyseed.analysis import response
 from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.response.measure import RIGHT, SHIFTED_RIGHT, SHIFTED_TOTAL, TOTAL
-from manyseed.jobs.response.questions import Asked
+from manyseed.jobs.response.questions import ResponseDesign
 from manyseed.jobs.response.resolution import ROWS as ROWS_OF_A_SAMPLE
 from manyseed.jobs.run import Run
 from manyseed.jobs.trainer import Trainer
@@ -151,9 +151,9 @@ def measuring(quick: bool) -> dict[str, Any]:
     rows = tomllib.loads(EXAMPLE.read_text())["response"].get("rows", ROWS_OF_A_SAMPLE)
     handlings = {
         "fit_s": Handling(),
-        "with_all_rows_s": Handling(response=Asked(QUESTIONS)),
-        "as_in_the_example_s": Handling(response=Asked(QUESTIONS, rows=rows)),
-        "with_a_tenth_s": Handling(response=Asked(QUESTIONS, rows=0.1)),
+        "with_all_rows_s": Handling(response=ResponseDesign(QUESTIONS)),
+        "as_in_the_example_s": Handling(response=ResponseDesign(QUESTIONS, rows=rows)),
+        "with_a_tenth_s": Handling(response=ResponseDesign(QUESTIONS, rows=0.1)),
     }
     runs = [run for *_, run in networks(quick)][:: 1 if quick else 5]
     trainer.train(runs[0], handlings["with_a_tenth_s"])  # imports
@@ -184,7 +184,7 @@ def batches(quick: bool) -> dict[str, Any]:
     trainer = Trainer()
     transforms = ("intra", "rotate:90")
     sizes = BATCHES[:3] if quick else BATCHES
-    asked = Asked(
+    asked = ResponseDesign(
         tuple((name, 0) for name in transforms), rows=ROWS, batch=ROWS, draws=SAMPLES * sizes[-1]
     )
     curves, gaps, given = [], [], []
@@ -221,11 +221,13 @@ def batches(quick: bool) -> dict[str, Any]:
                 "cmi_sd": float(np.std(told, ddof=1)),
             }
     _, _, run = next(networks(quick))
-    plain = Handling(response=Asked(asked.responses, rows=ROWS, batch=ROWS, draws=1))
+    plain = Handling(response=ResponseDesign(asked.responses, rows=ROWS, batch=ROWS, draws=1))
     least = _cpu(trainer, run, plain)
     for size in sizes:
         more = Handling(
-            response=Asked(asked.responses, rows=ROWS, batch=ROWS, draws=1 + SAMPLES * size)
+            response=ResponseDesign(
+                asked.responses, rows=ROWS, batch=ROWS, draws=1 + SAMPLES * size
+            )
         )
         seconds = _cpu(trainer, run, more) - least
         results[f"{size}_batches_ms"] = 1000 * seconds / SAMPLES

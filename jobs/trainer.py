@@ -39,7 +39,7 @@ from manyseed.jobs.training.handling import PLAIN, AfterTraining, Alive, Handlin
 from manyseed.jobs.training.network import RATES
 
 if TYPE_CHECKING:
-    from manyseed.jobs.response.questions import Asked
+    from manyseed.jobs.response.questions import ResponseDesign
 
 CACHE_BYTES = 2 * 2**30
 
@@ -124,7 +124,7 @@ class Trainer:
                 outcomes.setdefault(run.run, own)
         return outcomes
 
-    def answering(self, run: Run, asked: Asked) -> AfterTraining:
+    def answering(self, run: Run, asked: ResponseDesign) -> AfterTraining:
         """Return a function that measures a run's response curves on its unperturbed rows."""
         from manyseed.jobs.response.measure import Streams, Subject, answers
 

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from manyseed.jobs import parameters
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.parameters import ModelArrays
-from manyseed.jobs.response.questions import DBI, Asked
+from manyseed.jobs.response.questions import DBI, ResponseDesign
 from manyseed.jobs.response.resolution import canonical, resolve
 from manyseed.jobs.run import Cell, MachineError, Run
 from manyseed.jobs.tuning import trainer_of_process
@@ -51,8 +51,8 @@ from manyseed.orchestrator.store.coordinates import PARAMETERS, RESPONSE_ARRAYS
 from manyseed.orchestrator.store.groups import Group, open_group
 from manyseed.orchestrator.store.reader import read_array, read_rows, statuses
 from manyseed.orchestrator.store.schema import GroupSpec
-from manyseed.orchestrator.stored import ComparedShards, stored_groups
 from manyseed.orchestrator.submissions.submission import nothing_finished
+from manyseed.orchestrator.sweepstore import ComparedShards, stored_groups
 from manyseed.orchestrator.working.pool import spawned
 
 Counts = dict[str, list[Any]]  # a model's answers: each array as nested lists, None for NaN
@@ -97,7 +97,7 @@ class ModelAnswers:
         return self.group, self.cell, self.repeat, self.run
 
 
-def answers_of(paths: SweepPaths, spec: GroupSpec) -> Iterator[tuple[Asked, pl.DataFrame]]:
+def answers_of(paths: SweepPaths, spec: GroupSpec) -> Iterator[tuple[ResponseDesign, pl.DataFrame]]:
     """Yield, for each table, what a group's models were asked and the rows of their answers."""
     for file in paths.all_responses():
         asked = _asked_in(file).get(spec.path)
@@ -111,12 +111,12 @@ def _again(paths: SweepPaths, file: Path) -> str:
     return f"remove it, and measure it again with: {again}"
 
 
-def _asked_in(file: Path) -> dict[str, Asked]:
+def _asked_in(file: Path) -> dict[str, ResponseDesign]:
     """Return what a table's models were asked, by group."""
     metadata = read_metadata(file, "remove it")
     try:
         asked = json.loads(metadata["asked"])
-        return {path: Asked.from_attributes(one) for path, one in asked.items()}
+        return {path: ResponseDesign.from_attributes(one) for path, one in asked.items()}
     except (AttributeError, LookupError, TypeError, ValueError) as error:
         raise DamagedFile(file, f"does not say what was asked: {error}", "remove it") from None
 
@@ -124,7 +124,7 @@ def _asked_in(file: Path) -> dict[str, Asked]:
 class AnswerTable:
     """The answers to one set of questions: earlier ones, and new ones line by line."""
 
-    def __init__(self, paths: SweepPaths, name: str, asked: Mapping[str, Asked]) -> None:
+    def __init__(self, paths: SweepPaths, name: str, asked: Mapping[str, ResponseDesign]) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
             raise UserError(
                 "not a name for a table",
@@ -169,7 +169,7 @@ class AnswerTable:
             return {}
         if not lines or lines[0].asked is None:
             return {}
-        then = {path: Asked.from_attributes(one) for path, one in lines[0].asked.items()}
+        then = {path: ResponseDesign.from_attributes(one) for path, one in lines[0].asked.items()}
         return {
             one.key: one
             for one in lines[1:]
@@ -256,7 +256,7 @@ class _Inquiry:
     trained: Cell
     repeat: int
     run: int
-    asked: Asked
+    asked: ResponseDesign
 
     @property
     def key(self) -> Key:
@@ -385,7 +385,9 @@ def _to_keep(paths: SweepPaths, plan: Plan, specs: list[GroupSpec]) -> str:
     return f"set keep.parameters = true ({amount} for these {runs:,} runs), or "
 
 
-def _asked(paths: SweepPaths, groups: list[Group], options: Mapping[str, Any]) -> dict[str, Asked]:
+def _asked(
+    paths: SweepPaths, groups: list[Group], options: Mapping[str, Any]
+) -> dict[str, ResponseDesign]:
     """Return what the models of each group are asked, by the group's path."""
     file = read_sweep_file(paths.sweep_file)
     expansion = expand(file, paths.sweep_file, own_code(paths.sweep_file, paths).as_planned())
@@ -407,7 +409,11 @@ def _asked(paths: SweepPaths, groups: list[Group], options: Mapping[str, Any]) -
 
 
 def _jobs(
-    paths: SweepPaths, plan: Plan, cells: pl.DataFrame, group: Group, asked: Mapping[str, Asked]
+    paths: SweepPaths,
+    plan: Plan,
+    cells: pl.DataFrame,
+    group: Group,
+    asked: Mapping[str, ResponseDesign],
 ) -> Iterator[_Inquiry]:
     """Yield the finished models of a group, without copies."""
     spec = group.spec

@@ -656,7 +656,7 @@ class Sweep:
         Paths are percent-encoded. Only published runs are included; `compact` publishes all
         finished runs if nothing trains.
         """
-        from manyseed.orchestrator.stored import open_finished_runs
+        from manyseed.orchestrator.sweepstore import open_finished_runs
 
         return open_finished_runs(self.paths)
 
@@ -693,7 +693,7 @@ class Sweep:
         >>> right = runs.label.isel(epoch=-1) == runs.y_true
         >>> right.mean("sample").groupby("perturb_continuous").std()
         """
-        from manyseed.orchestrator.stored import open_named_runs
+        from manyseed.orchestrator.sweepstore import open_named_runs
 
         return open_named_runs(self.paths, dataset, classifier, names=words)
 
@@ -704,7 +704,7 @@ class Sweep:
         Only rows whose ``status`` is 1 or 2 have predictions: in others, and in padded test sets,
         labels look like class 0.
         """
-        from manyseed.orchestrator.stored import open_all_rows
+        from manyseed.orchestrator.sweepstore import open_all_rows
 
         return open_all_rows(self.paths)
 

@@ -186,7 +186,7 @@ def loaded(entry: str, params: Mapping[str, Any], code: Code) -> Returned:
         }
         (folder / "request.json").write_text(json.dumps(request))
         try:
-            answer = answered("returned", folder)
+            answer = answered("dataprocess", folder)
         except NoAnswer as error:
             raise Refused(OPTION, entry, f"cannot be called: {error}") from None
         if "refused" in answer:

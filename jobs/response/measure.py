@@ -20,7 +20,7 @@ from manyseed.jobs.response.questions import (
     DBI_LAYERS,
     PAIRED,
     PARTS,
-    Asked,
+    ResponseDesign,
 )
 from manyseed.jobs.run import gaps, labels, raw, stream
 from manyseed.jobs.training.handling import PREDICTED_AT_ONCE, Alive
@@ -128,7 +128,7 @@ class Subject:
     largest: float
 
 
-def answers(asked: Asked, subject: Subject, alive: Alive) -> Mapping[str, NDArray[Any]]:
+def answers(asked: ResponseDesign, subject: Subject, alive: Alive) -> Mapping[str, NDArray[Any]]:
     """Ask a trained model, in evaluation mode.
 
     Draws only from the subject's streams and does not change the model.

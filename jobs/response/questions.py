@@ -27,7 +27,7 @@ shifted test set. Each shifted row has its own magnitude."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ResponseDesign:
     """What a group's models are asked.
 
     `responses`, tuple of (str, int): transforms in their normal form, each with the layer whose
@@ -72,7 +72,7 @@ class Asked:
         return value if self.dbi else {k: v for k, v in value.items() if k != DBI}
 
     @classmethod
-    def from_attributes(cls, value: Mapping[str, Any]) -> Asked:
+    def from_attributes(cls, value: Mapping[str, Any]) -> ResponseDesign:
         """Read what `to_attributes` wrote."""
         responses = tuple((str(name), int(layer)) for name, layer in value["responses"])
         return cls(**{**value, "responses": responses})

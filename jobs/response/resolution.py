@@ -20,7 +20,7 @@ from manyseed.jobs.response.questions import (
     PAIR_MAGNITUDES,
     PAIRED,
     ROWS,
-    Asked,
+    ResponseDesign,
 )
 from manyseed.jobs.training.network import Network
 
@@ -45,7 +45,7 @@ def resolve(
     names: tuple[str, str],
     *,
     is_raw: bool = False,
-) -> Asked:
+) -> ResponseDesign:
     """Return what the models of a classifier on a dataset are asked.
 
     `options`: what the user wrote: transforms, and optionally layers, rows, batch, draws,
@@ -71,7 +71,7 @@ def resolve(
     if dbi and not is_cut:
         reason = f"dbi is of a network's first block; {names[1]} has no hidden layer"
         raise Refused(DBI, dbi, reason)
-    return Asked(
+    return ResponseDesign(
         tuple(responses),
         rows=_rows(options.get("rows", ROWS)),
         batch=integer("batch", options.get("batch", BATCH), least=2, most=100_000),
@@ -131,7 +131,7 @@ _ROW_SECONDS = 1e-5
 
 
 def response_seconds(
-    dataset: DatasetInfo, info: ClassifierInfo, asked: Asked, rows: float
+    dataset: DatasetInfo, info: ClassifierInfo, asked: ResponseDesign, rows: float
 ) -> float:
     """Estimate the seconds of measuring a model trained on so many rows, on one core.
 

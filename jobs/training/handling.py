@@ -23,7 +23,7 @@ from manyseed.jobs.training.checkpoint import Checkpoint
 if TYPE_CHECKING:  # naming a device should not import torch
     import torch
 
-    from manyseed.jobs.response.questions import Asked
+    from manyseed.jobs.response.questions import ResponseDesign
 
 
 State = Mapping[str, NDArray[Any]]  # a model's arrays by name, in order
@@ -196,7 +196,7 @@ class Handling:
     measures : tuple of str
         What to measure of the trained model: names in `jobs.training.handling.MEASURES`; with an
         ensembling method also in `jobs.ensembling.methods.ARRAYS`.
-    response : Asked, optional
+    response : ResponseDesign, optional
         Response curves to measure (`jobs.response.measure`).
     after_training : callable, optional
         Further measurements of the model before it is freed; the trainer makes it from `response`.
@@ -212,7 +212,7 @@ class Handling:
     curves: bool = False
     checkpoint: Checkpoint | None = None
     measures: tuple[str, ...] = ()
-    response: Asked | None = None
+    response: ResponseDesign | None = None
     after_training: AfterTraining | None = None
     ensembling: Mapping[str, Any] | None = None
     timeout: float = 0.0

@@ -214,8 +214,8 @@ class Network:
         rows_test = loop.owned(X_test, device, torch.float32)
         trajectory = None
         if (method := handling.ensembling) is not None:
+            from manyseed.jobs.ensembling.algorithms import ensemble
             from manyseed.jobs.ensembling.ensemble import Material
-            from manyseed.jobs.ensembling.making import ensemble
 
             size = method.get("batch_size", plan.batch_size)
             material = Material(

@@ -40,13 +40,6 @@ from manyseed.analysis.tables.schema import without
 from manyseed.orchestrator import provenance
 from manyseed.orchestrator.computing import ensembles
 from manyseed.orchestrator.computing.conventions import why_not
-from manyseed.orchestrator.computing.further import (
-    measured,
-    of_cells,
-    of_points,
-    responses,
-    without_deep,
-)
 from manyseed.orchestrator.computing.inputs import (
     KEY,
     Held,
@@ -54,6 +47,13 @@ from manyseed.orchestrator.computing.inputs import (
     check_checksums,
     digests,
     published,
+)
+from manyseed.orchestrator.computing.optionaltables import (
+    measured,
+    of_cells,
+    of_points,
+    responses,
+    without_deep,
 )
 from manyseed.orchestrator.computing.tables import (
     CMI,

@@ -40,7 +40,7 @@ from manyseed.orchestrator.store.reader import (
     test_sets,
 )
 from manyseed.orchestrator.store.schema import GroupSpec
-from manyseed.orchestrator.stored import ComparedShards, stored_groups
+from manyseed.orchestrator.sweepstore import ComparedShards, stored_groups
 
 KEY = list(REPEAT_KEY)
 _FREE = ("block_bytes", *SNAPSHOTS)

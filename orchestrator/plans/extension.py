@@ -14,7 +14,7 @@ from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers.record import MODELLESS
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.ensembling.methods import NONE, member_epochs, sizes
-from manyseed.jobs.response.questions import DBI, DBI_LAYERS, PARTS, Asked
+from manyseed.jobs.response.questions import DBI, DBI_LAYERS, PARTS, ResponseDesign
 from manyseed.jobs.response.resolution import resolve
 from manyseed.jobs.run import Cell
 from manyseed.orchestrator.errors import UserError, refused, toml_value
@@ -51,7 +51,7 @@ class Extras:
     parameters_where: str = ""
 
 
-def with_responses(further: Extras, asked: Asked) -> Extras:
+def with_responses(further: Extras, asked: ResponseDesign) -> Extras:
     """Add the arrays that store each model's answers, measured when it is trained."""
     grids = asked.grids
     lengths = {

@@ -30,7 +30,7 @@ SCALE_NAME = "ensembling.scale"  # the name of a scale beside hparams
 
 
 @dataclass(frozen=True, slots=True)
-class Found(ABC):
+class SearchResult(ABC):
     """The result of a search, as stored in its file: what both kinds have in common."""
 
     dataset: str = ""
@@ -64,7 +64,7 @@ class Found(ABC):
 
 
 @dataclass(frozen=True, slots=True)
-class TunedHparams(Found):
+class TunedHparams(SearchResult):
     """The hparams that a search found.
 
     `dataset` and `classifier`: their names in the sweep file. `search`: the cells' hparams: the
@@ -113,7 +113,7 @@ class TunedHparams(Found):
 
 
 @dataclass(frozen=True, slots=True)
-class FoundScale(Found):
+class FoundScale(SearchResult):
     """The scale of Laplace's posterior that a search found.
 
     `dataset`, `classifier` and `ensembling`: their names in the sweep file. `cell`: the description

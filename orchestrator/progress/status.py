@@ -19,7 +19,6 @@ from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.progress.watch import summed
 from manyseed.orchestrator.store.arrays import MISSING
 from manyseed.orchestrator.store.compact import ledger_damage
-from manyseed.orchestrator.stored import lost_groups, ways_back
 from manyseed.orchestrator.submissions.submission import (
     ALIVE,
     Submission,
@@ -32,6 +31,7 @@ from manyseed.orchestrator.submissions.submission import (
     training,
 )
 from manyseed.orchestrator.survey import Survey, survey
+from manyseed.orchestrator.sweepstore import lost_groups, ways_back
 from manyseed.orchestrator.tasks.attempts import UNREADABLE, Attempt, kind
 from manyseed.orchestrator.tasks.intent import LOCAL
 from manyseed.orchestrator.working.node import broken_nodes, is_environment

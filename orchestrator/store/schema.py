@@ -35,7 +35,7 @@ from manyseed.orchestrator.store.coordinates import (
 )
 
 if TYPE_CHECKING:
-    from manyseed.jobs.response.questions import Asked
+    from manyseed.jobs.response.questions import ResponseDesign
 
 LAYOUT_VERSION = 3
 """The highest version that can be read. Groups that keep parameters of some runs only have layout
@@ -80,7 +80,7 @@ class GroupSpec:
     """Cells with the axes of `arrays.LATER_FLAGS` have separate groups: their ensembling method or
     ``none``, followed by suffixes (`arrays.SEEN`). Empty for other groups."""
     response: str = ""
-    """Which response curves are measured: `jobs.response.asked.Asked` as JSON, or empty."""
+    """Which response curves are measured: a `ResponseDesign` as JSON, or empty."""
     parameters: str = ""
     """If `optional` contains parameters, which arrays the models have: a list of
     `jobs.parameters.ModelArrays` as JSON. Otherwise empty."""
@@ -175,13 +175,13 @@ class GroupSpec:
         return tuple(name for name in self.measures if models or name != PARAMETERS.name)
 
     @property
-    def asked(self) -> Asked | None:
+    def asked(self) -> ResponseDesign | None:
         """Which response curves are measured, if any."""
         if not self.response:
             return None
-        from manyseed.jobs.response.questions import Asked
+        from manyseed.jobs.response.questions import ResponseDesign
 
-        return Asked.from_attributes(json.loads(self.response))
+        return ResponseDesign.from_attributes(json.loads(self.response))
 
     @property
     def arrays(self) -> tuple[ArraySpec, ...]:

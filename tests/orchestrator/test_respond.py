@@ -17,8 +17,8 @@ from manyseed.jobs import parameters
 from manyseed.jobs.response.measure import ARRAYS
 from manyseed.jobs.response.questions import DBI
 from manyseed.orchestrator import responding
-from manyseed.orchestrator.computing.further import responses
 from manyseed.orchestrator.computing.inputs import published
+from manyseed.orchestrator.computing.optionaltables import responses
 from manyseed.orchestrator.computing.tables import RESPONSE_CURVES, RESPONSES
 from manyseed.orchestrator.disk.parquet import read_metadata, write_parquet
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError

@@ -14,7 +14,7 @@ import pytest
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import Options
 from manyseed.analysis.response import gi
-from manyseed.jobs.response.questions import Asked
+from manyseed.jobs.response.questions import ResponseDesign
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
@@ -145,8 +145,10 @@ def test_layouts_say_what_was_asked_and_plain_groups_nothing(tmp_path):
         spec.classifier: spec.asked for spec in Groups.read(SweepPaths(tmp_path / "sweep")).specs
     }
     shared = {"rows": 30, "draws": 2, "magnitudes": 5, "pair_magnitudes": 3}
-    assert found["small"] == Asked((("intra", 0), ("intra", 1), ("rotate:90", 0)), **shared)
-    assert found["xgb"] == Asked((("intra", 0), ("rotate:90", 0)), **shared)
+    assert found["small"] == ResponseDesign(
+        (("intra", 0), ("intra", 1), ("rotate:90", 0)), **shared
+    )
+    assert found["xgb"] == ResponseDesign((("intra", 0), ("rotate:90", 0)), **shared)
     plan_sweep(write(tmp_path / "p.toml", PLAIN), tmp_path / "plain")
     for spec in Groups.read(SweepPaths(tmp_path / "plain")).specs:
         assert spec.asked is None

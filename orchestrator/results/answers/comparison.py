@@ -34,7 +34,7 @@ from manyseed.orchestrator.errors import UserError, require_one_of
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.reader import test_sets
-from manyseed.orchestrator.stored import stored_groups
+from manyseed.orchestrator.sweepstore import stored_groups
 
 if TYPE_CHECKING:  # it imports Numba
     from manyseed.analysis.graph.predictions import Predictions

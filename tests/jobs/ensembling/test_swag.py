@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.utils import parameters_to_vector
 
-from manyseed.jobs.ensembling.making import Moments, falling_to, renew_statistics
+from manyseed.jobs.ensembling.algorithms import Moments, falling_to, renew_statistics
 from tests.jobs.ensembling.test_trajectory import network, run_of, train
 
 

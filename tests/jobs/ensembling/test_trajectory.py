@@ -12,14 +12,14 @@ from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.classifiers import mlp
 from manyseed.jobs.ensembling import methods
-from manyseed.jobs.ensembling.ensemble import Ensembling
-from manyseed.jobs.ensembling.making import (
+from manyseed.jobs.ensembling.algorithms import (
     Masked,
     Trajectory,
     cosine_cycles,
     langevin_sd,
     triangular_cycles,
 )
+from manyseed.jobs.ensembling.ensemble import Ensembling
 from manyseed.jobs.ensembling.methods import ARRAYS, Members
 from manyseed.jobs.run import Run
 from manyseed.jobs.trainer import Trainer, generators

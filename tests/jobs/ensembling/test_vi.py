@@ -10,8 +10,8 @@ import torch
 from torch import nn
 from torch.nn.functional import cross_entropy
 
+from manyseed.jobs.ensembling.algorithms import Noisy, Variational, divergence, then
 from manyseed.jobs.ensembling.ensemble import Material, weighted
-from manyseed.jobs.ensembling.making import Noisy, Variational, divergence, then
 from manyseed.jobs.ensembling.methods import Members, resolve
 from manyseed.jobs.run import Generators
 from manyseed.jobs.training import layers

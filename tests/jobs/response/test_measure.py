@@ -27,7 +27,7 @@ from manyseed.jobs.response.measure import (
     pairs,
     sample,
 )
-from manyseed.jobs.response.questions import Asked
+from manyseed.jobs.response.questions import ResponseDesign
 from manyseed.jobs.run import Run
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.checkpoint import Checkpoint
@@ -67,12 +67,12 @@ def test_points_on_a_line_cross_the_boundary_where_they_should():
     """Points -1 (class 0) and 1 (class 1), boundary at -.5, itself class 1."""
     y = np.tile([0, 1], 64)
     found = answers(
-        Asked((("inter", 0),), batch=128),
+        ResponseDesign((("inter", 0),), batch=128),
         subject(np.where(y == 0, -1.0, 1.0)[:, None], y),
         model(lambda rows: rows[:, 0] + 0.5),
     )
     curve = accuracy(found)
-    grid = Asked((("inter", 0),)).grid("inter")
+    grid = ResponseDesign((("inter", 0),)).grid("inter")
     assert len(grid) == len(curve) == 10
     assert grid[-1] < 0.5
     # pairs of either direction are not equally many in one batch: those from class 1 stay right
@@ -93,9 +93,11 @@ def test_a_linear_classifier_that_is_right_stays_right_between_points_of_a_class
     X = rng.normal(size=(300, 5))
     weights = rng.normal(size=5)
     y = X @ weights >= 0
-    found = answers(Asked((("intra", 0),)), subject(X, y), model(lambda rows: rows @ weights))
+    found = answers(
+        ResponseDesign((("intra", 0),)), subject(X, y), model(lambda rows: rows @ weights)
+    )
     assert accuracy(found).tolist() == [1] * 11
-    assert gi(Asked((("intra", 0),)).grid("intra"), accuracy(found)) == pytest.approx(0)
+    assert gi(ResponseDesign((("intra", 0),)).grid("intra"), accuracy(found)) == pytest.approx(0)
 
 
 def test_labels_are_those_of_the_first_point():
@@ -103,9 +105,11 @@ def test_labels_are_those_of_the_first_point():
     X = np.array([[0.0], [1.0]] * 50)
     y = X[:, 0] > 0.5
     found = answers(
-        Asked((("inter", 0),), pair_magnitudes=41), subject(X, y), model(lambda r: r[:, 0] - 0.4)
+        ResponseDesign((("inter", 0),), pair_magnitudes=41),
+        subject(X, y),
+        model(lambda r: r[:, 0] - 0.4),
     )
-    grid = Asked((("inter", 0),), pair_magnitudes=41).grid("inter")
+    grid = ResponseDesign((("inter", 0),), pair_magnitudes=41).grid("inter")
     n = found[TOTAL][0, 0, 0]
     from_zero = n - found[RIGHT][0, 0, -1]
     assert 0 < from_zero < n
@@ -127,7 +131,7 @@ def test_a_model_of_the_pixels_sum_is_not_moved(transform):
     X = disc()
     y = X.sum(axis=1) > 2.4
     assert 0 < y.sum() < len(y)
-    asked = Asked(((transform, 0),), magnitudes=9)
+    asked = ResponseDesign(((transform, 0),), magnitudes=9)
     found = answers(asked, subject(X, y, (10, 10, 1)), model(lambda r: r.sum(axis=1) - 2.4))
     assert accuracy(found).tolist() == [1] * 9
     assert found[SHIFTED_RIGHT].tolist() == found[SHIFTED_TOTAL].tolist()
@@ -137,7 +141,7 @@ def test_a_model_of_the_pixels_sum_is_not_moved(transform):
 def test_a_constant_model_has_a_constant_curve_as_rows_stay_the_same():
     rng = np.random.default_rng(1)
     X, y = rng.random((200, 16)), rng.integers(0, 2, 200)
-    asked = Asked((("intra", 0), ("inter", 0), ("rotate:90", 0)), rows=64, draws=3)
+    asked = ResponseDesign((("intra", 0), ("inter", 0), ("rotate:90", 0)), rows=64, draws=3)
     found = answers(asked, subject(X, y, (4, 4, 1)), model(lambda rows: np.ones(len(rows))))
     for number in range(3):
         for draw in range(3):
@@ -152,7 +156,7 @@ def test_no_count_depends_on_how_many_rows_are_moved_at_once(monkeypatch):
     rng = np.random.default_rng(4)
     X, y = rng.random((150, 16)), rng.integers(0, 3, 150)
     weights = rng.normal(size=(16, 3))
-    asked = Asked(
+    asked = ResponseDesign(
         (("intra", 0), ("inter", 0), ("rotate:90", 0), ("colour:0.25", 0)),
         rows=70, batch=30, draws=2, magnitudes=7,
     )  # fmt: skip
@@ -179,7 +183,7 @@ def test_one_batch_is_in_memory_moved_by_one_magnitude_at_a_time(monkeypatch):
     """Rows × magnitudes never are: of what was moved before nothing is left when more is."""
     rng = np.random.default_rng(4)
     X, y = rng.random((700, 16)), rng.integers(0, 2, 700)
-    asked = Asked(
+    asked = ResponseDesign(
         (("intra", 0), ("inter", 0), ("rotate:90", 0), ("colour:0.25", 0)), draws=2, magnitudes=7
     )
     alive, sizes = [], []
@@ -208,7 +212,9 @@ def test_one_batch_is_in_memory_moved_by_one_magnitude_at_a_time(monkeypatch):
 def test_magnitude_0_is_the_models_accuracy_on_rows_as_they_are():
     rng = np.random.default_rng(5)
     X, y = rng.random((300, 16)), rng.integers(0, 2, 300)
-    asked = Asked((("rotate:90", 0), ("intra", 0), ("inter", 0)), rows=100, batch=20, draws=3)
+    asked = ResponseDesign(
+        (("rotate:90", 0), ("intra", 0), ("inter", 0)), rows=100, batch=20, draws=3
+    )
     score = lambda rows: rows[:, 3] - 0.5  # noqa: E731
     of = subject(X, y, (4, 4, 1))
     found, right = answers(asked, of, model(score)), (score(X) >= 0) == y
@@ -227,9 +233,9 @@ def test_gi_of_samples_varies_as_one_over_the_root_of_their_rows():
     rng = np.random.default_rng(6)
     X, y = rng.random((4000, 3)), rng.integers(0, 2, 4000)
     of = subject(X, y)
-    grid, spread = Asked((("intra", 0),)).grid("intra"), []
+    grid, spread = ResponseDesign((("intra", 0),)).grid("intra"), []
     for rows in (32, 128):
-        asked = Asked((("intra", 0),), rows=rows, batch=32, draws=200)
+        asked = ResponseDesign((("intra", 0),), rows=rows, batch=32, draws=200)
         found = answers(asked, of, model(lambda r: r[:, 0] - 0.5))
         spread.append(gi(grid, found[RIGHT][0] / found[TOTAL][0]).std())
     # four times the rows, half the spread; of 200 draws each its own error is a twentieth
@@ -239,7 +245,7 @@ def test_gi_of_samples_varies_as_one_over_the_root_of_their_rows():
 def test_what_is_no_number_is_never_right():
     y = np.zeros(8, dtype=np.uint16)
     found = answers(
-        Asked((("intra", 0),)),
+        ResponseDesign((("intra", 0),)),
         subject(np.ones((8, 1)), y),
         model(lambda r: np.full(len(r), np.nan)),
     )
@@ -249,7 +255,7 @@ def test_what_is_no_number_is_never_right():
 def test_no_pair_of_a_kind_counts_nothing():
     X, y = np.arange(4.0)[:, None], [0, 1, 2, 3]
     found = answers(
-        Asked((("intra", 0),)),
+        ResponseDesign((("intra", 0),)),
         subject(X, y, n_classes=4),
         model(lambda rows: np.zeros((len(rows), 4))),
     )
@@ -257,14 +263,14 @@ def test_no_pair_of_a_kind_counts_nothing():
 
 
 def test_grids_are_those_of_the_source():
-    asked = Asked((("rotate:180", 0), ("shift-x:0.5", 0), ("intra", 0), ("inter", 0)))
+    asked = ResponseDesign((("rotate:180", 0), ("shift-x:0.5", 0), ("intra", 0), ("inter", 0)))
     rotate, shift, intra, inter = (asked.grid(name) for name, _ in asked.responses)
     assert (rotate[0], rotate[10], rotate[-1], len(rotate)) == (-180, 0, 179, 21)
     assert (shift[0], shift[-1]) == (-0.5, 0.5)
     np.testing.assert_allclose(intra, np.linspace(0, 0.5, 11))
     np.testing.assert_allclose(inter, np.linspace(0, 0.45, 10))
     assert [sum(map(math.isnan, grid)) for grid in asked.grids] == [0, 0, 10, 11]
-    assert Asked.from_attributes(asked.to_attributes()) == asked
+    assert ResponseDesign.from_attributes(asked.to_attributes()) == asked
 
 
 # real models, through the trainer
@@ -314,7 +320,7 @@ def ask(monkeypatch, dataset, name, options, asked, **cell):
 def test_a_linear_model_of_separated_classes_is_never_wrong_between_points_of_a_class(monkeypatch):
     """Between two points that a linear model labels right it does, too: the set is convex."""
     apart = resolve("synthetic:gaussian", n_samples=300, n_features=4, separation=12)
-    asked = Asked((("intra", 0),))
+    asked = ResponseDesign((("intra", 0),))
     case = ask(monkeypatch, apart, "lr-sgd", {}, asked)
     right, total = case.found[SHIFTED_RIGHT][0, 0], case.found[SHIFTED_TOTAL][0, 0]
     assert right == total == len(case.of.own)
@@ -344,7 +350,7 @@ def asked_of(dataset, name):
         responses += [("intra", 1), ("inter", 1)]
     if dataset.image:
         responses += [("rotate:90", 0), ("shift-x:0.25", 0), ("colour:0.25", 0)]
-    return Asked(tuple(responses), rows=24, batch=10, magnitudes=3, pair_magnitudes=3)
+    return ResponseDesign(tuple(responses), rows=24, batch=10, magnitudes=3, pair_magnitudes=3)
 
 
 def label(scores):
@@ -425,7 +431,7 @@ def test_unmoved_curves_parts_and_predictions_agree(monkeypatch, dataset, name, 
     ],
 )
 def test_batch_norm_and_dropout_are_as_in_evaluation(monkeypatch, name, hparams):
-    asked = Asked((("intra", 1), ("intra", 0)), rows=40, batch=6)
+    asked = ResponseDesign((("intra", 1), ("intra", 0)), rows=40, batch=6)
     case = ask(monkeypatch, DIGITS, name, {"epochs": 1, "hparams": hparams}, asked)
     before = {k: v.clone() for k, v in case.alive.model.state_dict().items()}
     case.alive.model.train()
@@ -437,7 +443,7 @@ def test_batch_norm_and_dropout_are_as_in_evaluation(monkeypatch, name, hparams)
 
 
 def test_all_models_of_a_repeat_answer_the_same_questions(monkeypatch):
-    asked = Asked((("intra", 0),), rows=20)
+    asked = ResponseDesign((("intra", 0),), rows=20)
     cases = [
         ask(monkeypatch, DIGITS, name, options, asked)
         for name, options in (("lr-sgd", {}), ("convnet", {"epochs": 1}))
@@ -450,7 +456,12 @@ def test_all_models_of_a_repeat_answer_the_same_questions(monkeypatch):
 
 def test_rows_are_unperturbed(monkeypatch):
     case = ask(
-        monkeypatch, DIGITS, "lr-sgd", {}, Asked((("intra", 0),)), perturb_continuous="relative:0.9"
+        monkeypatch,
+        DIGITS,
+        "lr-sgd",
+        {},
+        ResponseDesign((("intra", 0),)),
+        perturb_continuous="relative:0.9",
     )
     plain = Trainer().training_set(
         replace(case.run, cell=replace(case.run.cell, perturb_continuous="none"))
@@ -485,7 +496,7 @@ def test_the_davies_bouldin_index_is_that_of_its_definition():
 def test_the_index_of_a_network_is_that_of_its_pooled_first_block(monkeypatch):
     """Slow version: batches of 120 rows of the sample's order, rows one by one, pooled by hand."""
     options = {"epochs": 2, "hparams": {"width": 4}}
-    asked = Asked((("intra", 0),), rows=24, dbi=True)
+    asked = ResponseDesign((("intra", 0),), rows=24, dbi=True)
     case = ask(monkeypatch, DIGITS, "convnet", options, asked)
     of, alive = case.of, case.alive
     order = of.streams.order("dbi", 0, of.n_part)[:1200]
@@ -518,5 +529,5 @@ def test_a_sample_below_a_batch_is_one():
     alive = replace(
         model(lambda rows: rows[:, 0]), halves=lambda: (lambda rows: torch.tensor(rows), None)
     )
-    found = answers(Asked((("intra", 0),), dbi=True), of, alive)["dbi"]
+    found = answers(ResponseDesign((("intra", 0),), dbi=True), of, alive)["dbi"]
     assert found[0] == pytest.approx(davies_bouldin(of.rows(np.arange(30)), of.y))

@@ -1,4 +1,4 @@
-"""The process that calls a user's function for data: ``python -m manyseed.jobs.own.returned DIR``.
+"""Calls a user's function for data, in a process: ``python -m manyseed.jobs.own.dataprocess DIR``.
 
 The folder holds the request, ``request.json``; the data that the function returned is written
 beside it as a file, and ``answer.json`` names the file, or says why there is none.

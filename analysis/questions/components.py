@@ -23,7 +23,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.effects import UNPERTURBED
 from manyseed.analysis.questions.intervals import matrix
 from manyseed.analysis.questions.quantiles import chi2_quantile, f_quantile, t_quantile
-from manyseed.analysis.tables.rows import Tables
+from manyseed.analysis.tables.rows import IS_CROSSED, Tables
 
 _ROUNDING = 1e-15  # equal values below 1 may seem to differ by this much
 
@@ -222,9 +222,6 @@ def contexts(tables: Tables, *, crossed: bool = False) -> dict[tuple[Any, ...], 
         found.setdefault(tuple(row[name] for name in CONTEXT), []).append(one)
     return found
 
-
-IS_CROSSED = pl.col("vary").cast(pl.String).str.contains("*", literal=True)
-"""Whether a cell's sources are crossed, by its column `vary`."""
 
 CONTEXT = tuple(name for name in AXES if name != "vary")
 """The axes in which cells of a context agree."""

@@ -105,9 +105,9 @@ def variance(tables: Tables, confidence: float = CONFIDENCE) -> pl.DataFrame:
     +, crossed ones by *); `part` (of the parts above); `variance`, whose estimate may be negative,
     and its interval; `share` of the variance of all, if parts add up to it; `unequal`, by how much
     the variance differs between test sets (sd of its logarithm); `n_repeats` and `n_runs` that it
-    rests on; `over`, what the interval is over; `cells` that it is estimated from. Error consistency is a
-    different quantity in each cell, so it has only `ALONE` and `ALL`, the variances of a pair of
-    runs, and `TEST_SET`.
+    rests on; `over`, what the interval is over; `cells` that it is estimated from. Error
+    consistency is a different quantity in each cell, so it has only `ALONE` and `ALL`, the
+    variances of a pair of runs, and `TEST_SET`.
     """
     cells = contexts(tables)
     rows: list[Row] = []

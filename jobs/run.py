@@ -187,7 +187,8 @@ def crossing(sources: int, run: int) -> tuple[int, ...]:
     largest = 0
     while (largest + 1) ** sources <= run:
         largest += 1
-    return _shell(sources, largest)[run - largest**sources]
+    before: int = largest**sources
+    return _shell(sources, largest)[run - before]
 
 
 @dataclass(frozen=True, slots=True)

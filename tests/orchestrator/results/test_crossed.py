@@ -28,7 +28,7 @@ vary       = ["init*batch", "init+batch"]
 
 [classifier.mlp]
 epochs  = 2
-hparams = { width1 = 8, width2 = 8 }
+hparams = { width1 = 32, width2 = 32 }
 """
 K = 4
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from itertools import product
+from dataclasses import replace
+from itertools import combinations, product
 
 import numpy as np
+import polars as pl
 import pytest
 from scipy import stats
 
 from manyseed.analysis.questions import crossed
 from manyseed.analysis.questions.crossed import Crosses
+from manyseed.analysis.questions.effects import EFFECTS, comparisons
+from manyseed.analysis.questions.howmany import howmany
 from manyseed.analysis.questions.intervals import SEEDS, TEST_SETS
 from manyseed.analysis.questions.variance import (
     ACCURACY,
@@ -19,9 +23,10 @@ from manyseed.analysis.questions.variance import (
     OWN,
     TEST_SET,
 )
+from manyseed.analysis.tables.rows import independent
 from manyseed.jobs.run import crossing
 from manyseed.orchestrator.results.answers.variance import sentence
-from tests.analysis.questions.test_variance import found, tables
+from tests.analysis.questions.test_variance import KEY, found, tables
 
 SETS = {"vary": "init*batch"}
 
@@ -210,3 +215,64 @@ def test_errors_have_the_parts_of_each_point():
         assert row["variance"] == pytest.approx(expected)
         assert row["low"] <= row["variance"] <= row["high"]
     assert rows[ERRORS, "init*batch", ALL]["n_runs"] == 5 * 16
+
+
+# ---- what assumes that runs are independent
+
+
+def crossed_tables(made):
+    """Tables of a crossed cell, with the pairs of its runs."""
+    held = tables([(SETS, in_rows(made))])
+    n = made.shape[1] ** 2
+    ends = {"run_i": pl.UInt16, "run_j": pl.UInt16}
+    rows = [(0, 0, i, j, 0.5) for i, j in combinations(range(n), 2)]
+    schema = {"cell": pl.UInt32, "repeat_index": pl.UInt16, **ends, "ec_local": pl.Float64}
+    return replace(held, pairs=pl.DataFrame(rows, schema=schema, orient="row"))
+
+
+def test_the_diagonal_stands_for_a_cross_where_runs_must_be_independent():
+    made = np.random.default_rng(8).normal(size=(1, 4, 4))
+    kept = independent(crossed_tables(made))
+    assert kept.runs["run_index"].to_list() == [0, 3, 8, 15]
+    assert kept.runs["accuracy"].to_list() == np.diag(made[0]).tolist()
+    assert kept.pairs.select("run_i", "run_j").rows() == [*combinations([0, 3, 8, 15], 2)]
+    plain = tables([({"vary": "init+batch"}, made[0])])
+    assert independent(plain).runs.equals(plain.runs)
+    three = tables([({"vary": "init*batch*train"}, made.reshape(1, 16)[:, :8])])
+    assert independent(three).runs["run_index"].to_list() == [0, 7]
+
+
+def howmany_of(made, half_width):
+    held = crossed_tables(made)
+    seen = held.repeats.with_columns(identical=False, n_test=1000)
+    runs = held.runs.with_columns(identical=False, fit_seconds=2.0)
+    return howmany(replace(held, runs=runs, repeats=seen), accuracy=half_width)
+
+
+def test_howmany_counts_values_of_each_source():
+    made = planted(np.random.default_rng(9), {(0,): 0.01, (1,): 0.02, (0, 1): 0.005}, 6)
+    of_accuracy, of_pairs = howmany_of(made, 0.01)
+    crosses = Crosses.of(list(made))
+    own = [max(crosses.value(crossed.component(one, 2, 6)), 0) for one in ((0,), (1,), (0, 1))]
+    k = round(of_accuracy.runs**0.5)
+    assert k**2 == of_accuracy.runs
+
+    def half(values):
+        error = own[0] / values + own[1] / values + own[2] / values**2
+        return stats.t.ppf(0.975, values - 1) * error**0.5
+
+    assert half(k) <= 0.01 < half(k - 1)
+    assert of_accuracy.seconds == 2 * k**2
+    assert f"a full cross of {k} × {k} values" in of_accuracy.words
+    assert of_pairs.runs is None
+    assert "it cannot be told for crossed cells" in of_pairs.words
+    assert "are equal" in howmany_of(np.full((1, 3, 3), 0.9), 0.01)[0].words
+
+
+def test_a_cross_is_no_effect_of_the_sources_that_it_crosses():
+    rows = [(vary, cell) for cell, vary in enumerate(("init+batch", "init*batch", "init*train"))]
+    more = dict.fromkeys(EFFECTS, 0.9) | {"n_distinct": 4, "identical": False, "n_runs": 4}
+    more |= {"probe": None, "delta": None, "repeat_index": 0}
+    repeats = pl.DataFrame([{**KEY, **more, "vary": vary, "cell": cell} for vary, cell in rows])
+    found = comparisons(repeats).filter(axis="vary")
+    assert found["level"].to_list() == ["init*train"]

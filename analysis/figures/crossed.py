@@ -8,8 +8,8 @@ from matplotlib.figure import Figure
 
 from manyseed.analysis.counts import counted
 from manyseed.analysis.figures.kind import kind
-from manyseed.analysis.figures.labels import GREY, NOTHING, first_of_each, titles
-from manyseed.analysis.figures.style import MANY, Plot, not_drawn, wide
+from manyseed.analysis.figures.labels import GREY, NOTHING, first_of_each, not_drawn, titles
+from manyseed.analysis.figures.style import MANY, Plot, wide
 from manyseed.analysis.questions.crossed import places, sources_of
 from manyseed.analysis.tables.rows import IS_CROSSED, PAIR, RUN
 

@@ -327,8 +327,8 @@ def _of_crossed(one: CellResults, confidence: float) -> Iterator[Row]:
         low, high = (None, None) if limits is None else (max(end, 0.0) for end in limits)
         over = TEST_SETS if repeats > 1 else SEEDS
         numbers = (value, low, high, value / total if total > 0 else None, None)
-        known = (repeats, repeats * k**n, over if limits else None, str(one.cell))
-        return dict(zip(SCHEMA, (one.cell, *key, *numbers, *known), strict=True))
+        basis = (repeats, repeats * k**n, over if limits else None, str(one.cell))
+        return dict(zip(SCHEMA, (one.cell, *key, *numbers, *basis), strict=True))
 
     total = crosses.value(crossed.of_all(n, k))
     sums = {(names[effects[-1]], ALL): crossed.of_all(n, k)}

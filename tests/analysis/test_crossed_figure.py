@@ -19,12 +19,8 @@ def frames(vary: str) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """Runs, pairs and cells of a crossed cell, on two test sets."""
     n = K ** (vary.count("*") + 1)
     rng = np.random.default_rng(n)
-    axes = dict.fromkeys(AXES, "none") | {
-        "dataset": "d",
-        "classifier": "mlp",
-        "train_fraction": 1.0,
-    }
-    cells = pl.DataFrame([{**axes, "cell": cell, "vary": vary} for cell in (4,)])
+    axes = dict.fromkeys(AXES, "none") | {"dataset": "d", "train_fraction": 1.0, "vary": vary}
+    cells = pl.DataFrame([{**axes, "cell": 4}])
     rows = [
         {"cell": 4, "repeat_index": r, "run_index": run, "identical": False, "accuracy": x}
         for r in (0, 1)

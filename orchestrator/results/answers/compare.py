@@ -303,6 +303,8 @@ def _shared_streams(cell_a: Cell, cell_b: Cell) -> tuple[str, ...]:
         return ()  # how they were made is unknown
     if cell_a.seed != cell_b.seed:
         return ()
+    if cell_a.crossed != cell_b.crossed or (cell_a.crossed and cell_a.vary != cell_b.vary):
+        return ()  # runs with the same index have other values
     keys_a, keys_b = (
         {name: key for name, key in stream_keys(Run(cell, 0, 0)).items() if _drawn(cell, name, key)}
         for cell in (cell_a, cell_b)
@@ -314,7 +316,8 @@ def _drawn(cell: Cell, name: Stream, keys: Sequence[str | int]) -> bool:
     """Return whether a stream is drawn from and differs between runs."""
     if name == "subsample":
         return cell.train_fraction != 1.0
-    return stream_keys(Run(cell, 0, 1))[name] != keys
+    other = 2 ** len(cell.vary) - 1 if cell.crossed else 1  # shares nothing with run 0
+    return stream_keys(Run(cell, 0, other))[name] != keys
 
 
 def _compare(
@@ -344,7 +347,10 @@ def _compare(
     reason = _incomparable(first, second, cell_a, cell_b, metric, frames)
     if reason:
         return replace(unknown, reason=reason)
-    sets_a, sets_b = (by_test_set(frame) for frame in frames)
+    sets_a, sets_b = (
+        by_test_set(frame, cell.crossed)
+        for frame, cell in zip(frames, (cell_a, cell_b), strict=True)
+    )
     chosen, paired = on_shared(sets_a, sets_b, streams)
     if not chosen:
         sides = ([one.side() for one in sets.values()] for sets in (sets_a, sets_b))

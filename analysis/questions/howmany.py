@@ -43,7 +43,14 @@ from numpy.typing import NDArray
 from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions import crossed, quantiles
-from manyseed.analysis.questions.intervals import FEWEST, matrix, parts, t_quantile, total
+from manyseed.analysis.questions.intervals import (
+    FEWEST,
+    matrix,
+    may_differ,
+    parts,
+    t_quantile,
+    total,
+)
 from manyseed.analysis.questions.quantiles import chi2_quantile
 from manyseed.analysis.questions.question import Answer, Evidence, shortest
 from manyseed.analysis.tables.rows import REPEAT, Tables, independent
@@ -193,11 +200,9 @@ def _unresolved(
 ) -> str:
     """Say why so little spread is no answer, and what can be told."""
     if variance <= _ROUNDING:
-        # runs that differ with probability p agree with probability (1 - p)^freedom at most
-        share = 1 - (1 - confidence) ** (1 / freedom)
         reason = (
             f"it cannot be told yet, as the accuracies of all {made:,} runs are equal on their "
-            f"test set, while up to {share:.0%} of further runs may differ ({100 * confidence:g} %)"
+            f"test set, while {may_differ(freedom, confidence)}"
         )
     else:
         reason = (
@@ -526,8 +531,16 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     alike = [too_alike(*row) for row in cells.select("variance", "resolution").rows()]
     unknown, cells = cells.filter(alike), cells.filter(~pl.Series(alike))
     if cells.is_empty():
+        step = min(unknown["resolution"].to_list()), max(unknown["resolution"].to_list())
+        bound = fewest_runs(partial(operator.truediv, step[1] ** 2), PRECISE) if step[0] else None
+        headline = f"How many seeds accuracy ± {PRECISE:g} takes is not told: runs hardly differ."
+        if bound is not None:
+            headline = (
+                f"Accuracy to ± {PRECISE:g} takes {bound:,} seeds at most, if runs differ by one "
+                "test point at most."
+            )
         yield Answer(
-            f"How many seeds accuracy ± {PRECISE:g} takes is not told: runs hardly differ.",
+            headline,
             evidence=_no_spread(unknown, own),
             figures=("summary",),
         )

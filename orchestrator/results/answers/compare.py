@@ -455,9 +455,13 @@ def reply(
         }
         for one in shown
     ]
+    told = ""
+    if n == 1 and shown[0].result:
+        told = verdict(shown[0], *_told_apart(shown[0]))
+        told += f" ({100 * confidence:g} %, over {_over(shown)}).\n"
     answers = [
         Answer(
-            f"A: {sides['a']}\nB: {sides['b']}",
+            f"{told}A: {sides['a']}\nB: {sides['b']}",
             tuple(words(one)),
             rows=[] if one.result is None else [{**sides, **asdict(one.result)}],
         )
@@ -509,19 +513,25 @@ def _table(
             numbers[1] = f"{low:+.4f} to {high:+.4f}"
         levels = ", ".join([*where, *unusual(one.same)])
         table.append([one.same.get("dataset", "several datasets"), told, levels, *numbers])
-    results = [one.result for one in shown if one.result]
-    over = "seeds and new test sets"
-    if not all(one.sets for one in results):
-        over = "seeds, on these test sets"
     sure = f"{100 * shown[0].confidence:g} %" if shown else ""
     miss = (1 - shown[0].confidence) * number if shown else 0.0
     below = [
-        f"{sure}: over {over}, each by itself; of {number:,}, about {miss:.2g} miss.",
+        f"{sure}: over {_over(shown)}, each by itself; of {number:,}, about {miss:.2g} miss.",
         "A: the one that is named first. P: that it is better.",
     ]
     if any(_told_apart(one) == ("A", "B") for one in shown):
         below.append(f"A: {shown[0].a.directory}; B: {shown[0].b.directory}.")
     return ["", "", "with", "A - B", sure, "P"], table, below
+
+
+def _over(shown: Sequence[Compared]) -> str:
+    """Say what the intervals are over that tell which is better."""
+    results = [one.result for one in shown if one.result]
+    return (
+        "seeds and new test sets"
+        if all(one.sets for one in results)
+        else "seeds, on these test sets"
+    )
 
 
 def _told_apart(one: Compared) -> tuple[str, str]:

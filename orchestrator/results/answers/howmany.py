@@ -212,7 +212,7 @@ def reply(groups: Sequence[GroupAnswers]) -> Reply:
         title=_headline(groups),
         columns=columns,
         table=table,
-        below=_of_ensembles(groups),
+        below=[*_of_bounds(groups), *_of_ensembles(groups)],
     )
 
 
@@ -284,11 +284,18 @@ def _runs(one: RunsNeeded | None) -> str:
     if one is None:
         return "–"
     if one.runs is None:
-        untold = "not told" if one.made else "–"
+        untold = f"{one.high:,} at most *" if one.high else "not told" if one.made else "–"
         return "more" if one.purpose.startswith(_TESTED) else untold
     if one.low is None or (one.low, one.high) == (one.runs, one.runs):
         return f"{one.runs:,}"
     return f"{one.runs:,} ({one.low:,} {'or more' if one.high is None else f'to {one.high:,}'})"
+
+
+def _of_bounds(groups: Sequence[GroupAnswers]) -> list[str]:
+    """Say once what bounds rest on, where runs differ too little to tell."""
+    if not any(one.runs is None and one.high for group in groups for one in group.answers[:2]):
+        return []
+    return ["* If runs differ by one test point at most; so far, they hardly do."]
 
 
 def _of_ensembles(groups: Sequence[GroupAnswers]) -> list[str]:

@@ -23,7 +23,7 @@ from itertools import combinations, product
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.analysis.questions.components import FEWEST_COMPARED, Limits, around
+from manyseed.analysis.questions.components import FEWEST_COMPARED, Kind, Limits, around
 from manyseed.analysis.questions.components import difference_limits as limits_of_difference
 from manyseed.analysis.questions.quantiles import chi2_quantile, t_quantile
 
@@ -181,7 +181,7 @@ class Crosses:
         if self.repeats >= FEWEST_COMPARED:
             each = self.by_repeat(terms)
             half = t_quantile(self.repeats - 1, (1 + confidence) / 2) * each.std(ddof=1)
-            kind = "other" if minus else "positive"
+            kind: Kind = "other" if minus else "positive"
             ends = around(float(each.mean()), float(half / self.repeats**0.5), kind)
             low, high = min(low, ends[0]), max(high, ends[1])
         return float(low), float(high)

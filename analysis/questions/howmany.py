@@ -375,7 +375,7 @@ def _of_cross(
         return replace(untold, reason="it cannot be told yet, as the accuracies are equal")
 
     def variance(values: int) -> float:
-        return sum(part / values ** len(effect) for effect, part in parts.items())
+        return sum(part / float(values ** len(effect)) for effect, part in parts.items())
 
     values = fewest_runs(variance, half_width, confidence)
     if values is None or values**sources > MAX_RUNS:

@@ -141,13 +141,11 @@ def howmany(
     cells = cells_once(chosen(tables.cells, where, one_snapshot=True), by)
     has_snapshots = several(tables.cells)
     tables = of_cells(tables, cells)
-    # ensembles are of independent runs
-    alone = cells.filter(~IS_CROSSED)
-    drawn = {}
+    alone, drawn = cells.filter(~IS_CROSSED), {}  # ensembles are of independent runs
     if not alone.is_empty():
+        kept = of_cells(tables, alone)
         drawn = for_alpha(
-            *(paths, of_cells(tables, alone), alone, options),
-            *(distinct_sizes, draws, workers, confidence, inputs),
+            paths, kept, alone, options, distinct_sizes, draws, workers, confidence, inputs
         )
     for cell in cells.filter(IS_CROSSED)["cell"]:
         reason = "crossed runs share values, so it is told for other cells only"

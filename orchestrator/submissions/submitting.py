@@ -128,6 +128,8 @@ def submit(
         submitter.stacks = stacks
         if request.profile is None:
             return submitter.to_this_machine(rows, devices, gpu)
+        for text in cluster.copied_secrets(request.profile, submitter.folder):
+            report(text)
         return submitter.to_cluster(rows, request.profile, earlier, n_waiting)
 
 

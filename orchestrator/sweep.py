@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.results.answers.variance import VarianceSplit
     from manyseed.orchestrator.results.figures import Plots
     from manyseed.orchestrator.runs import Differences, Rerun
+    from manyseed.orchestrator.sealing import SealCheck, Sealed
     from manyseed.orchestrator.store.compact import Compaction
     from manyseed.orchestrator.store.lazy import FinishedRuns
     from manyseed.orchestrator.submissions.submission import Submission
@@ -51,8 +52,8 @@ class Sweep:
       (`import_predictions`) or memory (`from_predictions`, `add_predictions`)
     - train: `tune`, `submit`, `wait`, `cancel`, `pause`, `throttle`; progress: `status`,
       `survey`, `submissions`, `running`, `is_running`
-    - maintain: `verify`, `compact`, `export`, `drop`; one run: `show`, `rerun`,
-      several: `rerun_where`
+    - maintain: `verify`, `compact`, `export`, `seal`, `verify_sealed`, `drop`; one run: `show`,
+      `rerun`, several: `rerun_where`
     - open predictions: `runs` of a dataset and classifier, `predictions`, `raw_predictions`;
       ask kept models: `respond`
     - learn: `analyze` here or `submit_analysis` as a job (`analysis_job`), then `answers`,
@@ -594,6 +595,42 @@ class Sweep:
         from manyseed.orchestrator.keeping import verify
 
         return verify(self.paths, repair=repair, progress=progress or (lambda done, of: None))
+
+    def seal(
+        self,
+        terms: str | None = None,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Sealed:
+        """Write a receipt, ``ro-crate-metadata.json``, with the SHA-256 of all that matters.
+
+        Runs in journals are published first. Nothing may train meanwhile.
+
+        Parameters
+        ----------
+        terms : str
+            Under which terms others may use the sweep: a name, an address or a sentence.
+        progress : callable
+            Called before the first file and after each with (files read, all files).
+
+        Returns
+        -------
+        dict
+            As `orchestrator.sealing.Sealed`.
+        """
+        from manyseed.orchestrator.sealing import seal
+
+        return seal(self.paths, terms, progress or (lambda done, of: None))
+
+    def verify_sealed(self, *, progress: Callable[[int, int], None] | None = None) -> SealCheck:
+        """Compare every file with the receipt; ``findings`` names those that differ.
+
+        `progress` is called before the first file and after each with (files read, all files).
+        Returns an `orchestrator.sealing.SealCheck`.
+        """
+        from manyseed.orchestrator.sealing import compare
+
+        return compare(self.paths, progress or (lambda done, of: None))
 
     def export(self, output: str | Path) -> Path:
         """Write one portable copy of the finished runs to a new file; return its path.

@@ -8,7 +8,6 @@ names, unlike comments, so `states.ask` finds a submission even if its job ids w
 from __future__ import annotations
 
 import importlib
-import os
 import shlex
 import signal
 import sys
@@ -141,9 +140,8 @@ class Executor(submitit.SlurmExecutor):
             delayed.dump(path)
         self.parameters["map_count"] = len(waiting)
         script = self.folder / f"{name}.sh"
-        # lines of the profile may hold secrets
-        with open(os.open(script, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as file:
-            file.write(self._make_submission_file_text(self._submitit_command_str, ""))
+        script.touch(0o600)  # lines of the profile may hold secrets
+        script.write_text(self._make_submission_file_text(self._submitit_command_str, ""))
         try:
             array = job_id(commands.run(["sbatch", str(script)]))
         except ClusterUnavailable:

@@ -31,6 +31,7 @@ SET_SUMS = "crc32c.json"
 REPLICA = "records"
 """The record arrays of a shard a second time: this and its number, beside its ``label``."""
 
+DRAWN = ("ensembles", "ensemble_draws")  # tables that `howmany` writes
 BESIDE = ".manyseed"  # the folder of an exported store that holds plan and sweep file
 
 RECEIPT = "ro-crate-metadata.json"  # the name that RO-Crate prescribes

@@ -15,9 +15,9 @@ from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.store.arrays import COPY, DONE, MISSING
-from manyseed.orchestrator.store.compact import count_retrained
 from manyseed.orchestrator.store.groups import Group, find_group
 from manyseed.orchestrator.store.index import JournalIndex
+from manyseed.orchestrator.store.ledger import count_retrained
 from manyseed.orchestrator.store.reader import require_statuses, statuses
 from manyseed.orchestrator.tasks.attempts import Failure, valid_failures
 

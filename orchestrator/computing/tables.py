@@ -29,7 +29,7 @@ from manyseed.orchestrator.disk.parquet import (
 )
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import DamagedFile, UserError, command, nearest
-from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.paths import DRAWN, SweepPaths
 
 if TYPE_CHECKING:
     from manyseed.analysis.tables.rows import Tables
@@ -144,10 +144,7 @@ def read_analysis(paths: SweepPaths) -> tuple[Options, Analysis]:
 PARTS = ("runs", "pairs", "repeats")
 TABLES = (*PARTS, "cells", "sources", "ranking")  # tables that `analyze` always writes
 
-ENSEMBLES = "ensembles"  # written by `howmany`
-
-DRAWS = "ensemble_draws"
-"""The single ensembles that ENSEMBLES summarises; also written by `howmany`."""
+ENSEMBLES, DRAWS = DRAWN  # the single ensembles are those that the first summarises
 
 MARGINS = "margins"  # written by `analyze` if α̂ was asked for and margins were kept
 

@@ -5,7 +5,6 @@ A function that returns data is called, as planning does; the model's code is no
 
 from __future__ import annotations
 
-import ast
 import re
 import shlex
 import textwrap
@@ -20,7 +19,6 @@ import numpy as np
 from manyseed.analysis.counts import counted, some
 from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.checks import Refused, similar
-from manyseed.jobs.classifiers.record import Form
 from manyseed.jobs.datasets import DatasetInfo, csvfile, imagefolder
 from manyseed.jobs.datasets.function import KEPT, OPTION
 from manyseed.jobs.datasets.info import ColumnInfo
@@ -35,243 +33,15 @@ from manyseed.orchestrator.errors import (
     command,
     first_line,
     meant,
-    nearest,
     refused,
     require_one_of,
     toml_key,
     toml_value,
 )
+from manyseed.orchestrator.grids.modelfile import PROGRAMS, entry_point, model_table
 from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.plannotes import NAMELESS, data_notes
 from manyseed.orchestrator.grids.resolver import lacking_packages, not_trainable
-
-_PROGRAMS = {".py": "python ", ".R": "Rscript ", ".jl": "julia ", ".sh": "bash "}
-_ARGUMENTS = {
-    *("argv", "parse_args", "parse_known_args", "argparse", "optparse", "getopt", "absl", "hydra"),
-    *("click", "typer", "fire", "docopt", "tyro", "jsonargparse", "simple_parsing"),
-}
-"""Names that a script uses to read its arguments."""
-_LONGEST = 80  # characters of a call shown in a message
-_PASSIVE = (ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Pass)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-_Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-_KINDS = (
-    "a class with fit (an estimator), a function with X_test (a training function) or shape (for a "
-    "PyTorch module), one that needs no arguments and returns an estimator"
-)
-
-
-def model_table(model: str) -> dict[str, object]:
-    """Return the table of a model; empty for a built-in classifier."""
-    if model in classifiers.names():
-        return {}
-    model = entry_point(model, "MODEL")
-    if re.fullmatch(r"[\w.]+:[\w.]+", model):
-        return {_named(model): model}
-    path = Path(model)
-    if not path.is_file():
-        raise UserError(
-            "unknown model",
-            key="MODEL",
-            value=model,
-            remedy='a script, "module:name", or a classifier: '
-            + nearest(model, classifiers.names()),
-        )
-    if path.suffix == ".py" and (found := _defined(path, model)) is not None:
-        form, name = found
-        return {form: f"{_module(path, model)}:{name}"}
-    start = _PROGRAMS.get(path.suffix, "./" if "/" not in model else "")
-    files = "--train {train} --test {test} --out {out}"
-    return {"command": f"{start}{model} --seed {{seed}} {files}"}
-
-
-def entry_point(text: str, key: str) -> str:
-    """Return FILE.py:name as module:name, and any other text as it is."""
-    file, _, name = text.rpartition(":")
-    if not file.endswith(".py") or not re.fullmatch(r"[\w.]+", name):
-        return text
-    if not Path(file).is_file():
-        raise UserError(f"there is no {file} in {Path.cwd()}", key=key, value=text)
-    return f"{_module(Path(file), text, key)}:{name}"
-
-
-def _named(entry: str) -> Form:
-    """Return the form of an entry point; an estimator if the source does not say otherwise."""
-    module, _, name = entry.partition(":")
-    file = Path(f"{module.replace('.', '/')}.py")
-    if not file.is_file():
-        return "estimator"
-    statements = _statements(file, entry)
-    named = {
-        each.name: each for each in statements if isinstance(each, (*_FUNCTIONS, ast.ClassDef))
-    }
-    if name not in named and name in (values := _objects(statements)):
-        raise _is_object(name, values[name], entry)
-    if name not in named:
-        remedy = nearest(name, named)
-        raise UserError(f"{file} has no {name}", key="MODEL", value=entry, remedy=remedy)
-    return _form(named[name]) or _maybe(named[name]) or "estimator"
-
-
-def _defined(file: Path, model: str) -> tuple[Form, str] | None:
-    """Return the form and name of the model that a file defines; None if the file is a script.
-
-    A file that does something and reads its arguments is a script, and so is one that does
-    something and defines no model.
-    """
-    statements = _statements(file, model)
-    is_script = any(map(_acts, statements))
-    if is_script and not _ARGUMENTS.isdisjoint(_names(statements)):
-        return None
-    public = [
-        each
-        for each in statements
-        if isinstance(each, (*_FUNCTIONS, ast.ClassDef)) and not each.name.startswith("_")
-    ]
-    found = [(form, each) for each in public if (form := _form(each)) is not None]
-    if not found and is_script:
-        return None
-    found = found or [(form, each) for each in public if (form := _maybe(each)) is not None]
-    if len(found) == 1:
-        return found[0][0], found[0][1].name
-    if found:
-        problem = f"defines {', '.join(each.name for _, each in found)}"
-        likeliest = _likeliest([each for _, each in found])
-        remedy = f"name the one to train: {_module(file, model)}:{likeliest}"
-    elif models := {n: each for n, each in _objects(statements).items() if _is_made(each)}:
-        name, value = next(iter(models.items()))
-        raise _is_object(name, value, model)
-    else:
-        problem = "neither runs as a script nor defines a model"
-        remedy = f"it needs {_KINDS}, or code that reads its arguments"
-    raise UserError(problem, key="MODEL", value=model, remedy=remedy)
-
-
-def _objects(statements: Sequence[ast.stmt]) -> dict[str, ast.expr]:
-    """Return what a module assigns to public names, where a call makes it."""
-    found = dict[str, ast.expr]()
-    for each in statements:
-        if isinstance(each, ast.Assign | ast.AnnAssign) and isinstance(each.value, ast.Call):
-            targets = each.targets if isinstance(each, ast.Assign) else [each.target]
-            names = [target.id for target in targets if isinstance(target, ast.Name)]
-            found |= {name: each.value for name in names if not name.startswith("_")}
-    return found
-
-
-def _is_made(value: ast.expr) -> bool:
-    """Return whether a call looks like one of a class, or of scikit-learn's ``make_pipeline``."""
-    name = _called(value).rpartition(".")[2]
-    return name[:1].isupper() or name == "make_pipeline"
-
-
-def _called(value: ast.expr) -> str:
-    return ast.unparse(value.func) if isinstance(value, ast.Call) else ""
-
-
-def _is_object(name: str, value: ast.expr, model: str) -> UserError:
-    text = ast.unparse(value)
-    shown = text if len(text) <= _LONGEST else f"{_called(value)}(…)"
-    return UserError(
-        f"{name} is an object, not a function or class",
-        key="MODEL",
-        value=model,
-        remedy=f"write a function that returns it: def build(): return {shown}",
-    )
-
-
-def _likeliest(found: Sequence[_Definition]) -> str:
-    """Return the name of the function, or else class, that the others do not use."""
-    candidates = [each for each in found if isinstance(each, _FUNCTIONS)] or found
-    used = {name for each in found for name in _names(each.body) if name != each.name}
-    return next((each.name for each in candidates if each.name not in used), candidates[0].name)
-
-
-def _statements(file: Path, model: str) -> list[ast.stmt]:
-    try:
-        return ast.parse(file.read_bytes()).body
-    except (OSError, SyntaxError, ValueError) as error:
-        message = f"{file} is not valid Python: {error}"
-        raise UserError(message, key="MODEL", value=model) from None
-
-
-def _acts(statement: ast.stmt) -> bool:
-    """Return whether a statement of a module does more than to define, import and assign."""
-    if isinstance(statement, ast.Expr):
-        return not isinstance(statement.value, ast.Constant)  # a docstring
-    if isinstance(statement, ast.If | ast.Try):
-        inner = [*statement.body, *statement.orelse]
-        return "__name__" in _names([statement]) or any(map(_acts, inner))
-    return not isinstance(statement, (*_PASSIVE, *_FUNCTIONS, ast.ClassDef))
-
-
-def _names(statements: Sequence[ast.stmt]) -> Iterator[str]:
-    for node in (node for statement in statements for node in ast.walk(statement)):
-        if isinstance(node, ast.Name):
-            yield node.id
-        elif isinstance(node, ast.Attribute):
-            yield node.attr
-        elif isinstance(node, ast.ImportFrom):
-            yield (node.module or "").partition(".")[0]
-            yield from (each.name for each in node.names)
-        elif isinstance(node, ast.Import):
-            yield from (each.name.partition(".")[0] for each in node.names)
-
-
-def _form(node: ast.stmt) -> Form | None:
-    """Return the form of a function or class by its parameters; None if they do not say."""
-    function: ast.stmt | None = node
-    if isinstance(node, ast.ClassDef):
-        methods = {each.name: each for each in node.body if isinstance(each, ast.FunctionDef)}
-        if "fit" in methods:
-            return "estimator"
-        function = methods.get("__init__")
-    names = {each.arg for each in _parameters(function)}
-    if "X_test" in names:
-        return "train"
-    return "module" if "shape" in names else None
-
-
-def _parameters(function: ast.stmt | None) -> list[ast.arg]:
-    if not isinstance(function, ast.FunctionDef):
-        return []
-    arguments = function.args
-    return [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs]
-
-
-def _maybe(node: ast.stmt) -> Form | None:
-    """Return the likely form of a class by its bases, or of a function by what it returns."""
-    if isinstance(node, ast.ClassDef):
-        bases = [ast.unparse(each) for each in node.bases]
-        if any(base.endswith("Module") for base in bases):
-            return "module"
-        return "estimator" if any(base.endswith("Classifier") for base in bases) else None
-    if not isinstance(node, ast.FunctionDef):
-        return None
-    given = node.args.defaults + [each for each in node.args.kw_defaults if each is not None]
-    returns = (each for each in ast.walk(node) if isinstance(each, ast.Return))
-    is_called_so = len(_parameters(node)) == len(given)  # without arguments
-    return "estimator" if is_called_so and any(each.value for each in returns) else None
-
-
-def _module(file: Path, given: str, key: str = "MODEL") -> str:
-    """Return the name by which a file is imported from the working folder."""
-    parts = (file.parent.resolve() / file.stem).parts
-    here = Path.cwd().resolve().parts
-    names = parts[len(here) :] if parts[: len(here)] == here else ()
-    folders = [Path(*names[:n]) for n in range(1, len(names))]
-    if (
-        names
-        and all(map(str.isidentifier, names))
-        and all((each / "__init__.py").is_file() for each in folders)
-    ):
-        return ".".join(names)
-    raise UserError(
-        "cannot be imported from the working folder",
-        key=key,
-        value=given,
-        remedy="run init in the file's own folder; its name must be one of letters, digits and _",
-    )
-
 
 TARGETS = ("target", "label", "labels", "class", "y", "species", "diagnosis", "outcome")
 """Column names taken for the classes; without any of them, the last column is."""
@@ -333,13 +103,10 @@ def sweep_file(
     looks like it. `name`: what to name the sweep after, by default the data. `file`: what the
     file will be called.
     """
-    if Path(data).suffix in _PROGRAMS and Path(data).is_file():
+    if Path(data).suffix in PROGRAMS and Path(data).is_file():
         remedy = f"data come first: {command('init', model or 'DATA', data)}"
         raise UserError("is a program, not data", key="DATA", value=data, remedy=remedy)
     table = {} if model is None else model_table(model)
-    if Path(data).suffix in _PROGRAMS and Path(data).is_file():
-        remedy = f"data come first: {command('init', model or 'DATA', data)}"
-        raise UserError("is a program, not data", key="DATA", value=data, remedy=remedy)
     described = _data(entry_point(data, "DATA"), target)
     first = _first_run(described.info, model, is_own=bool(table))
     asked = [f"  {question}" for question in _questions(described)]

@@ -14,11 +14,11 @@ import polars as pl
 from manyseed.orchestrator.analyses.jobstate import look
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import ManyseedError, StoreError, UnavailableError, command
-from manyseed.orchestrator.paths import RECIPE, SweepPaths
+from manyseed.orchestrator.paths import DRAWN, RECIPE, SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.progress.watch import summed
 from manyseed.orchestrator.store.arrays import MISSING
-from manyseed.orchestrator.store.compact import ledger_damage
+from manyseed.orchestrator.store.ledger import ledger_damage
 from manyseed.orchestrator.submissions.submission import (
     ALIVE,
     Submission,
@@ -132,12 +132,10 @@ def unanalysed(paths: SweepPaths, runs: Mapping[str, int]) -> str:
 
 def unreported(paths: SweepPaths) -> str:
     """Return why the report does not show all results; empty if it is newer than all of them."""
-    from manyseed.orchestrator.computing.tables import DRAWS, ENSEMBLES
-
     try:
         written = paths.report.stat().st_mtime_ns
         for file in (paths.analysis, *sorted(paths.results.glob("*.parquet"))):
-            if file.stem in (ENSEMBLES, DRAWS):
+            if file.stem in DRAWN:
                 continue  # howmany draws them from results that did not change
             if file.stat().st_mtime_ns > written:
                 return f"{file} is newer than {paths.report}"

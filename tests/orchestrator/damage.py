@@ -168,8 +168,8 @@ def make(folder: Path, *, tuned: bool, compacted: bool = False) -> World:
 
     Journals are left as they are while a sweep runs, unless it is to be compacted.
     """
-    from manyseed.orchestrator.store.compact import Ledger
     from manyseed.orchestrator.store.index import write_tombstone
+    from manyseed.orchestrator.store.ledger import Ledger
     from manyseed.orchestrator.sweep import Sweep
 
     for name, seed in (("whole", 7), ("other", 8)):

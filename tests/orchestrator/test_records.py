@@ -16,7 +16,7 @@ from manyseed.orchestrator.plans.change import Estimate
 from manyseed.orchestrator.plans.plan import Dropped
 from manyseed.orchestrator.plans.searches import TunedHparams
 from manyseed.orchestrator.provenance import Recipe, read_recipes, register
-from manyseed.orchestrator.store.compact import Ledger
+from manyseed.orchestrator.store.ledger import Ledger
 from manyseed.orchestrator.tasks.attempts import (
     Attempt,
     Failure,

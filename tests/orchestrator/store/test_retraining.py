@@ -5,7 +5,8 @@ import pytest
 
 from manyseed.orchestrator.paths import LEDGER
 from manyseed.orchestrator.store import compact as module
-from manyseed.orchestrator.store.compact import compact, count_retrained, ledger_damage
+from manyseed.orchestrator.store.compact import compact
+from manyseed.orchestrator.store.ledger import count_retrained, ledger_damage
 from manyseed.orchestrator.store.repair import drop
 from manyseed.orchestrator.store.shards import publish
 from tests.orchestrator.store.world import NUMBER, World, values

@@ -12,9 +12,10 @@ from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.errors import DamagedShard, LeaseHeld
 from manyseed.orchestrator.store import encoding, reader
 from manyseed.orchestrator.store import repair as module
-from manyseed.orchestrator.store.compact import compact, count_retrained
+from manyseed.orchestrator.store.compact import compact
 from manyseed.orchestrator.store.coordinates import TRAIN_ACCURACY
 from manyseed.orchestrator.store.journal import encode_row
+from manyseed.orchestrator.store.ledger import count_retrained
 from manyseed.orchestrator.store.repair import drop, repair
 from manyseed.orchestrator.store.shards import publish
 from manyseed.orchestrator.store.verify import Finding, verify, verify_journals

@@ -1,4 +1,4 @@
-"""The verbs that keep predictions: verify, compact, seal, export, import, rerun."""
+"""The verbs that keep predictions: verify, compact, seal, split, merge, export, import, rerun."""
 
 from __future__ import annotations
 
@@ -176,6 +176,73 @@ def seal(directory: Directory, as_json: Json = False, **options: Any) -> None:
     )
     say(f"SHA-256 of the receipt: {result['receipt']}")
     say_next("Check it", "verify", directory, "--sealed")
+
+
+@takes("split", "where", where={"autocompletion": arguments.condition})
+def split(
+    directory: Directory,
+    out: Path = typer.Option(
+        ..., "--out", "-o", metavar="PART", help="The new directory.", show_default=False
+    ),
+    as_json: Json = False,
+    **options: Any,
+) -> None:
+    """Make a part of a sweep that is trained elsewhere, with the cells that meet a condition.
+
+    The part is a sweep directory, whose runs have the same identities. Copy it to another site,
+    train it there as usual, copy it back, and add its runs with manyseed merge DIR PART.
+
+    Examples:
+
+        manyseed split sweep --where "classifier = 'mlp'" --out part
+    """
+    from manyseed.orchestrator.sweep import Sweep
+
+    made = Sweep(directory).split(**options, out=out)
+    if as_json:
+        print_json(made)
+        return
+    say(
+        f"{out} has {counted(made['cells'], 'cell')} with {counted(made['runs'], 'run')}, "
+        f"{made['finished']:,} of them finished."
+    )
+    say_next("Train it, elsewhere", "submit", out)
+    say_next("The rest here", "submit", directory, "--only", f"NOT ({options['where']})")
+    say_next("Then", "merge", directory, out)
+
+
+def merge(
+    directory: Directory,
+    parts: list[Path] = typer.Argument(
+        metavar="PART…", help="Directories that split made.", show_default=False
+    ),
+    as_json: Json = False,
+) -> None:
+    """Add the finished runs of parts to the sweep that they were split from.
+
+    Each keeps its recipe. Runs that the sweep has with the same bytes are left out, so that merging
+    twice changes nothing; if it has other bytes of a run, nothing is merged, and the run is named.
+
+    Examples:
+
+        manyseed merge sweep part
+
+        manyseed merge sweep part-1 part-2
+    """
+    from manyseed.orchestrator.sweep import Sweep
+
+    with shards_done("merging", what="runs", quiet=as_json) as progress:
+        result = Sweep(directory).merge(parts, progress=progress)
+    if as_json:
+        print_json(result)
+        return
+    same = f"; {result['runs_equal']:,} were there with the same bytes" * bool(result["runs_equal"])
+    say(f"Added {counted(result['runs_added'], 'run')}{same}.")
+    say(f"{result['finished']:,} of {counted(result['runs'], 'run')} are finished.")
+    if result["finished"] == result["runs"]:
+        say_next("Next", "analyze", directory)
+    else:
+        say_next("Next", "status", directory)
 
 
 def compact(directory: Directory) -> None:

@@ -43,7 +43,7 @@ _NAMED = 5
 _FINISHED = (DONE, COPY)
 
 
-class Part(TypedDict):
+class SweepPart(TypedDict):
     """A part that was made, as JSON values: its cells and runs, and how many of these it has."""
 
     directory: str
@@ -61,7 +61,7 @@ class Merged(TypedDict):
     runs: int
 
 
-def split(paths: SweepPaths, where: str, out: Path) -> Part:
+def split(paths: SweepPaths, where: str, out: Path) -> SweepPart:
     """Make a part of a sweep with the cells that meet a condition; see `Sweep.split`."""
     require_untrained(paths)
     plan = Plan.read(paths)

@@ -254,8 +254,13 @@ def _read(paths: SweepPaths) -> tuple[bytes, dict[str, Entity]]:
     return content, entities
 
 
-def _unknown(paths: SweepPaths) -> DamagedFile:
-    return DamagedFile(paths.receipt, "is not a receipt that manyseed wrote")
+def _unknown(
+    paths: SweepPaths, reason: str = "is not a receipt that manyseed wrote"
+) -> DamagedFile:
+    again = command("seal", paths.directory)
+    return DamagedFile(
+        paths.receipt, reason, f"restore it from a copy of the sweep, or write a new one: {again}"
+    )
 
 
 def _sealed_files(paths: SweepPaths, entities: Mapping[str, Entity]) -> dict[str, tuple[str, int]]:
@@ -268,9 +273,9 @@ def _sealed_files(paths: SweepPaths, entities: Mapping[str, Entity]) -> dict[str
         try:
             sealed[name] = (str(entity["sha256"]), int(entity["contentSize"]))
         except (LookupError, TypeError, ValueError):
-            raise DamagedFile(paths.receipt, f"does not say what {name} holds") from None
+            raise _unknown(paths, f"does not say what {name} holds") from None
         if not _SEALED.fullmatch(name):
-            raise DamagedFile(paths.receipt, f"names {name}, which is not part of a sweep")
+            raise _unknown(paths, f"names {name}, which is not part of a sweep")
     return sealed
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.analyses.jobstate import AnalysisJob
     from manyseed.orchestrator.computing.tables import Results
     from manyseed.orchestrator.keeping import Verified
-    from manyseed.orchestrator.parting import Merged, Part
+    from manyseed.orchestrator.parting import Merged, SweepPart
     from manyseed.orchestrator.plans.drop import Drop
     from manyseed.orchestrator.plans.searches import Search
     from manyseed.orchestrator.progress.status import Status
@@ -633,7 +633,7 @@ class Sweep:
 
         return compare(self.paths, progress or (lambda done, of: None))
 
-    def split(self, where: str, out: str | Path) -> Part:
+    def split(self, where: str, out: str | Path) -> SweepPart:
         """Make a part of the sweep, to be trained elsewhere: a directory with some of its cells.
 
         Its runs have the same identities and rows, and it has those that are finished. Nothing may
@@ -649,7 +649,7 @@ class Sweep:
         Returns
         -------
         dict
-            As `orchestrator.parting.Part`.
+            As `orchestrator.parting.SweepPart`.
         """
         from manyseed.orchestrator.parting import split
 

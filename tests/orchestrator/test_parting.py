@@ -152,6 +152,7 @@ class Taken:
 
 def predict_differently(sweep: Sweep) -> str:
     """Publish other labels of a run; return its address."""
+    sweep.compact()  # of several records of a run the first counts
     plan, taken = Plan.read(sweep.paths), Taken()
     group = next(one for one in list_groups(sweep.paths.store) if "lr-sgd" in one.spec.path)
     row = int(np.flatnonzero(read_array(group, "status") == 1)[0])

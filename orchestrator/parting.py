@@ -104,7 +104,8 @@ def merge(
         if any(part.journals.glob(f"*{JOURNAL}")):
             publish_finished(part)
     with locked(paths.lock, "merging") as lease:
-        compact(paths)
+        if any(paths.journals.glob(f"*{JOURNAL}")):  # such as those of a merge that was killed
+            compact(paths)
         plan, groups = Plan.read(paths), Groups.read(paths)
         incoming = [_Incoming(SweepPaths(directory), plan, groups) for directory in parts]
         return _merge(paths, plan, incoming, lease, progress)

@@ -57,7 +57,7 @@ def halves(tmp_path_factory: pytest.TempPathFactory) -> Path:
     code, said = inside("split", sweep.directory, "--where", NOISY, "--out", folder / "part")
     assert code == 0, said
     assert "0 of them finished" in said
-    trained(sweep, only=f"NOT ({NOISY})")
+    trained(sweep, only=f"NOT ({NOISY})").compact()
     trained(Sweep(folder / "part"))
     return folder
 

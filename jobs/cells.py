@@ -16,7 +16,7 @@ from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.datasets.split import n_points
 from manyseed.jobs.ensembling.methods import METHODS, Options
 from manyseed.jobs.images import schemes
-from manyseed.jobs.run import Cell
+from manyseed.jobs.run import SOURCES_OF_RANDOMNESS, Cell
 
 if TYPE_CHECKING:
     from manyseed.jobs.classifiers import ClassifierInfo
@@ -63,9 +63,6 @@ def require_suited(method: Options, model: ClassifierInfo) -> None:
         reason = f"{model.name} has snapshots, but only members are kept of a trajectory"
         raise Unsuited(name, reason, {"snapshots": None})
 
-
-SOURCES_OF_RANDOMNESS = ("init", "batch", "train")
-"""What may vary between the runs of a repeat: initial weights, batches and dropout, bootstrap."""
 
 UNPERTURBED = {
     "train_fraction": 1.0,
@@ -119,10 +116,10 @@ def resolve_cell(
 
     Of the axes, `train_fraction` is a share in (0, 1] or a number of points, at least 2. A scheme
     that has nothing to act on gives the same cell as ``none``. `vary` is some of init, batch and
-    train, joined by ``+``. `augment` and `test_augment` are random transforms applied each time a
-    training image is presented, or a test image is predicted. `ensembling` is the method that gives
-    a run several members (`jobs.ensembling.methods.resolve`), or None. By default all points, none,
-    and init+batch.
+    train, joined by ``+``, or by ``*`` to cross them. `augment` and `test_augment` are random
+    transforms applied each time a training image is presented, or a test image is predicted.
+    `ensembling` is the method that gives a run several members (`jobs.ensembling.methods.resolve`),
+    or None. By default all points, none, and init+batch.
     """
     [found] = resolve_cells(seed, [(dataset, classifier, axes)])
     if isinstance(found, Refused):
@@ -182,18 +179,23 @@ def _resolved(
         "perturb_labels": len(dataset.class_names),
     }
     schemes = {axis: scheme if acts_on[axis] else "none" for axis, scheme in asked.items()}
+    sources, crossed = varied(vary)
     cell = Cell(
         seed=seed,
         dataset=dataset.canonical,
         classifier=classifier.canonical,
         hparams=classifier.hparams,
         train_fraction=_train_fraction(train_fraction, dataset.n_train),
-        vary=_vary(vary),
+        vary=sources,
+        crossed=crossed,
         augment=_augment("augment", augment, dataset, classifier),
         ensembling=ensembling,
         test_augment=_augment("test_augment", test_augment, dataset, classifier),
         **schemes,
     )
+    if crossed and (idle := [one for one in sources if one not in consumed(cell)]):
+        reason = f"{classifier.name} draws nothing from {' and '.join(idle)}, so that runs of a "
+        raise Refused("vary", vary, f"{reason}full cross would be the same")
     return ResolvedCell(
         cell=cell,
         differing=_differing(cell, dataset.n_train),
@@ -253,14 +255,17 @@ def _augment(axis: str, scheme: str, dataset: DatasetInfo, classifier: Classifie
     return augmentation.text
 
 
-def _vary(value: str) -> tuple[str, ...]:
-    names = value.split("+")
-    joined = "+".join(words := re.findall(r"\w+", value))
-    if {*words} <= {*SOURCES_OF_RANDOMNESS} and value != joined and words:
-        raise Refused("vary", value, f"sources of randomness are joined by +: {joined!r}")
+def varied(value: str) -> tuple[tuple[str, ...], bool]:
+    """Return the sources that ``vary`` names, sorted, and whether they are crossed."""
+    names = value.split("*" if "*" in value else "+")
+    words = re.findall(r"\w+", value)
+    joined, crossed = "+".join(words), "*".join(words)
+    if {*words} <= {*SOURCES_OF_RANDOMNESS} and value not in (joined, crossed) and words:
+        reason = f"sources of randomness are joined by +: {joined!r}"
+        raise Refused("vary", value, f"{reason}, or all crossed: {crossed!r}")
     for name in names:
         if name not in SOURCES_OF_RANDOMNESS:
             raise Refused("vary", name, "unknown source of randomness", SOURCES_OF_RANDOMNESS)
     if len(set(names)) < len(names):
         raise Refused("vary", value, "names a source of randomness twice")
-    return tuple(sorted(names))
+    return tuple(sorted(names)), "*" in value

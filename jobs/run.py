@@ -13,6 +13,8 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import product
 from typing import Any, Literal, TypeVar, get_args
 
 import numpy as np
@@ -77,6 +79,12 @@ LATER = ("augment", "ensembling", "test_augment", "perturb_labels")
 """Fields added to `Cell` later: omitted from descriptions while they are ``none``, so that
 identities stay the same."""
 
+CROSSED = "crossed"
+"""The field of a description that is present, and true, if the sources in `vary` are crossed."""
+
+SOURCES_OF_RANDOMNESS = ("init", "batch", "train")
+"""What may vary between the runs of a repeat: initial weights, batches and dropout, bootstrap."""
+
 SEARCHED = "tuned"
 """The key of `Cell.hparams` that holds a search, and the value of a scale still searched for."""
 
@@ -88,7 +96,8 @@ class Cell:
     `dataset` and `classifier` are canonical descriptions (`jobs.datasets.resolve`,
     `jobs.classifiers.resolve`); `hparams` maps each hparam to its anchor. `ensembling` is the
     method that gives a run several members (`jobs.ensembling.methods.resolve`), None for single
-    models.
+    models. `crossed`: whether the runs of a repeat combine every value of each source in `vary`
+    with every value of the others.
     """
 
     seed: int
@@ -104,12 +113,14 @@ class Cell:
     ensembling: Mapping[str, Any] | None = None
     test_augment: str = "none"
     perturb_labels: str = "none"
+    crossed: bool = False
 
     def canonical(self) -> dict[str, Json]:
         """Return the description from which the cell's identity is computed."""
         later = {
             name: value for name in LATER if (value := getattr(self, name)) not in ("none", None)
         }
+        later |= {CROSSED: True} if self.crossed else {}
         return {
             "v": IDENTITY_VERSION,
             "seed": self.seed,
@@ -152,6 +163,33 @@ class Cell:
         """The key of its classifier's streams."""
         return f"{self.classifier['name']}@{self.classifier['version']}"
 
+    @property
+    def varied(self) -> str:
+        """The sources in `vary`, joined as in a sweep file: ``init+batch``, or ``init*batch``."""
+        named = [source for source in SOURCES_OF_RANDOMNESS if source in self.vary]
+        return ("*" if self.crossed else "+").join(named)
+
+
+@cache
+def _shell(sources: int, largest: int) -> list[tuple[int, ...]]:
+    """Return the combinations of so many numbers whose largest is this one, in order."""
+    every = product(range(largest + 1), repeat=sources)
+    return [one for one in every if max(one) == largest]
+
+
+def crossing(sources: int, run: int) -> tuple[int, ...]:
+    """Return which value of each crossed source a run has.
+
+    Runs are numbered by the largest of their values, then by the first, the second, …: (0, 0),
+    (0, 1), (1, 0), (1, 1), (0, 2), … So the first kⁿ runs combine the first k values of n sources,
+    whatever k is, and more runs extend a cross.
+    """
+    largest = 0
+    while (largest + 1) ** sources <= run:
+        largest += 1
+    before: int = largest**sources
+    return _shell(sources, largest)[run - before]
+
 
 @dataclass(frozen=True, slots=True)
 class Run:
@@ -160,6 +198,17 @@ class Run:
     cell: Cell
     repeat: int
     run: int
+
+    def number(self, source: str = "train") -> int:
+        """Return which of a repeat's values of a source it has, the key of the source's streams.
+
+        That is `run`, unless the cell's sources are crossed: then the value along the source.
+        Subsamples and schemes go with train, and are those of run 0 where train is not crossed.
+        """
+        if not self.cell.crossed:
+            return self.run
+        sources = self.cell.varied.split("*")
+        return dict(zip(sources, crossing(len(sources), self.run), strict=True)).get(source, 0)
 
 
 @dataclass(frozen=True, slots=True)

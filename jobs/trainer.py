@@ -178,9 +178,9 @@ class Trainer:
         """Return the positions in the training part of a run's rows, in order."""
         cell, key = run.cell, dataset_id(run.cell.dataset)
         y = self._dataset(cell).y[self._split(cell, run.repeat).train]
-        points = subsample(cell.seed, key, run.repeat, run.run, y, cell.train_fraction)
+        points = subsample(cell.seed, key, run.repeat, run.number(), y, cell.train_fraction)
         if "train" in cell.vary:
-            points = resample(cell.seed, key, run.repeat, run.run, points)
+            points = resample(cell.seed, key, run.repeat, run.number(), points)
         return points
 
     def _perturbed(
@@ -241,23 +241,24 @@ def stream_keys(run: Run) -> dict[Stream, list[str | int]]:
     A stream that `vary` does not name is the same for every run of the repeat; dropout,
     augmentation and the draws of an ensembling method vary with batch.
     """
+    own, init, batch = (run.number(source) for source in ("train", "init", "batch"))
     cell, dataset, classifier = run.cell, dataset_id(run.cell.dataset), run.cell.classifier_key
     keys: dict[Stream, list[str | int]] = {
         "split": [dataset, run.repeat],
-        "subsample": [dataset, run.repeat, run.run],
+        "subsample": [dataset, run.repeat, own],
     }
     if "train" in cell.vary:
-        keys["resample"] = [dataset, run.repeat, run.run]
+        keys["resample"] = [dataset, run.repeat, own]
     if cell.perturb_continuous != "none":
-        keys["perturb_continuous"] = [dataset, cell.perturb_continuous, run.repeat, run.run]
+        keys["perturb_continuous"] = [dataset, cell.perturb_continuous, run.repeat, own]
     if cell.perturb_categorical != "none":
-        keys["perturb_categorical"] = [dataset, cell.perturb_categorical, run.repeat, run.run]
+        keys["perturb_categorical"] = [dataset, cell.perturb_categorical, run.repeat, own]
     if cell.perturb_hparams != "none":
-        keys["perturb_hparams"] = [classifier, cell.perturb_hparams, run.repeat, run.run]
+        keys["perturb_hparams"] = [classifier, cell.perturb_hparams, run.repeat, own]
     if cell.perturb_labels != "none":
-        keys["perturb_labels"] = [dataset, cell.perturb_labels, run.repeat, run.run]
-    keys["init"] = [dataset, classifier, run.repeat, *([run.run] if "init" in cell.vary else [])]
-    varied: list[str | int] = [run.run] if "batch" in cell.vary else []
+        keys["perturb_labels"] = [dataset, cell.perturb_labels, run.repeat, own]
+    keys["init"] = [dataset, classifier, run.repeat, *([init] if "init" in cell.vary else [])]
+    varied: list[str | int] = [batch] if "batch" in cell.vary else []
     keys["batch"] = keys["dropout"] = [dataset, classifier, run.repeat, *varied]
     if cell.augment != "none":
         keys["augment"] = [dataset, classifier, cell.augment, run.repeat, *varied]

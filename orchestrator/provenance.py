@@ -19,6 +19,8 @@ from typing import Any
 
 from manyseed import jobs
 from manyseed.jobs.hparams.kinds import Value
+from manyseed.jobs.run import MachineError
+from manyseed.jobs.training.handling import Precision, gpu_has_bf16
 from manyseed.orchestrator.disk.placing import place_new, read_plain
 from manyseed.orchestrator.disk.records import json_text, read_record
 from manyseed.orchestrator.errors import DamagedFile
@@ -29,6 +31,10 @@ _REMEDY = (
     "restore it from a copy of the sweep, or remove it: then it is unknown how its runs were made"
 )
 _INSTRUCTION_SETS = ("avx512f", "avx2", "avx", "asimd", "sve")
+_BF16_SETS = frozenset(("avx512_bf16", "amx_bf16", "bf16"))  # the last of ARM
+FLOAT32: Precision = "float32"
+BF16: Precision = "bf16"
+NO_BF16 = "this processor lacks instructions for bfloat16 (AVX512-BF16, AMX, or ARM's bf16)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +67,7 @@ class Recipe:
         return cls(
             form="sequential",
             threads=1,
-            precision="float32",
+            precision=FLOAT32,
             device="gpu" if gpu else "cpu",
             device_class=gpu or cpu_class(),
             python=platform.python_version(),
@@ -69,9 +75,16 @@ class Recipe:
             code=code_digest(),
         )
 
-    def stacked(self, members: int) -> Recipe:
-        """Return the recipe of fits of which so many are trained at once."""
-        return self if members == 1 else replace(self, form="stacked", members=members)
+    def of_form(self, members: int, precision: Precision) -> Recipe:
+        """Return the recipe of fits of which so many are trained at once, in this precision."""
+        recipe = replace(self, precision=precision)
+        return recipe if members == 1 else replace(recipe, form="stacked", members=members)
+
+    @property
+    def where(self) -> str:
+        """The device in words, with the precision if that is not float32."""
+        products = ", products in bfloat16" if self.precision == BF16 else ""
+        return f"{self.device} ({self.device_class}{products})"
 
     def changes(self, now: Recipe) -> dict[str, tuple[object, object]]:
         """Return the fields in which `now` differs: by name, the values here and in `now`."""
@@ -158,6 +171,27 @@ def folder_digest(folder: Path) -> str:
 
 def cpu_class() -> str:
     """Return the CPU's model and its widest known instruction set."""
+    fields, flags = _processor()
+    model = fields.get("model name") or platform.processor() or platform.machine()
+    widest = next((name for name in _INSTRUCTION_SETS if name in flags), "")
+    return f"{model} {widest}".strip()
+
+
+def has_bf16() -> bool:
+    """Return whether the CPU has instructions that multiply matrices in bfloat16."""
+    return not _BF16_SETS.isdisjoint(_processor()[1])
+
+
+def require_bf16(*, on_gpu: bool) -> None:
+    """Raise MachineError if the device that trains cannot multiply matrices in bfloat16."""
+    if on_gpu and not gpu_has_bf16():
+        raise MachineError('this GPU lacks bfloat16, which precision = "bf16" needs')
+    if not on_gpu and not has_bf16():
+        raise MachineError(f'{NO_BF16}, which precision = "bf16" needs')
+
+
+def _processor() -> tuple[dict[str, str], list[str]]:
+    """Return what the system says of the first core, and the instruction sets that it has."""
     fields: dict[str, str] = {}
     try:
         for line in Path("/proc/cpuinfo").read_text().splitlines():
@@ -165,10 +199,7 @@ def cpu_class() -> str:
             fields.setdefault(key.strip(), value.strip())
     except OSError:
         pass
-    model = fields.get("model name") or platform.processor() or platform.machine()
-    flags = (fields.get("flags") or fields.get("Features") or "").split()
-    widest = next((name for name in _INSTRUCTION_SETS if name in flags), "")
-    return f"{model} {widest}".strip()
+    return fields, (fields.get("flags") or fields.get("Features") or "").split()
 
 
 def register(folder: Path, recipe: Recipe, used: Callable[[], int] = lambda: 0) -> int:

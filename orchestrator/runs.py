@@ -40,7 +40,7 @@ from manyseed.orchestrator.plans.keptmodels import conditions, with_models
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.searches import SCALE_NAME, NotSearched, fitted, searched
-from manyseed.orchestrator.provenance import Recipe, read_recipe
+from manyseed.orchestrator.provenance import BF16, FLOAT32, Recipe, read_recipe, require_bf16
 from manyseed.orchestrator.store.arrays import NO_RECIPE, STATUSES
 from manyseed.orchestrator.store.groups import find_group, open_group
 from manyseed.orchestrator.store.journal import encode_row
@@ -290,8 +290,11 @@ def train_again(
         unknown = f"{was_made.recipe_unknown}\n  which code of yours made {address} is unknown"
         raise UnavailableError(unknown)
     members = (was_made.recipe and was_made.recipe.members) or 1
+    precision = BF16 if was_made.recipe and was_made.recipe.precision == BF16 else FLOAT32
     digests = [*((was_made.recipe and was_made.recipe.own) or {}).values()]
     try:
+        if precision == BF16:
+            require_bf16(on_gpu=False)
         run = replace(run, cell=fitted(paths, run.cell))
         for code in digests:
             use_code(paths, code, run.cell.classifier)
@@ -301,6 +304,7 @@ def train_again(
             measures=planned.spec.measures_of(models=planned.keeps_model),
             response=planned.spec.asked,
             timeout=timeout_of(paths, str(planned.axes["classifier"]), run.cell.classifier),
+            precision=precision,
         )
         if keep:
             handling = replace(
@@ -332,7 +336,7 @@ def train_again(
         scores = before[planned.spec.score_name].ravel().astype(np.float64)
         now = np.frombuffer(again.score, before[planned.spec.score_name].dtype).astype(np.float64)
         largest = float(np.abs(scores - now).max())
-    changes = (was_made.recipe or Recipe()).changes(Recipe.here().stacked(members))
+    changes = (was_made.recipe or Recipe()).changes(Recipe.here().of_form(members, precision))
     comparison: Differences = {
         "same_recipe": not changes,
         "recipe_changes": {name: list(pair) for name, pair in changes.items()},

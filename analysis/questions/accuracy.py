@@ -233,7 +233,8 @@ def verdict(one: Accuracies) -> str:
     parts = [f"{', '.join(own)} > {', '.join(others)}" for others, own in groups.items()]
     rest = number - told - len(alike)
     if rest == number:
-        return "Which is better: not told."
+        together = f", of {number:,} pairs together" if number > 1 else ""
+        return f"Which is better: not told{together}."
     left = [f"{rest:,} other pair{'' if rest == 1 else 's'} not told"] if rest else []
     counted_only = f"{told:,} of {number:,} pairs are told apart"
     best = f"{names[0]} > {len(beaten[names[0]]):,} of {len(names) - 1:,} others"

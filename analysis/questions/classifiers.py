@@ -27,7 +27,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.howmany import SKEWED
-from manyseed.analysis.questions.intervals import clustered, t_quantile, total
+from manyseed.analysis.questions.intervals import clustered, may_differ, t_quantile, total
 from manyseed.analysis.questions.quantiles import average_ranks, range_quantile
 from manyseed.analysis.questions.question import Answer, Evidence, first_ones
 from manyseed.analysis.tables.rows import VARIES, Tables
@@ -86,6 +86,7 @@ FEWEST = 4  # runs of a repeat: fewer say next to nothing about a variance
 FREEDOM = 6  # degrees of freedom of a classifier, likewise
 
 _CLUSTER = ["classifier", "stratum", "cluster"]
+_ROUNDING = 1e-24  # equal values below 1 may seem to have this variance
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +112,8 @@ class Spreads:
     be compared. `ratio`, `low` and `high`: ratio of the largest to the smallest standard deviation,
     with an interval that holds for all pairs of classifiers together (Bonferroni). `pairs`: number
     of these pairs. `like_first` and `like_last`: classifiers whose spread cannot be told from the
-    largest, and from the smallest, likewise.
+    largest, and from the smallest, likewise. `equal`: classifiers whose runs are all equal on each
+    test set, with their number of runs and the degrees of freedom; `rows` has none of them.
     """
 
     rows: tuple[SeedSpread, ...]
@@ -123,6 +125,7 @@ class Spreads:
     pairs: int
     like_first: tuple[str, ...]
     like_last: tuple[str, ...]
+    equal: tuple[tuple[str, int, float], ...] = ()
 
 
 def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
@@ -173,9 +176,14 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
         total(pl.col("free")).alias("freedom"),
         total(2 * pl.col("squares") ** 2 / pl.col("free")).alias("normal"),
     )
-    found = found.join(normal, on="classifier").filter(pl.col("squares") > 0)
+    found = found.join(normal, on="classifier")
     if found.height < len(shared.classifiers) or float(found["freedom"].min()) < FREEDOM:  # type: ignore[arg-type]
         return None
+    is_equal = pl.col("squares") <= _ROUNDING * pl.col("freedom")
+    equal = tuple(found.filter(is_equal).select("classifier", "runs", "freedom").rows())
+    found = found.filter(~is_equal)
+    if found.is_empty():
+        return Spreads((), shared.contexts, shared.left, 1.0, 1.0, 1.0, 0, (), (), equal)
     influence = (
         rows.group_by(_CLUSTER, maintain_order=True)
         .agg(total(pl.col("square")).alias("own"))
@@ -205,9 +213,8 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     first, last = all_of[0], all_of[-1]
     like_first = tuple(own["classifier"] for own in all_of[1:] if compared(first, own)[1] <= 1)
     like_last = tuple(own["classifier"] for own in all_of[:-1] if compared(own, last)[1] <= 1)
-    return Spreads(
-        by_sd, shared.contexts, shared.left, *compared(first, last), pairs, like_first, like_last
-    )
+    ratio = compared(first, last)
+    return Spreads(by_sd, shared.contexts, shared.left, *ratio, pairs, like_first, like_last, equal)
 
 
 def _spread(row: dict[str, float], confidence: float) -> SeedSpread:
@@ -339,8 +346,21 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
     found = spreads(evidence.tables)
     if found is None:
         return
+    figures = ("overview-accuracy-std", "cells-1")
+    equal = " ".join(
+        f"The accuracies of all {runs:,} runs of {name} are equal on their test sets, while "
+        f"{may_differ(freedom, CONFIDENCE)}."
+        for name, runs, freedom in found.equal
+    )
+    still = ", ".join(name for name, _, _ in found.equal)
+    if not found.rows:
+        headline = f"Between seeds, accuracies do not differ: all runs of {still} are equal."
+        yield Answer(headline, evidence=equal, figures=figures)
+        return
+    still = f"; runs of {still} are all equal" if still else ""
+    equal = f" {equal}" if equal else ""
     most, least = found.rows[0], found.rows[-1]
-    rows, figures = [asdict(row) for row in found.rows], ("overview-accuracy-std", "cells-1")
+    rows = [asdict(row) for row in found.rows]
     runs = f"{most.runs:,} runs of each"
     if most.runs != least.runs:
         runs = f"{most.runs:,} and {least.runs:,} runs"
@@ -360,9 +380,9 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
     if single:
         yield Answer(
             f"Between seeds, sd of accuracy: {most.classifier} {most.sd:.4f} "
-            f"({most.low:.4f} to {most.high:.4f}).",
+            f"({most.low:.4f} to {most.high:.4f}){still}.",
             evidence=f"Between seeds, the accuracy of {most.classifier} varies with a standard "
-            f"deviation of {largest} (95 %; {over}).",
+            f"deviation of {largest} (95 %; {over}).{equal}",
             rows=rows,
             figures=(*figures, "summary"),
         )
@@ -377,8 +397,9 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
         told = f"{most.classifier} varies more than {least.classifier}"
         if found.like_first:
             varies, against = f"more than that of {least.classifier}", "against"
-        elif found.like_last:
+        elif found.like_last or found.equal:
             against = f"against that of {least.classifier},"
+            varies = "most of those whose runs differ" if found.equal else varies
         text = (
             f"Between seeds, the accuracy of {most.classifier} varies {varies}, with a standard "
             f"deviation of {largest}, {against} {smallest}: {ratio} as much ({sure}; {over})."
@@ -387,7 +408,7 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
             text += _alike("most", (most.classifier, *found.like_first))
         if found.like_last:
             text += _alike("least", (*found.like_last, least.classifier))
-        elif found.like_first:
+        elif found.like_first and not found.equal:
             text += f" That of {least.classifier} varies least."
     else:
         text = (
@@ -397,8 +418,8 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
         )
     sds = [f"{row.classifier} {row.sd:.4f}" for row in found.rows]
     yield Answer(
-        first_ones(sds, lambda text: f"Between seeds, sd of accuracy: {text}; {told}."),
-        evidence=text,
+        first_ones(sds, lambda text: f"Between seeds, sd of accuracy: {text}; {told}{still}."),
+        evidence=text + equal,
         rows=rows,
         figures=(*figures, "summary"),
     )

@@ -2,7 +2,8 @@
 
 A difference has two intervals. One is over seeds, for fixed test sets: Student's t with the
 variance of the mean difference, estimated for each test set separately, and Satterthwaite's degrees
-of freedom (with one test set: those of the paired t-test, or Welch's). The other is over seeds and
+of freedom (with one test set: those of the paired t-test, or Welch's). Runs of a crossed cell share
+values: the variance of their mean is that of `crossed.mean_error`. The other is over seeds and
 test sets: each test set is one observation, a cluster of the runs on it. It is never narrower than
 the first, even if a few test sets agree by chance.
 
@@ -25,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.crossed import mean_error
 from manyseed.analysis.questions.intervals import of_parts, t_quantile
 from manyseed.analysis.questions.quantiles import normal_quantile
 from manyseed.analysis.questions.question import Answer
@@ -40,6 +42,7 @@ class Side:
 
     values: Real  # float array (run,): one or more, without NaN; just one if `fixed`
     fixed: bool = False  # whether nothing varies, so that any further run would have the same value
+    crossed: int = 0  # crossed sources, each value of which several of the runs share
 
     @property
     def mean(self) -> float:
@@ -53,6 +56,8 @@ class Side:
         n = self.values.size
         if n == 1:
             return math.nan, 0.0
+        if self.crossed:
+            return mean_error(self.values, self.crossed)
         return (0.0 if _alike(self.values) else float(self.values.var(ddof=1)) / n), n - 1.0
 
 
@@ -137,8 +142,9 @@ def compare(
     if independent:
         errors = [e for x, y in zip(a, b, strict=True) for e in _errors(x, y, paired)]
         result = _with_seeds(result, errors, n, confidence)
-        variance = _of_several([_newcombe(x, y) for x, y in zip(a, b, strict=True)])
-        result = replace(result, better_seeds=_score(result.better, variance, _z(confidence)))
+        if not any(side.crossed for side in (*a, *b)):
+            variance = _of_several([_newcombe(x, y) for x, y in zip(a, b, strict=True)])
+            result = replace(result, better_seeds=_score(result.better, variance, _z(confidence)))
     else:
         result = replace(result, no_seeds="it compares runs with each other")
     result = replace(result, saved_runs=_by_runs(a, b, paired, confidence))
@@ -206,7 +212,7 @@ def _errors(x: Side, y: Side, paired: bool) -> list[tuple[float, float]]:
     if paired and not (x.fixed or y.fixed):
         if x.values.size != y.values.size:
             raise ValueError("paired sides must have equally many runs")
-        return [Side(x.values - y.values).error()]
+        return [Side(x.values - y.values, crossed=x.crossed).error()]
     return [x.error(), y.error()]
 
 
@@ -214,7 +220,7 @@ def _with_seeds(
     result: Comparison, errors: Sequence[tuple[float, float]], n: int, confidence: float
 ) -> Comparison:
     if any(freedom < 1 for _, freedom in errors):
-        return replace(result, no_seeds="a test set has a single run")
+        return replace(result, no_seeds="a test set has a single run, or not all runs of a cross")
     unknown = [variance for variance, freedom in errors if freedom < math.inf]
     if unknown and max(unknown) == 0:
         return replace(result, no_seeds="all runs agree, which a few may do by chance")

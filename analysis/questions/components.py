@@ -23,7 +23,7 @@ from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.effects import UNPERTURBED
 from manyseed.analysis.questions.intervals import matrix
 from manyseed.analysis.questions.quantiles import chi2_quantile, f_quantile, t_quantile
-from manyseed.analysis.tables.rows import Tables
+from manyseed.analysis.tables.rows import IS_CROSSED, Tables
 
 _ROUNDING = 1e-15  # equal values below 1 may seem to differ by this much
 
@@ -106,14 +106,15 @@ class Estimates:
             plus, minus = (mean / 4 for mean in scale)
             low, high = difference_limits(plus, freedom, minus, freedom, confidence)
         else:
-            low, high = _around(value, t_quantile(freedom, 1 - tail) * within**0.5, kind)
+            low, high = around(value, t_quantile(freedom, 1 - tail) * within**0.5, kind)
         if n > 2 or (n > 1 and self.between > self.within):
-            ends = _around(value, t_quantile(n - 1, 1 - tail) * self.between**0.5, kind)
+            ends = around(value, t_quantile(n - 1, 1 - tail) * self.between**0.5, kind)
             low, high = min(low, ends[0]), max(high, ends[1])
         return float(low), float(high)
 
 
-def _around(value: float, half: float, kind: Kind) -> Limits:
+def around(value: float, half: float, kind: Kind) -> Limits:
+    """Return a value ± half; on the scale of the logarithm if it cannot be negative."""
     if kind in ("variance", "positive") and value > 0:
         with np.errstate(over="ignore"):
             return float(value * np.exp(-half / value)), float(value * np.exp(half / value))
@@ -185,9 +186,9 @@ Runs = Mapping[int, tuple[NDArray[Any], Real]]
 class CellResults:
     """A cell, the sources that vary in it, and the results of its runs.
 
-    `sources`: those of `vary`, subsample, and axes of schemes. `errors`: by repeat index: run
-    indices, followed by what `inconsistency` returns. `pairs`, mapping of str to mapping of int to
-    float array (run, run): by column and repeat index.
+    `sources`: those of `vary`, and, unless they are crossed, subsample and axes of schemes.
+    `errors`: by repeat index: run indices, followed by what `inconsistency` returns. `pairs`,
+    mapping of str to mapping of int to float array (run, run): by column and repeat index.
     """
 
     cell: int
@@ -201,12 +202,13 @@ Term = tuple[float, CellResults, CellResults]
 """A coefficient and the two cells whose covariance over runs it multiplies."""
 
 
-def contexts(tables: Tables) -> dict[tuple[Any, ...], list[CellResults]]:
+def contexts(tables: Tables, *, crossed: bool = False) -> dict[tuple[Any, ...], list[CellResults]]:
     """Return cells by the values of `CONTEXT`, all that describes them except `vary`.
 
-    `tables`: with the columns of `AXES` in the repeats.
+    `tables`: with the columns of `AXES` in the repeats. `crossed`: whether to return the cells
+    whose sources are crossed, or the others.
     """
-    known = tables.repeats.filter(pl.col("n_runs") > 1)
+    known = tables.repeats.filter(pl.col("n_runs") > 1, crossed == IS_CROSSED)
     fraction = pl.col("train_fraction").cast(pl.String)
     described = known.with_columns(fraction).select("cell", *AXES).unique("cell").sort("cell")
     runs = tables.runs.select("cell", "repeat_index", "run_index", "accuracy")
@@ -257,7 +259,10 @@ def _read(
                 errors[repeat] = (index, *inconsistency(1 - values, both))
     return CellResults(
         int(row["cell"]),
-        frozenset(sources | set(row["vary"].split("+"))),
+        # a cross holds fixed what is not crossed
+        frozenset(
+            row["vary"].split("*") if "*" in row["vary"] else sources | {*row["vary"].split("+")}
+        ),
         accuracy,
         errors,
         of_pairs,

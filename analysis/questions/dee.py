@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.refused import Refused
-from manyseed.analysis.tables.rows import IS_METHOD, REPEAT, mean_of, std_of
+from manyseed.analysis.tables.rows import IS_CROSSED, IS_METHOD, REPEAT, mean_of, std_of
 from manyseed.analysis.uncertainty.dee import (
     COMPARABLE,
     LESS_IS_BETTER,
@@ -184,14 +184,23 @@ def compared(
 
 
 def _neighbours(cells: pl.DataFrame) -> Iterator[tuple[int, int, str]]:
-    """Yield (cell, deep cell, axis) for all pairs of one dataset that differ in one axis."""
+    """Yield (cell, deep cell, axis) for all pairs of one dataset that differ in one axis.
+
+    Crossed runs share values, so none of their cells says what independent runs are worth.
+    """
+    independent = cells.filter(~IS_CROSSED)["cell"].to_list()
     for axis in AXES:
         if axis == "dataset":
             continue
         others = [name for name in AXES if name != axis]
         for group in cells.partition_by(others, maintain_order=True):
             numbers = group["cell"].to_list()
-            yield from ((cell, deep, axis) for cell in numbers for deep in numbers if cell != deep)
+            yield from (
+                (cell, deep, axis)
+                for cell in numbers
+                for deep in numbers
+                if cell != deep and deep in independent
+            )
 
 
 def _values(curve: Curve) -> CellValues:

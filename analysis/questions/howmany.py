@@ -40,12 +40,20 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions import quantiles
-from manyseed.analysis.questions.intervals import FEWEST, matrix, parts, t_quantile, total
+from manyseed.analysis.questions import crossed, quantiles
+from manyseed.analysis.questions.intervals import (
+    FEWEST,
+    matrix,
+    may_differ,
+    parts,
+    t_quantile,
+    total,
+)
 from manyseed.analysis.questions.quantiles import chi2_quantile
 from manyseed.analysis.questions.question import Answer, Evidence, shortest
-from manyseed.analysis.tables.rows import REPEAT, Tables
+from manyseed.analysis.tables.rows import REPEAT, Tables, independent
 
 PRECISE = 0.005  # half-width of the interval that a mean accuracy should have
 
@@ -192,11 +200,9 @@ def _unresolved(
 ) -> str:
     """Say why so little spread is no answer, and what can be told."""
     if variance <= _ROUNDING:
-        # runs that differ with probability p agree with probability (1 - p)^freedom at most
-        share = 1 - (1 - confidence) ** (1 / freedom)
         reason = (
             f"it cannot be told yet, as the accuracies of all {made:,} runs are equal on their "
-            f"test set, while up to {share:.0%} of further runs may differ ({100 * confidence:g} %)"
+            f"test set, while {may_differ(freedom, confidence)}"
         )
     else:
         reason = (
@@ -294,9 +300,19 @@ def howmany(
     """Answer for accuracy and for local error consistency from the result tables.
 
     `tables`: filtered to what the answers are for, such as a cell, or a dataset and classifier.
-    Standard deviations are taken within repeats; `fit_seconds` of the runs gives the cost.
+    Standard deviations are taken within repeats; `fit_seconds` of the runs gives the cost. Crossed
+    cells are answered for by the variances of their sources: how many values of each it takes.
     `accuracy` and `consistency`: precision (±) to which the means over runs should be known.
     """
+    confidently = f"at {100 * confidence:g} % confidence"
+    vary = tables.repeats["vary"].cast(pl.String).unique() if "vary" in tables.repeats else [""]
+    if len(vary) == 1 and (sources := crossed.sources_of(vary[0])):
+        first = f"accuracy ± {accuracy:g} {confidently}"
+        one = _of_cross(first, tables, sources, accuracy, confidence)
+        reason = "pairs of crossed runs share values, so it cannot be told for crossed cells"
+        second = f"local error consistency ± {consistency:g} {confidently}"
+        return [one, replace(one, purpose=second, runs=None, seconds=None, reason=reason)]
+    tables = independent(tables)
     runs = tables.runs.filter(~pl.col("identical"))
     seconds = seconds_per_run(runs)
     distinct = tables.repeats.filter(~pl.col("identical")).select(*REPEAT, "n_test")
@@ -316,7 +332,6 @@ def howmany(
     few = "no repeat has {} runs or more"
     if distinct.is_empty() and not tables.repeats.is_empty():
         few = "the runs of every repeat are identical"
-    confidently = f"at {100 * confidence:g} % confidence"
     return [
         for_mean(
             f"accuracy ± {accuracy:g} {confidently}",
@@ -336,6 +351,45 @@ def howmany(
             _no_consistency(tables.repeats, pairs, few.format(FEWEST)),
         ),
     ]
+
+
+def _of_cross(
+    purpose: str, tables: Tables, sources: int, half_width: float, confidence: float
+) -> RunsNeeded:
+    """Answer for the mean accuracy over a full cross, by the variance of each of its effects."""
+    runs = tables.runs.drop_nulls("accuracy").sort("run_index")
+    crosses = [
+        crossed.full(own["run_index"].to_numpy(), own["accuracy"].to_numpy(), sources)
+        for own in runs.partition_by(REPEAT, maintain_order=True)
+    ]
+    known = [cross for cross in crosses if cross is not None]
+    untold = RunsNeeded(purpose, None, None, None, runs.height, max(len(known), 1), confidence)
+    if not known:
+        return replace(untold, reason="no repeat has 2 values of each source, all combined")
+    found = crossed.Crosses.of(known)
+    parts = {
+        effect: max(found.value(crossed.component(effect, sources, found.k)), 0.0)
+        for effect in crossed.effects_of(sources)
+    }
+    if too_alike(sum(parts.values()), 0.0):
+        return replace(untold, reason="it cannot be told yet, as the accuracies are equal")
+
+    def variance(values: int) -> float:
+        return sum(part / float(values ** len(effect)) for effect, part in parts.items())
+
+    values = fewest_runs(variance, half_width, confidence)
+    if values is None or values**sources > MAX_RUNS:
+        return replace(untold, reason=f"it takes more than {MAX_RUNS:,} runs")
+    each = seconds_per_run(tables.runs)
+    times = " × ".join([f"{values:,}"] * sources)
+    return replace(
+        untold,
+        runs=values**sources,
+        seconds=None if each is None else values**sources * each,
+        reason=f"a full cross of {times} values, by the variances of sources and interactions; the "
+        f"mean is over seeds, on one fixed test set; from {counted(runs.height, 'run')} of "
+        f"{counted(len(known), 'repeat')}",
+    )
 
 
 def resolution_of(repeats: pl.DataFrame) -> float:
@@ -477,8 +531,16 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     alike = [too_alike(*row) for row in cells.select("variance", "resolution").rows()]
     unknown, cells = cells.filter(alike), cells.filter(~pl.Series(alike))
     if cells.is_empty():
+        step = min(unknown["resolution"].to_list()), max(unknown["resolution"].to_list())
+        bound = fewest_runs(partial(operator.truediv, step[1] ** 2), PRECISE) if step[0] else None
+        headline = f"How many seeds accuracy ± {PRECISE:g} takes is not told: runs hardly differ."
+        if bound is not None:
+            headline = (
+                f"Accuracy to ± {PRECISE:g} takes {bound:,} seeds at most, if runs differ by one "
+                "test point at most."
+            )
         yield Answer(
-            f"How many seeds accuracy ± {PRECISE:g} takes is not told: runs hardly differ.",
+            headline,
             evidence=_no_spread(unknown, own),
             figures=("summary",),
         )

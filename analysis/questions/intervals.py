@@ -53,6 +53,16 @@ def too_few(test_sets: int) -> str:
     )
 
 
+def may_differ(freedom: float, confidence: float) -> str:
+    """Say how many further runs may differ from runs that are all equal.
+
+    Runs that differ with probability p agree with probability (1 - p)^freedom at most. `freedom`:
+    number of runs less the number of test sets.
+    """
+    share = 1 - (1 - confidence) ** (1 / freedom)
+    return f"up to {share:.0%} of further runs may differ ({100 * confidence:g} %)"
+
+
 def total(column: pl.Expr) -> pl.Expr:
     """Return the sum within a group; that of polars depends on the number of threads."""
     return column.implode().list.sum()

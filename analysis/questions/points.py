@@ -27,7 +27,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis.questions.question import Answer, first_ones
-from manyseed.analysis.tables.rows import REPEAT
+from manyseed.analysis.tables.rows import IS_CROSSED, REPEAT
 
 if TYPE_CHECKING:  # they import Numba and dask, and answers need neither
     from dask.delayed import Delayed
@@ -336,7 +336,7 @@ def related(table: pl.DataFrame, cells: pl.DataFrame, axes: Sequence[str]) -> pl
         _disagreement(added.filter(pl.col("cell").is_in(own["cell"].to_list())))
         for own in _alike(known, axes, "classifier")
     ]
-    whole = dict(w for own in _alike(known, axes, "vary") for w in _wholes(own))
+    whole = dict(w for own in _alike(known.filter(~IS_CROSSED), axes, "vary") for w in _wholes(own))
     of = pl.lit(None, pl.UInt32)
     if whole:
         of = pl.col("cell").replace_strict(whole, default=None, return_dtype=pl.UInt32)

@@ -18,6 +18,9 @@ in every cell that has them. If the own part of such a source cannot be estimate
 the variance of the same cell without it is reported (`ADDED`); this includes its effect on other
 sources.
 
+A crossed cell is split by itself (`analysis.questions.crossed`): its sources' own parts, and what
+each set of sources adds only together (`INTERACTION`). It holds fixed what is not crossed.
+
 Dropout is part of batch; the two cannot be separated. `TEST_SET` is the variance of the repeats'
 means minus the contribution of runs; training rows change with the test set.
 """
@@ -33,14 +36,17 @@ import polars as pl
 
 from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions import crossed
 from manyseed.analysis.questions.components import (
     CONSISTENCY,
     CONTEXT,
+    FEWEST_COMPARED,
     CellResults,
     Estimates,
     Kind,
     Limits,
     Term,
+    around,
     combined,
     contexts,
     difference_limits,
@@ -49,12 +55,18 @@ from manyseed.analysis.questions.components import (
     sharing,
 )
 from manyseed.analysis.questions.effects import UNPERTURBED
-from manyseed.analysis.questions.intervals import SEEDS, TEST_SETS, mean_variance, parts
+from manyseed.analysis.questions.intervals import (
+    SEEDS,
+    TEST_SETS,
+    mean_variance,
+    parts,
+    t_quantile,
+)
 from manyseed.analysis.questions.question import Answer, Evidence
 from manyseed.analysis.tables.rows import Tables
 
-OWN, ALONE, ADDED, TOGETHER, ALL, TEST_SET = (
-    *("own", "alone", "added", "together", "all", "between test sets"),
+OWN, ALONE, ADDED, TOGETHER, INTERACTION, ALL, TEST_SET = (
+    *("own", "alone", "added", "together", "interaction", "all", "between test sets"),
 )
 ACCURACY, ERRORS = "accuracy", "errors"
 METRICS = (ACCURACY, ERRORS, *CONSISTENCY)
@@ -90,17 +102,20 @@ def variance(tables: Tables, confidence: float = CONFIDENCE) -> pl.DataFrame:
 
     Returns columns `SCHEMA`: `cell`, the one of the context that varies most; `metric` (of
     `METRICS`); `source` (of `vary`; subsample; an axis of schemes; all sources that vary, joined by
-    +); `part` (of the parts above); `variance`, whose estimate may be negative, and its interval;
-    `share` of the variance of all, if parts add up to it; `unequal`, by how much the variance
-    differs between test sets (sd of its logarithm); `n_repeats` and `n_runs` that it rests on;
-    `over`, what the interval is over; `cells` that it is estimated from. Error consistency is a
-    different quantity in each cell, so it has only `ALONE` and `ALL`, the variances of a pair of
-    runs, and `TEST_SET`.
+    +, crossed ones by *); `part` (of the parts above); `variance`, whose estimate may be negative,
+    and its interval; `share` of the variance of all, if parts add up to it; `unequal`, by how much
+    the variance differs between test sets (sd of its logarithm); `n_repeats` and `n_runs` that it
+    rests on; `over`, what the interval is over; `cells` that it is estimated from. Error
+    consistency is a different quantity in each cell, so it has only `ALONE` and `ALL`, the
+    variances of a pair of runs, and `TEST_SET`.
     """
     cells = contexts(tables)
     rows: list[Row] = []
     for key, own in cells.items():
         rows += _of_context(own, dict(zip(CONTEXT, key, strict=True)), cells, confidence)
+    for own in contexts(tables, crossed=True).values():
+        for one in own:
+            rows += _of_crossed(one, confidence)
     found = pl.DataFrame(rows, schema=dict(SCHEMA))
     order = pl.col("metric").replace_strict({name: i for i, name in enumerate(METRICS)})
     return found.sort("cell", order, maintain_order=True)
@@ -291,6 +306,65 @@ class _Report:
                     freedom = min(max(2 * noise**2 / mean.within, 1.0), freedom)
                 means = [float(np.nanmean(values)) for values in known]
                 yield from self.test_set(metric, means, noise, freedom, mean)
+
+
+def _of_crossed(one: CellResults, confidence: float) -> Iterator[Row]:
+    """Yield the parts of the variance of accuracy, and of being wrong, in a crossed cell."""
+    sources = ordered(one.sources)
+    n = len(sources)
+    held = {repeat: crossed.full(*own, n) for repeat, own in sorted(one.accuracy.items())}
+    known = {repeat: cross for repeat, cross in held.items() if cross is not None}
+    if not known:
+        return
+    crosses = crossed.Crosses.of([*known.values()])
+    k, effects = crosses.k, crossed.effects_of(n)
+    names = {effect: "*".join(sources[place] for place in effect) for effect in effects}
+    parts = {effect: OWN if len(effect) == 1 else INTERACTION for effect in effects}
+
+    def row(
+        *key: str, value: float, total: float, limits: Limits | None, repeats: int = crosses.repeats
+    ) -> Row:
+        low, high = (None, None) if limits is None else (max(end, 0.0) for end in limits)
+        over = TEST_SETS if repeats > 1 else SEEDS
+        numbers = (value, low, high, value / total if total > 0 else None, None)
+        basis = (repeats, repeats * k**n, over if limits else None, str(one.cell))
+        return dict(zip(SCHEMA, (one.cell, *key, *numbers, *basis), strict=True))
+
+    total = crosses.value(crossed.of_all(n, k))
+    sums = {(names[effects[-1]], ALL): crossed.of_all(n, k)}
+    sums |= {(names[own], parts[own]): crossed.component(own, n, k) for own in effects}
+    for key, terms in sums.items():
+        limits = crosses.limits(terms, confidence)
+        yield row(ACCURACY, *key, value=crosses.value(terms), total=total, limits=limits)
+    means = [float(cross[(slice(k),) * n].mean()) for cross in known.values()]
+    if len(means) > 1:
+        between, of_mean, limits = float(np.var(means, ddof=1)), crossed.of_mean(n, k), None
+        noise, freedom = max(crosses.value(of_mean), 0.0), max(crosses.freedom(of_mean), 1.0)
+        if max(between, noise) > _ROUNDING:
+            limits = difference_limits(between, len(means) - 1.0, noise, freedom, confidence)
+        key = ("test set", TEST_SET)
+        yield row(ACCURACY, *key, value=between - noise, total=0.0, limits=limits)
+    wrong = [own for repeat in known if (own := _of_points(one, repeat, n, k)) is not None]
+    if len(wrong) >= FEWEST_COMPARED:  # the interval is over test sets alone
+        each = {key: np.array([own[effect] for own in wrong]) for effect, key in names.items()}
+        whole = np.sum([*each.values()], axis=0)
+        told = {(names[effects[-1]], ALL): whole}
+        told |= {(names[effect], parts[effect]): each[names[effect]] for effect in effects}
+        for key, values in told.items():
+            half = t_quantile(confidence, len(wrong) - 1) * values.std(ddof=1) / len(wrong) ** 0.5
+            kind: Kind = "positive" if key[1] == ALL else "other"
+            value, most = float(values.mean()), float(whole.mean())
+            limits = around(value, float(half), kind) if values.std() > _ROUNDING else None
+            yield row(ERRORS, *key, value=value, total=most, limits=limits, repeats=len(wrong))
+
+
+def _of_points(one: CellResults, repeat: int, n: int, k: int) -> dict[crossed.Effect, float] | None:
+    """Return the variance of each effect on being wrong, on one test set; None if unknown."""
+    index, values = one.accuracy[repeat]
+    both, size = one.pairs.get("ec_global", {}).get(repeat), k**n
+    if both is None or repeat not in one.errors or index[size - 1] != size - 1:
+        return None
+    return crossed.of_pairs(both[:size, :size], 1 - values[:size], n)
 
 
 def _cells(terms: Sequence[Term]) -> list[CellResults]:

@@ -6,6 +6,7 @@ And what a paper says of a sweep: its methods, and the studies that they cite.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -352,12 +353,15 @@ def _training(study: Study) -> Iterator[str]:
         words = [f"{key} {value}" for key, value in settings.items()]
         told.append(f"{name}{cited} ({', '.join([kind] * (kind != name) + words)})")
     yield f"{counted(len(told), 'classifier')}: {'; '.join(told)}."
-    seen = sorted({one for level in cells["vary"].cast(pl.String) for one in level.split("+")})
+    sources = {one for level in cells["vary"].unique() for one in re.split(r"[+*]", str(level))}
+    seen = sorted(sources)
     means = [f"{one} ({_VARIES[one]})" for one in seen if one in _VARIES]
     if means:
         levels = cells["vary"].cast(pl.String).unique(maintain_order=True).to_list()
         which = f", in the combinations {_listed(levels)}" if len(levels) > 1 else ""
         yield f"Runs that share a test set differ in {_listed(means)}{which}."
+        if any("*" in level for level in levels):
+            yield "Where * joins them, each value of one is combined with each of the others, once."
     for axis in AXES:
         levels = [str(one) for one in cells[axis].unique(maintain_order=True).to_list()]
         plain = {"train_fraction": "1.0", "hparams": "default"}.get(axis, "none")

@@ -113,6 +113,42 @@ def same_of(column: pl.Expr) -> pl.Expr:
     return pl.when(known.n_unique() == 1).then(known.first())
 
 
+IS_CROSSED = pl.col("vary").cast(pl.String).str.contains("*", literal=True)
+"""Whether a cell's sources are crossed, by its column `vary`: some runs of a repeat then share a
+value of one source."""
+
+
+def diagonal(sources: int) -> list[int]:
+    """Return the runs that share no value of so many crossed sources: (0, 0), (1, 1) and so on.
+
+    Each is the last of the runs with no larger value; a repeat has at most 2¹⁶ runs.
+    """
+    return [k**sources - 1 for k in range(1, 257)]
+
+
+def independent(tables: Tables) -> Tables:
+    """Return tables whose runs and pairs are independent of each other: of a cross, its diagonal.
+
+    `tables`: with the column vary in the repeats, whose other columns stay those of all runs.
+    """
+    if "vary" not in tables.repeats.columns:
+        return tables
+    crossed = tables.repeats.filter(IS_CROSSED).select("cell", "vary").unique("cell")
+    if crossed.is_empty():
+        return tables
+    sources = pl.col("vary").cast(pl.String).str.count_matches("*", literal=True) + 1
+    diagonals = [(crossed.filter(sources == n)["cell"].implode(), diagonal(n)) for n in (2, 3)]
+
+    def kept(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
+        for cells, held in diagonals:
+            shares = pl.any_horizontal(~pl.col(name).is_in(held) for name in names)
+            frame = frame.filter(~(pl.col("cell").is_in(cells) & shares))
+        return frame
+
+    runs, pairs = kept(tables.runs, "run_index"), kept(tables.pairs, "run_i", "run_j")
+    return replace(tables, runs=runs, pairs=pairs)
+
+
 Table = TypeVar("Table", pl.DataFrame, pl.LazyFrame)
 
 IS_LAST = pl.col("epoch") == pl.col("epoch").max().over("cell")

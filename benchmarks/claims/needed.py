@@ -154,7 +154,8 @@ CLAIMS: tuple[Claim, ...] = (
     interval(
         "The accuracies of all 12 runs are equal, while up to 24 % of further runs may differ",
         "howmany, answers",
-        r"it cannot be told yet, as the|enough'? if it is at most|may differ",
+        r"it cannot be told yet, as the|enough'? if it is at most|may differ|are (all )?equal|"
+        r"seeds at most, if runs differ by one test",
         _differing(0.25),
         _says_equal,
         "a quarter of the runs differ",

@@ -11,8 +11,12 @@ PLAIN: Mapping[str, str] = {
     r"Without an interval, so not judged": "Effects without an interval are named, not judged.",
     r"has no answer in|takes is not told|there is no answer|more than {} runs|no repeat has|"
     r"too few runs err|runs of every repeat are identical|was not computed|raise max_pair_runs|"
-    r"pairs of the {}": (
-        "Why `howmany` has no answer: too few runs, nothing differs, or more than ten million."
+    r"pairs of the {}|pairs of crossed runs": (
+        "Why `howmany` has no answer: too few runs, nothing differs, more than ten million, or "
+        "runs that share values."
+    ),
+    r"a full cross of {} values": (
+        "`howmany`: how many values of each crossed source it takes, without an interval."
     ),
     r"assumes? (roughly )?normal|the variance differs between test sets": (
         "Warnings where accuracies are skewed or test sets unequal: how far intervals still hold."

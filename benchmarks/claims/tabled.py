@@ -365,7 +365,7 @@ CLAIMS: tuple[Claim, ...] = (
         "Between seeds, the accuracy of a varies most (or: cannot be told), and that of b least",
         "answers",
         r"varies most (between seeds cannot|is not told)|accuracy of {} varies|of {} least|"
-        r"more than that|Between seeds, sd of",
+        r"most of those whose runs differ|more than that|Between seeds, sd of",
         0.05,
         "sweeps",
         _says("alike", "spread", "^Between seeds"),

@@ -16,7 +16,7 @@ from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams import grid
 from manyseed.jobs.hparams.kinds import Hparam, Value
 from manyseed.jobs.run import Generators, Json, Probability, TrainingSet
-from manyseed.jobs.training.handling import Device, Fitted, Handling
+from manyseed.jobs.training.handling import Device, Fitted, Handling, Precision
 
 Settings = Mapping[str, Any]
 Options = Mapping[str, Any]
@@ -262,6 +262,12 @@ OPTIONS: Mapping[str, Option] = {
     "schedule": Option(
         "Of the learning rate; by default the classifier's own; of sgd linear.",
         words=("constant", "cosine", "piecewise-linear", "plateau", "step"),
+    ),
+    "precision": Option(
+        "Of matrix products in training; not part of the identity.",
+        str,
+        "float32",
+        words=get_args(Precision),
     ),
 }
 """Options of all networks."""

@@ -121,6 +121,7 @@ def _integers(digits: NDArray[Any]) -> NDArray[np.int64]:
 
 
 Device = Literal["cpu", "gpu"]
+Precision = Literal["float32", "bf16"]
 
 PREDICTED_AT_ONCE = 1024  # test rows that a network predicts at a time
 
@@ -205,6 +206,8 @@ class Handling:
         It is part of the run; the trainer sets it from the run's cell.
     timeout : float
         Seconds after which a user's command is stopped; 0 for never.
+    precision : {"float32", "bf16"}
+        Of a network's matrix products while it is trained; all else is in float32.
     """
 
     snapshots: tuple[int, ...] = ()
@@ -216,6 +219,7 @@ class Handling:
     after_training: AfterTraining | None = None
     ensembling: Mapping[str, Any] | None = None
     timeout: float = 0.0
+    precision: Precision = "float32"
 
 
 PLAIN = Handling()
@@ -373,3 +377,10 @@ def gpu_model() -> str:
     import torch
 
     return str(torch.cuda.get_device_name(torch_device("gpu")))
+
+
+def gpu_has_bf16() -> bool:
+    """Return whether the GPU multiplies matrices in bfloat16, without emulating it."""
+    import torch
+
+    return bool(torch.cuda.is_bf16_supported(including_emulation=False))

@@ -184,7 +184,7 @@ class _StackedDropout(nn.Module):
                 torch.rand(rows, units, generator=generator, out=values)
         keep = torch.tensor([[[1 - p]] for p, _ in self._layers], dtype=torch.float64)
         kept = (drawn < keep.to(drawn)).transpose(1, 2)
-        return x * kept / keep.to(x)
+        return x * kept / keep.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def stacked(layers: Sequence[Any]) -> nn.Module:

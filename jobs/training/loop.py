@@ -7,6 +7,7 @@ it is presented to each member of a run.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from time import monotonic, perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,7 +26,7 @@ from manyseed.jobs.training.checkpoint import (
     restore,
     save,
 )
-from manyseed.jobs.training.handling import PREDICTED_AT_ONCE, Alive, Fitted
+from manyseed.jobs.training.handling import PREDICTED_AT_ONCE, Alive, Fitted, Precision
 from manyseed.jobs.training.layers import stacked, unstack
 from manyseed.jobs.training.schedules import Plateau, Rate
 
@@ -178,7 +179,8 @@ class TrainingPlan:
     `epochs` and `batch_size`: passes over the training rows, and rows per step. `rate`: the
     learning rate of each step (`Rate`). `snapshots`: epochs, counted from 1, after which the test
     set is predicted, besides the last. `smallest_batch`: a last batch with fewer rows joins the one
-    before (batch norm cannot train on one row).
+    before (batch norm cannot train on one row). `precision`: of the matrix products of steps;
+    weights, their updates, the loss and predictions are in float32.
     """
 
     epochs: int
@@ -186,6 +188,14 @@ class TrainingPlan:
     rate: Rate
     snapshots: tuple[int, ...] = ()
     smallest_batch: int = 1
+    precision: Precision = "float32"
+
+    def logits(self, model: nn.Module, X: Tensor) -> Tensor:
+        """Return what a step makes of its rows."""
+        is_bf16 = self.precision == "bf16"
+        with torch.autocast(X.device.type, torch.bfloat16) if is_bf16 else nullcontext():
+            logits: Tensor = model(X)
+        return logits.float() if is_bf16 else logits
 
 
 def owned(array: NDArray[Any], device: torch.device, dtype: torch.dtype) -> Tensor:
@@ -323,7 +333,8 @@ def train_stack(members: Sequence[StackedRun]) -> list[Fitted]:
             memory.resize_(index.numel(), X.shape[1])
             torch.index_select(X, 0, (start + index).view(-1), out=memory)
             presented = memory.view(*index.shape, -1)
-            logits, labels = model(presented.transpose(1, 2)), y.gather(1, index)
+            logits = first.plan.logits(model, presented.transpose(1, 2))
+            labels = y.gather(1, index)
             losses = cross_entropy(logits, labels, reduction="none").mean(1)
             losses.sum().backward()  # each depends on the weights of its own network alone
             update(epoch, step, n_batches(*sizes))
@@ -425,7 +436,7 @@ def _train_epoch(
         index = rows.to(y.device)
         for weights in updated:
             weights.grad = None
-        logits, labels = parts.model(presented(index)), y[index]
+        logits, labels = plan.logits(parts.model, presented(index)), y[index]
         loss = cross_entropy(logits, labels)
         loss.backward()
         update()

@@ -209,6 +209,7 @@ class Network:
             rate=schedules.schedule(settings["schedule"], hparams["lr"], settings["epochs"]),
             snapshots=handling.snapshots,
             smallest_batch=self.smallest_batch,
+            precision=handling.precision,
         )
         rows = loop.owned(X, device, torch.float32), loop.owned(data.y, device, torch.int64)
         rows_test = loop.owned(X_test, device, torch.float32)

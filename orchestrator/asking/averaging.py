@@ -3,6 +3,7 @@
 As for effects, each test set is a cluster and each dataset a stratum. Perturbed hparams share
 their draws across datasets: then each repeat index is a cluster. With one test set per dataset,
 each run index is a cluster; for metrics of pairs, a jackknife over runs gives each run's share.
+Crossed runs are no such clusters: with one test set, their means have no interval.
 """
 
 from __future__ import annotations
@@ -26,7 +27,16 @@ from manyseed.analysis.questions.intervals import (
     t_interval,
     total,
 )
-from manyseed.analysis.tables.rows import REPEAT, RUN, VARIES, Tables, compares_runs, last, paired
+from manyseed.analysis.tables.rows import (
+    IS_CROSSED,
+    REPEAT,
+    RUN,
+    VARIES,
+    Tables,
+    compares_runs,
+    last,
+    paired,
+)
 from manyseed.jobs.checks import Option
 from manyseed.orchestrator.computing.tables import OF_EFFECT, WITHOUT_REPEATS, Results
 from manyseed.orchestrator.errors import UserError, given, require_one_of
@@ -232,6 +242,9 @@ class Averages:
     def _of_seeds(self, name: str) -> Iterator[pl.DataFrame]:
         """Yield variances over seeds for groups with one test set per dataset."""
         alone = self._kinds.filter(pl.col(OVER) == SEEDS).select(self.by)
+        crossed = self.tables.scan("cells").filter(IS_CROSSED).select("cell").unique()
+        sharing = self._units.join(crossed, on="cell", how="semi").select(self.by).unique()
+        alone = alone.join(sharing.collect(), on=self.by, how="anti", nulls_equal=True)
         if alone.is_empty():
             return
         base = name if self.table in ("pairs", *_OF_RUNS) else name.removesuffix("_mean")

@@ -6,6 +6,7 @@ are integer codes, and only the distinct ones get a description and an identity.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,11 +18,11 @@ from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
 from manyseed.jobs import perturb
-from manyseed.jobs.cells import SOURCES_OF_RANDOMNESS
 from manyseed.jobs.classifiers import ClassifierInfo
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.ensembling.methods import METHODS, NONE
 from manyseed.jobs.run import (
+    CROSSED,
     LATER,
     Cell,
     canonical_json,
@@ -34,7 +35,7 @@ from manyseed.orchestrator.grids.grid import GRID, Codes, Combinations, combine,
 from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.plannotes import Notes
 from manyseed.orchestrator.grids.resolver import Fit, Resolver
-from manyseed.orchestrator.grids.sweepfile import SweepFile
+from manyseed.orchestrator.grids.sweepfile import Grid, SweepFile
 
 _FITS = ("dataset", "classifier", "hparams")  # the axes that determine how the others resolve
 
@@ -85,6 +86,7 @@ def expand(sweep: SweepFile, path: Path, own: OwnCode | None = None) -> Expansio
         where = f"grid[{number}]"
         combos = combine(grid, where, path, resolver.configurations)
         test_sets = resolver.test_sets(combos.values["dataset"], where)
+        _require_full(combos.present("vary"), grid, number, sweep, path)
         wanted = grid.repeats or sweep.repeats
         repeats = np.array([min(n or wanted, wanted) for n in test_sets])
         runs = grid.runs or sweep.runs
@@ -158,6 +160,31 @@ def _require_deep(cells: pl.DataFrame, path: Path) -> None:
         value=vary,
         remedy=f'vary = ["init+batch"], or exclude = [{{ ensembling = "none", vary = "{vary}" }}]',
     )
+
+
+_POWERS = {2: "square", 3: "cube"}
+
+
+def _require_full(
+    varied: Iterable[str], grid: Grid, number: int, sweep: SweepFile, path: Path
+) -> None:
+    """Refuse a number of runs that are no full cross of the sources that a grid crosses."""
+    runs = grid.runs or sweep.runs
+    for vary in sorted(one for one in varied if "*" in one):
+        sources = vary.count("*") + 1
+        values = next(k for k in itertools.count(1) if (k + 1) ** sources > runs)
+        if values**sources == runs and values > 1:
+            continue
+        near = [k for k in (values, values + 1) if k > 1]
+        choices = (f"{k**sources} ({' × '.join([str(k)] * sources)})" for k in near)
+        raise UserError(
+            f"{vary} trains each combination of {sources} sources once, so the number of runs is "
+            f"a {_POWERS[sources]}",
+            file=path,
+            key=f"grid[{number}].runs" if grid.runs else "runs",
+            value=runs,
+            remedy=f"runs = {' or '.join(choices)}",
+        )
 
 
 @dataclass(frozen=True)
@@ -261,9 +288,7 @@ def _coded(
 
 def axis_value(cell: Cell, axis: str) -> Any:
     """Return a cell's value of an axis as results show it, but numbers of points as integers."""
-    if axis == "vary":  # such as init+batch+train, in this order
-        return "+".join(source for source in SOURCES_OF_RANDOMNESS if source in cell.vary)
-    return getattr(cell, axis)
+    return getattr(cell, "varied" if axis == "vary" else axis)
 
 
 def _distinct(asked: pl.DataFrame, tables: _Named, notes: Notes, path: Path) -> pl.DataFrame:
@@ -351,14 +376,14 @@ class _Named:
             axis: [cell.canonical() for cell in self._cells[axis]] for axis in ("fit", *VALUES)
         }
         texts = {}
-        for field in (*known["fit"][0], *LATER):
-            axis = field if field in VALUES else "fit"
-            if field in LATER:
+        for field in (*known["fit"][0], *LATER, CROSSED):
+            axis = "vary" if field == CROSSED else field if field in VALUES else "fit"
+            if field in (*LATER, CROSSED):
                 encoded = [optional_piece(field, each.get(field, "none")) for each in known[axis]]
             else:
                 encoded = [canonical_json(each[field]).decode() for each in known[axis]]
             texts[field] = self._gathered(axis, encoded, cells)
-        pieces = [pl.lit(piece) for piece in canonical_pieces(texts, LATER)]
+        pieces = [pl.lit(piece) for piece in canonical_pieces(texts, (*LATER, CROSSED))]
         canonical = pl.select(pl.concat_str(pieces).alias("canonical"))["canonical"]
         ids = [text_identity(text.encode()) for text in canonical]
         return self.named(cells).select(

@@ -22,6 +22,7 @@ from manyseed.jobs.datasets.openml_task import SUITE as OPENML_SUITE
 from manyseed.jobs.ensembling.methods import NONE, SAME_AS_NONE
 from manyseed.jobs.hparams.grid import is_written
 from manyseed.jobs.images import schemes
+from manyseed.jobs.run import SOURCES_OF_RANDOMNESS
 from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value
 from manyseed.orchestrator.grids.sweepfile import Exclusion, Grid
 
@@ -220,6 +221,8 @@ def normal_form(axis: str, value: Any, *, where: str, path: Path) -> str:
 def _fits(pattern: Any, axis: str, value: Any) -> bool:
     if not isinstance(pattern, str):
         return bool(pattern == value)
+    if axis == "vary" and "*" in pattern and {*pattern.split("*")} <= {*SOURCES_OF_RANDOMNESS}:
+        return bool(value == pattern)  # crossed sources, not a pattern
     if axis == "hparams" and pattern == GRID:
         return value == GRID or is_written(value)
     # as in the file, and as results show it: "neighbour:.5" is "neighbour:0.5"

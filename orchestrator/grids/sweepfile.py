@@ -208,7 +208,8 @@ class Grid(_Table):
     """"default": the anchors; "tuned": what a random search finds; "grid": every combination of the
     classifier's hparam grid; or values such as "lr=0.001,width1=64"."""
     vary: Texts = ["init+batch"]
-    """What differs between the runs of a repeat: init, batch, train, joined by "+"."""
+    """What differs between the runs of a repeat: init, batch, train, joined by "+"; joined by "*",
+    every value of each is combined with every value of the others."""
     augment: Texts = ["none"]
     """Random transforms of training images, drawn anew in each epoch, such as "crop-flip:4"."""
     ensembling: Texts = ["none"]

@@ -242,7 +242,8 @@ def cells_of(
             dataset=dataset,
             classifier={"name": source.classifier, "version": 1, "source": "imported"},
             hparams={} if row["hparams"] == "default" else {"name": row["hparams"]},
-            vary=tuple(sorted(row["vary"].split("+"))),
+            vary=tuple(sorted(re.split(r"[+*]", row["vary"]))),
+            crossed="*" in row["vary"],
             **{k: row[k] for k in DEFAULTS if k not in ("hparams", "vary")},
         )
         described.append((cell.id, canonical_json(cell.canonical()).decode()))

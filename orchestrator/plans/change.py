@@ -38,6 +38,7 @@ from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
 from manyseed.orchestrator.plans.searches import FoundScale, TunedHparams
 from manyseed.orchestrator.plans.twins import Twin, sentences
+from manyseed.orchestrator.provenance import BF16, NO_BF16, has_bf16
 from manyseed.orchestrator.store.arrays import DONE
 from manyseed.orchestrator.store.groups import find_group
 from manyseed.orchestrator.store.reader import read_array
@@ -279,7 +280,7 @@ def remarks(change: Change, *, all_notes: bool = True) -> Iterator[str]:
             f"Tuned hparams need {counted(summary['searches'], 'search')} of "
             f"{counted(change.sweep.tune.draws, 'draw')} each."
         )
-    yield from _stacks(change) if all_notes else ()
+    yield from _forms(change) if all_notes else ()
     if summary["runs_identical"]:
         yield (
             "Identical to the first run of their repeat, as nothing that varies reaches the "
@@ -290,9 +291,13 @@ def remarks(change: Change, *, all_notes: bool = True) -> Iterator[str]:
         yield f"Left out, as dropped before: {counted(summary['cells_dropped'], 'cell')}."
 
 
-def _stacks(change: Change) -> Iterator[str]:
-    """Yield a sentence for each classifier of which several runs are trained at once."""
+def _forms(change: Change) -> Iterator[str]:
+    """Yield sentences on classifiers trained in bfloat16, or several runs at once."""
     resolved = change.expansion.classifiers.items()
+    in_bf16 = {name: info for (name, _), info in resolved if info.options.get("precision") == BF16}
+    for name, info in in_bf16.items():
+        lacks = f"; {NO_BF16}" if info.device == "cpu" and not has_bf16() else ""
+        yield f"{name}: trained with matrix products in bfloat16{lacks}."
     asked = {name: int(info.options.get("stack", 1)) for (name, _), info in resolved}
     for name in [name for name, members in asked.items() if members > 1]:
         cells = change.cells.drop_nulls("runs").filter(classifier=name, identical=False)

@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from manyseed.jobs import datasets
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers import is_own, stacks
-from manyseed.jobs.classifiers.record import STACK
+from manyseed.jobs.classifiers.record import OPTIONS, STACK
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.run import Cell, DamagedData, MachineError, NotFetched
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import UnavailableError, UserError, command, refused
 from manyseed.orchestrator.grids.own import OwnCode, Pin
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.provenance import code_key, read_recipes
+from manyseed.orchestrator.provenance import BF16, code_key, read_recipes
 
 if TYPE_CHECKING:
     import polars as pl
@@ -241,6 +241,21 @@ def stacks_of(paths: SweepPaths, plan: Plan, cells: pl.DataFrame) -> dict[int, i
         for cell, name, text, runs in columns
         if (members := min(asked[name], runs)) > 1 and stacks(Cell.from_text(text))
     }
+
+
+def in_bf16(paths: SweepPaths, cells: pl.DataFrame) -> frozenset[int]:
+    """Return the cells whose networks are trained in bfloat16, as in the sweep file now."""
+
+    def precision(table: Mapping[str, Any]) -> Any:
+        return OPTIONS["precision"].check("precision", table["precision"])
+
+    names = cells["classifier"].unique()
+    asked = {name for name in names if _of_table(paths, name, precision, None) == BF16}
+    return frozenset(
+        cell
+        for cell, name, text in cells.select("cell", "classifier", "canonical").iter_rows()
+        if name in asked and "optimizer" in Cell.from_text(text).classifier
+    )
 
 
 def use_code(paths: SweepPaths, code: str, classifier: Mapping[str, Any]) -> None:

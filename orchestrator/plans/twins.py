@@ -17,9 +17,9 @@ from typing import Any, Literal
 import polars as pl
 
 from manyseed.analysis.axes import AXES, UNKNOWN, VARY
-from manyseed.jobs.cells import SOURCES_OF_RANDOMNESS, consumed
+from manyseed.jobs.cells import consumed
 from manyseed.jobs.datasets.split import n_points
-from manyseed.jobs.run import Cell, canonical_json
+from manyseed.jobs.run import CROSSED, SOURCES_OF_RANDOMNESS, Cell, canonical_json
 from manyseed.orchestrator.errors import toml_value
 from manyseed.orchestrator.plans.plan import IS_IMPORTED
 
@@ -117,7 +117,9 @@ def sources_drawn(cells: pl.DataFrame) -> pl.Series:
     """
     drawn = []
     for canonical, imported in cells.select("canonical", _=IS_IMPORTED).iter_rows():
-        words = "+".join(_drawn(json.loads(canonical))) or "none"
+        description = json.loads(canonical)
+        sign = "*" if CROSSED in description else "+"
+        words = sign.join(_drawn(description)) or "none"
         drawn.append(UNKNOWN if imported and words == VARY else words)
     return pl.Series("draws_from", drawn, dtype=pl.String)
 
@@ -177,7 +179,7 @@ def merge_twins(
 
 def _in_order(crowded: pl.DataFrame) -> pl.DataFrame:
     """Sort by fits; among twins, the one to keep comes first."""
-    sources = pl.col("vary").str.split("+")
+    sources = pl.col("vary").str.split("+")  # no other cell has the fits of crossed ones
     place = sum(
         pl.when(sources.list.contains(source)).then(2**number).otherwise(0)
         for number, source in enumerate(SOURCES_OF_RANDOMNESS)

@@ -105,8 +105,8 @@ def mixed(runs: pl.DataFrame) -> list[str]:
     for row in recipes_compared(runs).iter_rows(named=True):
         where = f"{row['dataset']} × {row['classifier']}"
         ways = (
-            "in several ways (code of your own, library versions, kinds of processors, or several "
-            "at once)"
+            "in several ways (code of your own, library versions, kinds of processors, precisions, "
+            "or several at once)"
         )
         if row["shared"]:
             n, of = row["shared"], counted(row["sets"], "repeat")

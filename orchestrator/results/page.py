@@ -117,7 +117,7 @@ def origin(
     time of the analysis.
     """
     recipes = read_recipes(paths.recipes)
-    devices = sorted({f"{r.device} ({r.device_class})" for r in recipes.values()})
+    devices = sorted({recipe.where for recipe in recipes.values()})
     facts = {"Analysed": analysed}
     if {r.device for r in recipes.values()} == {IMPORTED}:
         facts["Imported"] = ", ".join(sorted({str(r.device_class) for r in recipes.values()}))

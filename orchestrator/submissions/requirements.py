@@ -20,7 +20,14 @@ from manyseed.orchestrator.plans.cost import require_room, rooms
 from manyseed.orchestrator.plans.keptmodels import counted
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
-from manyseed.orchestrator.provenance import Recipe, read_recipes
+from manyseed.orchestrator.provenance import (
+    BF16,
+    FLOAT32,
+    NO_BF16,
+    Recipe,
+    has_bf16,
+    read_recipes,
+)
 from manyseed.orchestrator.submissions import cluster
 from manyseed.orchestrator.survey import Survey, survey
 from manyseed.slurm.profile import Profile
@@ -36,14 +43,14 @@ def require_same(
 
     `has_finished`: for each device that the runs request: whether runs that request it are
     finished. `gpu`: the GPU model for runs that request one. `is_here`: whether this machine trains
-    them; if not, its processor is not compared. The form of training is not compared either.
+    them; if not, its processor is not compared. Form and precision are not compared either.
 
     Returns a sentence for each device of another class than that of the recorded runs.
     """
     sentences = []
     recorded = list(read_recipes(paths.recipes).values())
     for device, is_known in has_finished.items():
-        now = replace(Recipe.here(gpu if device == "gpu" else None), form=None)
+        now = replace(Recipe.here(gpu if device == "gpu" else None), form=None, precision=None)
         before = recorded
         if is_here:
             made_on = _made_on(device, recorded) if is_known else now.device
@@ -158,6 +165,7 @@ def require_recipe(
     state: Survey,
     cells: pl.DataFrame,
     stacks: Mapping[int, int],
+    bf16: frozenset[int],
     *,
     gpu: str | None,
     is_here: bool,
@@ -165,19 +173,36 @@ def require_recipe(
     """Refuse to train with a recipe other than that of the finished runs; as `require_same`.
 
     `cells`: those of the submitted runs. `stacks`: how many runs of a cell are trained at once, if
-    several. `gpu`: the model of this machine's GPU. `is_here`: whether this machine trains.
+    several. `bf16`: cells trained in bfloat16. `gpu`: the model of this machine's GPU. `is_here`:
+    whether this machine trains.
     """
     devices = cells["device"].unique().sort()
     finished = state.with_state("done", "copy").select("cell").unique()
-    _require_form(paths, cells.join(finished, on="cell", how="semi"), stacks)
+    _require_form(paths, cells.join(finished, on="cell", how="semi"), stacks, bf16)
     trained = state.plan.cells.join(finished, on="cell", how="semi")["device"].unique()
     has_finished = {device: device in trained for device in devices}
     return require_same(paths, has_finished, gpu=gpu, is_here=is_here)
 
 
-def _require_form(paths: SweepPaths, begun: pl.DataFrame, stacks: Mapping[int, int]) -> None:
-    """Refuse to go on with cells, of which runs are finished, with more or fewer runs at once."""
-    made = {recipe.members or 1 for recipe in read_recipes(paths.recipes).values() if recipe.form}
+def _require_form(
+    paths: SweepPaths, begun: pl.DataFrame, stacks: Mapping[int, int], bf16: frozenset[int]
+) -> None:
+    """Refuse to go on with cells of which runs are finished, in another form or precision."""
+    recipes = [recipe for recipe in read_recipes(paths.recipes).values() if recipe.form]
+    precisions = {recipe.precision for recipe in recipes if recipe.precision}
+    for cell, name in begun.select("cell", "classifier").iter_rows():
+        precision = BF16 if cell in bf16 else FLOAT32
+        if precisions and precision not in precisions:
+            raise UserError(
+                f"runs of {name} so far were trained in {max(precisions)}, the others would be in "
+                f"{precision}: another recipe",
+                file=paths.sweep_file,
+                key=f"classifier.{name}.precision",
+                value=precision,
+                remedy=f'write precision = "{max(precisions)}", or mix recipes knowingly with '
+                "--other-recipe: results mark the repeats",
+            )
+    made = {recipe.members or 1 for recipe in recipes}
     # perturbed hparams may change a network's structure: such runs are stacked or not, one by one
     fixed = begun.filter(perturb_hparams="none", identical=False)
     for cell, name in fixed.select("cell", "classifier").iter_rows():
@@ -192,6 +217,26 @@ def _require_form(paths: SweepPaths, begun: pl.DataFrame, stacks: Mapping[int, i
                 remedy=f"write stack = {before}, or mix recipes knowingly with --other-recipe: "
                 "results mark the repeats",
             )
+
+
+def require_products(
+    paths: SweepPaths, cells: pl.DataFrame, bf16: frozenset[int], *, gpu: str | None
+) -> None:
+    """Refuse cells trained in bfloat16 if this processor would train them and lacks it.
+
+    Tasks ask GPUs, as each node asks its processor.
+    """
+    chosen = cells.filter(cells["cell"].is_in([*bf16]))
+    of_cpu = chosen if gpu is None else chosen.filter(device="cpu")
+    if not of_cpu.is_empty() and not has_bf16():
+        name = of_cpu["classifier"][0]
+        raise UserError(
+            NO_BF16,
+            file=paths.sweep_file,
+            key=f"classifier.{name}.precision",
+            value=BF16,
+            remedy="remove it, or train on a machine or cluster that has them",
+        )
 
 
 def gpu_here(devices: pl.Series) -> str | None:

@@ -16,7 +16,7 @@ from manyseed.orchestrator.disk.records import locked, write_json
 from manyseed.orchestrator.errors import StillRunning, UnavailableError, command, refused
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
-from manyseed.orchestrator.plans.code import CodeHere, stacks_of
+from manyseed.orchestrator.plans.code import CodeHere, in_bf16, stacks_of
 from manyseed.orchestrator.plans.drop import choose_cells
 from manyseed.orchestrator.plans.keptmodels import conditions
 from manyseed.orchestrator.plans.layout import Groups, lay_out
@@ -30,6 +30,7 @@ from manyseed.orchestrator.submissions.requirements import (
     gpu_here,
     require_data,
     require_packages,
+    require_products,
     require_recipe,
     require_space,
     require_walltime,
@@ -110,12 +111,15 @@ def submit(
         is_here = request.profile is None
         gpu = gpu_here(devices) if is_here else None
         code, stacks = CodeHere(paths, cells), stacks_of(paths, state.plan, cells)
+        bf16 = in_bf16(paths, cells)
         if not request.other_recipe:
-            for text in require_recipe(paths, state, cells, stacks, gpu=gpu, is_here=is_here):
+            recipe = require_recipe(paths, state, cells, stacks, bf16, gpu=gpu, is_here=is_here)
+            for text in recipe:
                 report(text)
             code.require_same(state.finished_cells)
         if is_here:
             require_packages(state.plan, cells)
+            require_products(paths, cells, bf16, gpu=gpu)
         require_data(paths, state, rows)
         groups = Groups.read(paths)
         require_space(paths, state, groups, rows)
@@ -125,7 +129,7 @@ def submit(
         number = _next_number(paths)
         code.copy()
         submitter = _Submitter(paths, number, state.plan, groups, request, lease, code.of_tasks)
-        submitter.stacks = stacks
+        submitter.stacks, submitter.bf16 = stacks, bf16
         if request.profile is None:
             return submitter.to_this_machine(rows, devices, gpu)
         for text in cluster.copied_secrets(request.profile, submitter.folder):
@@ -145,6 +149,7 @@ class _Submitter:
         code: Mapping[int, tuple[str, float]],
     ) -> None:
         self.lease, self.code, self.stacks = lease, code, dict[int, int]()
+        self.bf16 = frozenset[int]()
         self.paths, self.number, self.plan, self.request = paths, number, plan, request
         self.folder = paths.submission(number)
         self.shard_lengths = {spec.number: spec.shard_length for spec in groups.specs}
@@ -244,9 +249,8 @@ class _Submitter:
             files = SubmissionPaths(folder)
             files.attempts.mkdir()
             shards = []
-            tasks = make_tasks(
-                self.plan, work, self.shard_lengths, self.code, self.where, self.stacks
-            )
+            given = self.shard_lengths, self.code, self.where, self.stacks, self.bf16
+            tasks = make_tasks(self.plan, work, *given)
             for number, task in enumerate(tasks):
                 task.write(files.task(number))
                 shards.append(shards_of(task))

@@ -80,6 +80,7 @@ class Task:
     earlier version wrote the task."""
     stacks: Mapping[int, int] = field(default_factory=dict)
     """By cell number: how many runs are trained at once, of cells where that is more than one."""
+    bf16: frozenset[int] = frozenset()  # cells trained with matrix products in bfloat16
 
     @property
     def n_runs(self) -> int:
@@ -111,6 +112,7 @@ class Task:
             ],
             **({"own_code": self.own_code} if self.own_code else {}),
             **({"stacks": dict(self.stacks)} if self.stacks else {}),
+            **({"bf16": sorted(self.bf16)} if self.bf16 else {}),
         }
         write_json(path, value)
 
@@ -131,6 +133,7 @@ class Task:
                 _read_plan(value.get("plan", "")),
                 str(value.get("own_code", "")),
                 {int(n): max(1, int(members)) for n, members in value.get("stacks", {}).items()},
+                frozenset(map(int, value.get("bf16", ()))),
             )
             unknown = (
                 {s.group for s in spans} - task.groups.keys(),
@@ -218,13 +221,14 @@ def make_tasks(
     code: Mapping[int, tuple[str, float]] = MappingProxyType({}),
     where: Mapping[int, str] = MappingProxyType({}),
     stacks: Mapping[int, int] = MappingProxyType({}),
+    bf16: frozenset[int] = frozenset(),
 ) -> Iterator[Task]:
     """Yield the tasks that train `rows`, in order of their numbers.
 
     `rows`: columns group, cell, repeat, run, row, resource and task. `shard_lengths`: rows per
     shard of every group. `code`: for cells with users' own code: its digest, and the timeout of a
     command in seconds. `where`: for groups that keep the parameters of only some runs: their
-    condition (`plans.keptmodels`). `stacks`: as `Task.stacks`.
+    condition (`plans.keptmodels`). `stacks` and `bf16`: as in `Task`.
     """
     import polars as pl  # tasks import this module but do not need polars
 
@@ -275,6 +279,7 @@ def make_tasks(
             plan=plan.identity,
             own_code=code_digest() or "",
             stacks={span.cell: stacks[span.cell] for span in spans if span.cell in stacks},
+            bf16=bf16.intersection(span.cell for span in spans),
         )
 
 

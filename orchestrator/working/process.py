@@ -23,12 +23,20 @@ from manyseed.jobs.classifiers import imports
 from manyseed.jobs.run import Cell, MachineError, Prediction, Run
 from manyseed.jobs.trainer import Trainer, block_of, made
 from manyseed.jobs.training.checkpoint import Checkpoint
-from manyseed.jobs.training.handling import Device, Handling, gpu_model
+from manyseed.jobs.training.handling import Device, Handling, Precision, gpu_model
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.errors import StoreError, command
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.code import remedy
-from manyseed.orchestrator.provenance import Recipe, code_digest, code_key, register
+from manyseed.orchestrator.provenance import (
+    BF16,
+    FLOAT32,
+    Recipe,
+    code_digest,
+    code_key,
+    register,
+    require_bf16,
+)
 from manyseed.orchestrator.store.groups import Group, open_group
 from manyseed.orchestrator.store.index import JournalFolder
 from manyseed.orchestrator.store.journal import SYNC_SECONDS, JournalWriter, encode_row
@@ -113,6 +121,7 @@ class Training:
             group.spec.measures_of(models=batch.models),
             group.spec.asked,
             timeout=self._task.cells[batch.cell].timeout,
+            precision=self._precision(batch.cell),
         )
 
     def _train_stack(
@@ -168,12 +177,15 @@ class Training:
             from manyseed.orchestrator.plans.searches import searched
 
             tuned = searched(asked, self._cell(cell))
-        device = self._device(cell)
+        device, precision = self._device(cell), self._precision(cell)
         code = self._task.cells[cell].code
-        key = json.dumps([device, tuned, code, members])
+        key = json.dumps([device, tuned, code, members, precision])
         if key not in self._recipes:
+            if precision == BF16:
+                require_bf16(on_gpu=device == "gpu")
             journals = JournalFolder(self._paths.journals, self._task.plan)
-            recipe = Recipe.here(gpu_model() if device == "gpu" else None).stacked(members)
+            recipe = Recipe.here(gpu_model() if device == "gpu" else None)
+            recipe = recipe.of_form(members, precision)
             self._recipes[key] = register(
                 self._paths.recipes,
                 replace(recipe, tuned=tuned, own=self._own(cell)),
@@ -199,6 +211,9 @@ class Training:
         """Return the device of a cell's runs: a GPU if it is requested and the task has one."""
         requests_gpu = self._task.cells[cell].device == "gpu"
         return "gpu" if requests_gpu and self._task.resource == "gpu" else "cpu"
+
+    def _precision(self, cell: int) -> Precision:
+        return BF16 if cell in self._task.bf16 else FLOAT32
 
     def _cell(self, number: int) -> Cell:
         if number not in self._cells:

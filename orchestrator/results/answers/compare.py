@@ -303,6 +303,8 @@ def _shared_streams(cell_a: Cell, cell_b: Cell) -> tuple[str, ...]:
         return ()  # how they were made is unknown
     if cell_a.seed != cell_b.seed:
         return ()
+    if cell_a.crossed != cell_b.crossed or (cell_a.crossed and cell_a.vary != cell_b.vary):
+        return ()  # runs with the same index have other values
     keys_a, keys_b = (
         {name: key for name, key in stream_keys(Run(cell, 0, 0)).items() if _drawn(cell, name, key)}
         for cell in (cell_a, cell_b)
@@ -314,7 +316,8 @@ def _drawn(cell: Cell, name: Stream, keys: Sequence[str | int]) -> bool:
     """Return whether a stream is drawn from and differs between runs."""
     if name == "subsample":
         return cell.train_fraction != 1.0
-    return stream_keys(Run(cell, 0, 1))[name] != keys
+    other = 2 ** len(cell.vary) - 1 if cell.crossed else 1  # shares nothing with run 0
+    return stream_keys(Run(cell, 0, other))[name] != keys
 
 
 def _compare(
@@ -344,7 +347,10 @@ def _compare(
     reason = _incomparable(first, second, cell_a, cell_b, metric, frames)
     if reason:
         return replace(unknown, reason=reason)
-    sets_a, sets_b = (by_test_set(frame) for frame in frames)
+    sets_a, sets_b = (
+        by_test_set(frame, cell.crossed)
+        for frame, cell in zip(frames, (cell_a, cell_b), strict=True)
+    )
     chosen, paired = on_shared(sets_a, sets_b, streams)
     if not chosen:
         sides = ([one.side() for one in sets.values()] for sets in (sets_a, sets_b))
@@ -449,9 +455,13 @@ def reply(
         }
         for one in shown
     ]
+    told = ""
+    if n == 1 and shown[0].result:
+        told = verdict(shown[0], *_told_apart(shown[0]))
+        told += f" ({100 * confidence:g} %, over {_over(shown)}).\n"
     answers = [
         Answer(
-            f"A: {sides['a']}\nB: {sides['b']}",
+            f"{told}A: {sides['a']}\nB: {sides['b']}",
             tuple(words(one)),
             rows=[] if one.result is None else [{**sides, **asdict(one.result)}],
         )
@@ -503,19 +513,25 @@ def _table(
             numbers[1] = f"{low:+.4f} to {high:+.4f}"
         levels = ", ".join([*where, *unusual(one.same)])
         table.append([one.same.get("dataset", "several datasets"), told, levels, *numbers])
-    results = [one.result for one in shown if one.result]
-    over = "seeds and new test sets"
-    if not all(one.sets for one in results):
-        over = "seeds, on these test sets"
     sure = f"{100 * shown[0].confidence:g} %" if shown else ""
     miss = (1 - shown[0].confidence) * number if shown else 0.0
     below = [
-        f"{sure}: over {over}, each by itself; of {number:,}, about {miss:.2g} miss.",
+        f"{sure}: over {_over(shown)}, each by itself; of {number:,}, about {miss:.2g} miss.",
         "A: the one that is named first. P: that it is better.",
     ]
     if any(_told_apart(one) == ("A", "B") for one in shown):
         below.append(f"A: {shown[0].a.directory}; B: {shown[0].b.directory}.")
     return ["", "", "with", "A - B", sure, "P"], table, below
+
+
+def _over(shown: Sequence[Compared]) -> str:
+    """Say what the intervals are over that tell which is better."""
+    results = [one.result for one in shown if one.result]
+    return (
+        "seeds and new test sets"
+        if all(one.sets for one in results)
+        else "seeds, on these test sets"
+    )
 
 
 def _told_apart(one: Compared) -> tuple[str, str]:

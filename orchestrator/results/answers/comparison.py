@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from manyseed.analysis.questions.comparison import (
     hanging,
     hangs,
 )
+from manyseed.analysis.questions.crossed import sources_of
 from manyseed.analysis.questions.question import Answer
 from manyseed.analysis.tables.rows import compares_runs, last
 from manyseed.jobs.run import identity
@@ -205,6 +206,11 @@ class AnalysedCell:
     axes: Mapping[str, object]
     data: str | None
 
+    @property
+    def crossed(self) -> int:
+        """How many sources are crossed in it; 0 if they are not."""
+        return sources_of(str(self.axes["vary"]))
+
     @classmethod
     def all_of(cls, cells: pl.DataFrame) -> list[AnalysedCell]:
         """Return one object per row of a frame with the columns of `AnalysedSweep.cells`."""
@@ -325,6 +331,7 @@ class Units:
 
     values: Mapping[Unit, float]
     fixed: bool
+    crossed: int = 0  # number of crossed sources
 
     @property
     def counted(self) -> list[Unit]:
@@ -333,17 +340,18 @@ class Units:
 
     def side(self) -> Side:
         """Return the values of the runs that count."""
-        return Side(np.array([self.values[unit] for unit in self.counted]), self.fixed)
+        values = np.array([self.values[unit] for unit in self.counted])
+        return Side(values, self.fixed, self.crossed)
 
 
-def by_test_set(frame: pl.DataFrame) -> dict[str, Units]:
-    """Return the runs of a cell by the digest of their test set."""
+def by_test_set(frame: pl.DataFrame, crossed: int = 0) -> dict[str, Units]:
+    """Return the runs of a cell by the digest of their test set; `crossed`: crossed sources."""
     runs = frame.sort("repeat_index", "run_index")
     found = {}
     for of_set in runs.partition_by("digest", maintain_order=True):
         units = of_set.select("repeat_index", "run_index").iter_rows()
         values = dict(zip(units, of_set["value"].to_list(), strict=True))
-        found[str(of_set["digest"][0])] = Units(values, bool(of_set["fixed"].all()))
+        found[str(of_set["digest"][0])] = Units(values, bool(of_set["fixed"].all()), crossed)
     return found
 
 
@@ -356,7 +364,7 @@ def _same_units(x: Units, y: Units) -> tuple[Units, Units] | None:
     if x.fixed or y.fixed:
         return x, y
     units = _units(x, y)
-    both = tuple(Units({u: own.values[u] for u in units}, own.fixed) for own in (x, y))
+    both = tuple(replace(own, values={u: own.values[u] for u in units}) for own in (x, y))
     return (both[0], both[1]) if units else None
 
 
@@ -384,13 +392,15 @@ class RightPoints:
 
     def hangs(self, a: AnalysedCell, b: AnalysedCell, one: Compared) -> Answer:
         """Say on which points it hangs that A is better than B; `one`: the two compared."""
-        sets = [by_test_set(values_of(self._sweep, cell, "accuracy")) for cell in (a, b)]
+        sets = [
+            by_test_set(values_of(self._sweep, cell, "accuracy"), cell.crossed) for cell in (a, b)
+        ]
         chosen, paired = on_shared(sets[0], sets[1], one.streams)
 
         def told(better: Values, worse: Values) -> bool:
             found = compare(
-                [Side(own, x.fixed) for own, (x, _) in zip(better, chosen, strict=True)],
-                [Side(own, y.fixed) for own, (_, y) in zip(worse, chosen, strict=True)],
+                [Side(own, x.fixed, x.crossed) for own, (x, _) in zip(better, chosen, strict=True)],
+                [Side(own, y.fixed, y.crossed) for own, (_, y) in zip(worse, chosen, strict=True)],
                 paired=paired,
                 confidence=one.confidence,
             )

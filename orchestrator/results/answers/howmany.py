@@ -11,10 +11,11 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CLOSE, CONFIDENCE
+from manyseed.analysis.questions.ensembles import no_ensembles
 from manyseed.analysis.questions.howmany import RunsNeeded
 from manyseed.analysis.questions.howmany import howmany as for_means
 from manyseed.analysis.questions.question import Answer, Reply
-from manyseed.analysis.tables.rows import cells_once, of_cells, several
+from manyseed.analysis.tables.rows import IS_CROSSED, cells_once, of_cells, several
 from manyseed.orchestrator.asking.averaging import require_confidence, require_half_width
 from manyseed.orchestrator.computing.cellgroups import (
     GROUP,
@@ -26,7 +27,7 @@ from manyseed.orchestrator.computing.cellgroups import (
     split,
     usual_first,
 )
-from manyseed.orchestrator.computing.ensembles import for_alpha, write
+from manyseed.orchestrator.computing.ensembles import Drawn, for_alpha, write
 from manyseed.orchestrator.computing.inputs import KEY, Held
 from manyseed.orchestrator.computing.tables import read_analysis, read_results, without_own
 from manyseed.orchestrator.conditions import chosen
@@ -140,9 +141,15 @@ def howmany(
     cells = cells_once(chosen(tables.cells, where, one_snapshot=True), by)
     has_snapshots = several(tables.cells)
     tables = of_cells(tables, cells)
-    drawn = for_alpha(
-        paths, tables, cells, options, distinct_sizes, draws, workers, confidence, inputs
-    )
+    alone, drawn = cells.filter(~IS_CROSSED), {}  # ensembles are of independent runs
+    if not alone.is_empty():
+        kept = of_cells(tables, alone)
+        drawn = for_alpha(
+            paths, kept, alone, options, distinct_sizes, draws, workers, confidence, inputs
+        )
+    for cell in cells.filter(IS_CROSSED)["cell"]:
+        reason = "crossed runs share values, so it is told for other cells only"
+        drawn[cell] = Drawn(no_ensembles(reason, options.close))
     groups = []
     for own, part in split(tables, cells.sort(*GROUP, "cell"), list(by) or ["cell"]):
         means = for_means(part, accuracy=accuracy, consistency=consistency, confidence=confidence)
@@ -203,7 +210,7 @@ def reply(groups: Sequence[GroupAnswers]) -> Reply:
         title=_headline(groups),
         columns=columns,
         table=table,
-        below=_of_ensembles(groups),
+        below=[*_of_bounds(groups), *_of_ensembles(groups)],
     )
 
 
@@ -275,11 +282,18 @@ def _runs(one: RunsNeeded | None) -> str:
     if one is None:
         return "–"
     if one.runs is None:
-        untold = "not told" if one.made else "–"
+        untold = f"{one.high:,} at most *" if one.high else "not told" if one.made else "–"
         return "more" if one.purpose.startswith(_TESTED) else untold
     if one.low is None or (one.low, one.high) == (one.runs, one.runs):
         return f"{one.runs:,}"
     return f"{one.runs:,} ({one.low:,} {'or more' if one.high is None else f'to {one.high:,}'})"
+
+
+def _of_bounds(groups: Sequence[GroupAnswers]) -> list[str]:
+    """Say once what bounds rest on, where runs differ too little to tell."""
+    if not any(one.runs is None and one.high for group in groups for one in group.answers[:2]):
+        return []
+    return ["* If runs differ by one test point at most; so far, they hardly do."]
 
 
 def _of_ensembles(groups: Sequence[GroupAnswers]) -> list[str]:

@@ -17,6 +17,7 @@ from manyseed.analysis.questions import likeness
 from manyseed.analysis.questions.likeness import AlphaHatBetween, ConsistencyBetween
 from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.refused import Refused
+from manyseed.analysis.tables.rows import diagonal
 from manyseed.jobs.checks import Option
 from manyseed.orchestrator.asking.averaging import require_confidence
 from manyseed.orchestrator.computing.tables import read_analysis, without_own
@@ -221,11 +222,13 @@ class _Store:
         return dict(own.sort("repeat_index").select("digest", "repeat_index").iter_rows())
 
     def part(self, cell: AnalysedCell, repeat: int, options: Options) -> Part:
-        """Read the distinct runs of a repeat."""
+        """Read the distinct runs of a repeat; of crossed ones, those that share no value."""
         from manyseed.analysis.graph.chunks import single_repeat
 
         group = next(g for g in self.groups if cell.cell in g.predictions.runs["cell"])
         runs = group.predictions.runs.filter(~pl.col("identical"))
+        if cell.crossed:
+            runs = runs.filter(pl.col("run_index").is_in(diagonal(cell.crossed)))
         predictions = replace(group.predictions, runs=runs)
         if cell.epoch and len(predictions.trained) > 1:
             options = replace(options, snapshots=(cell.epoch,))

@@ -193,7 +193,7 @@ def methods(sweep: AskedSweep) -> list[tuple[str, str]]:
         descriptions=descriptions,
         imported=plan.is_imported,
         versions={name: list(of) for name, of in versions.items()},
-        devices=sorted({f"{one.device} ({one.device_class})" for one in recipes if one.device}),
+        devices=sorted({one.where for one in recipes if one.device}),
         **_analysed(paths),
     )
     return [*worded(found)]

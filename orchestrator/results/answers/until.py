@@ -17,6 +17,7 @@ from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.howmany import BLOCK, FIRST, SKEWED, Decision, Real, decide
 from manyseed.analysis.questions.question import Answer, Reply
+from manyseed.analysis.tables.rows import IS_CROSSED
 from manyseed.jobs.checks import Option
 from manyseed.orchestrator.asking.averaging import require_confidence, require_half_width
 from manyseed.orchestrator.computing.cellgroups import named
@@ -344,7 +345,17 @@ def _wanted(paths: SweepPaths, where: str | None) -> pl.DataFrame:
             file=paths.directory,
             key="--until",
         )
-    return chosen(cells, where)
+    wanted = chosen(cells, where)
+    if wanted.select(IS_CROSSED.any()).item():
+        raise UserError(
+            "runs of a crossed cell depend on each other, so looks at them have no interval, and "
+            "blocks of runs leave its cross incomplete",
+            file=paths.directory,
+            key="--until",
+            remedy="leave such cells out: --where \"vary NOT LIKE '%*%'\"; or ask howmany "
+            "without --until, and raise runs or repeats",
+        )
+    return wanted
 
 
 def _require_no_failed(paths: SweepPaths, cells: pl.DataFrame) -> None:

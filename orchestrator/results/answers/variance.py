@@ -17,6 +17,7 @@ from manyseed.analysis.questions.variance import (
     ALL,
     ALONE,
     ERRORS,
+    INTERACTION,
     OWN,
     TEST_SET,
     TOGETHER,
@@ -43,6 +44,7 @@ _PARTS = {
     ALONE: "{} alone, all else held fixed",
     ADDED: "what {} adds to the same cell without it",
     TOGETHER: "what sources do together",
+    INTERACTION: "interaction of {}, beyond what each does by itself",
     ALL: "between runs, {} varying",
     TEST_SET: "between test sets, beyond what runs add",
 }
@@ -78,7 +80,9 @@ class VarianceSplit:
 def sentence(row: Mapping[str, Any]) -> str:
     """Report a component: its standard deviation, or that it is not distinguishable from 0."""
     named = "+".join(_SOURCES.get(source, source) for source in row["source"].split("+"))
-    part = _PARTS[row["part"]].format(named)
+    part = _PARTS[row["part"]].format(
+        named.replace("*", " × ") if row["part"] == INTERACTION else named
+    )
     if row["source"] == UNKNOWN:
         part = "between runs (what varies between imported ones is unknown)"
     runs = "" if row["part"] == TEST_SET else f"{row['n_runs']:,} runs of "
@@ -113,7 +117,8 @@ def variance(results: Results, where: str | None = None) -> list[VarianceSplit]:
     The variance of accuracy, and of errors on the same points, is split into what varies between
     runs (init, batch, resampling, subsample, noise on data and hparams) and the test set, with
     95 % intervals. Single sources are reported if the sweep has cells whose vary differs, such as
-    init, batch and init+batch. Components that may be zero are reported as such.
+    init, batch and init+batch; a crossed cell, such as init*batch, has them by itself, and what
+    sources add only together. Components that may be zero are reported as such.
 
     Parameters
     ----------
@@ -193,7 +198,8 @@ def _table(
         )
         for group in usual_first(groups, lambda group: group.rows[0])
     ]
-    own = list(dict.fromkeys(source for _, rows in of for part, source in rows if part == OWN))
+    parts = [key for _, rows in of for key in rows if key[0] in (OWN, INTERACTION)]
+    own = list(dict.fromkeys(parts))
     table: list[list[object]] = []
     for group, rows in of:
         seeds = next((row for (part, _), row in rows.items() if part == ALL), None)
@@ -207,12 +213,20 @@ def _table(
                 in_short(group.rows[0]),
                 _sd(seeds),
                 limits,
-                *(_sd(rows.get((OWN, source))) for source in own),
+                *(_sd(rows.get(key)) for key in own),
                 _sd(sets),
                 _more(seeds, sets),
             ]
         )
-    heads = ["", "sd between:", "seeds", "95 %", *own, "test sets", "more"]
+    heads = [
+        "",
+        "sd between:",
+        "seeds",
+        "95 %",
+        *(source for _, source in own),
+        "test sets",
+        "more",
+    ]
     what = _METRICS[metric].partition(" (")[0]
     return heads, table, [f"{what}. <: not told from 0. More: the two 95 % intervals are apart."]
 

@@ -151,7 +151,7 @@ def reply(sweep: AskedSweep, name: str, **given: Any) -> Reply:
 def evidence(paths: SweepPaths) -> tuple[Evidence, Tables]:
     """Return what the page's questions are answered from, and all tables, with duplicate fits."""
     from manyseed.analysis.questions.effects import effects
-    from manyseed.analysis.tables.rows import at_last, last, once, paired
+    from manyseed.analysis.tables.rows import at_last, independent, last, once, paired
     from manyseed.orchestrator.asking.averaging import compared
     from manyseed.orchestrator.computing.tables import (
         CMI,
@@ -166,7 +166,7 @@ def evidence(paths: SweepPaths) -> tuple[Evidence, Tables]:
     pairs = compared(results) or paired(tables)
     variance = last(results[VARIANCE]) if VARIANCE in results else None
     by_classifier = effects(pairs, by=("classifier",))
-    own = once(tables)
+    own = independent(once(tables))
     found = Evidence(own, by_classifier, variance, record.conventions(paths), results.get(CMI))
     return found, tables
 

@@ -92,6 +92,26 @@ def test_spreads_that_are_the_same_share_no_superlative(sds, claims):
     assert ("of c varies least" in text) is (sds["a"] == sds["b"])
 
 
+def test_runs_that_are_all_equal_have_no_spread_to_compare():
+    """A mean of equal accuracies may differ from them by rounding, which is no spread."""
+    sds = {"a": 0.02, "b": 0.01, "c": 0.0}
+    tables = planted(datasets=2, classifiers=tuple(sds), sd=of_classifier(**sds))
+    found = spreads(tables)
+    assert [row.classifier for row in found.rows] == ["a", "b"]
+    assert [name for name, *_ in found.equal] == ["c"]
+    assert found.ratio == pytest.approx(2, rel=0.4)
+    text = said(tables)["spread"]
+    assert "the accuracy of a varies most of those whose runs differ" in text
+    assert "least" not in text
+    assert "all 60 runs of c are equal on their test sets, while up to 5% of further" in text
+    alone = said(planted(classifiers=("a", "c"), sd=of_classifier(a=0.02, c=0.0)))["spread"]
+    assert alone.startswith("Between seeds, the accuracy of a varies with a standard deviation")
+    assert "runs of c are equal" in alone
+    none = said(planted(classifiers=("a", "c"), sd=of_classifier(a=0.0, c=0.0)))["spread"]
+    assert none.startswith("The accuracies of all 30 runs of a are equal")
+    assert "standard deviation" not in none
+
+
 @pytest.mark.slow
 def test_of_two_that_vary_equally_neither_is_said_to_vary_most():
     """60 sweeps in which a and b vary equally and c less; 5 % of false claims are promised."""
@@ -272,6 +292,9 @@ def test_equal_runs_are_not_enough_runs():
     assert text.startswith("How many seeds it takes to know the mean accuracy to ± 0.005 has no")
     assert "the accuracies of all 3 runs are equal on their test set, while up to 78% of" in text
     assert "if it is at most one test point, 99 runs are enough." in text
+    few = dict(headlines(equal_runs(classifiers=("mlp",), repeats=1, runs=3)))["enough"]
+    most = "Accuracy to ± 0.005 takes 99 seeds at most, if runs differ by one test point at most."
+    assert few == most
     some = said(equal_runs("lr-sgd", repeats=1, runs=3, sd=0.06))["enough"]
     assert "of the cell to ± 0.005" in some
     assert " has no answer in the cell 0: it cannot be told yet" in some

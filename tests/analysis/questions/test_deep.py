@@ -123,6 +123,10 @@ def test_cells_that_differ_in_one_axis_are_compared():
     assert (own["dee_upper"] > own["dee"])[0]
     both = cells.with_columns(pl.Series("vary", ["init", "batch"]))
     assert compared(ensembles, both, ["cll"]).is_empty()
+    crossed = cells.with_columns(
+        pl.Series("vary", ["init*batch", "init+batch"]), classifier=pl.lit("mlp")
+    )
+    assert compared(ensembles, crossed, ["cll"])["deep_cell"].unique().to_list() == [1]
     other = cells.with_columns(pl.Series("dataset", ["one", "another"]), classifier=pl.lit("mlp"))
     assert compared(ensembles, other, ["cll"]).is_empty()
 

@@ -185,6 +185,7 @@ def fit(
     checkpoint=None,
     device="cpu",
     measures=(),
+    precision="float32",
     **runs,
 ):
     """Fit with the cheap options, some of the hparams changed after resolution."""
@@ -195,5 +196,5 @@ def fit(
         {**resolved.hparams, **(hparams or {})},
         data,
         generators(**runs),
-        Handling(resolved.snapshots, device, curves, checkpoint, measures),
+        Handling(resolved.snapshots, device, curves, checkpoint, measures, precision=precision),
     )

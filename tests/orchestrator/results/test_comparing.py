@@ -261,6 +261,10 @@ def test_two_levels_are_compared_as_one_would_type_it(
     assert len(sweep.compare(between=["1", "0.25"], by="train_fraction")) == 4
     (one,) = sweep.compare(between=["3", "0"])  # numbers of cells
     assert (one.a.cell, one.b.cell) == (3, 0)
+    code, told = inside("compare", sweep.directory, "3", "0")
+    first = told.partition("\n\n")[2].partition("\n")[0]
+    assert first.startswith(compare.verdict(one, *compare._told_apart(one)))
+    assert first.endswith(" (95 %, over seeds and new test sets).")
     (tmp_path / "xgb").mkdir()  # a folder that is called like a classifier
     monkeypatch.chdir(tmp_path)
     code, told = inside("compare", sweep.directory, "xgb", "lr-sgd", "--json")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import subprocess
 from pathlib import Path
@@ -52,6 +53,20 @@ DIES = f"""
 """
 
 
+FAULTS = f"""
+{IS_TRAINING}    import resource
+    import numpy as np
+    def faults():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    def step():
+        return len([np.ones(2_000_000) for _ in range(4)])
+    step(), step()
+    before = faults()
+    step(), step(), step()
+    print("faults", faults() - before, flush=True)
+"""
+
+
 def nurseries(sweep: Sweep) -> list[int]:
     """Return the process ids of a sweep's nurseries."""
     found = {parent_of(pid) for pid in training_processes(sweep)}
@@ -93,6 +108,16 @@ def test_forks_and_processes_started_afresh_train_the_same_bits(
     assert starts[0] == ["starts nursery\n"]
     assert len(starts[1]) == 3, "a nursery that may not fork, and a process for each worker"
     assert_equal(stored(forked), stored(afresh))
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="it is for glibc's allocator")
+def test_training_processes_keep_memory_that_they_need_again(sweep: Sweep, start: Start) -> None:
+    """Four arrays of 16 MB have 15,600 pages, which by default are fetched again each time."""
+    task = start(FAULTS)
+    assert task.communicate(timeout=120)[0] == "finished\n"
+    [line] = [line for log in sweep.paths.submission(1).rglob(LOG) for line in log.open()]
+    assert line.startswith("faults ")
+    assert int(line.split()[1]) < 1000
 
 
 def test_a_single_training_process_needs_no_nursery(sweep: Sweep, start: Start) -> None:

@@ -1,0 +1,239 @@
+"""Crossed cells: what each source and each interaction adds to the variance between runs.
+
+The runs of a repeat combine each of k values of n sources with each of the others, once. A result
+is then a mean plus an independent random effect per set S of sources, with variance σ_S². The mean
+square of S has (k - 1)^|S| degrees of freedom, and its expectation is the sum of k^(n - |T|) σ_T²
+over all T that contain S (Searle, Casella and McCulloch 1992, chapter 4). So
+
+    σ_S² = Σ (-1)^(|T| - |S|) MS_T / k^(n - |S|), over all T that contain S.
+
+Intervals are those of Burdick and Graybill (1992): exact for the interaction of all sources, a
+multiple of one χ²; modified large-sample limits for a sum (Graybill and Wang 1980) and for a
+difference (`components.difference_limits`), each side of which has Satterthwaite's (1946) degrees
+of freedom if it is a sum. With three repeats or more the t interval over repeats counts if it is
+wider, as for other cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations, product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.analysis.questions.components import FEWEST_COMPARED, Kind, Limits, around
+from manyseed.analysis.questions.components import difference_limits as limits_of_difference
+from manyseed.analysis.questions.quantiles import chi2_quantile, t_quantile
+
+Real = NDArray[np.float64]
+Effect = tuple[int, ...]
+"""Places of sources whose joint effect is meant: (0,) the first alone, (0, 1) two interacting."""
+
+_NOTHING = 1e-30  # equal values below 1 may seem to have this mean square
+
+
+def sources_of(vary: str) -> int:
+    """Return how many sources are crossed; 0 if they are not."""
+    return vary.count("*") and vary.count("*") + 1
+
+
+def places(sources: int, values: int) -> list[tuple[int, ...]]:
+    """Return which value of each source runs 0, 1, … have, as far as the cross is full.
+
+    Runs are numbered by the largest of their values, then by the first, the second, …
+    """
+    return sorted(product(range(values), repeat=sources), key=lambda one: (max(one), one))
+
+
+def full(run_index: NDArray[np.integer], values: Real, sources: int) -> Real | None:
+    """Return the results of a repeat's runs by value of each source: float array (k, k, …).
+
+    The largest full cross of the first values; None if it has fewer than two values.
+    """
+    known = dict(zip(run_index.tolist(), values.tolist(), strict=True))
+    k = 1
+    while all(run in known for run in range(k**sources, (k + 1) ** sources)) and 0 in known:
+        k += 1
+    if k < 2:
+        return None
+    cross = np.empty((k,) * sources)
+    for run, place in enumerate(places(sources, k)):
+        cross[place] = known[run]
+    return cross
+
+
+def effects_of(sources: int) -> list[Effect]:
+    """Return all effects: single sources, then interactions, that of all sources last."""
+    return [one for size in range(1, sources + 1) for one in combinations(range(sources), size)]
+
+
+def mean_squares(cross: Real) -> dict[Effect, float]:
+    """Return the mean square of each effect."""
+    k, found = cross.shape[0], {}
+    for effect in effects_of(cross.ndim):
+        own = cross
+        for axis in range(cross.ndim):
+            mean = own.mean(axis=axis, keepdims=True)
+            own = own - mean if axis in effect else mean
+        squares = float(np.square(own).sum()) * k ** (cross.ndim - len(effect))
+        found[effect] = squares / (k - 1) ** len(effect)
+    return found
+
+
+Sum = Mapping[Effect, float]
+"""A sum of mean squares: the factor of each."""
+
+
+def component(effect: Effect, sources: int, k: int) -> Sum:
+    """Return the variance of an effect as a sum of mean squares."""
+    scale = k ** (sources - len(effect))
+    return {
+        other: (-1) ** (len(other) - len(effect)) / scale
+        for other in effects_of(sources)
+        if {*effect} <= {*other}
+    }
+
+
+def weighted(weights: Mapping[Effect, float], sources: int, k: int) -> Sum:
+    """Return a weighted sum of the variances of effects as a sum of mean squares."""
+    total = dict.fromkeys(effects_of(sources), 0.0)
+    for effect, weight in weights.items():
+        for other, factor in component(effect, sources, k).items():
+            total[other] += weight * factor
+    return {effect: factor for effect, factor in total.items() if abs(factor) > 1e-12}
+
+
+def of_all(sources: int, k: int) -> Sum:
+    """Return the variance between two runs that share no value, as a sum of mean squares."""
+    return weighted(dict.fromkeys(effects_of(sources), 1.0), sources, k)
+
+
+def of_mean(sources: int, k: int) -> Sum:
+    """Return the variance of the mean over a cross, as a sum of mean squares."""
+    return weighted({one: k ** -len(one) for one in effects_of(sources)}, sources, k)
+
+
+@dataclass(frozen=True, slots=True)
+class Crosses:
+    """The mean squares of several repeats with equally many values of each source.
+
+    `own`: by effect, float array (repeat,).
+    """
+
+    sources: int
+    k: int
+    own: Mapping[Effect, Real]
+
+    @classmethod
+    def of(cls, crosses: Sequence[Real]) -> Crosses:
+        """Return those of crosses, cut to the smallest."""
+        k, sources = min(one.shape[0] for one in crosses), crosses[0].ndim
+        squares = [mean_squares(one[(slice(k),) * sources]) for one in crosses]
+        own = {effect: np.array([one[effect] for one in squares]) for effect in effects_of(sources)}
+        return cls(sources, k, own)
+
+    @property
+    def repeats(self) -> int:
+        """Number of repeats."""
+        return next(iter(self.own.values())).size
+
+    def by_repeat(self, terms: Sum) -> Real:
+        """Return a sum of mean squares in each repeat."""
+        return np.asarray(sum(factor * self.own[one] for one, factor in terms.items()))
+
+    def value(self, terms: Sum) -> float:
+        """Return a sum of mean squares, the mean over repeats."""
+        return float(self.by_repeat(terms).mean())
+
+    def _freedom(self, effect: Effect) -> float:
+        share = 1 / 2 if self.repeats == 2 else 1.0  # as for other cells: two count as one
+        return float(share * self.repeats * (self.k - 1) ** len(effect))
+
+    def parts(self, terms: Sum) -> list[tuple[float, float]]:
+        """Return each term's absolute value and its degrees of freedom."""
+        return [
+            (abs(factor) * float(self.own[one].mean()), self._freedom(one))
+            for one, factor in terms.items()
+        ]
+
+    def freedom(self, terms: Sum) -> float:
+        """Return Satterthwaite's degrees of freedom of a sum of mean squares."""
+        parts = self.parts(terms)
+        squares = sum(value**2 / freedom for value, freedom in parts)
+        total = sum(np.sign(f) * own for f, (own, _) in zip(terms.values(), parts, strict=True))
+        return float(total**2 / squares) if squares > 0 else 0.0
+
+    def limits(self, terms: Sum, confidence: float) -> Limits | None:
+        """Return the interval of a sum of mean squares; None if nothing differs."""
+        plus = {one: factor for one, factor in terms.items() if factor > 0}
+        minus = {one: -factor for one, factor in terms.items() if factor < 0}
+        if max(value for value, _ in self.parts(terms)) <= _NOTHING:
+            return None
+        if minus:
+            (one, of_one), (two, of_two) = (
+                (self.value(side), max(self.freedom(side), 1.0)) for side in (plus, minus)
+            )
+            low, high = limits_of_difference(one, of_one, two, of_two, confidence)
+        else:
+            low, high = _limits_of_sum(self.parts(plus), confidence)
+        if self.repeats >= FEWEST_COMPARED:
+            each = self.by_repeat(terms)
+            half = t_quantile(self.repeats - 1, (1 + confidence) / 2) * each.std(ddof=1)
+            kind: Kind = "other" if minus else "positive"
+            ends = around(float(each.mean()), float(half / self.repeats**0.5), kind)
+            low, high = min(low, ends[0]), max(high, ends[1])
+        return float(low), float(high)
+
+
+def _limits_of_sum(parts: Sequence[tuple[float, float]], confidence: float) -> Limits:
+    """Return the limits of Graybill and Wang for a sum; exact if all terms but one are 0."""
+    tail, value = (1 - confidence) / 2, sum(own for own, _ in parts)
+    below = sum(((1 - f / chi2_quantile(f, 1 - tail)) * own) ** 2 for own, f in parts)
+    above = sum(((f / chi2_quantile(f, tail) - 1) * own) ** 2 for own, f in parts)
+    return float(value - below**0.5), float(value + above**0.5)
+
+
+def mean_error(values: Real, sources: int) -> tuple[float, float]:
+    """Return the variance of the mean of a repeat's runs over seeds, and its degrees of freedom.
+
+    `values`, float array (run,): those of a full cross, by run index; otherwise (NaN, 0).
+    """
+    cross = full(np.arange(values.size), values, sources)
+    if cross is None or cross.size != values.size:
+        return float("nan"), 0.0
+    crosses = Crosses.of([cross])
+    every = effects_of(sources)
+    least = {every[-1]: 1 / cross.size}  # the part of the interaction, which is never negative
+    terms = max((of_mean(sources, crosses.k), least), key=crosses.value)
+    if crosses.value(terms) <= _NOTHING:
+        return 0.0, float(crosses.k - 1)
+    return crosses.value(terms), max(crosses.freedom(terms), 1.0)
+
+
+def of_pairs(both: Real, wrong: Real, sources: int) -> dict[Effect, float] | None:
+    """Return the variance of each effect on being wrong, averaged over points.
+
+    `both`, float array (run, run): how often both runs of a pair are wrong, of a full cross by run
+    index. `wrong`, float array (run,). The expectation for pairs that share exactly the values of S
+    is that for pairs that share none, plus σ_T² of every T within S. None if a pair is undefined.
+    """
+    k = round(wrong.size ** (1 / sources))
+    own = np.array(places(sources, k))
+    together = np.where(np.eye(wrong.size, dtype=bool), wrong[:, None], both)
+    if own.shape[0] != wrong.size or np.isnan(together).any():
+        return None
+    same = own[:, None, :] == own[None, :, :]
+    means = {}
+    for shared in ((), *effects_of(sources)):
+        exactly = (same == [axis in shared for axis in range(sources)]).all(axis=-1)
+        means[shared] = float(together[exactly].mean())
+    return {
+        effect: sum(
+            (-1) ** (len(effect) - len(part)) * mean
+            for part, mean in means.items()
+            if {*part} <= {*effect}
+        )
+        for effect in effects_of(sources)
+    }

@@ -261,6 +261,7 @@ def status(paths: SweepPaths) -> Status:
             *_problems(paths, listed, tasks),
             *(f"{file} is lost: restore it" for file in lost_files(paths)),
             *_lost_groups(paths, state.plan),
+            *_since_sealed(paths, state.counts),
             *(lost_failures(listed) if state.counts["missing"] else []),
         ],
         "failures": [
@@ -278,6 +279,14 @@ def status(paths: SweepPaths) -> Status:
 def _seconds_left(paths: SweepPaths, state: Survey, running: Sequence[Attempt]) -> float:
 
     return seconds_left(paths, state, running)
+
+
+def _since_sealed(paths: SweepPaths, counts: Mapping[str, int]) -> list[str]:
+    if not paths.receipt.exists():
+        return []
+    from manyseed.orchestrator.sealing import changed
+
+    return [*filter(None, [changed(paths, counts)])]
 
 
 def _lost_groups(paths: SweepPaths, plan: Plan) -> Iterator[str]:

@@ -143,6 +143,8 @@ def submit(
         submitter.stacks, submitter.bf16 = members, bf16
         if request.profile is None:
             return submitter.to_this_machine(rows, devices, gpu)
+        for text in cluster.copied_secrets(request.profile, submitter.folder):
+            report(text)
         return submitter.to_cluster(rows, request.profile, earlier, n_waiting)
 
 

@@ -14,7 +14,7 @@ import pytest
 from manyseed import Sweep
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import Options
-from manyseed.orchestrator.computing import further
+from manyseed.orchestrator.computing import optionaltables
 from manyseed.orchestrator.errors import UserError
 from tests.analysis.documented import documented
 from tests.orchestrator.conftest import command, inside, train, write
@@ -93,7 +93,7 @@ def test_a_second_analysis_measures_nothing_again(
     sweep = Sweep(shutil.copytree(analysed.directory, tmp_path / "sweep"))
     before = {name: sweep.paths.table(name).read_bytes() for name in ("uncertainty", "dee", "tace")}
     made = []
-    for module in (further.members, further.tace):
+    for module in (optionaltables.members, optionaltables.tace):
         monkeypatch.setattr(
             module, "build", lambda *args, build=module.build: made.extend(build(*args)) or []
         )

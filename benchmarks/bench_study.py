@@ -179,7 +179,8 @@ def extrapolated(runs: pl.DataFrame, full: pl.DataFrame) -> tuple[float, float]:
     )
     left = (1 - pl.col("n") / pl.col("total")).clip(0.0)
     error = (pl.col("total") ** 2 * pl.col("variance") / pl.col("n") * left).sum().sqrt()
-    seconds, spread = cells.select((pl.col("total") * pl.col("mean")).sum(), error).row(0)
+    sums = {"seconds": (pl.col("total") * pl.col("mean")).sum(), "error": error}
+    seconds, spread = cells.select(**sums).row(0)
     return float(seconds), 1.96 * float(spread)
 
 

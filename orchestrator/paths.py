@@ -135,6 +135,14 @@ class SweepPaths:
         scales = {*self.all_scales()}
         return sorted({*(self.plan / "tuned").glob("*.json")} - scales)
 
+    def stack(self, key: str) -> Path:
+        """Return the file of how many runs of a shape are trained at once."""
+        return self.plan / "stacks" / f"{key}.json"
+
+    def all_stacks(self) -> list[Path]:
+        """Return all such files."""
+        return sorted((self.plan / "stacks").glob("*.json"))
+
     def tuning(self, search: str) -> Path:
         """Return the file of draws of an incomplete search."""
         return self.tasks / "tuning" / f"{search}.jsonl"

@@ -55,9 +55,11 @@ def crossed(runs: pl.DataFrame, pairs: pl.DataFrame, cells: pl.DataFrame) -> Plo
         for axis, name in zip(row, shown, strict=True):
             field = np.full((int(first.max()) + 1, int(second.max()) + 1), np.nan)
             field[first, second] = of_cell[name].fill_null(np.nan).to_numpy()
+            if np.isnan(field).all():
+                axis.remove()
+                continue
             image = axis.imshow(field, interpolation="none", cmap="cividis")
             axis.grid(visible=False)
-            axis.set_title(QUANTITIES[name] if cell == chosen[0] else "")
             axis.set_xlabel(sources[1])
             axis.set_ylabel(sources[0])
             for set_ticks, size in zip(
@@ -66,7 +68,9 @@ def crossed(runs: pl.DataFrame, pairs: pl.DataFrame, cells: pl.DataFrame) -> Plo
                 set_ticks(range(0, size, 1 if size <= LABELLED else 5))
             axis.tick_params(length=0)
             axis.spines[["left", "bottom"]].set_visible(False)
-            figure.colorbar(image, ax=axis, shrink=0.8).outline.set_edgecolor(GREY)
+            bar = figure.colorbar(image, ax=axis, shrink=0.8)
+            bar.outline.set_edgecolor(GREY)
+            bar.set_label(QUANTITIES[name])
         if len(chosen) > 1:
             row[0].set_title(named[cell])
     n = known.height

@@ -17,15 +17,26 @@ wider, as for other cells.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 
 import numpy as np
+import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.analysis.counts import counted
+from manyseed.analysis.options import CONFIDENCE
 from manyseed.analysis.questions.components import FEWEST_COMPARED, Kind, Limits, around
 from manyseed.analysis.questions.components import difference_limits as limits_of_difference
+from manyseed.analysis.questions.howmany import (
+    MAX_RUNS,
+    RunsNeeded,
+    fewest_runs,
+    seconds_per_run,
+    too_alike,
+)
 from manyseed.analysis.questions.quantiles import chi2_quantile, t_quantile
+from manyseed.analysis.tables.rows import REPEAT, Tables
 
 Real = NDArray[np.float64]
 Effect = tuple[int, ...]
@@ -237,3 +248,60 @@ def of_pairs(both: Real, wrong: Real, sources: int) -> dict[Effect, float] | Non
         )
         for effect in effects_of(sources)
     }
+
+
+def howmany(
+    tables: Tables, *, accuracy: float, consistency: float, confidence: float = CONFIDENCE
+) -> list[RunsNeeded] | None:
+    """Answer as `questions.howmany.howmany` for a crossed cell; None for others, or several kinds.
+
+    The mean over k values of each source has the variance Σ σ_S² / k^|S|.
+    """
+    vary = tables.repeats["vary"].cast(pl.String).unique() if "vary" in tables.repeats else [""]
+    if len(vary) != 1 or not (sources := sources_of(vary[0])):
+        return None
+    confidently = f"at {100 * confidence:g} % confidence"
+    first = f"accuracy ± {accuracy:g} {confidently}"
+    one = _of_accuracy(first, tables, sources, accuracy, confidence)
+    reason = "pairs of crossed runs share values, so it cannot be told for crossed cells"
+    second = f"local error consistency ± {consistency:g} {confidently}"
+    return [one, replace(one, purpose=second, runs=None, seconds=None, reason=reason)]
+
+
+def _of_accuracy(
+    purpose: str, tables: Tables, sources: int, half_width: float, confidence: float
+) -> RunsNeeded:
+    """Answer for the mean accuracy over a full cross, by the variance of each of its effects."""
+    runs = tables.runs.drop_nulls("accuracy").sort("run_index")
+    crosses = [
+        full(own["run_index"].to_numpy(), own["accuracy"].to_numpy(), sources)
+        for own in runs.partition_by(REPEAT, maintain_order=True)
+    ]
+    known = [cross for cross in crosses if cross is not None]
+    untold = RunsNeeded(purpose, None, None, None, runs.height, max(len(known), 1), confidence)
+    if not known:
+        return replace(untold, reason="no repeat has 2 values of each source, all combined")
+    found = Crosses.of(known)
+    parts = {
+        effect: max(found.value(component(effect, sources, found.k)), 0.0)
+        for effect in effects_of(sources)
+    }
+    if too_alike(sum(parts.values()), 0.0):
+        return replace(untold, reason="it cannot be told yet, as the accuracies are equal")
+
+    def variance(values: int) -> float:
+        return sum(part / float(values ** len(effect)) for effect, part in parts.items())
+
+    values = fewest_runs(variance, half_width, confidence)
+    if values is None or values**sources > MAX_RUNS:
+        return replace(untold, reason=f"it takes more than {MAX_RUNS:,} runs")
+    each = seconds_per_run(tables.runs)
+    times = " × ".join([f"{values:,}"] * sources)
+    return replace(
+        untold,
+        runs=values**sources,
+        seconds=None if each is None else values**sources * each,
+        reason=f"a full cross of {times} values, by the variances of sources and interactions; the "
+        f"mean is over seeds, on one fixed test set; from {counted(runs.height, 'run')} of "
+        f"{counted(len(known), 'repeat')}",
+    )

@@ -40,9 +40,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions import crossed, quantiles
+from manyseed.analysis.questions import quantiles
 from manyseed.analysis.questions.intervals import (
     FEWEST,
     matrix,
@@ -300,18 +299,11 @@ def howmany(
     """Answer for accuracy and for local error consistency from the result tables.
 
     `tables`: filtered to what the answers are for, such as a cell, or a dataset and classifier.
-    Standard deviations are taken within repeats; `fit_seconds` of the runs gives the cost. Crossed
-    cells are answered for by the variances of their sources: how many values of each it takes.
-    `accuracy` and `consistency`: precision (±) to which the means over runs should be known.
+    Standard deviations are taken within repeats; `fit_seconds` of the runs gives the cost. Of
+    crossed runs those count that share no value. `accuracy` and `consistency`: precision (±) to
+    which the means over runs should be known.
     """
     confidently = f"at {100 * confidence:g} % confidence"
-    vary = tables.repeats["vary"].cast(pl.String).unique() if "vary" in tables.repeats else [""]
-    if len(vary) == 1 and (sources := crossed.sources_of(vary[0])):
-        first = f"accuracy ± {accuracy:g} {confidently}"
-        one = _of_cross(first, tables, sources, accuracy, confidence)
-        reason = "pairs of crossed runs share values, so it cannot be told for crossed cells"
-        second = f"local error consistency ± {consistency:g} {confidently}"
-        return [one, replace(one, purpose=second, runs=None, seconds=None, reason=reason)]
     tables = independent(tables)
     runs = tables.runs.filter(~pl.col("identical"))
     seconds = seconds_per_run(runs)
@@ -351,45 +343,6 @@ def howmany(
             _no_consistency(tables.repeats, pairs, few.format(FEWEST)),
         ),
     ]
-
-
-def _of_cross(
-    purpose: str, tables: Tables, sources: int, half_width: float, confidence: float
-) -> RunsNeeded:
-    """Answer for the mean accuracy over a full cross, by the variance of each of its effects."""
-    runs = tables.runs.drop_nulls("accuracy").sort("run_index")
-    crosses = [
-        crossed.full(own["run_index"].to_numpy(), own["accuracy"].to_numpy(), sources)
-        for own in runs.partition_by(REPEAT, maintain_order=True)
-    ]
-    known = [cross for cross in crosses if cross is not None]
-    untold = RunsNeeded(purpose, None, None, None, runs.height, max(len(known), 1), confidence)
-    if not known:
-        return replace(untold, reason="no repeat has 2 values of each source, all combined")
-    found = crossed.Crosses.of(known)
-    parts = {
-        effect: max(found.value(crossed.component(effect, sources, found.k)), 0.0)
-        for effect in crossed.effects_of(sources)
-    }
-    if too_alike(sum(parts.values()), 0.0):
-        return replace(untold, reason="it cannot be told yet, as the accuracies are equal")
-
-    def variance(values: int) -> float:
-        return sum(part / float(values ** len(effect)) for effect, part in parts.items())
-
-    values = fewest_runs(variance, half_width, confidence)
-    if values is None or values**sources > MAX_RUNS:
-        return replace(untold, reason=f"it takes more than {MAX_RUNS:,} runs")
-    each = seconds_per_run(tables.runs)
-    times = " × ".join([f"{values:,}"] * sources)
-    return replace(
-        untold,
-        runs=values**sources,
-        seconds=None if each is None else values**sources * each,
-        reason=f"a full cross of {times} values, by the variances of sources and interactions; the "
-        f"mean is over seeds, on one fixed test set; from {counted(runs.height, 'run')} of "
-        f"{counted(len(known), 'repeat')}",
-    )
 
 
 def resolution_of(repeats: pl.DataFrame) -> float:

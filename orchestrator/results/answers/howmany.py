@@ -11,6 +11,7 @@ import polars as pl
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import CLOSE, CONFIDENCE
+from manyseed.analysis.questions.crossed import howmany as for_crossed
 from manyseed.analysis.questions.ensembles import no_ensembles
 from manyseed.analysis.questions.howmany import RunsNeeded
 from manyseed.analysis.questions.howmany import howmany as for_means
@@ -152,7 +153,8 @@ def howmany(
         drawn[cell] = Drawn(no_ensembles(reason, options.close))
     groups = []
     for own, part in split(tables, cells.sort(*GROUP, "cell"), list(by) or ["cell"]):
-        means = for_means(part, accuracy=accuracy, consistency=consistency, confidence=confidence)
+        asked = {"accuracy": accuracy, "consistency": consistency, "confidence": confidence}
+        means = for_crossed(part, **asked) or for_means(part, **asked)
         ensembles = [drawn[cell] for cell in own["cell"] if cell in drawn]
         levels = {axis: own[axis][0] if same(own, axis) else None for axis in AXES}
         single = own.row(0, named=True) if own.height == 1 else {}

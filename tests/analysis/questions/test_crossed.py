@@ -13,7 +13,6 @@ from scipy import stats
 from manyseed.analysis.questions import crossed
 from manyseed.analysis.questions.crossed import Crosses
 from manyseed.analysis.questions.effects import EFFECTS, comparisons
-from manyseed.analysis.questions.howmany import howmany
 from manyseed.analysis.questions.intervals import SEEDS, TEST_SETS
 from manyseed.analysis.questions.variance import (
     ACCURACY,
@@ -246,7 +245,8 @@ def howmany_of(made, half_width):
     held = crossed_tables(made)
     seen = held.repeats.with_columns(identical=False, n_test=1000)
     runs = held.runs.with_columns(identical=False, fit_seconds=2.0)
-    return howmany(replace(held, runs=runs, repeats=seen), accuracy=half_width)
+    made = replace(held, runs=runs, repeats=seen)
+    return crossed.howmany(made, accuracy=half_width, consistency=0.02)
 
 
 def test_howmany_counts_values_of_each_source():

@@ -222,7 +222,8 @@ def _summed(
 
     largest = sorted(files, key=lambda name: -files[name])  # first, so that no thread is left alone
     progress(0, len(largest))
-    with ThreadPoolExecutor(min(_MOST_THREADS, available_cores())) as threads:
+    # two for each core: one reads while the other hashes
+    with ThreadPoolExecutor(min(_MOST_THREADS, 2 * available_cores())) as threads:
         for done, found in enumerate(zip(largest, threads.map(summed, largest), strict=True), 1):
             progress(done, len(largest))
             yield found
@@ -305,12 +306,14 @@ def _crate(
     ]
     software += _of_code()
     data = [*_data(plan)]
-    actions = [_training(paths, plan, [one["@id"] for one in data])]
+    made = [_training(paths, plan, [one["@id"] for one in data])]
+    actions = made if state["finished"] else []
     if analysis:
         tool = {"@id": "#analysis-software", "@type": "SoftwareApplication"}
-        made = _packages(analysis.packages)
+        packages = _packages(analysis.packages)
         tool |= {"name": "manyseed", "softwareVersion": analysis.packages.get("manyseed", "")}
-        software += [tool | {"softwareRequirements": _refer(one["@id"] for one in made)}, *made]
+        needs = _refer(one["@id"] for one in packages)
+        software += [tool | {"softwareRequirements": needs}, *packages]
         actions.append(
             {
                 "@id": f"#analysis-{analysis.analysed}",

@@ -114,6 +114,9 @@ def check_crate(sweep: Sweep) -> dict[str, dict[str, Any]]:
         assert entities[name]["contentSize"] == str(len(content))
     actions = {name for name, one in entities.items() if one["@type"] == "CreateAction"}
     assert actions <= set(references(root["mentions"]))
+    if not entities["#finished"]["value"]:
+        assert actions == set()
+        return entities
     by_workflow = [one for one in actions if [*references(entities[one]["instrument"])] == [main]]
     assert len(by_workflow) == 1
     for action in actions:
@@ -160,6 +163,17 @@ def test_what_a_training_was_made_with_is_named(quick_analysed: Sweep, tmp_path:
     assert entities["#data-cancer"]["identifier"].startswith("sha256:")
     assert training["startTime"] <= training["endTime"] <= analysis["endTime"]
     assert inside("verify", sweep.directory, "--sealed")[0] == 0
+
+
+def test_a_plan_can_be_sealed_before_anything_is_trained(tmp_path: Path) -> None:
+    grid = {"dataset": ["sklearn:wine"], "classifier": ["lr-sgd"]}
+    text = {"name": "later", "seed": 1, "repeats": 1, "runs": 2, "grid": [grid]}
+    sweep = Sweep.plan(text, tmp_path / "sweep")
+    assert sweep.seal()["finished"] == 0
+    check_crate(sweep)
+    assert sweep.verify_sealed()["findings"] == []
+    flip(sweep.paths.part(1))
+    assert [one["file"] for one in sweep.verify_sealed()["findings"]] == ["plan/0001.parquet"]
 
 
 def test_the_state_of_a_checkout_is_its_commit_and_what_differs() -> None:

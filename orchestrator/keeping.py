@@ -23,7 +23,7 @@ from manyseed.orchestrator.errors import (
     UserError,
     command,
 )
-from manyseed.orchestrator.paths import IMPORTED, JOURNAL, PACKED, SweepPaths
+from manyseed.orchestrator.paths import IMPORTED, JOURNAL, PACKED, RECEIPT, SweepPaths
 from manyseed.orchestrator.plans.drop import Drop
 from manyseed.orchestrator.plans.drop import drop as drop_cells
 from manyseed.orchestrator.plans.layout import (
@@ -250,13 +250,18 @@ def _journals(paths: SweepPaths) -> JournalFolder:
 
 def drop(paths: SweepPaths, where: str) -> Drop:
     """Take cells out of the plan unless something trains; see `Sweep.drop`."""
+    require_untrained(paths)
+    return drop_cells(paths, where)
+
+
+def require_untrained(paths: SweepPaths) -> None:
+    """Refuse what must not happen while something trains."""
     if alive := running(submissions(paths)):
         raise UserError(
             f"the sweep is being trained: {alive[-1].folder}",
             file=paths.directory,
             remedy=f"wait for it, or stop it with: {command('cancel', paths.directory)}",
         )
-    return drop_cells(paths, where)
 
 
 def export(paths: SweepPaths, output: Path) -> Path:
@@ -282,6 +287,7 @@ def export(paths: SweepPaths, output: Path) -> Path:
         named = {file.relative_to(paths.directory).as_posix(): file for file in files}
         # marks of given numbers are not exported: in a copy the store shows which numbers are used
         beside = {name: file for name, file in named.items() if re.fullmatch(PACKED, name)}
+        beside |= {RECEIPT: paths.receipt} if paths.receipt.is_file() else {}
         export_zip(paths.store, output, beside)
     else:
         export_parquet(paths.store, output)

@@ -34,6 +34,8 @@ REPLICA = "records"
 DRAWN = ("ensembles", "ensemble_draws")  # tables that `howmany` writes
 BESIDE = ".manyseed"  # the folder of an exported store that holds plan and sweep file
 
+RECEIPT = "ro-crate-metadata.json"  # the name that RO-Crate prescribes
+
 PACKED = r"sweep\.toml|plan/(?:[a-z]+/)?[A-Za-z0-9][A-Za-z0-9_.-]{0,99}\.(?:json|parquet)"
 """The pattern of their names, relative to the sweep: other programs' files are not exported."""
 
@@ -79,6 +81,7 @@ class SweepPaths:
     leases = Below("tasks/leases")  # publishing leases of shards
     responses = Below("responses")  # answers of kept models, one table for each way of asking
     analyses = Below("tasks/analyses")  # jobs, a folder each, and the lease on the analysis
+    receipt = Below(RECEIPT)  # the SHA-256 of what was sealed
     lock = Below(".lock")  # held while planning or submitting
     tuning_lock = Below(".tuning.lock")  # held while searching for hparams
     responding_lock = Below(".responding.lock")  # held while asking kept models
@@ -131,6 +134,14 @@ class SweepPaths:
         """Return the files of all complete searches for hparams."""
         scales = {*self.all_scales()}
         return sorted({*(self.plan / "tuned").glob("*.json")} - scales)
+
+    def stack(self, key: str) -> Path:
+        """Return the file of how many runs of a shape are trained at once."""
+        return self.plan / "stacks" / f"{key}.json"
+
+    def all_stacks(self) -> list[Path]:
+        """Return all such files."""
+        return sorted((self.plan / "stacks").glob("*.json"))
 
     def tuning(self, search: str) -> Path:
         """Return the file of draws of an incomplete search."""

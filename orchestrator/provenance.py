@@ -125,6 +125,41 @@ def code_digest() -> str | None:
     return folder_digest(Path(jobs.__file__).resolve().parent) if is_edited else None
 
 
+@dataclass(frozen=True, slots=True)
+class CodeState:
+    """manyseed's code as installed here.
+
+    `training`: digest of what trains, as in recipes. Of a checkout also the `commit`, and
+    `changes`, the SHA-256 of the difference from it, if there is any; else both are empty.
+    """
+
+    version: str
+    training: str
+    commit: str = ""
+    changes: str = ""
+
+
+def code_here() -> CodeState:
+    """Return the state of the code that runs; without git, only version and digest."""
+    import subprocess  # for a receipt alone
+
+    folder = Path(jobs.__file__).resolve().parent
+    commit = changes = b""
+    if (folder.parent / ".git").exists():
+        git = ("git", "-C", str(folder.parent))
+        with suppress(OSError, subprocess.SubprocessError):
+            head = subprocess.check_output([*git, "rev-parse", "HEAD"], stderr=subprocess.DEVNULL)
+            diff = ("diff", "--binary", "--no-ext-diff", "--no-textconv", "HEAD")
+            changes = subprocess.check_output([*git, *diff], stderr=subprocess.DEVNULL)
+            commit = head.strip()
+    return CodeState(
+        version("manyseed"),
+        folder_digest(folder),
+        commit.decode(),
+        hashlib.sha256(changes).hexdigest() if commit and changes else "",
+    )
+
+
 def folder_digest(folder: Path) -> str:
     """Return the SHA-256 over the names and contents of a folder's modules."""
     whole = hashlib.sha256()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.analyses.jobstate import AnalysisJob
     from manyseed.orchestrator.computing.tables import Results
     from manyseed.orchestrator.keeping import Verified
+    from manyseed.orchestrator.parting import Merged, SweepPart
     from manyseed.orchestrator.plans.drop import Drop
     from manyseed.orchestrator.plans.searches import Search
     from manyseed.orchestrator.progress.status import Status
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.results.answers.variance import VarianceSplit
     from manyseed.orchestrator.results.figures import Plots
     from manyseed.orchestrator.runs import Differences, Rerun
+    from manyseed.orchestrator.sealing import SealCheck, Sealed
     from manyseed.orchestrator.store.compact import Compaction
     from manyseed.orchestrator.store.lazy import FinishedRuns
     from manyseed.orchestrator.submissions.submission import Submission
@@ -51,8 +53,8 @@ class Sweep:
       (`import_predictions`) or memory (`from_predictions`, `add_predictions`)
     - train: `tune`, `submit`, `wait`, `cancel`, `pause`, `throttle`; progress: `status`,
       `survey`, `submissions`, `running`, `is_running`
-    - maintain: `verify`, `compact`, `export`, `drop`; one run: `show`, `rerun`,
-      several: `rerun_where`
+    - maintain: `verify`, `compact`, `export`, `seal`, `verify_sealed`, `drop`; on two sites:
+      `split`, `merge`; one run: `show`, `rerun`, several: `rerun_where`
     - open predictions: `runs` of a dataset and classifier, `predictions`, `raw_predictions`;
       ask kept models: `respond`
     - learn: `analyze` here or `submit_analysis` as a job (`analysis_job`), then `answers`,
@@ -594,6 +596,91 @@ class Sweep:
         from manyseed.orchestrator.keeping import verify
 
         return verify(self.paths, repair=repair, progress=progress or (lambda done, of: None))
+
+    def seal(
+        self,
+        terms: str | None = None,
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Sealed:
+        """Write a receipt, ``ro-crate-metadata.json``, with the SHA-256 of all that matters.
+
+        Runs in journals are published first. Nothing may train meanwhile.
+
+        Parameters
+        ----------
+        terms : str
+            Under which terms others may use the sweep: a name, an address or a sentence.
+        progress : callable
+            Called before the first file and after each with (files read, all files).
+
+        Returns
+        -------
+        dict
+            As `orchestrator.sealing.Sealed`.
+        """
+        from manyseed.orchestrator.sealing import seal
+
+        return seal(self.paths, terms, progress or (lambda done, of: None))
+
+    def verify_sealed(self, *, progress: Callable[[int, int], None] | None = None) -> SealCheck:
+        """Compare every file with the receipt; ``findings`` names those that differ.
+
+        `progress` is called before the first file and after each with (files read, all files).
+        Returns an `orchestrator.sealing.SealCheck`.
+        """
+        from manyseed.orchestrator.sealing import compare
+
+        return compare(self.paths, progress or (lambda done, of: None))
+
+    def split(self, where: str, out: str | Path) -> SweepPart:
+        """Make a part of the sweep, to be trained elsewhere: a directory with some of its cells.
+
+        Its runs have the same identities and rows, and it has those that are finished. Nothing may
+        train meanwhile.
+
+        Parameters
+        ----------
+        where : str
+            The cells that are in the part: a condition, such as ``classifier = 'mlp'``.
+        out : path
+            The new directory.
+
+        Returns
+        -------
+        dict
+            As `orchestrator.parting.SweepPart`.
+        """
+        from manyseed.orchestrator.parting import split
+
+        return split(self.paths, where, Path(out))
+
+    def merge(
+        self,
+        parts: Sequence[str | Path],
+        *,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> Merged:
+        """Add the finished runs of parts that `split` made, each with its recipe.
+
+        Runs that the sweep has with the same bytes are left out, so merging twice changes nothing.
+        If it has others of a run, nothing is merged.
+
+        Parameters
+        ----------
+        parts : sequence of path
+            Their directories.
+        progress : callable
+            Called before the first run and after some with (merged runs, runs to merge).
+
+        Returns
+        -------
+        dict
+            As `orchestrator.parting.Merged`.
+        """
+        from manyseed.orchestrator.parting import merge
+
+        return merge(self.paths, [*map(Path, parts)], progress or (lambda done, of: None))
 
     def export(self, output: str | Path) -> Path:
         """Write one portable copy of the finished runs to a new file; return its path.

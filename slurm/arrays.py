@@ -67,6 +67,9 @@ def submit_array(
     if resources.minutes * 60 <= tasks.signal_seconds:
         allowed = f"more than {tasks.signal_seconds} s, when tasks are asked to end before it"
         raise Refused(f"{resource_class}.time", f"{resources.minutes} min", allowed=allowed)
+    if resources.setup_file and not Path(resources.setup_file).is_file():
+        option = f"{resource_class}.setup-file"
+        raise Refused(option, resources.setup_file, "there is no such file")
     executor = _executor(profile, resources, folder, tasks)
     call = Call(tasks.function, tasks.signal_seconds * _KILL_MARGIN)
     name, comment = tasks.name, tasks.comment or tasks.name
@@ -137,6 +140,7 @@ class Executor(submitit.SlurmExecutor):
             delayed.dump(path)
         self.parameters["map_count"] = len(waiting)
         script = self.folder / f"{name}.sh"
+        script.touch(0o600)  # lines of the profile may hold secrets
         script.write_text(self._make_submission_file_text(self._submitit_command_str, ""))
         try:
             array = job_id(commands.run(["sbatch", str(script)]))
@@ -204,6 +208,10 @@ def _setup(profile: Profile, resources: Resources) -> Iterator[str]:
         # a script is not a login shell and may lack the command
         yield "type module >/dev/null 2>&1 || source /etc/profile"
         yield f"module load {shlex.join(resources.modules)} || exit 1"
+    if resources.setup_file:
+        file = shlex.quote(resources.setup_file)
+        yield f'[ -r {file} ] || {{ echo "cannot read "{file}" on $(hostname)" >&2; exit 1; }}'
+        yield f"source {file}"
     yield from resources.setup
     if resources.whole_node and resources.name == "gpu":
         # the job has all GPUs of its node, but a step only gets the number requested

@@ -60,7 +60,7 @@ _RESERVED = {
 }
 KEYS: Mapping[str, type] = {
     **dict.fromkeys(("setup", "modules"), list),
-    **dict.fromkeys(("python", "container"), str),
+    **dict.fromkeys(("setup-file", "python", "container"), str),
     "whole-node": bool,
     **dict.fromkeys(("parallelism", "processes-per-gpu", "max-jobs"), int),
     "extra": dict,
@@ -76,6 +76,13 @@ _ALLOWED: Mapping[type, str] = {
 }
 
 _COMMON_KEYS = ("slurm-conf",)
+_SECRET = re.compile(
+    r"""\b(\w*(?:token(?!iz)|secret|passw|credential|(?:api|access|private)_?key)\w*)
+    =(?!["']?(?:[$`]|\s|$))                     # a value: neither a variable nor a command's output
+    |://[^/\s:@"']+:(?![$`])[^/\s@"']+@         # an address with a password
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
 _CLASSES = ("cpu", "gpu")
 _TIME = re.compile(r"(?:(\d{1,9})-)?(\d{1,9})(?::(\d{1,9}))?(?::(\d{1,9}))?", re.ASCII)
 
@@ -93,6 +100,7 @@ class Resources:
     options: Mapping[str, str]
     minutes: int
     setup: tuple[str, ...] = ()
+    setup_file: str | None = None
     modules: tuple[str, ...] = ()
     python: str | None = None
     container: str | None = None
@@ -101,6 +109,13 @@ class Resources:
     processes_per_gpu: int = 1
     max_jobs: int | None = None
     extra: Mapping[str, str | bool] = field(default_factory=dict)
+
+    @property
+    def secrets(self) -> list[str]:
+        """What in the lines that job scripts copy looks like a secret: names, never values."""
+        lines = (*self.setup, self.python or "", self.container or "")
+        found = (match for line in lines for match in _SECRET.finditer(line))
+        return list(dict.fromkeys(match[1] or "an address with a password" for match in found))
 
     @property
     def cores(self) -> int | None:
@@ -264,6 +279,10 @@ def _resources(name: str, table: Mapping[str, Any]) -> Resources:
     if own.get("whole_node") and "cpus-per-task" in options:
         reason = "excludes cpus-per-task: leave one out"
         raise Refused(f"{where}whole-node", True, reason)
+    if file := own.get("setup_file"):
+        own["setup_file"] = re.sub(r"^~(?=/)", str(home()), file)
+        if not own["setup_file"].startswith("/"):
+            raise Refused(f"{where}setup-file", file, allowed="a path that begins with / or ~/")
     cores = options.get("cpus-per-task", "1")
     if re.fullmatch(r"0*[1-9][0-9]{0,8}", cores) is None:
         raise Refused(f"{where}cpus-per-task", cores, allowed=_ALLOWED[int])

@@ -281,7 +281,11 @@ BATCH_SIZE: Mapping[str, Option] = {
 
 STACK: Mapping[str, Option] = {
     "stack": Option(
-        "Runs of a repeat trained at once; not part of the identity.", int, 1, least=1, most=1024
+        "Runs of a repeat trained at once; not part of the identity.",
+        *(int, 1),
+        least=1,
+        most=1024,
+        words=("auto",),
     )
 }
 """The option of networks that can train several runs at once."""

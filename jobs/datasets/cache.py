@@ -71,6 +71,15 @@ def is_complete(canonical: Mapping[str, Any], home: Path) -> bool:
         return False
 
 
+def checksums(canonical: Mapping[str, Any], home: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file of a prepared copy, as recorded; none without a copy."""
+    try:
+        files = _about(folder(canonical, home))["files"].items()
+        return {str(name): str(file["sha256"]) for name, file in files}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}
+
+
 def read(canonical: Mapping[str, Any], home: Path) -> Samples:
     """Read a prepared copy after comparing all checksums; raise `NotFetched` if it is not whole."""
     where = folder(canonical, home)

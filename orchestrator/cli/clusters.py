@@ -126,6 +126,7 @@ def profile_text(cluster: Cluster) -> str:
         '# account = "my-project"',
         '# modules = ["python/3.11"]',
         '# setup   = ["source ~/manyseed/bin/activate"]',
+        '# setup-file = "~/tokens.sh"  # sourced before setup; its lines stay out of sweeps',
     ]
     lines += ["", "# Partitions:"]
     lines += [f"#   {_in_words(partition)}" for partition in cluster.partitions]

@@ -45,7 +45,7 @@ _HIDDEN = {
         "throttle": "cancel DIR --throttle N",
     },
     "status": {"show": "status DIR RUN"},
-    "keep": {"compact": "verify DIR --compact"},
+    "keep": {"compact": "verify DIR --compact", "seal": "", "split": "", "merge": ""},
     "answers": dict.fromkeys(("howmany", "compare", "dee", "variance", "methods"), ""),
     "clusters": {"testcluster": "cluster test", "doctor": "cluster check"},
     "guide": {"example": "init --example NAME", "schema": "docs --schema"},

@@ -1,4 +1,4 @@
-"""The verbs that keep predictions: verify, compact, export, import, rerun."""
+"""The verbs that keep predictions: verify, compact, seal, split, merge, export, import, rerun."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ from manyseed.orchestrator.errors import RunsError, UserError, command, flag
 if TYPE_CHECKING:
     from manyseed.orchestrator.keeping import Verified
     from manyseed.orchestrator.runs import Differences, Rerun
+    from manyseed.orchestrator.sweep import Sweep
 
 _NAMED = 20  # how many runs are named; ``--json`` names all
 
@@ -47,12 +48,17 @@ def verify(
         help="Instead: publish the runs in journals, remove files no longer needed, "
         "consolidate metadata.",
     ),
+    sealed: bool = typer.Option(
+        False,
+        "--sealed",
+        help="Instead: compare every file with the receipt that manyseed seal DIR wrote.",
+    ),
     as_json: Json = False,
     **options: Any,
 ) -> None:
     """Check every finished run: checksum, finite scores, shape, labels that match the scores.
 
-    Exit code 1 if something is wrong.
+    Exit code 1 if something is wrong. manyseed seal DIR writes a receipt for --sealed.
 
     Examples:
 
@@ -61,14 +67,20 @@ def verify(
         manyseed verify quickstart --repair
 
         manyseed verify quickstart --compact
+
+        manyseed verify quickstart --sealed
     """
     from manyseed.orchestrator.plans.plan import Plan
     from manyseed.orchestrator.submissions.submission import training
     from manyseed.orchestrator.sweep import Sweep
 
     if tidy:
-        alone("--compact", **options, json=as_json)
+        alone("--compact", **options, json=as_json, sealed=sealed)
         compact(directory)
+        return
+    if sealed:
+        alone("--sealed", **options)
+        _verify_sealed(Sweep(directory), as_json)
         return
     sweep = Sweep(directory)
     with shards_done("verifying", quiet=as_json) as progress:
@@ -109,6 +121,128 @@ def _verdict(result: Verified) -> str:
         rest = " as far as possible" if result["not_mended"] else ""
         return f"what was wrong is repaired{rest}, no run is lost."
     return f"{healed:,} restored from journals, {back:,} set back to be trained again."
+
+
+def _verify_sealed(sweep: Sweep, as_json: bool) -> None:
+    with shards_done("comparing", what="files", quiet=as_json) as progress:
+        result = sweep.verify_sealed(progress=progress)
+    findings = result["findings"]
+    if as_json:
+        print_json(result)
+    else:
+        for finding in findings[:_NAMED]:
+            say(f"{finding['file']}: {finding['problem']}")
+        if len(findings) > _NAMED:
+            say(f"and {len(findings) - _NAMED:,} more, which --json names")
+        if result["not_here"]:
+            say(f"Not here, as in an archive: {', '.join(result['not_here'])}.")
+        say(
+            f"Checked {counted(result['files_checked'], 'file')} "
+            f"({size(result['bytes_checked'])}) sealed {result['sealed']}: "
+            + (f"{len(findings):,} not as sealed." if findings else "each is as it was sealed.")
+        )
+        say(f"SHA-256 of the receipt: {result['receipt']}")
+    if findings:
+        again = command("seal", sweep.directory)
+        raise RunsError(
+            f"{counted(len(findings), 'file')} not as sealed\n  take them from the copy that was "
+            f"sealed; or, if they were changed on purpose, seal it again: {again}"
+        )
+
+
+@takes("seal", "terms")
+def seal(directory: Directory, as_json: Json = False, **options: Any) -> None:
+    """Write a receipt with the SHA-256 of plan, predictions, tables and report.
+
+    It is an RO-Crate, ro-crate-metadata.json, that names the code, packages and data, too. Whoever
+    gets the sweep, or what export wrote of it, checks it with manyseed verify DIR --sealed.
+
+    Examples:
+
+        manyseed seal sweep
+
+        manyseed seal sweep --terms CC-BY-4.0
+    """
+    from manyseed.orchestrator.sweep import Sweep
+
+    with shards_done("sealing", what="files", quiet=as_json) as progress:
+        result = Sweep(directory).seal(**options, progress=progress)
+    if as_json:
+        print_json(result)
+        return
+    say(
+        f"Sealed {counted(result['files'], 'file')} ({size(result['bytes'])}) with "
+        f"{result['finished']:,} of {counted(result['runs'], 'run')}: {result['file']}"
+    )
+    say(f"SHA-256 of the receipt: {result['receipt']}")
+    say_next("Check it", "verify", directory, "--sealed")
+
+
+@takes("split", "where", where={"autocompletion": arguments.condition})
+def split(
+    directory: Directory,
+    out: Path = typer.Option(
+        ..., "--out", "-o", metavar="PART", help="The new directory.", show_default=False
+    ),
+    as_json: Json = False,
+    **options: Any,
+) -> None:
+    """Make a part of a sweep that is trained elsewhere, with the cells that meet a condition.
+
+    The part is a sweep directory, whose runs have the same identities. Copy it to another site,
+    train it there as usual, copy it back, and add its runs with manyseed merge DIR PART.
+
+    Examples:
+
+        manyseed split sweep --where "classifier = 'mlp'" --out part
+    """
+    from manyseed.orchestrator.sweep import Sweep
+
+    made = Sweep(directory).split(**options, out=out)
+    if as_json:
+        print_json(made)
+        return
+    say(
+        f"{out} has {counted(made['cells'], 'cell')} with {counted(made['runs'], 'run')}, "
+        f"{made['finished']:,} of them finished."
+    )
+    say_next("Train it, elsewhere", "submit", out)
+    say_next("The rest here", "submit", directory, "--only", f"NOT ({options['where']})")
+    say_next("Then", "merge", directory, out)
+
+
+def merge(
+    directory: Directory,
+    parts: list[Path] = typer.Argument(
+        metavar="PART…", help="Directories that split made.", show_default=False
+    ),
+    as_json: Json = False,
+) -> None:
+    """Add the finished runs of parts to the sweep that they were split from.
+
+    Each keeps its recipe. Runs that the sweep has with the same bytes are left out, so that merging
+    twice changes nothing; if it has other bytes of a run, nothing is merged, and the run is named.
+
+    Examples:
+
+        manyseed merge sweep part
+
+        manyseed merge sweep part-1 part-2
+    """
+    from manyseed.orchestrator.sweep import Sweep
+
+    with shards_done("merging", what="runs", quiet=as_json) as progress:
+        result = Sweep(directory).merge(parts, progress=progress)
+    if as_json:
+        print_json(result)
+        return
+    same = f"; {result['runs_equal']:,} were there with the same bytes" * bool(result["runs_equal"])
+    say(f"Added {counted(result['runs_added'], 'run')}{same}.")
+    say(f"{result['finished']:,} of {counted(result['runs'], 'run')} are finished.")
+    if result["finished"] == result["runs"]:
+        say_next("Next", "analyze", directory)
+    else:
+        say_next("Next", "status", directory)
 
 
 def compact(directory: Directory) -> None:

@@ -174,7 +174,7 @@ def plan(
     print_table(change.sweep.name, columns, rows, total=total, nested=True)
     console.print()
     earlier = [] if other_recipe else of_earlier_code(SweepPaths(directory), change)
-    for sentence in [*_sentences(change), *_beyond(too_long), *earlier]:
+    for sentence in [*_sentences(change, SweepPaths(directory)), *_beyond(too_long), *earlier]:
         say(sentence)
     if no_room is not None:
         say(f"It could not be planned into {directory}: {no_room.message}\n  {no_room.remedy}")
@@ -240,11 +240,12 @@ def _table(summary: dict[str, Any]) -> tuple[list[str], list[list[object]], list
     )
 
 
-def _sentences(change: Change) -> Iterator[str]:
+def _sentences(change: Change, paths: SweepPaths) -> Iterator[str]:
     """Yield the sentences below the table."""
     from manyseed.orchestrator.plans.change import remarks
+    from manyseed.orchestrator.plans.stacks import choices
 
-    yield from remarks(change)
+    yield from remarks(change, chosen=[*choices(paths).values()])
     summary = change.summary()
     held = summary["runs"] - summary["runs_added"]
     asked, distinct = summary["runs_asked"], change.expansion.runs

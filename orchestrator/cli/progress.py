@@ -53,10 +53,12 @@ def bar(to: Console | None = None, *, quiet: bool = False) -> Iterator[Progress]
 
 
 @contextmanager
-def shards_done(doing: str, *, quiet: bool = False) -> Iterator[Callable[[int, int], None]]:
+def shards_done(
+    doing: str, *, what: str = "shards", quiet: bool = False
+) -> Iterator[Callable[[int, int], None]]:
     """Show, on a terminal, how many shards are done; yield a function that takes (done, total)."""
     with bar(quiet=quiet or not console.is_terminal) as progress:
-        task = progress.add_task(doing, total=None, note="shards")
+        task = progress.add_task(doing, total=None, note=what)
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 

@@ -133,6 +133,12 @@ def _print_status(sweep: Sweep, state: Status) -> None:
         reason = f", {job['reason']}" if job["reason"] else ""
         job_state = job["state"].replace("_", " ")
         say(f"\nAnalysis: job {job['job']} {job_state}{reason}; log: {job['log']}")
+    if state["stacks"]:
+        from manyseed.orchestrator.plans.stacks import Choice, in_words
+
+        console.print()
+        for text in in_words([Choice(**choice) for choice in state["stacks"]]):
+            say(text)
     for problem in filter(None, (state["cluster_silent"], *state["problems"])):
         say(f"\n{problem}", to=errors)
     if state["duplicates"]:

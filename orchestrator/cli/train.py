@@ -219,6 +219,7 @@ def run(
     from manyseed.orchestrator.plans.change import remarks
     from manyseed.orchestrator.plans.code import fetch_datasets
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
+    from manyseed.orchestrator.plans.stacks import choices
     from manyseed.orchestrator.submissions.profiles import AUTO, choose
     from manyseed.orchestrator.submissions.requirements import (
         of_earlier_code,
@@ -255,7 +256,8 @@ def run(
     plan = change.summary()
     counts = [counted(plan[f"{noun}s"], noun) for noun in ("run", "cell", "group")]
     say(f"{change.sweep.name}: {counts[0]} in {counts[1]} of {counts[2]} → {directory}")
-    for sentence in () if change.is_empty else remarks(change):
+    chosen = [*choices(sweep.paths).values()]
+    for sentence in () if change.is_empty else remarks(change, chosen=chosen):
         say(sentence)
     for sentence in () if other_recipe else of_earlier_code(sweep.paths, asked):
         say(sentence, style="yellow")

@@ -31,7 +31,7 @@ from manyseed.orchestrator.errors import (
     StoreUnavailable,
     UserError,
 )
-from manyseed.orchestrator.paths import BESIDE, CHUNK, METADATA, PACKED, SweepPaths
+from manyseed.orchestrator.paths import BESIDE, CHUNK, METADATA, PACKED, RECEIPT, SweepPaths
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import Plan, mark
 from manyseed.orchestrator.store.arrays import itemsize
@@ -44,7 +44,7 @@ _STORED = re.compile(
     rf"(?:zarr\.json|(?P<array>[a-z_]+)/(?:zarr\.json|{CHUNK}))",
     re.ASCII,
 )
-_PLANNED = re.compile(rf"{re.escape(BESIDE)}/(?:{PACKED})", re.ASCII)
+_PLANNED = re.compile(rf"{re.escape(BESIDE)}/(?:{PACKED}|{re.escape(RECEIPT)})", re.ASCII)
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 _ENCRYPTED = 1
 _SMALL_BYTES = (

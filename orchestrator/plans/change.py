@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -37,6 +37,7 @@ from manyseed.orchestrator.plans.keptmodels import counted as models_kept
 from manyseed.orchestrator.plans.layout import Groups
 from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
 from manyseed.orchestrator.plans.searches import FoundScale, TunedHparams
+from manyseed.orchestrator.plans.stacks import AUTO, Choice, in_words
 from manyseed.orchestrator.plans.twins import Twin, sentences
 from manyseed.orchestrator.provenance import BF16, NO_BF16, has_bf16
 from manyseed.orchestrator.store.arrays import DONE
@@ -263,10 +264,13 @@ def _priced_as(spec: GroupSpec) -> str:
     return spec.classifier if spec.method == NONE else own_name(spec.classifier, spec.method)
 
 
-def remarks(change: Change, *, all_notes: bool = True) -> Iterator[str]:
+def remarks(
+    change: Change, *, all_notes: bool = True, chosen: Sequence[Choice] = ()
+) -> Iterator[str]:
     """Yield a sentence for each remark on a plan.
 
     `all_notes`: whether to include remarks that only tell how it is, such as the kinds of columns.
+    `chosen`: how many runs the sweep trains at once, as far as that was measured.
     """
     summary = change.summary()
     for removed in summary["runs_excluded"]:
@@ -280,7 +284,7 @@ def remarks(change: Change, *, all_notes: bool = True) -> Iterator[str]:
             f"Tuned hparams need {counted(summary['searches'], 'search')} of "
             f"{counted(change.sweep.tune.draws, 'draw')} each."
         )
-    yield from _forms(change) if all_notes else ()
+    yield from _forms(change, chosen) if all_notes else ()
     if summary["runs_identical"]:
         yield (
             "Identical to the first run of their repeat, as nothing that varies reaches the "
@@ -291,15 +295,15 @@ def remarks(change: Change, *, all_notes: bool = True) -> Iterator[str]:
         yield f"Left out, as dropped before: {counted(summary['cells_dropped'], 'cell')}."
 
 
-def _forms(change: Change) -> Iterator[str]:
+def _forms(change: Change, chosen: Sequence[Choice]) -> Iterator[str]:
     """Yield sentences on classifiers trained in bfloat16, or several runs at once."""
     resolved = change.expansion.classifiers.items()
     in_bf16 = {name: info for (name, _), info in resolved if info.options.get("precision") == BF16}
     for name, info in in_bf16.items():
         lacks = f"; {NO_BF16}" if info.device == "cpu" and not has_bf16() else ""
         yield f"{name}: trained with matrix products in bfloat16{lacks}."
-    asked = {name: int(info.options.get("stack", 1)) for (name, _), info in resolved}
-    for name in [name for name, members in asked.items() if members > 1]:
+    asked = {name: info.options.get("stack", 1) for (name, _), info in resolved}
+    for name in [name for name, members in asked.items() if members != 1]:
         cells = change.cells.drop_nulls("runs").filter(classifier=name, identical=False)
         runs = [
             n
@@ -308,6 +312,12 @@ def _forms(change: Change) -> Iterator[str]:
         ]
         if not runs:
             yield f"{name}: stack is of no use, as no cell's runs can be trained several at once."
+            continue
+        if asked[name] == AUTO:
+            own = [choice for choice in chosen if choice.classifier == name]
+            yield from in_words(own)
+            if not own:
+                yield f"{name}: how many seeds a step are fastest is measured when it is submitted."
             continue
         members = min(asked[name], max(runs))
         beyond = max(-n % min(members, n) for n in runs)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from manyseed.jobs import datasets
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.classifiers import is_own, stacks
-from manyseed.jobs.classifiers.record import OPTIONS, STACK
+from manyseed.jobs.classifiers import is_own
+from manyseed.jobs.classifiers.record import OPTIONS
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.run import Cell, DamagedData, MachineError, NotFetched
 from manyseed.orchestrator.disk.records import read_record, write_json
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     import polars as pl
 
     from manyseed.jobs.own.copies import Code
-    from manyseed.orchestrator.plans.plan import Plan
 
 T = TypeVar("T")
 
@@ -208,39 +207,16 @@ def timeout_of(paths: SweepPaths, name: str, classifier: Mapping[str, Any]) -> f
         return 0.0
     from manyseed.jobs.own.table import timeout
 
-    return _of_table(paths, name, timeout, 0.0)
+    return of_table(paths, name, timeout, 0.0)
 
 
-def _of_table(paths: SweepPaths, name: str, read: Callable[[Any], T], default: T) -> T:
+def of_table(paths: SweepPaths, name: str, read: Callable[[Any], T], default: T) -> T:
     """Return what `read` finds in a classifier's table as the sweep file has it now."""
     try:
         tables = tomllib.loads(paths.sweep_file.read_text(encoding="utf-8-sig"))["classifier"]
         return read(tables[name])
     except (OSError, ValueError, LookupError, RecursionError, TypeError):
         return default
-
-
-def stacks_of(paths: SweepPaths, plan: Plan, cells: pl.DataFrame) -> dict[int, int]:
-    """Return, for cells whose runs are trained several at once, how many; as in the sweep file now.
-
-    No more than a repeat has. `cells`: some of the plan's.
-    """
-    asked = {
-        name: _of_table(paths, name, lambda table: STACK["stack"].check("stack", table["stack"]), 1)
-        for name in cells["classifier"].unique()
-    }
-    several = [name for name, members in asked.items() if members > 1]
-    if not several:
-        return {}
-    chosen = cells.filter(~cells["identical"] & cells["classifier"].is_in(several)).join(
-        plan.extents, on="cell"
-    )
-    columns = chosen.select("cell", "classifier", "canonical", "runs").iter_rows()
-    return {
-        cell: members
-        for cell, name, text, runs in columns
-        if (members := min(asked[name], runs)) > 1 and stacks(Cell.from_text(text))
-    }
 
 
 def in_bf16(paths: SweepPaths, cells: pl.DataFrame) -> frozenset[int]:
@@ -250,7 +226,7 @@ def in_bf16(paths: SweepPaths, cells: pl.DataFrame) -> frozenset[int]:
         return OPTIONS["precision"].check("precision", table["precision"])
 
     names = cells["classifier"].unique()
-    asked = {name for name in names if _of_table(paths, name, precision, None) == BF16}
+    asked = {name for name in names if of_table(paths, name, precision, None) == BF16}
     return frozenset(
         cell
         for cell, name, text in cells.select("cell", "classifier", "canonical").iter_rows()

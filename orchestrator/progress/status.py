@@ -16,6 +16,7 @@ from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import ManyseedError, StoreError, UnavailableError, command
 from manyseed.orchestrator.paths import DRAWN, RECIPE, SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
+from manyseed.orchestrator.plans.stacks import choices
 from manyseed.orchestrator.progress.watch import summed
 from manyseed.orchestrator.store.arrays import MISSING
 from manyseed.orchestrator.store.ledger import ledger_damage
@@ -191,6 +192,8 @@ class Status(TypedDict):
     directory: str
     runs: dict[str, int]  # by state
     recipes: int  # in how many ways runs were made: recorded recipes
+    stacks: list[dict[str, Any]]
+    """How many runs of a dataset and classifier are trained at once, where that was measured."""
     duplicates: int  # number of fits that were trained more than once
     groups: list[dict[str, Any]]
     """For each dataset and classifier, their names and the runs by state."""
@@ -241,6 +244,7 @@ def status(paths: SweepPaths) -> Status:
         "directory": str(paths.directory),
         "runs": state.counts,
         "recipes": sum(1 for _ in paths.recipes.glob(f"[0-9]*{RECIPE}")),
+        "stacks": [asdict(choice) for choice in choices(paths).values()],
         "duplicates": state.duplicates,
         "groups": state.by_group.drop("group").to_dicts(),
         "tasks": dict(by_state),
@@ -257,6 +261,7 @@ def status(paths: SweepPaths) -> Status:
             *_problems(paths, listed, tasks),
             *(f"{file} is lost: restore it" for file in lost_files(paths)),
             *_lost_groups(paths, state.plan),
+            *_since_sealed(paths, state.counts),
             *(lost_failures(listed) if state.counts["missing"] else []),
         ],
         "failures": [
@@ -274,6 +279,14 @@ def status(paths: SweepPaths) -> Status:
 def _seconds_left(paths: SweepPaths, state: Survey, running: Sequence[Attempt]) -> float:
 
     return seconds_left(paths, state, running)
+
+
+def _since_sealed(paths: SweepPaths, counts: Mapping[str, int]) -> list[str]:
+    if not paths.receipt.exists():
+        return []
+    from manyseed.orchestrator.sealing import changed
+
+    return [*filter(None, [changed(paths, counts)])]
 
 
 def _lost_groups(paths: SweepPaths, plan: Plan) -> Iterator[str]:

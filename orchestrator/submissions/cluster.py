@@ -203,6 +203,16 @@ def refusal(error: ClusterError | Refused, profile: Profile) -> UserError | Unav
     return refused(error, file=profile.path)
 
 
+def copied_secrets(profile: Profile, folder: Path) -> Iterator[str]:
+    """Say what looks like a secret in the lines that a submission's job scripts copy."""
+    classes = filter(None, (profile.cpu, profile.gpu))
+    if found := dict.fromkeys(name for resources in classes for name in resources.secrets):
+        yield (
+            f"{profile.path} holds what looks like a secret ({', '.join(found)}), which the job "
+            f"scripts in {folder} copy, readable by you alone; lines in a setup-file are not copied"
+        )
+
+
 def intent_for(
     profile: Profile, plan: str, scheduler: str, arrays: tuple[TaskArray, ...], **more: Any
 ) -> Intent:

@@ -16,12 +16,13 @@ from manyseed.orchestrator.disk.records import locked, write_json
 from manyseed.orchestrator.errors import StillRunning, UnavailableError, command, refused
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
-from manyseed.orchestrator.plans.code import CodeHere, in_bf16, stacks_of
+from manyseed.orchestrator.plans.code import CodeHere, in_bf16
 from manyseed.orchestrator.plans.drop import choose_cells
 from manyseed.orchestrator.plans.keptmodels import conditions
 from manyseed.orchestrator.plans.layout import Groups, lay_out
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.searches import require_searched
+from manyseed.orchestrator.plans.stacks import members_of, stacks
 from manyseed.orchestrator.provenance import keep_numbers
 from manyseed.orchestrator.store.shards import highest_recipe
 from manyseed.orchestrator.submissions import cluster
@@ -36,6 +37,7 @@ from manyseed.orchestrator.submissions.requirements import (
     require_walltime,
 )
 from manyseed.orchestrator.submissions.scheduler import Scheduler, scheduler_of
+from manyseed.orchestrator.submissions.stacking import choose
 from manyseed.orchestrator.submissions.stopping import unpause, wait_for_ending
 from manyseed.orchestrator.submissions.submission import (
     Submission,
@@ -110,17 +112,26 @@ def submit(
         devices = cells["device"].unique().sort()
         is_here = request.profile is None
         gpu = gpu_here(devices) if is_here else None
-        code, stacks = CodeHere(paths, cells), stacks_of(paths, state.plan, cells)
         bf16 = in_bf16(paths, cells)
-        if not request.other_recipe:
-            recipe = require_recipe(paths, state, cells, stacks, bf16, gpu=gpu, is_here=is_here)
-            for text in recipe:
-                report(text)
-            code.require_same(state.finished_cells)
         if is_here:
             require_packages(state.plan, cells)
             require_products(paths, cells, bf16, gpu=gpu)
         require_data(paths, state, rows)
+        code, stacked = CodeHere(paths, cells), stacks(paths, state.plan, cells)
+        begun = () if request.other_recipe else {*state.finished_cells["cell"]}
+        choose(
+            *(paths, stacked, begun),
+            gpu=gpu,
+            is_here=is_here,
+            check=lease.check,
+            report=report,
+        )
+        members = members_of(paths, stacked)
+        if not request.other_recipe:
+            recipe = require_recipe(paths, state, cells, members, bf16, gpu=gpu, is_here=is_here)
+            for text in recipe:
+                report(text)
+            code.require_same(state.finished_cells)
         groups = Groups.read(paths)
         require_space(paths, state, groups, rows)
         lay_out(paths, state.plan, groups)
@@ -129,9 +140,11 @@ def submit(
         number = _next_number(paths)
         code.copy()
         submitter = _Submitter(paths, number, state.plan, groups, request, lease, code.of_tasks)
-        submitter.stacks, submitter.bf16 = stacks, bf16
+        submitter.stacks, submitter.bf16 = members, bf16
         if request.profile is None:
             return submitter.to_this_machine(rows, devices, gpu)
+        for text in cluster.copied_secrets(request.profile, submitter.folder):
+            report(text)
         return submitter.to_cluster(rows, request.profile, earlier, n_waiting)
 
 

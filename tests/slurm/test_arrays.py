@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from manyseed.slurm import arrays, commands, processes
 from manyseed.slurm.profile import read_profile
+from manyseed.slurm.refused import Refused
 
 SBATCH = """#!/bin/sh
 cat "$1" > {folder}/script
@@ -63,6 +66,30 @@ def test_jobs_go_to_the_profiles_cluster(tmp_path: Path, monkeypatch: pytest.Mon
     assert os.environ["SLURM_CONF"] == "/etc/slurm/slurm.conf"
     script(tmp_path, 'time = "60"\n', monkeypatch)
     assert (tmp_path / "conf").read_text() == "/etc/slurm/slurm.conf\n"
+
+
+def test_lines_of_a_setup_file_stay_out_of_the_script_which_is_private(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets = tmp_path / "it's mine.sh"
+    secrets.write_text("export API_TOKEN=hush\n")
+    profile = f'time = "60"\nsetup-file = "{secrets}"\nsetup = ["echo $API_TOKEN > {tmp_path}/s"]\n'
+    lines = script(tmp_path, profile, monkeypatch)
+    (saved,) = (tmp_path / "files").glob("*.sh")
+    assert stat.S_IMODE(saved.stat().st_mode) == 0o600
+    assert "hush" not in saved.read_text()
+    sourced = [line for line in lines if "mine.sh" in line]
+    assert lines.index(sourced[-1]) + 1 == lines.index(f"echo $API_TOKEN > {tmp_path}/s")
+    shell = "\n".join([*sourced, f"echo $API_TOKEN > {tmp_path}/s"])
+    subprocess.run(["bash", "-c", shell], check=True)
+    assert (tmp_path / "s").read_text() == "hush\n"
+    secrets.unlink()
+    done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"cannot read {secrets} on " in done.stderr
+    with pytest.raises(Refused, match="there is no such file") as refused:
+        script(tmp_path, profile, monkeypatch)
+    assert refused.value.option == "cpu.setup-file"
 
 
 @pytest.mark.parametrize(

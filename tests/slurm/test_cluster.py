@@ -175,11 +175,13 @@ def test_a_job_that_starts_without_an_environment_gives_its_task_what_setup_expo
     slurm: Slurm, tmp_path: Path
 ) -> None:
     """Many sites ask for ``--export=NONE``, which srun would obey as well."""
+    (tmp_path / "mine.sh").write_text("export TEST_SETUP=1\n")
     profile = tmp_path / "none.toml"
     profile.write_text(
         f'''slurm-conf = "{slurm.cluster.conf}"
         time = "10"
-        setup = ["export TEST_SETUP=1 PYTHONPATH={os.environ["PYTHONPATH"]}"]
+        setup = ["export PYTHONPATH={os.environ["PYTHONPATH"]}"]
+        setup-file = "{tmp_path}/mine.sh"
         extra = {{ export = "NONE" }}
         '''
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
@@ -90,6 +91,7 @@ def test_times_are_slurms(text: str | int, expected: int) -> None:
         ('time = "60"\ncpus-per-task = 0', "cpu.cpus-per-task", "whole number from 1"),
         ('time = "60"\nparallelism = 0', "cpu.parallelism", "whole number from 1"),
         ('time = "60"\nsetup = "module load x"', "cpu.setup", "a list of strings"),
+        ('time = "60"\nsetup-file = "mine.sh"', "cpu.setup-file", "begins with / or ~/"),
         ('time = "60"\nextra = 3', "extra", "a table"),
         ('time = "60"\ncpu = 3', "cpu", "a table"),
         ("time = ", "", "not a TOML file"),
@@ -99,6 +101,24 @@ def test_a_mistake_is_named_with_its_key(tmp_path: Path, text: str, option: str,
     with pytest.raises(Refused, match=fact) as refused:
         read_profile(write(tmp_path, text))
     assert refused.value.option == option
+
+
+@pytest.mark.parametrize(
+    ("line", "secrets"),
+    [
+        ("export WANDB_API_KEY=0123abc", ["WANDB_API_KEY"]),
+        ("HF_TOKEN='hf_x' Password=x", ["HF_TOKEN", "Password"]),
+        ("export https_proxy=http://me:word@proxy:3128", ["an address with a password"]),
+        ("login --access-key=1 --private_key=2", ["private_key"]),
+        ('export WANDB_API_KEY=$(cat ~/.wandb) A_TOKEN="$B_TOKEN" C_SECRET=', []),
+        ("export TOKENIZERS_PARALLELISM=false; source ~/secrets.sh", []),
+        ("export https_proxy=http://proxy:3128; git clone git@host:a/b", []),
+        ("export https_proxy=http://me:$WORD@proxy:3128", []),
+    ],
+)
+def test_what_looks_like_a_secret_is_named(tmp_path: Path, line: str, secrets: list[str]) -> None:
+    profile = read_profile(write(tmp_path, f"time = '60'\nsetup = [{json.dumps(line)}]"))
+    assert profile.cpu.secrets == secrets
 
 
 def test_a_class_that_is_not_there_is_refused(tmp_path: Path) -> None:

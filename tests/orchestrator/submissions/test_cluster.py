@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
+from manyseed import Sweep
 from manyseed.orchestrator.errors import UnavailableError, UserError
 from manyseed.orchestrator.submissions.cluster import intent_for, submit_arrays
 from manyseed.orchestrator.submissions.submission import Submission
 from manyseed.orchestrator.tasks.intent import Intent, TaskArray
 from manyseed.orchestrator.working.node import read_jobs
-from manyseed.slurm import ClusterError, ClusterUnavailable
+from manyseed.slurm import ClusterError, ClusterUnavailable, commands
 from manyseed.slurm.profile import Profile, read_profile
+from tests.orchestrator.conftest import write
+from tests.orchestrator.slurmstub import CONFIG
 
 ARRAYS = (TaskArray("cpu", "s-cpu", 0, 3), TaskArray("gpu", "s-gpu", 3, 2))
 PROFILE = """
@@ -25,12 +29,39 @@ gres = "gpu:1"
 cpus-per-task = 1
 """
 
+WINE = """
+name = "wine"
+seed = 1
+repeats = 1
+runs = 4
+[[grid]]
+dataset = ["sklearn:wine"]
+classifier = ["lr-sgd"]
+"""
+
 
 @pytest.fixture
 def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Profile:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     (tmp_path / "lab.toml").write_text(PROFILE)
     return read_profile(tmp_path / "lab.toml")
+
+
+def test_a_copied_line_with_a_secret_is_named_without_its_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    answers = {"sbatch": "Submitted batch job 7", "scontrol": CONFIG, "sinfo": ""}
+    monkeypatch.setattr(commands, "run", lambda words, **_: answers.get(words[0], ""))
+    sweep = Sweep.plan(write(tmp_path / "wine.toml", WINE), tmp_path / "sweep")
+    for line, named in (("export A_TOKEN=$(cat ~/.a)", False), ("export A_TOKEN=hush", True)):
+        sweep.cancel()
+        text = f"setup = ['{line}']\n{PROFILE.partition('[gpu]')[0]}"
+        said: list[str] = []
+        sweep.submit(cluster=str(write(tmp_path / "lab.toml", text)), tell=said.append, limit=1)
+        assert [text for text in said if "secret (A_TOKEN)" in text] == said[: int(named)]
+        assert "hush" not in str(said)
 
 
 @pytest.fixture

@@ -9,15 +9,19 @@ import polars as pl
 import pytest
 
 from manyseed import Sweep
+from manyseed.jobs import stacking
+from manyseed.jobs.stacking import best
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.plans.change import remarks
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change
+from manyseed.orchestrator.plans.stacks import choices, members_of, stacks
 from manyseed.orchestrator.provenance import read_recipes
 from manyseed.orchestrator.submissions.cluster import TaskSize, cut
+from manyseed.orchestrator.submissions.stacking import choose
 from manyseed.orchestrator.tasks.task import Span, Task
 from manyseed.orchestrator.working.queue import Queue
-from tests.orchestrator.conftest import assert_equal, shared, stored, train, write
+from tests.orchestrator.conftest import assert_equal, inside, shared, stored, train, write
 
 TEXT = """
 name    = "stacked"
@@ -42,7 +46,7 @@ hparams = {{ width1 = 32, width2 = 32 }}
 """
 
 
-def text(stack: int = 2, rows: int = 30) -> str:
+def text(stack: int | str = 2, rows: int = 30) -> str:
     return TEXT.format(rows=rows, more=f"stack = {stack}" if stack else "")
 
 
@@ -154,8 +158,95 @@ def test_tasks_are_cut_between_blocks() -> None:
     assert work["task"].n_unique() > 1
 
 
-@pytest.mark.parametrize("stack", ["0", "1.5", '"auto"', "2000"])
+@pytest.mark.parametrize("stack", ["0", "1.5", '"many"', "2000"])
 def test_a_number_that_makes_no_sense_is_refused(tmp_path: Path, stack: str) -> None:
     wrong = text().replace("stack = 2", f"stack = {stack}")
     with pytest.raises(UserError, match=r"classifier\.mlp\.stack"):
         Sweep.plan(write(tmp_path / "wrong.toml", wrong), tmp_path / "wrong")
+
+
+AUTO = text('"auto"')
+
+
+@pytest.fixture
+def timed(monkeypatch: pytest.MonkeyPatch) -> list[dict[int, float]]:
+    """Planted seconds a run, one entry for each probe that may be made."""
+    left = [{1: 1.0, 3: 0.5, 5: 0.2}]
+    monkeypatch.setattr(stacking, "seconds_a_run", lambda *_: left.pop())
+    return left
+
+
+def test_what_a_probe_chose_is_kept_whatever_is_submitted_later(
+    timed: list[dict[int, float]], tmp_path: Path
+) -> None:
+    file = write(tmp_path / "auto.toml", AUTO)
+    sweep = Sweep.plan(file, tmp_path / "auto")
+    told: list[str] = []
+    for limit in (1, None):
+        sweep.submit(workers=1, limit=limit, tell=told.append)
+        sweep.wait()
+    assert not timed
+    assert told[-1] == "mlp: 5 seeds a step, 5.0 × sequential."
+    Sweep.plan(write(file, AUTO.replace("runs    = 5", "runs    = 8")), sweep.directory)
+    sweep.submit(workers=1)
+    sweep.wait()
+    [recipe] = read_recipes(sweep.paths.recipes).values()
+    assert (recipe.form, recipe.members) == ("stacked", 5)
+    assert sweep.status()["runs"]["done"] == 8
+    [choice] = sweep.status()["stacks"]
+    assert (choice["runs"], choice["members"], choice["seconds"]["3"]) == (5, 5, 0.5)
+    for shown in (("status", sweep.directory), ("plan", file, "--out", sweep.directory)):
+        code, said = inside(*shown)
+        assert code == 0
+        assert told[-1] in said
+
+
+def test_a_plan_says_that_the_number_will_be_measured(tmp_path: Path) -> None:
+    change = plan_change(write(tmp_path / "auto.toml", AUTO), tmp_path / "none")
+    assert "mlp: how many seeds a step are fastest is measured when it is submitted." in [
+        *remarks(change)
+    ]
+
+
+def test_the_number_is_really_measured(tmp_path: Path) -> None:
+    sweep = Sweep.plan(write(tmp_path / "auto.toml", AUTO), tmp_path / "auto")
+    sweep.submit(workers=1)
+    sweep.wait()
+    [choice] = choices(sweep.paths).values()
+    assert {*choice.seconds} == {"1", "5"}
+    assert choice.members == best({int(n): each for n, each in choice.seconds.items()}, 5)
+    [recipe] = read_recipes(sweep.paths.recipes).values()
+    assert (recipe.members or 1) == choice.members
+
+
+def test_runs_that_were_trained_without_a_choice_keep_their_form(
+    timed: list[dict[int, float]], tmp_path: Path
+) -> None:
+    file = write(tmp_path / "late.toml", text(0))
+    sweep = Sweep.plan(file, tmp_path / "late")
+    sweep.submit(workers=1, limit=1)
+    sweep.wait()
+    Sweep.plan(write(file, AUTO), sweep.directory)
+    with pytest.raises(UserError, match="before a number was chosen") as refused:
+        sweep.submit(workers=1)
+    assert "1 if none was given" in str(refused.value)
+    assert timed
+    assert not choices(sweep.paths)
+    sweep.submit(workers=1, other_recipe=True)
+    sweep.wait()
+    assert {recipe.members for recipe in read_recipes(sweep.paths.recipes).values()} == {None, 5}
+
+
+def test_on_a_gpu_of_a_cluster_runs_are_trained_one_by_one(
+    timed: list[dict[int, float]], tmp_path: Path
+) -> None:
+    auto = AUTO + 'device = "gpu"\n'
+    sweep = Sweep.plan(write(tmp_path / "far.toml", auto), tmp_path / "far")
+    plan = Plan.read(sweep.paths)
+    found = stacks(sweep.paths, plan, plan.cells)
+    told: list[str] = []
+    place = {"gpu": None, "is_here": False, "check": lambda: None, "report": told.append}
+    choose(sweep.paths, found, (), **place)  # type: ignore[arg-type]
+    assert timed
+    assert told[-1] == "mlp: one seed a step, as stacks were not measured."
+    assert members_of(sweep.paths, found) == {}

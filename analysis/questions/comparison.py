@@ -139,7 +139,9 @@ def compare(
     levels = np.array([_better(x, y, higher) for x, y in zip(a, b, strict=True)])
     n = len(differences)
     result = _summary(a, b, float(differences.mean()), float(levels.mean()))
-    if independent:
+    if any(side.values.size > 1 and side.error()[1] < 1 for side in (*a, *b)):
+        result = replace(result, no_seeds="not all runs of a cross are there")
+    elif independent:
         errors = [e for x, y in zip(a, b, strict=True) for e in _errors(x, y, paired)]
         result = _with_seeds(result, errors, n, confidence)
         if not any(side.crossed for side in (*a, *b)):
@@ -220,7 +222,7 @@ def _with_seeds(
     result: Comparison, errors: Sequence[tuple[float, float]], n: int, confidence: float
 ) -> Comparison:
     if any(freedom < 1 for _, freedom in errors):
-        return replace(result, no_seeds="a test set has a single run, or not all runs of a cross")
+        return replace(result, no_seeds="a test set has a single run")
     unknown = [variance for variance, freedom in errors if freedom < math.inf]
     if unknown and max(unknown) == 0:
         return replace(result, no_seeds="all runs agree, which a few may do by chance")

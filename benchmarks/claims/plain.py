@@ -23,7 +23,7 @@ PLAIN: Mapping[str, str] = {
     ),
     r"too few cells to be compared": "Classifiers that share too few cells with the others.",
     r"compares runs with each other|there is one test set|same on all test sets|single test set|"
-    r"has a single run|all runs agree, which|No interval over": (
+    r"has a single run|not all runs of a cross|all runs agree, which|No interval over": (
         "Why `compare` has no interval: one run or test set, or nothing differs."
     ),
     r"how long a fit takes|it is the (resolution|Monte-Carlo error|spread)|it describes a cell": (

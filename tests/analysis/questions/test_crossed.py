@@ -11,6 +11,7 @@ import pytest
 from scipy import stats
 
 from manyseed.analysis.questions import crossed
+from manyseed.analysis.questions.comparison import Side, compare
 from manyseed.analysis.questions.crossed import Crosses
 from manyseed.analysis.questions.effects import EFFECTS, comparisons
 from manyseed.analysis.questions.intervals import SEEDS, TEST_SETS
@@ -276,3 +277,17 @@ def test_a_cross_is_no_effect_of_the_sources_that_it_crosses():
     repeats = pl.DataFrame([{**KEY, **more, "vary": vary, "cell": cell} for vary, cell in rows])
     found = comparisons(repeats).filter(axis="vary")
     assert found["level"].to_list() == ["init*train"]
+
+
+def test_a_comparison_needs_a_full_cross_for_an_interval_over_seeds():
+    made = in_rows(planted(np.random.default_rng(10), PARTS["all alike"], 4))[0]
+    whole, part = (Side(own, crossed=2) for own in (made, made[:-1]))
+    error, freedom = crossed.mean_error(made, 2)
+    found = compare([whole], [Side(np.zeros(1), fixed=True)], paired=False)
+    half = stats.t.ppf(0.975, freedom) * error**0.5
+    assert found.seeds == pytest.approx((made.mean() - half, made.mean() + half))
+    assert found.better_seeds is None
+    same = compare([whole], [Side(made + 1, crossed=2)], paired=True)
+    assert same.difference == pytest.approx(-1)
+    lacking = compare([part], [whole], paired=False)
+    assert (lacking.seeds, lacking.no_seeds) == (None, "not all runs of a cross are there")

@@ -126,7 +126,8 @@ def _print_status(sweep: Sweep, state: Status) -> None:
     )
     if state["tasks"]:
         listed = ", ".join(_tasks(state, name) for name in state["tasks"])
-        say(f"\nTasks: {listed}.")
+        asked = f" {state['stopping']:,} asked to stop." if state["stopping"] else ""
+        say(f"\nTasks: {listed}.{asked}")
     if state["workers"]:
         say(_training(state))
     if job := state["analysis"]:
@@ -180,7 +181,10 @@ def _tasks(state: Status, name: str) -> str:
 
 
 def _training(state: Status) -> str:
-    rate, left = state["runs_per_hour"], duration(state["seconds_left"] or 0.0)
+    if state["seconds_left"] is None:
+        workers = counted(state["workers"], "process")
+        return f"Training: {workers}, until the fits in flight are finished."
+    rate, left = state["runs_per_hour"], duration(state["seconds_left"])
     done = f"{rate:,.0f} runs per hour" if rate else "no run has finished yet"
     return f"Training: {counted(state['workers'], 'process')}, {done}; about {left} left."
 

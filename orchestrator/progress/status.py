@@ -34,7 +34,7 @@ from manyseed.orchestrator.submissions.submission import (
 from manyseed.orchestrator.survey import Survey, survey
 from manyseed.orchestrator.sweepstore import lost_groups, ways_back
 from manyseed.orchestrator.tasks.attempts import UNREADABLE, Attempt, kind
-from manyseed.orchestrator.tasks.intent import LOCAL
+from manyseed.orchestrator.tasks.intent import LOCAL, stop_request
 from manyseed.orchestrator.working.node import broken_nodes, is_environment
 from manyseed.slurm.commands import compact_ids
 
@@ -48,11 +48,13 @@ def next_steps(
     cells: pl.DataFrame,
     *,
     analysing: bool = False,
+    stopping: bool = False,
 ) -> Iterator[Step]:
     """Yield the next commands for a sweep.
 
     `runs`: the number of its runs by state. `tasks`: the states of its tasks. `cells`: the cells of
-    its plan. `analysing`: whether an analysis job waits or runs.
+    its plan. `analysing`: whether an analysis job waits or runs. `stopping`: whether all tasks that
+    wait or run were asked to stop.
     """
     from manyseed.orchestrator.plans.plan import IS_IMPORTED  # imports polars
 
@@ -61,6 +63,8 @@ def next_steps(
         yield "Tracebacks", ("logs", directory, "--failed")
     if set(tasks) & {"waiting", "running"}:
         yield "Watch", ("status", directory, "--watch")
+        if stopping and runs["missing"]:
+            yield _training(paths, submitted=True, cells=cells)
         return
     if runs["missing"] and cells.select(IS_IMPORTED.any()).item():
         yield "Check", ("verify", directory)
@@ -202,7 +206,8 @@ class Status(TypedDict):
     each_task: list[TaskStatus]
     workers: int  # training processes
     runs_per_hour: float  # the current rate
-    seconds_left: float | None  # none if nothing trains
+    seconds_left: float | None  # none if nothing trains, or all that does was asked to stop
+    stopping: int  # tasks that run, or wait, but were asked to stop
     submissions: list[SubmissionStatus]
     problems: list[str]  # a sentence each
     failures: list[FailureStatus]  # the most frequent errors
@@ -230,6 +235,14 @@ def status(paths: SweepPaths) -> Status:
     job = look(paths)
     running = [t.last for t in every if t.state == "running" and t.last.state == "running"]
     workers = sum(attempt.workers for attempt in running)
+    alive = [
+        (stop_request(one.folder) is not None, task)
+        for one, states in zip(listed, tasks, strict=True)
+        for task in states
+        if task.state in ("waiting", "running")
+    ]
+    stopping = sum(asked for asked, _ in alive)
+    goes_on = any(not asked and task.state == "running" for asked, task in alive)
     kinds = {place: kind(failure) for place, failure in state.failures.items()}
     one_of = {kinds[place]: failure for place, failure in reversed([*state.failures.items()])}
     by_state = Counter(task.state for task in every)
@@ -239,6 +252,7 @@ def status(paths: SweepPaths) -> Status:
         by_state,
         state.plan.cells,
         analysing=job is not None and job.state in ALIVE,
+        stopping=0 < stopping == len(alive),
     )
     return {
         "directory": str(paths.directory),
@@ -254,7 +268,8 @@ def status(paths: SweepPaths) -> Status:
         ],
         "workers": workers,
         "runs_per_hour": round(sum(map(_runs_per_hour, running)), 1),
-        "seconds_left": _seconds_left(paths, state, running) if workers else None,
+        "seconds_left": _seconds_left(paths, state, running) if workers and goes_on else None,
+        "stopping": stopping,
         "submissions": [*map(_submission, listed, tasks)],
         "problems": [
             *map(_foreign, state.foreign),

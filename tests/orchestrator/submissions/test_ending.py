@@ -92,6 +92,12 @@ def test_a_stop_can_be_made_more_urgent_and_not_less(training: Sweep) -> None:
         code, printed = inside("cancel", training.directory)
         assert (code, "--now" in printed) == (0, True), printed
         assert stop_request(submission.folder) == STOPPED
+        state = training.status()
+        assert (state["stopping"], state["seconds_left"]) == (1, None)
+        _, printed = inside("status", training.directory)
+        assert "1 asked to stop." in printed
+        assert " left." not in printed
+        assert f"Continue with: manyseed resume {training.directory}" in " ".join(printed.split())
         training.pause()
         assert stop_request(submission.folder) == STOPPED
         code, printed = inside("cancel", training.directory, "--now")

@@ -113,10 +113,13 @@ class UserError(ManyseedError):
 
 
 class SeveralErrors(UserError):
-    """Two or more mistakes of the user; each is told as it would be alone."""
+    """Two or more mistakes of the user; each is told as it would be alone.
 
-    def __init__(self, errors: Sequence[UserError]) -> None:
-        self.errors = errors
+    `are_all`: whether the file is right without them.
+    """
+
+    def __init__(self, errors: Sequence[UserError], *, are_all: bool = True) -> None:
+        self.errors, self.are_all = errors, are_all
         first = errors[0]
         super().__init__(
             first.message, file=first.file, key=first.key, value=first.value, remedy=first.remedy
@@ -127,11 +130,12 @@ class SeveralErrors(UserError):
             each.from_python = self.from_python
         n = len(self.errors)
         last = f"{n} mistakes" if n <= MOST_TOLD else f"{n} mistakes, of which these are the first"
+        last += "" if self.are_all else "; there may be more"
         return "\n".join([*map(str, self.errors[:MOST_TOLD]), last])
 
     def in_file(self, name: str | None) -> UserError:
         """Return the same errors with another name for their file, or none."""
-        return SeveralErrors([each.in_file(name) for each in self.errors])
+        return SeveralErrors([each.in_file(name) for each in self.errors], are_all=self.are_all)
 
     @property
     def facts(self) -> dict[str, object]:
@@ -139,9 +143,9 @@ class SeveralErrors(UserError):
         return {**super().facts, "errors": [each.facts for each in self.errors]}
 
 
-def together(errors: Sequence[UserError]) -> UserError:
+def together(errors: Sequence[UserError], *, are_all: bool = True) -> UserError:
     """Return one error for all of these, of which there is at least one."""
-    return errors[0] if len(errors) == 1 else SeveralErrors(errors)
+    return errors[0] if len(errors) == 1 else SeveralErrors(errors, are_all=are_all)
 
 
 def each_of(error: UserError) -> Sequence[UserError]:

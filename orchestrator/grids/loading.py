@@ -391,11 +391,12 @@ def load_and_use(
     tells it, or several.
     """
     text, content = _read(path, settings)
-    rest, found = _Rest(_parsed_table(text, path)), list[UserError]()
+    rest, found, are_all = _Rest(_parsed_table(text, path)), list[UserError](), False
     while True:
         try:
             sweep = _checked(rest.table, path)
             made = use(sweep)
+            are_all = True
             break
         except UserError as error:
             errors = [rest.numbered(each) for each in each_of(error)]
@@ -410,7 +411,7 @@ def load_and_use(
         if not goes_on or not rest.table.get("grid"):
             break
     if found:
-        raise together(found) from None
+        raise together(found, are_all=are_all) from None
     return sweep, content, made
 
 

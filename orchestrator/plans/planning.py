@@ -484,7 +484,8 @@ def plan_objects(
 def _of_arguments(error: UserError, file: Path) -> UserError:
     """Return an error about the temporary sweep file as one about the arguments of `Sweep.of`."""
     if isinstance(error, SeveralErrors):
-        return SeveralErrors([_of_arguments(each, file) for each in error.errors])
+        each = [_of_arguments(each, file) for each in error.errors]
+        return SeveralErrors(each, are_all=error.are_all)
     if error.file is None or Path(error.file) != file:
         return error
     key = error.key or ""

@@ -159,12 +159,21 @@ def test_all_mistakes_are_told_at_once_each_as_it_is_alone(here: Path) -> None:
     assert len(error.errors) == len(wanted) == MOST_TOLD
     told = [line for line in lines if line.startswith("s.toml: ")]
     assert {key for key in wanted if any(f"s.toml: {key}: " in line for line in told)} == {*wanted}
-    assert lines[-1] == "10 mistakes"
+    assert lines[-1] == "10 mistakes; there may be more"
     assert all(each.file == Path("s.toml") and each.key for each in error.errors)
     code, said = inside("plan", "s.toml")
     assert code == 2
     assert said.count("s.toml: ") == MOST_TOLD
     assert [path.name for path in here.iterdir()] == ["s.toml"]
+
+
+def test_it_is_said_whether_there_may_be_more(here: Path) -> None:
+    """Without the misspelt key, the grid has no classifier, and what else is wrong is not seen."""
+    right = 'name = "s"\nseed = 1\nrepeats = 1\n[[grid]]\ndataset = ["sklearn:iris"]\n'
+    hidden = f'{right}classifer = ["xgb"]\nvary = ["inits"]\nrusn = 2\n'
+    assert str(refused(hidden)).endswith("2 mistakes; there may be more")
+    both = f'runns = 1\n{right}classifier = ["xgb"]\nrusn = 2\n'
+    assert str(refused(both)).endswith("2 mistakes")
 
 
 def test_at_most_ten_are_told() -> None:

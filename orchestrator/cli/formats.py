@@ -231,7 +231,9 @@ def _best(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[set[tuple[int, i
             "no column is known to be better high or low", key="--bold", value="best", remedy=remedy
         )
     within = f" of each {apart[-1]}" if len(blocks) > 1 else ""
-    return found, [f"Bold: the best value{within}."] if judged else ["Bold: the better side."]
+    if not judged:
+        return found, ["Bold: the better side."]
+    return found, [f"Bold: the best value{within}; it need not be better beyond chance."]
 
 
 def in_json(value: Mapping[str, Any]) -> bytes:
@@ -309,6 +311,8 @@ def in_cells(frame: pl.DataFrame) -> tuple[list[str], list[list[object]], list[s
         if len(over) == 1:
             remarks = [f"± is half of the 95 % interval over {over[0]}."]
         frame = frame if len(over) > 1 else frame.drop(_OVER)
+    if {"n", "coverage"} <= {*frame.columns}:
+        remarks.append("n: cells of the group, or rows of another table.")
     limits = {}
     for name in frame.columns:
         # a mean that --agg asks for has the interval of its column

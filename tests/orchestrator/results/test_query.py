@@ -236,7 +236,7 @@ def test_a_table_for_a_paper_has_caption_label_and_bold_values(tmp_path: Path) -
     paper = formats.for_paper("latex", "50 % & more_", "tab:a", "best")
     text = formats.in_format(MODELS, "latex", {}, [], paper).decode()
     lines = text.splitlines()
-    assert "% Bold: the best value of each dataset." in lines
+    assert "% Bold: the best value of each dataset; it need not be better beyond chance." in lines
     begin = lines.index(r"\begin{table}")
     assert lines[begin + 1 : begin + 6] == [
         r"\centering",
@@ -437,7 +437,7 @@ def test_a_mean_that_is_asked_for_by_name_stands_with_its_interval(sweep: Sweep)
     found = sweep.query("runs", by=["classifier"], columns=["accuracy"], agg=["mean", "q05"])
     assert found["accuracy_ci_high"].null_count() == 0
     heads, rows, remarks = formats.in_cells(found)
-    assert len(remarks) == 1
+    assert len(remarks) == 2
     assert " to " in str(rows[0][heads.index("accuracy_mean")])
     assert " to " not in str(rows[0][heads.index("accuracy_q05")])
 

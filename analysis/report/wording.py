@@ -175,7 +175,7 @@ class Citation:
     title: str
     year: int | None = None
     arxiv: str = ""
-    note: str = ""
+    note: str = ""  # of this software, as no other is cited
 
     @property
     def text(self) -> str:
@@ -197,9 +197,12 @@ class Citation:
 
     def bibtex(self, key: str) -> str:
         """Return the entry of a BibTeX file."""
+        from importlib.metadata import version
+
         authors = " and ".join(self._names) if self.arxiv else f"{{{self.authors}}}"
         facts: dict[str, Any] = {"author": authors, "title": f"{{{self.title}}}"}
-        facts |= {"year": self.year, "note": self.note}
+        note = self.note and f"{self.note}, version {version('manyseed')}"
+        facts |= {"year": self.year, "note": note}
         if self.arxiv:
             doi = f"10.48550/arXiv.{self.arxiv}"
             facts |= {"eprint": self.arxiv, "archivePrefix": "arXiv", "doi": doi}
@@ -408,10 +411,12 @@ def _runs(study: Study) -> Iterator[str]:
         yield f"Unfinished: {counts['runs'] - finished:,} of {counts['runs']:,} runs are missing."
     axes = [axis for axis in AXES if cells[axis].n_unique() > 1] or ["dataset", "classifier"]
     up_to = "up to " if (cells["repeats"] * cells["runs"]).sum() != counts["runs"] else ""
+    differ = f"{counted(cells.height, 'combination')} of {_listed([labelled(a) for a in axes])}"
+    if len(axes) == 1:
+        differ = f"{counted(cells.height, 'cell')}, which differ in {labelled(axes[0])} alone"
     yield (
-        f"There {'is' if cells.height == 1 else 'are'} {counted(cells.height, 'combination')} of "
-        f"{_listed([labelled(axis) for axis in axes])}, with {_ends(cells['repeats'])} repeats "
-        f"(test sets) of {up_to}{_ends(cells['runs'])} runs each."
+        f"There {'is' if cells.height == 1 else 'are'} {differ}, with {_ends(cells['repeats'])} "
+        f"repeats (test sets) of {up_to}{_ends(cells['runs'])} runs each."
     )
     copies = counts["copy"]
     same = f", {copies:,} of them copies, as nothing that varies reaches the fit" if copies else ""

@@ -417,6 +417,7 @@ def init(
     """
     from manyseed.orchestrator.disk.placing import place_new, unavailable
     from manyseed.orchestrator.grids.template import sweep_file
+    from manyseed.orchestrator.submissions.profiles import AUTO, choose
 
     if known:
         alone("--datasets", DATA=data, target=target, out=out, example=named)
@@ -444,6 +445,10 @@ def init(
     for line in told:
         say(line.lstrip(), indent=len(line) - len(line.lstrip()))
     say_next("Look", "plan", out, "--dry-run")
+    try:
+        choose(AUTO, last=None)
+    except UserError:  # it submits, and says nowhere to what
+        say_next("First", "cluster", "init")
     say_next("Train", "run", out)
 
 

@@ -18,6 +18,7 @@ from manyseed.jobs.classifiers import registry
 from manyseed.jobs.datasets.function import OPTION
 from manyseed.orchestrator.grids import template
 from manyseed.orchestrator.plans.planning import plan_change
+from manyseed.orchestrator.submissions import profiles
 from tests.orchestrator.conftest import inside
 
 OWN = Path(__file__).parents[3] / "examples" / "own"
@@ -199,6 +200,19 @@ def test_a_sweep_is_named_after_a_file_that_was_asked_for(here: Path) -> None:
     for out, name in {"first.toml": "first", "my second.toml": "my-second"}.items():
         assert inside("init", "measured.csv", "-o", out)[0] == 0
         assert tomllib.loads(Path(out).read_text())["name"] == name
+
+
+def test_who_has_no_profile_on_a_machine_that_submits_is_told_to_make_one(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the printed command to train would be refused."""
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    monkeypatch.setattr(profiles, "own_names", list)
+    for submits in (False, True):
+        monkeypatch.setattr(profiles, "available", lambda submits=submits: submits)
+        code, said = inside("init", "measured.csv", "--out", f"{submits}.toml")
+        assert code == 0, said
+        assert ("First: manyseed cluster init" in said) is submits
 
 
 def test_data_that_cannot_be_read_are_told_before_a_file_that_is_there(here: Path) -> None:

@@ -241,7 +241,7 @@ def sections(text: str) -> dict[str, tuple[str, str]]:
 
 def words(text: str) -> dict[str, tuple[str, str]]:
     """Return what a page says of each word of its glossary, as `sections` does."""
-    found = {}
+    found: dict[str, tuple[str, str]] = {}
     for row, meaning in _WORD.findall(text):
         for word in re.findall(r"\*\*(.+?)\*\*", f"{row} {meaning}"):
             found.setdefault(_anchor(word), (word, f"{row}: {meaning}\n"))
@@ -250,9 +250,11 @@ def words(text: str) -> dict[str, tuple[str, str]]:
 
 def mentions(word: str, texts: Mapping[str, str]) -> list[tuple[str, str]]:
     """Return anchors and titles of the sections that have a word: glossary and headings first."""
-    has = re.compile(rf"(?<!\w){re.escape(spelt(word))}s?(?!\w)") if spelt(word) else None
+    if not spelt(word):
+        return []
+    has = re.compile(rf"(?<!\w){re.escape(spelt(word))}s?(?!\w)")
     found = []
-    for page, text in texts.items() if has else ():
+    for page, text in texts.items():
         listed = sections(text)
         for (anchor, (title, whole)), after in zip(
             listed.items(), [*(one for _, one in listed.values()), ""][1:], strict=True

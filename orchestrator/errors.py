@@ -371,7 +371,7 @@ def nearest(value: str, options: Iterable[str]) -> str:
 
     For a quantity, such as accuracy, the column of its means is the nearest.
     """
-    options = list(options)
+    options = list(dict.fromkeys(options))
     if not options:
         return "there are none"
     mean = f"{value}_mean"

@@ -129,7 +129,7 @@ class Profile:
 
     name: str
     path: Path
-    cpu: Resources
+    cpu: Resources | None
     gpu: Resources | None = None
     slurm_conf: Path | None = None
 
@@ -137,7 +137,7 @@ class Profile:
         """Return a resource class, ``cpu`` or ``gpu``."""
         resources = {"cpu": self.cpu, "gpu": self.gpu}.get(name)
         if resources is None:
-            raise Refused(name, None, "the profile has no such table")
+            raise Refused(name, None, f"the profile has no such table: add [{name}] with its time")
         return resources
 
     def with_memory(self, memory: str) -> Profile:
@@ -148,8 +148,9 @@ class Profile:
             options = {k: v for k, v in resources.options.items() if not k.startswith("mem")}
             return dataclasses.replace(resources, options=options | {"mem": memory})
 
+        cpu = None if self.cpu is None else changed(self.cpu)
         gpu = None if self.gpu is None else changed(self.gpu)
-        return dataclasses.replace(self, cpu=changed(self.cpu), gpu=gpu)
+        return dataclasses.replace(self, cpu=cpu, gpu=gpu)
 
 
 def read_profile(path: Path) -> Profile:
@@ -172,7 +173,8 @@ def read_profile(path: Path) -> Profile:
     _check_keys("", common, [*OPTIONS, *KEYS, *_COMMON_KEYS, *_CLASSES])
     classes: dict[str, Resources] = {}
     for name in _CLASSES:
-        specific = table.get(name, {} if name == "cpu" else None)
+        implied = name == "cpu" and ("gpu" not in table or "time" in common)
+        specific = table.get(name, {} if implied else None)
         if specific is None:
             continue
         if not isinstance(specific, dict):
@@ -180,7 +182,7 @@ def read_profile(path: Path) -> Profile:
         _check_keys(f"{name}.", specific, [*OPTIONS, *KEYS])
         extra = {**common.get("extra", {}), **specific.get("extra", {})}
         classes[name] = _resources(name, {**common, **specific, "extra": extra})
-    return Profile(path.stem, path, classes["cpu"], classes.get("gpu"), path_of_conf)
+    return Profile(path.stem, path, classes.get("cpu"), classes.get("gpu"), path_of_conf)
 
 
 def _is_deep(value: Any, most: int) -> bool:

@@ -130,6 +130,8 @@ def ask(sweeps: Mapping[str, Results], question: Query) -> pl.DataFrame:
     for name in (*question.columns, *by):
         option = "--columns" if name in question.columns else "--by"
         if name != COVERAGE or not question.is_grouped:
+            if name not in schema:
+                _require_elsewhere(name, sweeps, option)
             require_column(name, schema.names(), option)
     if question.is_grouped and (reasons := records()[question.table].not_averaged):
         raise UserError(reasons[0], key="--by", value=by, remedy=reasons[1])
@@ -189,6 +191,21 @@ def damage_named(sweeps: Mapping[str, Results], names: Iterable[str]) -> Iterato
 def require_column(name: str, columns: Sequence[str], option: str) -> None:
     """Raise a UserError for an unknown column; it suggests the nearest name."""
     require_one_of(name, columns, "unknown column", key=option)
+
+
+def _require_elsewhere(name: str, sweeps: Mapping[str, Results], option: str) -> None:
+    """Raise a UserError for a column of other tables, named as there or as its mean; name these."""
+    for column in dict.fromkeys((name, name.removesuffix("_mean"), name.removesuffix("_std"))):
+        having = [
+            table
+            for table in ALL_TABLES
+            for tables in sweeps.values()
+            if table in tables and column in tables.scan(table).collect_schema()
+        ]
+        if having:
+            tables_told = " or ".join(f"-t {table}" for table in list(dict.fromkeys(having))[:3])
+            remedy = f"{column} is in another table: {tables_told}"
+            raise UserError("unknown column", key=option, value=name, remedy=remedy)
 
 
 def named_rows(sweeps: Mapping[str, Results], table: str) -> dict[str, pl.LazyFrame]:

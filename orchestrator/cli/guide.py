@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
@@ -15,13 +16,14 @@ from manyseed.orchestrator.cli.output import console, print_table, say, say_next
 from manyseed.orchestrator.errors import UserError, require_one_of
 
 _WIDEST = 100
+_PLACES = 6
 
 
 def pages_like(incomplete: str) -> list[str]:
     """Complete the name of a page of the documentation, and of its headings after a ``#``."""
     texts = pages()
     page, hash_, _ = incomplete.partition("#")
-    headings = sections(texts[page]) if hash_ and page in texts else ()
+    headings = sections(texts[page]) | words(texts[page]) if hash_ and page in texts else ()
     names = (*texts, *(f"{page}#{heading}" for heading in headings))
     return [name for name in names if name.startswith(incomplete)]
 
@@ -30,7 +32,7 @@ def docs(
     page: str | None = typer.Argument(
         None,
         metavar="[PAGE]",
-        help="A page, or PAGE#HEADING; without it, all pages are listed.",
+        help="A page, PAGE#HEADING, or a word to look for; without it, all pages are listed.",
         autocompletion=pages_like,
     ),
     as_schema: bool = typer.Option(
@@ -39,6 +41,8 @@ def docs(
 ) -> None:
     """Show a page of the documentation, or one section of it; as Markdown in a pipe.
 
+    A word that is no page lists the headings of the sections that have it.
+
     Examples:
 
         manyseed docs
@@ -46,6 +50,8 @@ def docs(
         manyseed docs start
 
         manyseed docs faq#it-stopped-in-the-middle
+
+        manyseed docs churn
 
         manyseed docs sweep-file | less
 
@@ -60,12 +66,18 @@ def docs(
         titles = [(name, next(iter(sections(text).values()))[0]) for name, text in texts.items()]
         print_table(None, ("page", "what it is about"), titles)
         console.print()
+        say_next("Add a metric of your own", "docs", "results#metrics-of-your-own")
         return say_next("Read one", "docs", "start")
     name, _, heading = page.partition("#")
     name = name.removeprefix("docs/").removesuffix(".md")
+    if name not in texts and not heading and (places := mentions(name, texts)):
+        print_table(None, ("page", "heading"), places[:_PLACES])
+        return say_next("Read one", "docs", places[0][0])
     require_one_of(name, texts, "there is no such page", key="PAGE")
-    text, by_heading = texts[name], sections(texts[name])
+    text, by_heading = texts[name], sections(texts[name]) | words(texts[name])
     if heading:
+        alike = [one for one in by_heading if spelt(one) == spelt(heading)]
+        heading = heading if heading in by_heading or not alike else alike[0]
         missing = f"the page {name} has no such heading"
         require_one_of(heading, by_heading, missing, key="HEADING")
     text = by_heading[heading][1] if heading else text
@@ -191,6 +203,7 @@ def schema() -> None:
 
 
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+_WORD = re.compile(r"^\| (\*\*.+?\*\*) \| (.+) \|$", re.MULTILINE)
 _HEADING = re.compile(r"^(?P<level>#+) (?P<title>.+)$", re.MULTILINE)
 
 
@@ -217,13 +230,58 @@ def sections(text: str) -> dict[str, tuple[str, str]]:
             one for one in headings[number + 1 :] if len(one["level"]) <= len(heading["level"])
         )
         end = next((one.start() for one in after), len(text))
-        name = anchor = re.sub(r"[^\w\- ]", "", heading["title"].lower()).replace(" ", "-")
+        name = anchor = _anchor(heading["title"])
         again = 0
         while anchor in found:
             again += 1
             anchor = f"{name}-{again}"
         found[anchor] = (heading["title"].replace("`", ""), text[heading.start() : end])
     return found
+
+
+def words(text: str) -> dict[str, tuple[str, str]]:
+    """Return what a page says of each word of its glossary, as `sections` does."""
+    found: dict[str, tuple[str, str]] = {}
+    for row, meaning in _WORD.findall(text):
+        for word in re.findall(r"\*\*(.+?)\*\*", f"{row} {meaning}"):
+            found.setdefault(_anchor(word), (word, f"{row}: {meaning}\n"))
+    return found
+
+
+def mentions(word: str, texts: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return anchors and titles of the sections that have a word: glossary and headings first."""
+    if not spelt(word):
+        return []
+    has = re.compile(rf"(?<!\w){re.escape(spelt(word))}s?(?!\w)")
+    found = []
+    for page, text in texts.items():
+        listed = sections(text)
+        for (anchor, (title, whole)), after in zip(
+            listed.items(), [*(one for _, one in listed.values()), ""][1:], strict=True
+        ):
+            own = whole.partition(after)[0] if after else whole
+            if times := len(has.findall(spelt(own))):
+                is_titled = bool(has.search(spelt(title)))
+                found.append((not is_titled, -times, f"{page}#{anchor}", title))
+        for anchor, (term, _) in words(text).items():
+            if spelt(term) == spelt(word):
+                found.append((False, -len(text), f"{page}#{anchor}", term))
+    return [
+        (where if where.isascii() else spelt(where, "#"), title)
+        for *_, where, title in sorted(found)
+    ]
+
+
+def _anchor(title: str) -> str:
+    return re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-")
+
+
+def spelt(text: str, keep: str = "") -> str:
+    """Return a text in small letters without accents and hats; Greek letters by their names."""
+    plain = unicodedata.normalize("NFKD", text.lower())
+    plain = "".join(c for c in plain if not unicodedata.combining(c))
+    plain = re.sub("[α-ω]", lambda m: unicodedata.name(m[0]).split()[-1].lower(), plain)
+    return re.sub(r"[_ -]hat\b", "", re.sub(rf"[^\w{keep}]+", "-", plain)).strip("-")
 
 
 @dataclass(frozen=True, slots=True)

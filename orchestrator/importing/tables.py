@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -146,6 +147,7 @@ def openml(paths: Sequence[Path], names: Names, columns: Columns = ()) -> Entrie
                     f"repeat {repeat} has other rows or true classes than in {paths[0]}",
                     file=path,
                     key="row_id",
+                    remedy=_rows_told(paths[0], path, frame.height, columns),
                 )
     sizes = {frame.height for frame in first.values()}
     if len(sizes) > 1:
@@ -186,10 +188,41 @@ def openml(paths: Sequence[Path], names: Names, columns: Columns = ()) -> Entrie
         y_true=np.stack([_codes(first[r]["truth"], class_names, "truth", paths[0]) for r in order]),
         read=read,
         attributes=given,
-        test_index=np.stack([first[r]["row_id"].to_numpy() for r in order]),
+        test_index=_positions([first[r]["row_id"] for r in order]),
         score_type="float32" if has_confidences else None,
         are_probabilities=has_confidences,
     )
+
+
+def _positions(row_ids: Sequence[pl.Series]) -> Any:
+    """Return the row ids of each repeat as numbers: ids that are text as their place when sorted.
+
+    Text is sorted over all repeats, so that a point has one number in all of them.
+    """
+    if any(ids.dtype == pl.String for ids in row_ids):
+        every = pl.concat([ids.cast(pl.String) for ids in row_ids]).unique().sort()
+        return np.stack([every.search_sorted(ids.cast(pl.String)).to_numpy() for ids in row_ids])
+    return np.stack([ids.to_numpy() for ids in row_ids])
+
+
+def _rows_told(one: Path, other: Path, n_rows: int, columns: Columns) -> str:
+    """Return a remedy for two files with other rows: the column that tells their rows apart."""
+    frame, further = read_frame(one), read_frame(other)
+    if "row_id" in frame.columns or "row_id" in dict(columns):
+        return "all runs of a repeat predict the same rows; a column repeat numbers test sets"
+
+    def tells(name: str) -> bool:
+        kinds = (frame[name].dtype, further[name].dtype)
+        ids = [each[name].unique().sort() for each in (frame, further)]
+        is_id = kinds[0] == kinds[1] and (kinds[0] == pl.String or kinds[0].is_integer())
+        return is_id and len(ids[0]) == n_rows and ids[0].equals(ids[1])
+
+    names = [name for name in frame.columns if name in further.columns and tells(name)]
+    given = {**dict(columns), "row_id": names[0] if names else "NAME"}
+    option = shlex.quote(",".join(f"{own}={theirs}" for own, theirs in given.items()))
+    remedy = "without row_id, rows are numbered in their order; say which column names them: "
+    remedy += f"--columns {option}"
+    return remedy if names else f"{remedy}, or bring all files into one order"
 
 
 _LABELS_ALONE = "remove the columns confidence.* to import only the labels"
@@ -263,7 +296,8 @@ def _frame(path: Path, named: Columns) -> pl.DataFrame:
             remedy += f"\n  or say which columns to read: --columns {_guessed(found)}"
             raise UserError("unknown column", file=path, key=name, remedy=remedy)
         if name in ("row_id", "repeat", "run"):
-            types[name] = pl.Int64()
+            if not (name == "row_id" and _is_text(frame[name])):
+                types[name] = pl.Int64()
         elif name.startswith(CONFIDENCE):
             types[name] = pl.Float64()
     if frame.is_empty():
@@ -281,6 +315,11 @@ def _frame(path: Path, named: Columns) -> pl.DataFrame:
 
 
 OWN = (*NEEDED, "correct", "fold", *ATTRIBUTES)
+
+
+def _is_text(ids: pl.Series) -> bool:
+    """Return whether ids are names, such as those of files, rather than numbers."""
+    return ids.dtype == pl.String and ids.cast(pl.Int64, strict=False).null_count() > 0
 
 
 def _renamed(frame: pl.DataFrame, named: Mapping[str, str], path: Path) -> pl.DataFrame:

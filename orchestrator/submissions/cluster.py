@@ -188,8 +188,9 @@ def without_nodes(profile: Profile, nodes: Sequence[str]) -> Profile:
         exclude = ",".join([*([already_excluded] if already_excluded else []), *nodes])
         return dataclasses.replace(resources, options={**resources.options, "exclude": exclude})
 
+    cpu = None if profile.cpu is None else excluding(profile.cpu)
     gpu = None if profile.gpu is None else excluding(profile.gpu)
-    return dataclasses.replace(profile, cpu=excluding(profile.cpu), gpu=gpu)
+    return dataclasses.replace(profile, cpu=cpu, gpu=gpu)
 
 
 def refusal(error: ClusterError | Refused, profile: Profile) -> UserError | UnavailableError:

@@ -118,13 +118,24 @@ def test_a_mistake_is_named_with_its_key(tmp_path: Path, text: str, option: str,
 )
 def test_what_looks_like_a_secret_is_named(tmp_path: Path, line: str, secrets: list[str]) -> None:
     profile = read_profile(write(tmp_path, f"time = '60'\nsetup = [{json.dumps(line)}]"))
-    assert profile.cpu.secrets == secrets
+    assert profile.resources("cpu").secrets == secrets
 
 
 def test_a_class_that_is_not_there_is_refused(tmp_path: Path) -> None:
     profile = read_profile(write(tmp_path, 'time = "60"'))
     with pytest.raises(ValueError, match=r"gpu = None: .* has no such table"):
         profile.resources("gpu")
+
+
+def test_a_profile_of_gpus_alone_needs_no_time_of_cpus(tmp_path: Path) -> None:
+    profile = read_profile(write(tmp_path, '[gpu]\ntime = "60"\ngres = "gpu:1"')).with_memory("2G")
+    assert (profile.cpu, profile.resources("gpu").options["mem"]) == (None, "2G")
+    with pytest.raises(
+        ValueError, match=r"cpu = None: .* no such table: add \[cpu\] with its time"
+    ):
+        profile.resources("cpu")
+    both = read_profile(write(tmp_path, 'time = "60"\n[gpu]\ngres = "gpu:1"'))
+    assert both.resources("cpu").minutes == 60
 
 
 def test_more_memory_replaces_every_kind_of_it(tmp_path: Path) -> None:

@@ -74,6 +74,38 @@ def test_pages_are_shown_whole_or_by_section_and_every_link_between_them_is_one(
     assert "# Answers" not in text
 
 
+def test_headings_and_words_are_found_as_printed_or_in_ascii() -> None:
+    said = inside("docs", "results#α")
+    assert said[0] == 0
+    assert said[1].startswith("## α̂\n\nα̂ is the smallest share of a run's test points")
+    for same in ("α̂", "alpha", "alpha_hat", "Alpha"):
+        assert inside("docs", f"results#{same}") == said
+    asking = inside("docs", "results#Asking: `manyseed query`")
+    assert (asking[0], asking[1][:11]) == (0, "## Asking: ")
+    for word, row in (
+        ("delta", "**δ**: the resolution"),
+        ("repeat index", "**repeat**: a test set"),
+    ):
+        code, text = inside("docs", f"glossary#{word}")
+        assert (code, text.startswith(row), text.count("\n")) == (0, True, 1)
+    for name, page in pages().items():
+        for anchor in sections(page) | guide.words(page):
+            if not anchor.isascii():
+                assert inside("docs", f"{name}#{guide.spelt(anchor)}")[0] == 0
+
+
+def test_a_word_that_is_no_page_is_looked_for() -> None:
+    code, text = inside("docs", "alpha")
+    lines = text.splitlines()
+    assert code == 0
+    assert len(lines) <= 10
+    assert [line.split()[0] for line in lines[1:3]] == ["glossary#alpha", "results#alpha"]
+    assert lines[-1] == "Read one: manyseed docs 'glossary#alpha'"
+    code, text = inside("docs", "error consistency")
+    assert (code, len(text.splitlines()) <= 10) == (0, True)
+    assert inside("docs", "qqzz")[0] == inside("docs", "--", "!")[0] == 2
+
+
 @pytest.mark.parametrize("no_color", ["", "1"])
 def test_a_narrow_terminal_is_kept_to_and_shows_no_colour_that_is_not_wanted(no_color: str) -> None:
     env = {**os.environ, "NO_COLOR": no_color, "COLUMNS": "60", "TERM": "xterm-256color"}

@@ -73,6 +73,10 @@ HINTS: dict[str, tuple[str, list[str]]] = {
         HEAD + GRID.replace("lr-sgd", "zebra"),
         ["unknown classifier", '[classifier.zebra] with estimator = "module:name"'],
     ),
+    "a classifier beside one that has a table": (
+        HEAD + GRID.replace("lr-sgd", "zebra") + "[classifier.xgb]\nhparams = { eta = 0.1 }\n",
+        ["valid: lr-sgd,", "vit, vit-transfer\n"],
+    ),
     "a file that is not there, without target": (
         HEAD + GRID + '[dataset.d]\nsource = "file:no.csv"\n',
         ['dataset.d.source = "file:no.csv": does not exist'],

@@ -468,3 +468,12 @@ def test_half_finished_sweeps_say_what_is_missing(sweep: Sweep, tmp_path: Path) 
     assert "4 of 12 cells have no finished run that was analysed: cancer × svm-sgd." in told
     notes = json.loads(asked(copy, "--json"))["notes"]
     assert notes[0] == "Analysed 64 of 64 finished runs, of 128 planned."
+
+
+def test_a_column_of_another_table_is_named(sweep: Sweep) -> None:
+    for column in ("fit_seconds", "fit_seconds_mean"):
+        code, said = inside("query", sweep.directory, "-t", "pairs", "-c", column)
+        assert (code, f'--columns = "{column}": unknown column' in said) == (2, True)
+        assert "fit_seconds is in another table: -t runs" in said or column.endswith("mean")
+    with pytest.raises(UserError, match=r"identical is in another table: -t \w+"):
+        sweep.query("margins", columns=["identical"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 from collections.abc import Mapping
@@ -64,7 +65,8 @@ def docs(
     name, _, heading = page.partition("#")
     name = name.removeprefix("docs/").removesuffix(".md")
     require_one_of(name, texts, "there is no such page", key="PAGE")
-    text, by_heading = texts[name], sections(texts[name])
+    whole = _REFERENCE.sub(lambda _: _methods(), texts[name])
+    text, by_heading = whole, sections(whole)
     if heading:
         missing = f"the page {name} has no such heading"
         require_one_of(heading, by_heading, missing, key="HEADING")
@@ -188,6 +190,19 @@ def schema() -> None:
     from manyseed.orchestrator.grids.jsonschema import schema
 
     typer.echo(json.dumps(schema(), indent=2, ensure_ascii=False))
+
+
+_REFERENCE = re.compile(r"^```\{eval-rst\}\n.*?^```$", re.MULTILINE | re.DOTALL)
+"""What the site replaces by all docstrings of `Sweep`."""
+
+
+def _methods() -> str:
+    """Return the methods of `Sweep` as a list, each with the first line of its docstring."""
+    from manyseed.orchestrator.sweep import Sweep
+
+    public = [name for name in vars(Sweep) if name[0] != "_"]
+    docs = {name: inspect.getdoc(getattr(Sweep, name)) or "" for name in public}
+    return "\n".join(f"- `{name}`: {text.splitlines()[0]}" for name, text in docs.items() if text)
 
 
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)

@@ -36,6 +36,9 @@ _ELEMENTS: Mapping[str, tuple[Any, str]] = {
     "Sequence[str]": (str, "text"),
     "Sequence[str | Path]": (str | os.PathLike, "a path"),
 }
+_LISTS = {"between": 'name its levels, such as between=["xgb", "mlp"]'}
+"""Remedies where a list of the text alone would be wrong."""
+
 _UNNAMED = ("self", "cls", "options", "grid")  # parameters that callers do not name
 
 _BY_PLACE = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -140,7 +143,8 @@ def _check(
     for parameter, value in positional:
         if parameter.kind is not parameter.VAR_POSITIONAL:
             _require(parameter, value)
-    known = {**signature.parameters}
+    every = signature.parameters
+    known = {name: one for name, one in every.items() if one.kind is not one.VAR_POSITIONAL}
     if options.keys() - known.keys() and "further" in function.__dict__:
         known = _with_further(known, *function.__dict__["further"])
     is_open = any(one.kind is one.VAR_KEYWORD for one in known.values())
@@ -221,7 +225,9 @@ def _require(parameter: inspect.Parameter, value: Any) -> None:
         del words["text"]
     is_plain = isinstance(value, str | int | float)
     shown = toml_value(value) if is_plain else type(value).__name__
-    remedy = f"write [{toml_value(value)}]" if "Sequence" in heads and is_text else None
+    remedy = None
+    if "Sequence" in heads and is_text:
+        remedy = _LISTS.get(parameter.name, f"write [{toml_value(value)}]")
     raise UserError(f"must be {' or '.join(words)}, not {shown}", key=parameter.name, remedy=remedy)
 
 

@@ -419,6 +419,7 @@ def toml_value(value: Any) -> str:
 
 
 _PHRASES = {
+    "--alike": "alike()",
     "--classifier NAME=FILE": "classifiers={NAME: [FILE]}",
     "--cluster local": 'cluster="local"',
     "--dask slurm": 'dask="slurm"',

@@ -940,26 +940,92 @@ class Sweep:
 
     @further("results.answers.howmany:howmany", but=("paths",))
     def howmany(self, **options: Any) -> list[GroupAnswers]:
-        """Return how many runs are needed; see `orchestrator.results.answers.howmany.howmany`."""
+        """Return how many runs are needed, for means and for ensembles.
+
+        Parameters
+        ----------
+        accuracy, consistency : float
+            Required precision (±) of mean accuracy and of mean local error consistency, by default
+            0.005 and 0.02.
+        confidence : float
+            Confidence of these, by default 0.95.
+        where : str
+            Only cells that meet a condition.
+        by : list of str
+            Group cells that agree in these columns; by default, each cell by itself.
+        sizes : list of int
+            Sizes of the ensembles to draw.
+        draws : int
+            Ensembles of each size, by default 500.
+        workers : int
+            Threads that compute, by default the available cores.
+
+        Returns
+        -------
+        list of GroupAnswers
+            Of each group, its `answers`. It is printed in the sentences of ``manyseed howmany``.
+        """
         found: list[GroupAnswers] = self._found("howmany", options)
         return found
 
     @further("results.answers.compare:compare_cells", but=("paths",))
-    def compare(self, other: Sweep | str | Path | None = None, **options: Any) -> list[Compared]:
+    def compare(
+        self,
+        *levels: Sweep | str | Path,
+        other: Sweep | str | Path | None = None,
+        **options: Any,
+    ) -> list[Compared]:
         """Compare cells of this sweep, or of this one (A) with another (B).
 
-        See `orchestrator.results.answers.compare.compare_cells` for the options and the result.
+        Parameters
+        ----------
+        *levels : str, Sweep or path
+            Levels to compare only, A first: ``compare("xgb", "mlp")``; classifiers, or levels of
+            another axis, or numbers of cells. Before them, another sweep.
+        other : Sweep or path
+            Another sweep: A is in this one, B in the other.
+        by : str
+            Compare pairs of cells that differ only in this; by default the classifier.
+        between : list of str
+            The levels as a list: ``between=["xgb", "mlp"]``.
+        a, b : str
+            Conditions on cells A and B: ``a="classifier = 'mlp'", b="classifier = 'xgb'"``. Cells
+            are compared if they agree in all axes but those that set the two sides apart.
+        where : str
+            A condition on the cells of both.
+        metric : str
+            A metric of runs, by default accuracy.
+        lower : bool
+            For a metric of your own: lower is better.
+        confidence : float
+            Confidence of each single interval, by default 0.95.
+
+        Returns
+        -------
+        list of Compared
+            Of each pair, cells `a` and `b`, and its `result`, such as ``result.difference``. It is
+            printed in the sentences of ``manyseed compare``.
+
+        Examples
+        --------
+        >>> print(sweep.compare("xgb", "mlp", metric="ece"))
         """
-        found: list[Compared] = self._found("compare", {"other": other, **options})
+        found: list[Compared] = self._found("compare", _sides(levels, other, options))
         return found
 
     @further("results.answers.likeness:alike", but=("paths",))
-    def alike(self, other: Sweep | str | Path | None = None, **options: Any) -> list[Likeness]:
+    def alike(
+        self,
+        *levels: Sweep | str | Path,
+        other: Sweep | str | Path | None = None,
+        **options: Any,
+    ) -> list[Likeness]:
         """Say whether A's runs are like B's, by α̂ and error consistency between them.
 
-        See `orchestrator.results.answers.likeness.alike` for the options and the result.
+        Levels, another sweep, `by`, `between`, `a`, `b`, `where` and `confidence` are given as to
+        `compare`; see `orchestrator.results.answers.likeness.alike` for the result.
         """
-        found: list[Likeness] = self._found("alike", {"other": other, **options})
+        found: list[Likeness] = self._found("alike", _sides(levels, other, options))
         return found
 
     @further("results.answers.dee:dee", but=("paths",))
@@ -1001,10 +1067,10 @@ class Sweep:
         """
         from manyseed.orchestrator.results.answers.summary import answers
         from manyseed.orchestrator.results.caveats import tell_newer
-        from manyseed.orchestrator.results.questions.registry import reply
+        from manyseed.orchestrator.results.questions.registry import Found, reply
 
         if question is not None:
-            return [*reply(self, question, **options).answers]
+            return Found(reply(self, question, **options).answers, "", {})
         for name in options:
             remedy = "name a question before its options"
             raise UserError("Sweep.answers() has no such argument", key=name, remedy=remedy)
@@ -1012,9 +1078,9 @@ class Sweep:
         return [one.text if why else one.headline for one in answers(self.paths)]
 
     def _found(self, question: str, options: dict[str, Any]) -> Any:
-        from manyseed.orchestrator.results.questions.registry import ask, named
+        from manyseed.orchestrator.results.questions.registry import Found, ask, named
 
-        return ask(self, named(question), **options)
+        return Found(ask(self, named(question), **options), question, options)
 
     @property
     def plot(self) -> Plots:
@@ -1051,6 +1117,23 @@ def _paths(argument: str, sweep: Sweep | str | Path) -> SweepPaths:
         reason = f"must be a Sweep or its directory, not {type(sweep).__name__}"
         raise UserError(reason, key=argument)
     return open_sweep(Path(sweep))
+
+
+def _sides(
+    words: Sequence[Any], other: Sweep | str | Path | None, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return options with the sweep and the levels that are given without their names."""
+    from manyseed.orchestrator.results.questions.registry import sides
+
+    second, levels = sides(words)
+    for key, is_twice in (
+        ("other", second is not None and other is not None),
+        ("between", bool(levels) and "between" in options),
+    ):
+        if is_twice:
+            raise UserError("is given twice", key=key, remedy="give it once")
+    named = {"between": levels} if levels else {}
+    return {**options, "other": other if second is None else second, **named}
 
 
 def _require_options(options: object) -> None:

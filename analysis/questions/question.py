@@ -129,6 +129,43 @@ class Reply:
     left: str = ""
     sources: Mapping[str, Any] = field(default_factory=dict)
 
+    def __str__(self) -> str:
+        """Return the answers as text: rows if there are several and a table, else sentences."""
+        lines = [self.title]
+        if self.columns and len(self.answers) > 1:
+            lines += _aligned([self.columns, *self.table[:MOST_ROWS]])
+            left = max(len(self.table) - MOST_ROWS, 0)
+            more = self.left.partition(";")[0] or (f"… {left:,} more" if left else "")
+            return "\n".join(filter(None, [*lines, more, *self.below]))
+        for one in self.answers:
+            lines += [*([""] if self.apart else []), *one.headline.splitlines()]
+            lines += [f"  {line}" for line in one.details]
+            indent = "  " if one.details else ""
+            lines += [f"{indent}{line}" for line in (one.rests_on, one.cannot_tell) if line]
+        lines += [*filter(None, [self.left.partition(";")[0]]), *self.cannot_tell, *self.notes]
+        return "\n".join(lines).strip("\n")
+
+
+MOST_ROWS = 16
+"""Of a table, so that a screen has room for it and what is below it."""
+
+
+def _aligned(rows: Sequence[Sequence[object]]) -> list[str]:
+    """Return rows as lines of aligned columns, each value of the first above its rows."""
+    head, *others = [[_cell(value) for value in row[1:]] for row in rows]
+    body = [head, *([f"  {first}", *rest] for first, *rest in others)]
+    kept = [n for n in range(len(head)) if any(row[n].strip() not in ("", "–") for row in body[1:])]
+    widths = {n: max(len(row[n]) for row in body) for n in kept}
+    lines = ["  ".join(row[n].ljust(widths[n]) for n in kept).rstrip() for row in body]
+    under: dict[object, list[str]] = {}
+    for row, line in zip(rows[1:], lines[1:], strict=True):
+        under.setdefault(row[0], []).append(line)
+    return [lines[0], *(line for first, own in under.items() for line in (str(first), *own))]
+
+
+def _cell(value: object) -> str:
+    return "–" if value is None else f"{value:,}" if isinstance(value, int) else str(value)
+
 
 @dataclass(frozen=True, slots=True)
 class Evidence:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from manyseed.analysis.questions.question import Function, Question, Reply, imported
+from manyseed.analysis.questions.question import MOST_ROWS, Function, Question, Reply, imported
 from manyseed.orchestrator.cli import formats
 from manyseed.orchestrator.cli.arguments import (
     Bold,
@@ -42,16 +42,13 @@ from manyseed.orchestrator.cli.output import (
     say_next,
 )
 from manyseed.orchestrator.errors import UserError, flag, require_one_of
-from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.results.questions.registry import known, named, options, reply
+from manyseed.orchestrator.results.questions.registry import known, named, options, reply, sides
 
 if TYPE_CHECKING:
     from manyseed.analysis.questions.question import Answer
     from manyseed.orchestrator.sweep import Sweep
 
 _NO_ANSWERS = "These results allow no answers: too few runs, or nothing differs."
-_MOST_ROWS = 16
-"""Of a table, so that a screen has room for it and what is below it."""
 
 Why = Annotated[
     bool,
@@ -287,17 +284,6 @@ def _help(question: Question, start: str) -> str:
     return "\n\n".join([said, "Examples:", *lines])
 
 
-def _sides(words: list[str]) -> tuple[Path | None, list[str]]:
-    """Return the other sweep, if the first word is one, and the levels to compare."""
-    if not words:
-        return None, []
-    first = Path(words[0])
-    is_level = first.name == words[0] and not first.exists()
-    if not is_level and (len(words) == 1 or SweepPaths(first).is_sweep):
-        return first, words[1:]
-    return None, words
-
-
 def _asked(
     question: Question,
     directory: Path,
@@ -312,7 +298,7 @@ def _asked(
     from manyseed.orchestrator.sweep import Sweep
 
     if "other" in given:
-        given["other"], levels = _sides(given["other"] or [])
+        given["other"], levels = sides(given["other"] or [])
         given["between"] = levels or given["between"]
     in_rows = form not in (formats.TABLE, formats.JSON) or output is not None
     if in_rows and "limit" in given and given["limit"] == options(question)["limit"].default:
@@ -327,7 +313,7 @@ def _asked(
         if as_json:
             print_json(found.values)
         else:
-            _say(found, why=why, most=given.get("limit") or _MOST_ROWS)
+            _say(found, why=why, most=given.get("limit") or MOST_ROWS)
         return
     notes = [note for note in (*found.cannot_tell, *found.notes) if note]
     rows = formats.of_answers(found)
@@ -363,7 +349,7 @@ def _one_core(sweep: Sweep, question: Question, given: dict[str, Any]) -> Any:
     return one_core(sweep.paths, question.busy, "With more cores: --workers N.")
 
 
-def _say(found: Reply, *, why: bool, most: int = _MOST_ROWS) -> None:
+def _say(found: Reply, *, why: bool, most: int = MOST_ROWS) -> None:
     """Print the answers to a question: in a table if there are several, in full if asked why."""
     if found.title:
         say(found.title, style="bold")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import re
 import unicodedata
@@ -74,7 +75,8 @@ def docs(
         print_table(None, ("page", "heading"), places[:_PLACES])
         return say_next("Read one", "docs", places[0][0])
     require_one_of(name, texts, "there is no such page", key="PAGE")
-    text, by_heading = texts[name], sections(texts[name]) | words(texts[name])
+    text = _REFERENCE.sub(lambda _: _methods(), texts[name])
+    by_heading = sections(text) | words(text)
     if heading:
         alike = [one for one in by_heading if spelt(one) == spelt(heading)]
         heading = heading if heading in by_heading or not alike else alike[0]
@@ -200,6 +202,19 @@ def schema() -> None:
     from manyseed.orchestrator.grids.jsonschema import schema
 
     typer.echo(json.dumps(schema(), indent=2, ensure_ascii=False))
+
+
+_REFERENCE = re.compile(r"^```\{eval-rst\}\n.*?^```$", re.MULTILINE | re.DOTALL)
+"""What the site replaces by all docstrings of `Sweep`."""
+
+
+def _methods() -> str:
+    """Return the methods of `Sweep` as a list, each with the first line of its docstring."""
+    from manyseed.orchestrator.sweep import Sweep
+
+    public = [name for name in vars(Sweep) if name[0] != "_"]
+    docs = {name: inspect.getdoc(getattr(Sweep, name)) or "" for name in public}
+    return "\n".join(f"- `{name}`: {text.splitlines()[0]}" for name, text in docs.items() if text)
 
 
 _FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)

@@ -97,10 +97,34 @@ def classifier(name: str, *, form: str | None = None, **options: Any) -> Callabl
 
 def compare(
     sweep: Sweep | str | Path | None = None,
+    *levels: Sweep | str | Path,
     other: Sweep | str | Path | None = None,
     **options: Any,
 ) -> list[Compared]:
-    """Compare cells of a sweep, or two sweeps; see `Sweep.compare`."""
+    """Compare cells of a sweep, or two sweeps, as `Sweep.compare` does.
+
+    Parameters
+    ----------
+    sweep : Sweep or path
+    *levels : str, Sweep or path
+        Another sweep, then levels to compare only, A first: ``compare("DIR", "xgb", "mlp")``.
+    other : Sweep or path
+        Another sweep, by name.
+    by, where, metric : str
+        The axis whose levels are compared, a condition on cells, and a metric of runs.
+    between : list of str
+        The levels as a list: ``between=["xgb", "mlp"]``.
+    a, b : str
+        Instead, conditions on cells A and B.
+    lower : bool
+        For a metric of your own: lower is better.
+    confidence : float
+        Confidence of each single interval.
+
+    Examples
+    --------
+    >>> print(manyseed.compare("DIR", "OTHER", metric="ece"))
+    """
     from manyseed.orchestrator.sweep import Sweep
 
     if sweep is None:
@@ -114,4 +138,4 @@ def compare(
         error.from_python = True
         raise error
     first = sweep if isinstance(sweep, Sweep) else Sweep(sweep)
-    return first.compare(other, **options)
+    return first.compare(*levels, other=other, **options)

@@ -6,6 +6,7 @@ shared if runs draw from the same keys. Names of sweeps, datasets and classifier
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import combinations
@@ -162,6 +163,10 @@ def verdicts(
 Pair = tuple[AnalysedCell, AnalysedCell]
 
 
+_LEVELS = "--between xgb,mlp"
+"""Levels, as remedies write them."""
+
+
 def _require_sides(a: str | None, b: str | None, by: str, between: Sequence[str]) -> None:
     if between and (a or b):
         reason = "chooses cells that are also chosen by their levels"
@@ -169,7 +174,8 @@ def _require_sides(a: str | None, b: str | None, by: str, between: Sequence[str]
     if (a is None) != (b is None):
         given, lacking = ("--a", "--b") if b is None else ("--b", "--a")
         problem = "chooses the cells of one side only"
-        raise UserError(problem, key=given, value=a or b, remedy=f"give {lacking}, too")
+        remedy = f"give {lacking}, too; or levels: {_LEVELS}"
+        raise UserError(problem, key=given, value=a or b, remedy=remedy)
     require_axes([by])
 
 
@@ -186,6 +192,10 @@ def pairs_of(
     """Return the pairs of cells to compare; parameters are those of `compare_cells`."""
     _require_sides(a, b, by, between)
     conditions = {"--where": where, "--a": a, "--b": b}
+    for key, text in (("--a", a), ("--b", b)):
+        if text and re.fullmatch(r"[\w.:-]+", text) and text not in first.cells.columns:
+            remedy = f"name levels: {_LEVELS}; or write \"classifier = '{text}'\""
+            raise UserError("is no condition on cells", key=key, value=text, remedy=remedy)
     of_a, of_b = (chosen(one.snapshots(conditions), where, "--where") for one in (first, second))
     if between:
         return _named(of_a, of_b, between, by, one_sweep=first is second)

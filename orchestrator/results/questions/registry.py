@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import import_module
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from manyseed.analysis.questions.question import PAGE, Answer, Evidence, Question, Reply, imported
 from manyseed.orchestrator.calls import checked
-from manyseed.orchestrator.errors import UserError, flag, require_one_of
+from manyseed.orchestrator.errors import UserError, flag, in_python, require_one_of
 from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
@@ -26,6 +27,24 @@ if TYPE_CHECKING:
 
 _SUBJECTS = ("results", "evidence", "paths", "sweep")
 _NO_OPTIONS = ("report",)  # callbacks, which a caller from the command sets
+
+
+class Found(list[Any]):
+    """What a question's `find` found; it is shown in the sentences that the command prints."""
+
+    def __init__(self, found: Iterable[Any], question: str, given: Mapping[str, Any]) -> None:
+        super().__init__(found)
+        self._question, self._given = question, given
+
+    def __repr__(self) -> str:
+        tell = named(self._question).tell if self._question else None
+        if tell is None or not self:
+            return str(Reply(self)) if self else super().__repr__()
+        own = {name: one for name, one in self._given.items() if name in _parameters(tell)}
+        return in_python(str(imported(tell)(self, **own)))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Found, ([*self], self._question, self._given)
 
 
 class AskedSweep(Protocol):
@@ -108,6 +127,19 @@ def _subject(sweep: AskedSweep, subject: str) -> Any:
     if subject == "paths":
         return sweep.paths
     return read_results(sweep.paths) if subject == "results" else evidence(sweep.paths)[0]
+
+
+def sides(words: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """Return the other sweep, if the first word is one, and the levels to compare."""
+    if not words:
+        return None, []
+    if not isinstance(words[0], str):
+        return words[0], [*words[1:]]
+    first = Path(words[0])
+    is_level = first.name == words[0] and not first.exists()
+    if not is_level and (len(words) == 1 or SweepPaths(first).is_sweep):
+        return first, [*words[1:]]
+    return None, [*words]
 
 
 def reply(sweep: AskedSweep, name: str, **given: Any) -> Reply:

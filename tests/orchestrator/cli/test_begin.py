@@ -14,6 +14,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from manyseed import Sweep
 from manyseed.orchestrator.cli import guide
 from manyseed.orchestrator.cli.guide import examples, found, pages, sections
 from manyseed.orchestrator.grids.loading import read_sweep_file
@@ -154,3 +155,11 @@ def test_examples_are_those_of_the_repository_and_are_written_once(
     code, text = inside("init", "--example", "quikstart.toml")
     assert code == 2
     assert 'did you mean "quickstart"?' in text
+
+
+def test_the_page_of_python_lists_the_methods() -> None:
+    shown = inside("docs", "python")[1]
+    assert "eval-rst" not in shown
+    assert "- `compare`: Compare " in shown
+    listed = re.findall(r"^- `(\w+)`: .+\.$", shown, re.MULTILINE)
+    assert {*listed} == {name for name in dir(Sweep) if name[0] != "_"}

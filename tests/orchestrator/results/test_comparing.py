@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import pickle
 import re
 from pathlib import Path
 
@@ -335,3 +337,67 @@ def test_groups_that_span_datasets_have_more_test_sets(tmp_path: Path) -> None:
     note = "too few for useful intervals"
     assert note not in inside("query", sweep.directory, "--by", "classifier")[1]
     assert note in inside("query", sweep.directory, "--by", "dataset")[1]
+
+
+def test_python_takes_levels_as_the_command_does(
+    sweeps: dict[str, Sweep], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, seeded = sweeps["one"], sweeps["seeded"]
+    monkeypatch.chdir(tmp_path)
+    found = one.compare(between=["xgb", "lr-sgd"])
+    assert one.compare("xgb", "lr-sgd") == found
+    assert manyseed.compare(one.directory, "xgb", "lr-sgd") == found
+    plain = "train_fraction = 1.0 AND perturb_continuous = 'none'"
+    (alike,) = one.alike("xgb", "lr-sgd", where=plain)
+    assert [alike] == one.alike(between=["xgb", "lr-sgd"], where=plain)
+    both = manyseed.compare(one, seeded, between=["xgb"])
+    for other in (seeded, seeded.directory, str(seeded.directory)):
+        assert one.compare(other, "xgb") == both
+    assert one.compare(other=seeded, between=["xgb"]) == one.compare("xgb", other=seeded) == both
+    for call, said in (
+        (lambda: one.compare("xgb", between=["xgb"]), "between: is given twice"),
+        (lambda: one.compare(seeded, other=seeded), "other: is given twice"),
+        (lambda: one.compare(3), "other: must be a Sweep or its directory, not int"),
+        (lambda: one.compare("xgb", seeded), r"between\[1\]: must be text, not Sweep"),
+        (lambda: one.compare("xgb"), 'between = "xgb": is one side only'),
+        (lambda: one.compare("xgb", "mlp"), 'between = "mlp": no such classifier'),
+        (lambda: one.compare(other="none"), "none: there is no such directory"),
+    ):
+        with pytest.raises(UserError, match=said):
+            call()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"a": "xgb"}, {"a": "xgb", "b": "lr-sgd"}, {"between": "classifier"}, {"b": "cell = 0"}],
+)
+def test_levels_in_the_wrong_place_are_answered_with_the_right_one(
+    sweeps: dict[str, Sweep], options: dict[str, str]
+) -> None:
+    with pytest.raises(UserError, match=r'between=\["xgb", "mlp"\]'):
+        sweeps["one"].compare(**options)  # type: ignore[arg-type]
+
+
+def test_the_help_shows_every_option() -> None:
+    known = inspect.signature(compare.compare_cells).parameters
+    for function in (manyseed.compare, Sweep.compare):
+        shown = inspect.getdoc(function) or ""
+        for name in [*known][1:]:
+            assert re.search(rf"^[\w, ]*\b{name}\b[\w, ]* : ", shown, re.MULTILINE), name
+
+
+def test_comparisons_are_printed_as_the_command_prints_them(sweeps: dict[str, Sweep]) -> None:
+    sweep = sweeps["one"]
+    for levels in (["3", "0"], []):
+        found = sweep.compare(*levels)
+        told = inside("compare", sweep.directory, *levels)[1]
+        shown = str(found)
+        assert shown == repr(found)
+        lines = [line.split() for line in told.splitlines() if line.split()]
+        ours = [line.split() for line in shown.splitlines() if line.split()]
+        assert len(ours) >= 5
+        assert ours == [line for line in lines if line[-1] != "--why"]
+        assert found[0].result is not None
+        again = pickle.loads(pickle.dumps(found))
+        assert again == found
+        assert str(again) == shown

@@ -85,6 +85,16 @@ def test_ensembles_on_disk_are_not_drawn_again(
             sweep.howmany(**others, workers=1)  # type: ignore[arg-type]
 
 
+def test_answers_are_printed_as_the_command_prints_them(imported: Sweep) -> None:
+    found = imported.howmany(draws=20, workers=1)
+    told = inside("howmany", imported.directory, "--draws", 20)[1]
+    lines = [line.split() for line in told.splitlines() if "--why" not in line]
+    assert [line.split() for line in str(found).splitlines()] == lines
+    assert found[0].dataset == "one"
+    sentences = str(imported.howmany(draws=20, workers=1, where="dataset = 'one'"))
+    assert found[0].answers[0].words in sentences
+
+
 def test_ensembles_are_answered_for_kept_and_drawn(imported: Sweep, tmp_path: Path) -> None:
     found = imported.howmany(draws=20, workers=1)
     assert [group.dataset for group in found] == ["one", "two"]

@@ -350,6 +350,7 @@ def test_ensembles_and_curves_pool_by_their_own_numbers(tmp_path: Path) -> None:
     key = {"cell": [0, 1], "repeat_index": [0, 0], "dataset": ["a", "b"], "classifier": ["mlp"] * 2}
     key["perturb_hparams"] = ["none"] * 2
     tables = {
+        "cells": {"cell": [0, 1], "vary": ["init+batch"] * 2},
         "repeats": {**key, "n_distinct": [9, 9], "identical": [False] * 2, "probe": ["gap", "gap"]},
         "curves": {**key, "n_runs": [3, 9], "test_loss": [1.0, 2.0], "test_loss_std": [0.1, 0.2]},
         "ensembles": {

@@ -11,7 +11,7 @@ import pytest
 from rich.cells import cell_len
 
 from manyseed import Sweep
-from manyseed.analysis.questions.question import WORDS, Answer, Reply
+from manyseed.analysis.questions.question import MOST_ROWS, WORDS, Answer, Reply
 from manyseed.orchestrator.cli import answers, output
 from tests.orchestrator.conftest import inside
 
@@ -98,8 +98,12 @@ def test_a_long_table_is_cut_and_the_rest_counted(capsys: pytest.CaptureFixture[
     answers._say(reply, why=False)
     said = capsys.readouterr().out.splitlines()
     assert len(said) <= LINES
-    assert said[-3].startswith(f"… {90 - answers._MOST_ROWS} more;")
+    assert said[-3].startswith(f"… {90 - MOST_ROWS} more;")
     assert said[-2:] == ["What they are.", "2 notes, and the evidence: --why"]
+    lines = str(reply).splitlines()  # as Python prints it
+    assert lines[1:3] == ["data", "  cell 0   0"]
+    assert lines[-2:] == [f"… {90 - MOST_ROWS} more", "What they are."]
+    assert len(lines) == 2 + MOST_ROWS + 2
     answers._say(reply, why=True)
     assert len(capsys.readouterr().out.splitlines()) == 2 * 90 + 3
 

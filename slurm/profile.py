@@ -137,7 +137,8 @@ class Profile:
         """Return a resource class, ``cpu`` or ``gpu``."""
         resources = {"cpu": self.cpu, "gpu": self.gpu}.get(name)
         if resources is None:
-            raise Refused(name, None, f"the profile has no such table: add [{name}] with its time")
+            remedy = ": add [cpu] with its time" if name == "cpu" else ""
+            raise Refused(name, None, f"the profile has no such table{remedy}")
         return resources
 
     def with_memory(self, memory: str) -> Profile:

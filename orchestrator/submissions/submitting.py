@@ -217,7 +217,8 @@ class _Submitter:
             shapes = cluster.shapes(profile, classes, discovered, n_waiting)
         except Refused as error:
             remedy = 'add it with gres or gpus, or leave out device = "gpu"'
-            raise refused(error, file=profile.path, remedy=remedy) from None
+            is_gpu = error.option == "gpu"
+            raise refused(error, file=profile.path, remedy=remedy if is_gpu else None) from None
         require_walltime(self.plan, rows, observed, measuring, profile)
         identical = self.plan.cells.filter("identical")["cell"]
         work = cut(rows, costs, identical, shapes, self.stacks)

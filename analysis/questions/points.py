@@ -413,7 +413,7 @@ def _most_frequent() -> pl.Expr:
 
 
 def answer(points: pl.LazyFrame, labels: pl.DataFrame, limit: int = LISTED) -> list[Answer]:
-    """Say which points flip, what part of that each source is, and which labels are likely wrong.
+    """Say which points flip, what part of that each source is, and which nearly all runs miss.
 
     `points`: as in `by_point`, which returned `labels`. `limit`: points that are listed of each.
     """
@@ -488,8 +488,9 @@ def _sources(points: pl.LazyFrame) -> Iterator[Answer]:
 def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
     """Name the points that nearly every run of every classifier gets wrong, the surest first.
 
-    They are said to be likely wrong labels only if there are more of them than classifiers that err
-    independently of each other have in common (p below 5 %, over all datasets together).
+    They are named only if there are more of them than classifiers that err independently of each
+    other have in common (p below 5 %, over all datasets together). Where classes overlap there are,
+    without any wrong label.
 
     `labels`: a row per dataset, classifier and point.
     """
@@ -505,13 +506,14 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
             continue
         n = f"{wrong.height:,} of {own.height:,} points"
         yield Answer(
-            f"Labels that are likely wrong on {dataset}: {n}, wrong in nearly every run.",
+            f"{n} of {dataset} are wrong in nearly every run of every classifier: hard, or wrongly "
+            "labelled.",
             details=_listed(wrong.head(limit), "wrong"),
             rows=wrong.head(limit).to_dicts(),
             evidence=f"{n} of {dataset} are wrong in at least {NEARLY:.0%} of the runs of each of "
             f"{of['classifier'].n_unique():,} classifiers; if these erred independently of each "
             f"other, about {expected:.2g} would be.",
-            cannot_tell="A point that is hard for all of them looks the same: look at it.",
+            cannot_tell="Where classes overlap, such points need no wrong label: look at them.",
             figures=("points",),
         )
 

@@ -1,4 +1,4 @@
-"""Which test points flip, which labels are likely wrong, and what a verdict hangs on."""
+"""Which test points flip, which nearly every run gets wrong, and what a verdict hangs on."""
 
 from __future__ import annotations
 
@@ -151,9 +151,9 @@ CLAIMS: tuple[Claim, ...] = (
         "one of them with 0.85",
     ),
     Claim(
-        "Labels that are likely wrong on D: 21 of 1,000 points",
+        "21 of 1,000 points of D are wrong in nearly every run of every classifier",
         "answers, points",
-        r"Labels that are likely wrong|are wrong in at least {} of the runs",
+        r"are wrong in (nearly every run|at least {} of the runs)|need no wrong label",
         0.05,
         "sweeps",
         partial(_labels, 0, alike=False),

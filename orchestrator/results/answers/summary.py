@@ -141,11 +141,11 @@ def _sentences(kept: list[dict[str, Any]]) -> list[Answer]:
 
 
 def points(results: Results, *, where: str | None = None, limit: int = LISTED) -> list[Answer]:
-    """Say which test points flip between runs, and which labels are likely wrong.
+    """Say which test points flip between runs, and which nearly every run gets wrong.
 
     A point flips between two runs of a cell on one test set if they predict different classes.
-    A label is likely wrong where nearly every run (95 %) of every classifier predicts another
-    class, if there are more such points than classifiers have in common that err independently.
+    A label may be wrong where nearly every run (95 %) of every classifier predicts another class;
+    such points are named if there are more than classifiers that err independently have in common.
     Rows of all points: manyseed query DIR -t points.
 
     Parameters

@@ -94,7 +94,7 @@ VARIANCE = Question(
 
 POINTS = Question(
     "points",
-    "Which test points flip between runs, and which labels are likely wrong?",
+    "Which test points flip between runs, and which does nearly every run get wrong?",
     f"{_ANSWERS}.summary:points",
     tables=("points",),
     figures=("points",),

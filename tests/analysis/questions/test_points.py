@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import replace
 from itertools import combinations
@@ -243,7 +244,10 @@ def test_planted_wrong_labels_come_first(seed):
     ranked = points.suspects(labels)
     assert at <= set(ranked["index"][:30].to_list())
     (told,) = points.wrong_labels(labels)
-    assert told.headline.startswith("Labels that are likely wrong on d: ")
+    wrong = (
+        r"[\d,]+ of 1,000 points of d are wrong in nearly every run of every classifier: hard, or"
+    )
+    assert re.match(wrong, told.headline)
     assert {row["index"] for row in told.rows} <= set(ranked["index"][:10].to_list())
     assert all(len(line.split()) <= 20 for line in told.headline.splitlines())
 

@@ -233,7 +233,7 @@ def _best(frame: pl.DataFrame, columns: Sequence[str]) -> tuple[set[tuple[int, i
     within = f" of each {apart[-1]}" if len(blocks) > 1 else ""
     if not judged:
         return found, ["Bold: the better side."]
-    return found, [f"Bold: the best value{within}; it need not be better beyond chance."]
+    return found, [f"Bold: the best value{within}; whether it is better, compare tells."]
 
 
 def in_json(value: Mapping[str, Any]) -> bytes:

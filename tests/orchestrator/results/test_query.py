@@ -236,7 +236,7 @@ def test_a_table_for_a_paper_has_caption_label_and_bold_values(tmp_path: Path) -
     paper = formats.for_paper("latex", "50 % & more_", "tab:a", "best")
     text = formats.in_format(MODELS, "latex", {}, [], paper).decode()
     lines = text.splitlines()
-    assert "% Bold: the best value of each dataset; it need not be better beyond chance." in lines
+    assert "% Bold: the best value of each dataset; whether it is better, compare tells." in lines
     begin = lines.index(r"\begin{table}")
     assert lines[begin + 1 : begin + 6] == [
         r"\centering",

@@ -65,9 +65,8 @@ DEEP = 1.35  # inches per row of the grid
 SIDES = 2  # axes of a grid
 PERTURBATIONS = ("perturb_continuous", "perturb_hparams")
 _HOW = (
-    "Values of all test sets and seeds together. "
-    f"Shapes: density, for {FEWEST} values or more; dots: single values, up to {DOTTED}; bars: "
-    "middle half and range, for more values; black: medians."
+    f"Shapes, of all values of a cell: density, for {FEWEST} values or more; dots: single values, "
+    f"up to {DOTTED}; bars: middle half and range, for more values; black: medians."
 )
 
 

@@ -130,7 +130,7 @@ def ask(sweeps: Mapping[str, Results], question: Query) -> pl.DataFrame:
     for name in (*question.columns, *by):
         option = "--columns" if name in question.columns else "--by"
         if name != COVERAGE or not question.is_grouped:
-            if name not in schema:
+            if not any(one == name or one.startswith(f"{name}_") for one in schema):
                 _require_elsewhere(name, sweeps, option)
             require_column(name, schema.names(), option)
     if question.is_grouped and (reasons := records()[question.table].not_averaged):

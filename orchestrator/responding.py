@@ -39,7 +39,6 @@ from manyseed.orchestrator.errors import (
 )
 from manyseed.orchestrator.grids.expansion import expand
 from manyseed.orchestrator.grids.loading import read_sweep_file
-from manyseed.orchestrator.keeping import publish_finished
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans.code import own_code, remedy, require_fetched
 from manyseed.orchestrator.plans.drop import choose_cells
@@ -53,6 +52,7 @@ from manyseed.orchestrator.store.reader import read_array, read_rows, statuses
 from manyseed.orchestrator.store.schema import GroupSpec
 from manyseed.orchestrator.submissions.submission import nothing_finished
 from manyseed.orchestrator.sweepstore import ComparedShards, stored_groups
+from manyseed.orchestrator.upkeep import publish_finished
 from manyseed.orchestrator.working.pool import spawned
 
 Counts = dict[str, list[Any]]  # a model's answers: each array as nested lists, None for NaN

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from manyseed.analysis.questions.question import Answer
     from manyseed.orchestrator.analyses.jobstate import AnalysisJob
     from manyseed.orchestrator.computing.tables import Results
-    from manyseed.orchestrator.keeping import Verified
-    from manyseed.orchestrator.parting import Merged, SweepPart
+    from manyseed.orchestrator.parts import Merged, SweepPart
     from manyseed.orchestrator.plans.drop import Drop
     from manyseed.orchestrator.plans.searches import Search
     from manyseed.orchestrator.progress.status import Status
+    from manyseed.orchestrator.receipt import SealCheck, Sealed
     from manyseed.orchestrator.responding import Responded
     from manyseed.orchestrator.results.answers.comparison import Compared
     from manyseed.orchestrator.results.answers.dee import DeepAnswers
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.results.answers.variance import VarianceSplit
     from manyseed.orchestrator.results.figures import Plots
     from manyseed.orchestrator.runs import Differences, Rerun
-    from manyseed.orchestrator.sealing import SealCheck, Sealed
     from manyseed.orchestrator.store.compact import Compaction
     from manyseed.orchestrator.store.lazy import FinishedRuns
     from manyseed.orchestrator.submissions.submission import Submission
     from manyseed.orchestrator.survey import Survey
+    from manyseed.orchestrator.upkeep import Verified
 
 
 @from_python("Sweep")
@@ -556,8 +556,8 @@ class Sweep:
         dry_run : bool
             Show the cells; write nothing.
         """
-        from manyseed.orchestrator.keeping import drop
         from manyseed.orchestrator.plans.drop import to_drop
+        from manyseed.orchestrator.upkeep import drop
 
         return to_drop(self.paths, where) if dry_run else drop(self.paths, where)
 
@@ -567,7 +567,7 @@ class Sweep:
         Raises `orchestrator.errors.LeaseHeld` while something of the sweep runs. `progress` is
         called before the first shard and after each with (finished shards, shards to publish).
         """
-        from manyseed.orchestrator.keeping import compact
+        from manyseed.orchestrator.upkeep import compact
 
         return compact(self.paths, progress or (lambda done, of: None))
 
@@ -591,9 +591,9 @@ class Sweep:
         Returns
         -------
         dict
-            As `orchestrator.keeping.Verified`.
+            As `orchestrator.upkeep.Verified`.
         """
-        from manyseed.orchestrator.keeping import verify
+        from manyseed.orchestrator.upkeep import verify
 
         return verify(self.paths, repair=repair, progress=progress or (lambda done, of: None))
 
@@ -617,9 +617,9 @@ class Sweep:
         Returns
         -------
         dict
-            As `orchestrator.sealing.Sealed`.
+            As `orchestrator.receipt.Sealed`.
         """
-        from manyseed.orchestrator.sealing import seal
+        from manyseed.orchestrator.receipt import seal
 
         return seal(self.paths, terms, progress or (lambda done, of: None))
 
@@ -627,9 +627,9 @@ class Sweep:
         """Compare every file with the receipt; ``findings`` names those that differ.
 
         `progress` is called before the first file and after each with (files read, all files).
-        Returns an `orchestrator.sealing.SealCheck`.
+        Returns an `orchestrator.receipt.SealCheck`.
         """
-        from manyseed.orchestrator.sealing import compare
+        from manyseed.orchestrator.receipt import compare
 
         return compare(self.paths, progress or (lambda done, of: None))
 
@@ -649,9 +649,9 @@ class Sweep:
         Returns
         -------
         dict
-            As `orchestrator.parting.SweepPart`.
+            As `orchestrator.parts.SweepPart`.
         """
-        from manyseed.orchestrator.parting import split
+        from manyseed.orchestrator.parts import split
 
         return split(self.paths, where, Path(out))
 
@@ -676,9 +676,9 @@ class Sweep:
         Returns
         -------
         dict
-            As `orchestrator.parting.Merged`.
+            As `orchestrator.parts.Merged`.
         """
-        from manyseed.orchestrator.parting import merge
+        from manyseed.orchestrator.parts import merge
 
         return merge(self.paths, [*map(Path, parts)], progress or (lambda done, of: None))
 
@@ -687,7 +687,7 @@ class Sweep:
 
         A name in ``.zip`` gives a Zarr zip, one in ``.parquet`` a table of labels.
         """
-        from manyseed.orchestrator.keeping import export
+        from manyseed.orchestrator.upkeep import export
 
         return export(self.paths, Path(output))
 

@@ -35,6 +35,13 @@ for folder, names in (("seeds", ("scores", "y_true")), ("others", ("preds", "tar
     for seed in (2, 10):
         arrays = dict(zip(names, (rng.permuted(scores, axis=0), y_true)))
         np.savez(f"{folder}/seed-{seed}.npz", **arrays)
+p = 1 / (1 + np.exp(scores[..., 0] - scores[..., 1]))
+rows = [
+    f"{seed},{true},{int(one > 0.5)},{1 - one},{one}\n"
+    for seed in range(2)
+    for true, one in zip(y, p[seed])
+]
+Path("preds.csv").write_text("".join(["seed,true,pred,p_0,p_1\n", *rows]))
 if Path("patients").exists():
     sweep = Sweep("patients")
 """

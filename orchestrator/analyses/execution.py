@@ -34,7 +34,6 @@ from manyseed.orchestrator.errors import (
     UnavailableError,
     UserError,
 )
-from manyseed.orchestrator.keeping import publish_finished
 from manyseed.orchestrator.paths import SweepPaths, open_sweep
 from manyseed.orchestrator.plans.plan import identity_of
 from manyseed.orchestrator.results.answers import summary
@@ -48,6 +47,7 @@ from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.submissions.submission import Submission, tasks_of
 from manyseed.orchestrator.tasks.attempts import Attempt
 from manyseed.orchestrator.tasks.intent import AnalysisRequest, Intent, SubmissionPaths, TaskArray
+from manyseed.orchestrator.upkeep import publish_finished
 from manyseed.orchestrator.working.node import Node
 from manyseed.slurm import arrays, local, processes
 from manyseed.slurm.profile import Profile

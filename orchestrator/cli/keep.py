@@ -32,9 +32,9 @@ from manyseed.orchestrator.cli.status import print_values
 from manyseed.orchestrator.errors import RunsError, UserError, command, flag
 
 if TYPE_CHECKING:
-    from manyseed.orchestrator.keeping import Verified
     from manyseed.orchestrator.runs import Differences, Rerun
     from manyseed.orchestrator.sweep import Sweep
+    from manyseed.orchestrator.upkeep import Verified
 
 _NAMED = 20  # how many runs are named; ``--json`` names all
 

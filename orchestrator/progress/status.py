@@ -299,7 +299,7 @@ def _seconds_left(paths: SweepPaths, state: Survey, running: Sequence[Attempt]) 
 def _since_sealed(paths: SweepPaths, counts: Mapping[str, int]) -> list[str]:
     if not paths.receipt.exists():
         return []
-    from manyseed.orchestrator.sealing import changed
+    from manyseed.orchestrator.receipt import changed
 
     return [*filter(None, [changed(paths, counts)])]
 

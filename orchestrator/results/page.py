@@ -37,7 +37,7 @@ from manyseed.orchestrator.grids.sweepfile import SweepFile
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.provenance import lost_recipes, read_recipes
 from manyseed.orchestrator.results import caveats
-from manyseed.orchestrator.results.answers.compare import verdicts
+from manyseed.orchestrator.results.answers.points import verdicts
 from manyseed.orchestrator.results.answers.summary import further_answers
 from manyseed.orchestrator.results.caveats import newer
 from manyseed.orchestrator.submissions.submission import lost_failures, submissions

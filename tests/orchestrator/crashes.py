@@ -23,7 +23,7 @@ from manyseed.jobs.run import Cell, Prediction
 from manyseed.jobs.training import checkpoint
 from manyseed.jobs.training.checkpoint import Checkpoint, TrainingParts, restore, save
 from manyseed.jobs.tuning import Draw, drawn
-from manyseed.orchestrator import keeping, responding, tuning
+from manyseed.orchestrator import responding, tuning, upkeep
 from manyseed.orchestrator.analyses import execution
 from manyseed.orchestrator.disk.lease import Lease, LeaseWatch, create
 from manyseed.orchestrator.errors import UserError
@@ -250,15 +250,15 @@ def _publish(folder: Path) -> None:
 
 
 def _compact(folder: Path) -> None:
-    keeping.compact(SweepPaths(folder / "sweep"))
+    upkeep.compact(SweepPaths(folder / "sweep"))
 
 
 def _repair(folder: Path) -> None:
-    keeping.verify(SweepPaths(folder / "sweep"), repair=True)
+    upkeep.verify(SweepPaths(folder / "sweep"), repair=True)
 
 
 def _drop(folder: Path) -> None:
-    keeping.drop(SweepPaths(folder / "sweep"), "perturb_continuous = 'none'")
+    upkeep.drop(SweepPaths(folder / "sweep"), "perturb_continuous = 'none'")
 
 
 def _import_arrays(folder: Path) -> None:
@@ -281,7 +281,7 @@ def _import_zip(folder: Path) -> None:
 
 def _export(name: str) -> Callable[[Path], None]:
     def verb(folder: Path) -> None:
-        keeping.export(SweepPaths(folder / "sweep"), folder / "out" / name)
+        upkeep.export(SweepPaths(folder / "sweep"), folder / "out" / name)
 
     return verb
 
@@ -421,7 +421,7 @@ def prepare(state: str, folder: str) -> None:
     if state == "files":
         _plan(text)(where)
         _submit(where)
-        keeping.export(SweepPaths(where / "sweep"), where / "given.zip")
+        upkeep.export(SweepPaths(where / "sweep"), where / "given.zip")
         shutil.rmtree(where / "sweep")
         rng = np.random.default_rng(0)
         scores = rng.normal(size=(3, 10, 3)).astype(np.float32)
@@ -498,8 +498,8 @@ def check(verb: str, folder: str) -> dict[str, Any]:
             raise
     _go_on(where)
     _go_on(where)
-    result = keeping.verify(paths, repair=False)
-    keeping.compact(paths)
+    result = upkeep.verify(paths, repair=False)
+    upkeep.compact(paths)
     state = status(paths)
     for file in (where / "out").glob("*.zip"):
         assert zipfile.ZipFile(file).testzip() is None

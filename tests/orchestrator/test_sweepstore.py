@@ -247,7 +247,7 @@ def test_what_somebody_else_publishes_is_left_out_and_said(
     watch, number = LeaseWatch(copy.paths.leases), rows[0] // group.spec.shard_length
     publishing = Lease(watch, lease_name(group, number))
     publishing.take()  # as a task does that trains
-    monkeypatch.setattr("manyseed.orchestrator.keeping.running", lambda submissions: [object()])
+    monkeypatch.setattr("manyseed.orchestrator.upkeep.running", lambda submissions: [object()])
     copy.analyze(OPTIONS)
     told = "Analysed 61 of 64 finished runs, of 64 planned."
     assert told in str(amounts(read_analysis(copy.paths)[1]))

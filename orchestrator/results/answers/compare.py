@@ -37,7 +37,6 @@ from manyseed.orchestrator.results.answers.comparison import (
     AnalysedSweep,
     Compared,
     OneCell,
-    RightPoints,
     by_test_set,
     on_shared,
     values_of,
@@ -109,53 +108,13 @@ def compare_cells(
     pairs = pairs_of(first, second, by=by, between=between, a=a, b=b, where=where)
     higher = not lower and better(metric) != "less"
     compared = [
-        _compare(first, second, *pair, metric, higher=higher, confidence=confidence)
+        compare_pair(first, second, *pair, metric, higher=higher, confidence=confidence)
         for pair in pairs
     ]
     if not any(one.result for one in compared):
         reasons = list(dict.fromkeys(one.reason for one in compared))
         raise UserError(f"nothing can be compared: {'; '.join(reasons[:3])}", key=metric)
     return compared
-
-
-def verdicts(
-    paths: SweepPaths,
-    *,
-    by: str = "classifier",
-    between: Sequence[str] = (),
-    where: str | None = None,
-    confidence: float = CONFIDENCE,
-    limit: int = 16,
-) -> list[Answer]:
-    """Say on which test points each verdict "A > B" hangs: the fewest without which it is not told.
-
-    Points are taken out of all test sets, those first on which more of A's runs than of B's are
-    right, and the test of `compare` is repeated on the accuracies that are left, until it does not
-    tell which is better. At most 5 % of the points are tried.
-
-    Parameters
-    ----------
-    paths : SweepPaths
-        An analysed sweep.
-    by, between, where, confidence
-        As in `compare_cells`.
-    limit : int
-        Verdicts to look into.
-    """
-    require_confidence(confidence)
-    sweep = AnalysedSweep(paths)
-    found: list[Answer] = []
-    predicted: RightPoints | None = None
-    for a, b in pairs_of(sweep, sweep, by=by, between=between, where=where):
-        one = _compare(sweep, sweep, a, b, "accuracy", higher=True, confidence=confidence)
-        limits = _judged(one)
-        if limits is None or limits[0] <= 0 <= limits[1] or not one.shared_test_sets:
-            continue
-        if len(found) == limit:
-            break
-        predicted = predicted or RightPoints(sweep)
-        found.append(predicted.hangs(*((b, a) if limits[1] < 0 else (a, b)), one))
-    return found or [Answer("No comparison tells which is better, so nothing hangs on points.")]
 
 
 # ---- which cells belong together
@@ -330,7 +289,7 @@ def _drawn(cell: Cell, name: Stream, keys: Sequence[str | int]) -> bool:
     return stream_keys(Run(cell, 0, other))[name] != keys
 
 
-def _compare(
+def compare_pair(
     first: AnalysedSweep,
     second: AnalysedSweep,
     cell_a: AnalysedCell,
@@ -340,6 +299,7 @@ def _compare(
     higher: bool,
     confidence: float,
 ) -> Compared:
+    """Compare two cells, or say why they cannot be compared."""
     streams = _shared_streams(Cell.from_text(cell_a.canonical), Cell.from_text(cell_b.canonical))
     unknown = Compared(
         a=first.described(cell_a),
@@ -513,7 +473,7 @@ def _table(
         a, b = _told_apart(one)
         where = [str(one.same[axis]) for axis in ("classifier",) if axis in one.same]
         numbers = ["–"] * 3
-        told, limits, found = verdict(one, a, b), _judged(one), one.result
+        told, limits, found = verdict(one, a, b), judged(one), one.result
         sign = -1.0 if told.startswith(f"{b} > ") else 1.0  # the first named minus the other
         if found is not None:
             better = found.better if sign > 0 else 1 - found.better
@@ -551,7 +511,7 @@ def _told_apart(one: Compared) -> tuple[str, str]:
     return (a, b) if apart else ("A", "B")
 
 
-def _judged(one: Compared) -> tuple[float, float] | None:
+def judged(one: Compared) -> tuple[float, float] | None:
     """Return the interval that tells which is better: over new test sets, if there is one."""
     return None if one.result is None else one.result.sets or one.result.seeds
 
@@ -561,7 +521,7 @@ def verdict(one: Compared, a: str = "A", b: str = "B") -> str:
 
     ``A ≈ B``: their mean accuracies differ by less than `PRECISE`.
     """
-    limits = _judged(one)
+    limits = judged(one)
     if limits is None:
         return f"{a}, {b}: not told"
     low, high = limits

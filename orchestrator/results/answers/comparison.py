@@ -6,29 +6,21 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.questions.comparison import (
     Comparison,
-    OnTestSet,
     Saving,
     Side,
-    Values,
-    compare,
-    hanging,
-    hangs,
 )
 from manyseed.analysis.questions.crossed import sources_of
-from manyseed.analysis.questions.question import Answer
 from manyseed.analysis.tables.rows import compares_runs, last
 from manyseed.jobs.run import identity
-from manyseed.orchestrator.computing.cellgroups import unusual
 from manyseed.orchestrator.computing.tables import Analysis, read_results, to_json
 from manyseed.orchestrator.conditions import wanted
 from manyseed.orchestrator.errors import UserError, require_one_of
@@ -38,7 +30,7 @@ from manyseed.orchestrator.store.reader import test_sets
 from manyseed.orchestrator.sweepstore import stored_groups
 
 if TYPE_CHECKING:  # it imports Numba
-    from manyseed.analysis.graph.predictions import Predictions
+    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,72 +367,6 @@ def on_shared(
     pairs = [(units, b[digest]) for digest, units in a.items() if digest in b]
     paired = bool(streams) and any(_units(x, y) for x, y in pairs)
     return [both for x, y in pairs if (both := _same_units(x, y) if paired else (x, y))], paired
-
-
-class RightPoints:
-    """Which runs of a sweep are right on which test points, read from its store."""
-
-    def __init__(self, sweep: AnalysedSweep) -> None:
-        from manyseed.orchestrator.computing.inputs import published
-
-        self._sweep = sweep
-        self._of_cell = {
-            cell: group.predictions
-            for group in published(sweep.paths, sweep.plan)
-            for cell in group.predictions.runs["cell"].unique().to_list()
-        }
-
-    def hangs(self, a: AnalysedCell, b: AnalysedCell, one: Compared) -> Answer:
-        """Say on which points it hangs that A is better than B; `one`: the two compared."""
-        sets = [
-            by_test_set(values_of(self._sweep, cell, "accuracy"), cell.crossed) for cell in (a, b)
-        ]
-        chosen, paired = on_shared(sets[0], sets[1], one.streams)
-
-        def told(better: Values, worse: Values) -> bool:
-            found = compare(
-                [Side(own, x.fixed, x.crossed) for own, (x, _) in zip(better, chosen, strict=True)],
-                [Side(own, y.fixed, y.crossed) for own, (_, y) in zip(worse, chosen, strict=True)],
-                paired=paired,
-                confidence=one.confidence,
-            )
-            limits = found.sets or found.seeds
-            return limits is not None and limits[0] > 0
-
-        found = hanging(
-            [self._on(a, x) for x, _ in chosen], [self._on(b, y) for _, y in chosen], told
-        )
-        apart = [axis for axis in AXES if axis not in one.same]
-        sides = [", ".join(str(cell.axes[axis]) for axis in apart) for cell in (a, b)]
-        levels = "".join(f", {level}" for level in unusual(one.same))
-        return hangs(found, " > ".join(sides), str(a.axes["dataset"]), levels)
-
-    def _on(self, cell: AnalysedCell, units: Units) -> OnTestSet:
-        predictions = self._of_cell[cell.cell]
-        index = predictions.test_index
-        assert index is not None
-        repeat = units.counted[0][0]
-        order = np.argsort(index[repeat], kind="stable")
-        return OnTestSet(index[repeat][order], partial(_right, predictions, cell, units, order))
-
-
-def _right(
-    predictions: Predictions, cell: AnalysedCell, units: Units, order: NDArray[np.intp]
-) -> Iterator[NDArray[np.bool_]]:
-    """Yield which runs are right on which points: bool arrays (run, sample)."""
-    from manyseed.analysis.graph.chunks import PART_RUNS
-    from manyseed.analysis.graph.predictions import Reader, Source
-
-    trained = predictions.trained
-    position = trained.index(cell.epoch) if cell.epoch in trained else len(trained) - 1
-    own = predictions.runs.filter(cell=cell.cell).select("repeat_index", "run_index", "row")
-    row = {(repeat, run): row for repeat, run, row in own.iter_rows()}
-    source, counted = Source.of(predictions.label, position), units.counted
-    for start in range(0, len(counted), PART_RUNS):
-        some = counted[start : start + PART_RUNS]
-        rows = source.rows([np.array([row[unit] for unit in some])])
-        y_true = predictions.y_true[some[0][0]]
-        yield (Reader(rows).read(0, y_true) == y_true)[:, order]
 
 
 def _with_epoch(frame: pl.DataFrame) -> pl.DataFrame:

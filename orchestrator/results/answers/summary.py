@@ -14,16 +14,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.questions.points import LISTED, answer, by_point
 from manyseed.analysis.questions.question import Answer, Reply, incomplete
 from manyseed.analysis.version import wording_version
 from manyseed.orchestrator.computing.tables import (
     CMI,
-    POINTS,
     TABLES,
     VARIANCE,
     Analysis,
-    Results,
     read_results,
 )
 from manyseed.orchestrator.disk.parquet import checksum
@@ -138,32 +135,6 @@ def _sentences(kept: list[dict[str, Any]]) -> list[Answer]:
         )
         for one in kept
     ]
-
-
-def points(results: Results, *, where: str | None = None, limit: int = LISTED) -> list[Answer]:
-    """Say which test points flip between runs, and which nearly every run gets wrong.
-
-    A point flips between two runs of a cell on one test set if they predict different classes.
-    A label may be wrong where nearly every run (95 %) of every classifier predicts another class;
-    such points are named if there are more than classifiers that err independently have in common.
-    Rows of all points: manyseed query DIR -t points.
-
-    Parameters
-    ----------
-    results : Results
-    where : str, optional
-        Only rows of the table of points that meet a condition.
-    limit : int
-        Points to list of each kind.
-    """
-    if POINTS not in results:  # of an earlier version
-        return []
-    from manyseed.orchestrator.conditions import wanted
-
-    with results.damage_named(POINTS):
-        rows = results.scan(POINTS)
-        rows = rows.filter(wanted(where, rows.collect_schema(), "--where"))
-        return answer(rows, by_point(rows), limit)
 
 
 def methods(sweep: AskedSweep) -> list[tuple[str, str]]:

@@ -95,7 +95,7 @@ VARIANCE = Question(
 POINTS = Question(
     "points",
     "Which test points flip between runs, and which does nearly every run get wrong?",
-    f"{_ANSWERS}.summary:points",
+    f"{_ANSWERS}.points:points",
     tables=("points",),
     figures=("points",),
     examples=("", "--limit 30 --where \"classifier = 'mlp'\"", "--verdicts --between xgb,mlp"),
@@ -106,7 +106,7 @@ POINTS = Question(
 VERDICTS = Question(
     "verdicts",
     "On which test points does each verdict A > B hang?",
-    f"{_ANSWERS}.compare:verdicts",
+    f"{_ANSWERS}.points:verdicts",
     tables=("runs", "cells"),
     figures=("points",),
     examples=("", "--between xgb,mlp"),

@@ -23,12 +23,12 @@ from manyseed.orchestrator.computing.tables import Analysis
 from manyseed.orchestrator.disk.placing import opened, place, read_plain
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import DamagedFile, UserError, command
-from manyseed.orchestrator.keeping import compact, require_untrained
 from manyseed.orchestrator.paths import CHUNK, METADATA, PACKED, RECEIPT, SweepPaths
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.provenance import Recipe, code_here, read_recipes
 from manyseed.orchestrator.submissions.submission import submissions
 from manyseed.orchestrator.survey import survey
+from manyseed.orchestrator.upkeep import compact, require_untrained
 from manyseed.slurm.local import available_cores
 
 _NAME = r"[^/.][^/]*"

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 from manyseed import Sweep
-from manyseed.orchestrator import keeping
+from manyseed.orchestrator import upkeep
 from manyseed.orchestrator.provenance import code_here
 from tests.orchestrator.conftest import command, inside
 
@@ -318,7 +318,7 @@ def test_a_sweep_without_receipt_or_in_training_is_refused(
     class Training:
         folder = "tasks/0001"
 
-    monkeypatch.setattr(keeping, "running", lambda _: [Training])
+    monkeypatch.setattr(upkeep, "running", lambda _: [Training])
     code, said = inside("seal", sealed.directory)
     assert (code, "is being trained" in said) == (2, True)
     assert sealed.paths.receipt.read_bytes() == before

@@ -26,7 +26,6 @@ from manyseed.orchestrator.disk.lease import Lease, LeaseWatch
 from manyseed.orchestrator.disk.placing import appearing, place_new, read_plain
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import DamagedShard, UserError, command
-from manyseed.orchestrator.keeping import compact, publish_finished, require_untrained
 from manyseed.orchestrator.paths import JOURNAL, SweepPaths, open_sweep
 from manyseed.orchestrator.plans.drop import choose_cells
 from manyseed.orchestrator.plans.layout import Groups, lay_out
@@ -38,6 +37,7 @@ from manyseed.orchestrator.store.journal import JournalWriter, RowBytes
 from manyseed.orchestrator.store.reader import Shard, read_array, statuses
 from manyseed.orchestrator.store.shards import highest_recipe
 from manyseed.orchestrator.store.testsets import read_splits, write_splits
+from manyseed.orchestrator.upkeep import compact, publish_finished, require_untrained
 
 _NAMED = 5
 _FINISHED = (DONE, COPY)

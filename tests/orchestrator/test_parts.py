@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from manyseed import Sweep
-from manyseed.orchestrator import parting
+from manyseed.orchestrator import parts
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.paths import recipe_file
 from manyseed.orchestrator.plans.plan import Plan
@@ -124,7 +124,7 @@ def test_a_merge_that_is_killed_goes_on(
     whole: Sweep, sites: tuple[Sweep, Sweep], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sweep, part = sites
-    really = parting.JournalWriter.append
+    really = parts.JournalWriter.append
     appended = []
 
     def dying(self: Any, *arguments: Any, **more: Any) -> None:
@@ -133,10 +133,10 @@ def test_a_merge_that_is_killed_goes_on(
         appended.append(arguments)
         really(self, *arguments, **more)
 
-    monkeypatch.setattr(parting.JournalWriter, "append", dying)
+    monkeypatch.setattr(parts.JournalWriter, "append", dying)
     with pytest.raises(KeyboardInterrupt):
         sweep.merge([part.directory])
-    monkeypatch.setattr(parting.JournalWriter, "append", really)
+    monkeypatch.setattr(parts.JournalWriter, "append", really)
     assert sweep.survey().counts["missing"] == 12 - 5
     result = sweep.merge([part.directory])
     assert (result["runs_added"], result["finished"]) == (7, 24)
@@ -157,7 +157,7 @@ def predict_differently(sweep: Sweep) -> str:
     group = next(one for one in list_groups(sweep.paths.store) if "lr-sgd" in one.spec.path)
     row = int(np.flatnonzero(read_array(group, "status") == 1)[0])
     recipes = {1: 1}
-    [*parting._take(group, np.array([row]), taken, recipes, {})]  # type: ignore[arg-type]
+    [*parts._take(group, np.array([row]), taken, recipes, {})]  # type: ignore[arg-type]
     arguments, more = taken.given
     file = sweep.paths.journals / "other.journal"
     with JournalWriter(file, plan.identity) as journal:

@@ -1,0 +1,165 @@
+"""Answers about test points: which flip between runs, and which a verdict "A > B" hangs on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from manyseed.analysis.axes import AXES
+from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.comparison import OnTestSet, Side, Values, compare, hanging, hangs
+from manyseed.analysis.questions.points import LISTED, answer, by_point
+from manyseed.analysis.questions.question import Answer
+from manyseed.orchestrator.asking.averaging import require_confidence
+from manyseed.orchestrator.computing.cellgroups import unusual
+from manyseed.orchestrator.computing.tables import POINTS, Results
+from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.results.answers.compare import compare_pair, judged, pairs_of
+from manyseed.orchestrator.results.answers.comparison import (
+    AnalysedCell,
+    AnalysedSweep,
+    Compared,
+    Units,
+    by_test_set,
+    on_shared,
+    values_of,
+)
+
+if TYPE_CHECKING:  # it imports Numba
+    from manyseed.analysis.graph.predictions import Predictions
+
+
+def points(results: Results, *, where: str | None = None, limit: int = LISTED) -> list[Answer]:
+    """Say which test points flip between runs, and which nearly every run gets wrong.
+
+    A point flips between two runs of a cell on one test set if they predict different classes.
+    A label may be wrong where nearly every run (95 %) of every classifier predicts another class;
+    such points are named if there are more than classifiers that err independently have in common.
+    Rows of all points: manyseed query DIR -t points.
+
+    Parameters
+    ----------
+    results : Results
+    where : str, optional
+        Only rows of the table of points that meet a condition.
+    limit : int
+        Points to list of each kind.
+    """
+    if POINTS not in results:  # of an earlier version
+        return []
+    from manyseed.orchestrator.conditions import wanted
+
+    with results.damage_named(POINTS):
+        rows = results.scan(POINTS)
+        rows = rows.filter(wanted(where, rows.collect_schema(), "--where"))
+        return answer(rows, by_point(rows), limit)
+
+
+def verdicts(
+    paths: SweepPaths,
+    *,
+    by: str = "classifier",
+    between: Sequence[str] = (),
+    where: str | None = None,
+    confidence: float = CONFIDENCE,
+    limit: int = 16,
+) -> list[Answer]:
+    """Say on which test points each verdict "A > B" hangs: the fewest without which it is not told.
+
+    Points are taken out of all test sets, those first on which more of A's runs than of B's are
+    right, and the test of `compare` is repeated on the accuracies that are left, until it does not
+    tell which is better. At most 5 % of the points are tried.
+
+    Parameters
+    ----------
+    paths : SweepPaths
+        An analysed sweep.
+    by, between, where, confidence
+        As in `compare_cells`.
+    limit : int
+        Verdicts to look into.
+    """
+    require_confidence(confidence)
+    sweep = AnalysedSweep(paths)
+    found: list[Answer] = []
+    predicted: RightPoints | None = None
+    for a, b in pairs_of(sweep, sweep, by=by, between=between, where=where):
+        one = compare_pair(sweep, sweep, a, b, "accuracy", higher=True, confidence=confidence)
+        limits = judged(one)
+        if limits is None or limits[0] <= 0 <= limits[1] or not one.shared_test_sets:
+            continue
+        if len(found) == limit:
+            break
+        predicted = predicted or RightPoints(sweep)
+        found.append(predicted.hangs(*((b, a) if limits[1] < 0 else (a, b)), one))
+    return found or [Answer("No comparison tells which is better, so nothing hangs on points.")]
+
+
+class RightPoints:
+    """Which runs of a sweep are right on which test points, read from its store."""
+
+    def __init__(self, sweep: AnalysedSweep) -> None:
+        from manyseed.orchestrator.computing.inputs import published
+
+        self._sweep = sweep
+        self._of_cell = {
+            cell: group.predictions
+            for group in published(sweep.paths, sweep.plan)
+            for cell in group.predictions.runs["cell"].unique().to_list()
+        }
+
+    def hangs(self, a: AnalysedCell, b: AnalysedCell, one: Compared) -> Answer:
+        """Say on which points it hangs that A is better than B; `one`: the two compared."""
+        sets = [
+            by_test_set(values_of(self._sweep, cell, "accuracy"), cell.crossed) for cell in (a, b)
+        ]
+        chosen, paired = on_shared(sets[0], sets[1], one.streams)
+
+        def told(better: Values, worse: Values) -> bool:
+            found = compare(
+                [Side(own, x.fixed, x.crossed) for own, (x, _) in zip(better, chosen, strict=True)],
+                [Side(own, y.fixed, y.crossed) for own, (_, y) in zip(worse, chosen, strict=True)],
+                paired=paired,
+                confidence=one.confidence,
+            )
+            limits = found.sets or found.seeds
+            return limits is not None and limits[0] > 0
+
+        found = hanging(
+            [self._on(a, x) for x, _ in chosen], [self._on(b, y) for _, y in chosen], told
+        )
+        apart = [axis for axis in AXES if axis not in one.same]
+        sides = [", ".join(str(cell.axes[axis]) for axis in apart) for cell in (a, b)]
+        levels = "".join(f", {level}" for level in unusual(one.same))
+        return hangs(found, " > ".join(sides), str(a.axes["dataset"]), levels)
+
+    def _on(self, cell: AnalysedCell, units: Units) -> OnTestSet:
+        predictions = self._of_cell[cell.cell]
+        index = predictions.test_index
+        assert index is not None
+        repeat = units.counted[0][0]
+        order = np.argsort(index[repeat], kind="stable")
+        return OnTestSet(index[repeat][order], partial(_right, predictions, cell, units, order))
+
+
+def _right(
+    predictions: Predictions, cell: AnalysedCell, units: Units, order: NDArray[np.intp]
+) -> Iterator[NDArray[np.bool_]]:
+    """Yield which runs are right on which points: bool arrays (run, sample)."""
+    from manyseed.analysis.graph.chunks import PART_RUNS
+    from manyseed.analysis.graph.predictions import Reader, Source
+
+    trained = predictions.trained
+    position = trained.index(cell.epoch) if cell.epoch in trained else len(trained) - 1
+    own = predictions.runs.filter(cell=cell.cell).select("repeat_index", "run_index", "row")
+    row = {(repeat, run): row for repeat, run, row in own.iter_rows()}
+    source, counted = Source.of(predictions.label, position), units.counted
+    for start in range(0, len(counted), PART_RUNS):
+        some = counted[start : start + PART_RUNS]
+        rows = source.rows([np.array([row[unit] for unit in some])])
+        y_true = predictions.y_true[some[0][0]]
+        yield (Reader(rows).read(0, y_true) == y_true)[:, order]

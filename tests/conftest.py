@@ -11,6 +11,7 @@ import sys
 
 # before any library reads them: training processes have one thread, and tests train in their own
 os.environ.update({f"{one}_NUM_THREADS": "1" for one in ("OMP", "OPENBLAS", "MKL", "NUMEXPR")})
+os.environ.setdefault("POLARS_MAX_THREADS", "1")  # small tables: handing them on costs more
 
 from collections import Counter
 from collections.abc import Iterator

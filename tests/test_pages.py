@@ -37,11 +37,11 @@ for folder, names in (("seeds", ("scores", "y_true")), ("others", ("preds", "tar
         np.savez(f"{folder}/seed-{seed}.npz", **arrays)
 p = 1 / (1 + np.exp(scores[..., 0] - scores[..., 1]))
 rows = [
-    f"{seed},{true},{int(one > 0.5)},{1 - one},{one}\n"
+    f"{seed},{true},{int(one > 0.5)},{1 - one},{one}\\n"
     for seed in range(2)
     for true, one in zip(y, p[seed])
 ]
-Path("preds.csv").write_text("".join(["seed,true,pred,p_0,p_1\n", *rows]))
+Path("preds.csv").write_text("".join(["seed,true,pred,p_0,p_1\\n", *rows]))
 if Path("patients").exists():
     sweep = Sweep("patients")
 """

@@ -10,6 +10,7 @@ import ast
 import hashlib
 import importlib.metadata
 import importlib.util
+import re
 import site
 import sys
 import sysconfig
@@ -210,15 +211,34 @@ def _is_installed(top: str, file: Path) -> bool:
     if any(file.is_relative_to(place) for place in places):
         return True
     # elsewhere on the path, as after `pip install --target`; editable files are not listed
-    named = importlib.metadata.packages_distributions().get(top, [])
-    listed = (importlib.metadata.distribution(name) for name in {*named})
+    listed = (importlib.metadata.distribution(name) for name in distributions(top))
     return any(file == each.locate_file(path) for each in listed for path in each.files or ())
+
+
+def distributions(top: str) -> list[str]:
+    """Name the installed distributions that have a module, as `packages_distributions` does.
+
+    That function asks whether each file of each package exists: a second in a usual environment.
+    """
+    found = set()
+    for one in importlib.metadata.distributions():
+        if declared := (one.read_text("top_level.txt") or "").split():
+            modules = set(declared)
+        elif (record := one.read_text("RECORD")) is not None:
+            has = re.search(rf'^"?{re.escape(top)}(?:/|\.[^/\n]*,)', record, re.MULTILINE)
+            modules = {top} if has else set()
+        else:
+            paths = map(PurePosixPath, one.files or ())
+            modules = {path.parts[0].partition(".")[0] for path in paths}
+        if top in modules:
+            found.add(one.metadata["Name"])
+    return sorted(found)
 
 
 def _version(top: str) -> str:
     if top in sys.stdlib_module_names:
         return "Python"
-    names = sorted({*importlib.metadata.packages_distributions().get(top, [])})
+    names = distributions(top)
     return " ".join(f"{name} {importlib.metadata.version(name)}" for name in names) or top
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 from pathlib import Path
 
 import pytest
@@ -36,3 +37,11 @@ def test_what_pip_put_elsewhere_on_the_path_is_a_library(
     else:
         assert found.root == tmp_path / "shelf"
         assert {*found.files} == {"shelved_boosting/__init__.py", "shelved_boosting/core.py"}
+
+
+def test_a_module_is_found_in_the_distributions_that_python_names() -> None:
+    every = importlib.metadata.packages_distributions()
+    assert {"sklearn", "numpy", "polars"} <= every.keys()
+    for top, names in every.items():
+        if top.isidentifier():
+            assert copies.distributions(top) == sorted({*names}), top

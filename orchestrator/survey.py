@@ -119,10 +119,12 @@ def _finish_from_journals(
 
     A copy stays missing until its source is finished.
     """
-    held, trained = index.rows(group), np.unique(index.fits(group)[0])
+    held, trained = index.rows(group), index.fits(group)[0]
+    if not len(held):
+        return
     held, trained = held[held < len(state)], trained[trained < len(state)]
     state[trained[state[trained] == MISSING]] = DONE
-    waiting = np.setdiff1d(held[state[held] == MISSING], trained)
+    waiting = held[state[held] == MISSING]
     if len(waiting):
         source = _sources(plan, group, len(state))[waiting]
         known = source >= 0

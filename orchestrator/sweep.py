@@ -1030,12 +1030,34 @@ class Sweep:
 
     @further("results.answers.dee:dee", but=("paths",))
     def dee(self, **options: Any) -> list[DeepAnswers]:
-        """Return what averaging runs is worth; see `orchestrator.results.answers.dee.dee`."""
+        """Return what averaging runs gains, and how many runs another cell is worth.
+
+        Of each cell (or group, with `by`) how many averaged runs reach half and nine tenths of
+        what averaging all gains, and its deep ensemble equivalents. The sweep must be analysed
+        with ``calibration``. Printed, each is the sentences of ``manyseed answers DIR dee``.
+
+        Parameters
+        ----------
+        metric : str
+            Such as cll (the default), c_brier, c_aurc or error.
+        where : str
+            A condition on the cells.
+        by : list of str
+            Group cells that agree in these columns.
+        members : int
+            How many runs of other cells to average; by default one, and all of them.
+        """
         found: list[DeepAnswers] = self._found("dee", options)
         return found
 
     def variance(self, where: str | None = None) -> list[VarianceSplit]:
-        """Return where the variance comes from; see `results.answers.variance.variance`."""
+        """Return where the variance of accuracy, and of errors on the same points, comes from.
+
+        Of each cell its components, as variances with 95 % intervals: the test set, and what
+        varies between runs, source by source where cells differ in `vary`. `where` is a condition
+        on the table of variances. Printed, each is the sentences of ``manyseed answers DIR
+        variance``.
+        """
         found: list[VarianceSplit] = self._found("variance", {"where": where})
         return found
 

@@ -26,6 +26,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.analysis.counts import counted
 from manyseed.analysis.questions.question import Answer, first_ones
 from manyseed.analysis.tables.rows import IS_CROSSED, REPEAT
 
@@ -442,8 +443,9 @@ def _flipping(labels: pl.DataFrame, limit: int) -> Iterator[Answer]:
     several = labels.drop_nulls("flips").filter(pl.col("flips") > 0)
     rows = several.sort(["flips", "margin"], descending=[True, False]).head(limit)
     evidence = " ".join(
-        f"{row['classifier']} on {row['dataset']}: {row['flipping']:,} points change class between "
-        f"runs, {row['often']:,} of them in a third of the pairs of runs or more; for "
+        f"{row['classifier']} on {row['dataset']}: "
+        f"{counted(row['flipping'], 'point')} change{'s' if row['flipping'] == 1 else ''} class "
+        f"between runs, {row['often']:,} of them in a third of the pairs of runs or more; for "
         f"{row['points'] - row['unknown']:,} of {row['points']:,} points the majority of runs is "
         "known (95 %)."
         for row in found.head(limit).iter_rows(named=True)

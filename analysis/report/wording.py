@@ -283,7 +283,8 @@ class Study:
 
     `cells`: by cell: the columns `AXES`, `repeats`, `runs` planned, and `canonical`, its
     description. `counts`: runs, and those done, copy, failed, missing. `datasets`: by name, its
-    `source`, `classes`, `train` and `test` rows, and whether its test set is the `official` one.
+    `source`, `classes`, `train` and `test` rows, the `share` of the rows that test sets are, and
+    whether its test set is the `official` one.
     `versions`: by program. `devices`: that trained. `metrics`: by name, what it is. `has`: further
     tables.
     """
@@ -322,9 +323,13 @@ def _data(study: Study) -> Iterator[str]:
     drawn = [name for name in study.datasets if name not in official]
     if official:
         yield f"The test set of {_listed(official)} is the source's own."
-    if drawn and not study.imported:
-        of = f" of {_listed(drawn)}" if official else ""
-        yield f"Each repeat{of} draws its own test set; the other rows are for training."
+    shares: dict[object, list[str]] = {}
+    for name in drawn if not study.imported else ():
+        shares.setdefault(study.datasets[name].get("share"), []).append(name)
+    for share, names in shares.items():
+        of = f" of {_listed(names)}" if len(names) < len(study.datasets) else ""
+        size = f" {100 * share:g} % of the rows," if isinstance(share, float) else ""
+        yield f"Each repeat{of} draws its own test set,{size} stratified by class; the rest trains."
 
 
 _SIZES = {"classes": "classes", "train": "training rows", "test": "test points"}
@@ -356,11 +361,18 @@ def _training(study: Study) -> Iterator[str]:
         words = [f"{key} {value}" for key, value in settings.items()]
         told.append(f"{name}{cited} ({', '.join([kind] * (kind != name) + words)})")
     yield f"{counted(len(told), 'classifier')}: {'; '.join(told)}."
-    sources = {one for level in cells["vary"].unique() for one in re.split(r"[+*]", str(level))}
+    encoded: dict[str, list[str]] = {}
+    for kind in dict.fromkeys(str(one["classifier"].get("name")) for one in study.descriptions):
+        if kind in _ENCODED:
+            encoded.setdefault(_ENCODED[kind], []).append(kind)
+    for how, kinds in encoded.items():
+        yield f"For {_listed(kinds)}, {how}."
+    levels = cells.filter(pl.col("runs") > 1)["vary"].cast(pl.String)
+    levels = levels.unique(maintain_order=True).to_list()
+    sources = {one for level in levels for one in re.split(r"[+*]", level)}
     seen = sorted(sources)
     means = [f"{one} ({_VARIES[one]})" for one in seen if one in _VARIES]
     if means:
-        levels = cells["vary"].cast(pl.String).unique(maintain_order=True).to_list()
         which = f", in the combinations {_listed(levels)}" if len(levels) > 1 else ""
         yield f"Runs that share a test set differ in {_listed(means)}{which}."
         if any("*" in level for level in levels):
@@ -376,6 +388,19 @@ def _training(study: Study) -> Iterator[str]:
         yield f"{name[:1].upper()}{name[1:]}{cited}: {_listed(levels)}."
         if axis == "train_fraction" or axis.startswith("perturb"):
             yield "It is drawn anew for each run."
+
+
+_DENSE = (
+    "numbers are standardised by the training rows of each run, missing ones become their mean, "
+    "and categories become a column per label"
+)
+_PIXELS = "pixels are standardised by channel over the training images of each run"
+_ENCODED = (
+    dict.fromkeys(("lr-sgd", "svm-sgd", "mlp"), _DENSE)
+    | dict.fromkeys(("cnn", "convnet", "vgg", "resnet", "preresnet", "wide-resnet", "vit"), _PIXELS)
+    | {"xgb": "features are used as they are, missing values and categories too"}
+)
+"""How classifiers of this project are given the features."""
 
 
 def _in_full(study: Study, axis: str, level: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ from manyseed.orchestrator.cli.output import (
     size,
 )
 from manyseed.orchestrator.cli.progress import one_core
-from manyseed.orchestrator.errors import UserError, refused
+from manyseed.orchestrator.errors import DamagedFile, UserError, refused
 from manyseed.orchestrator.paths import SweepPaths
 
 if TYPE_CHECKING:
@@ -188,7 +188,23 @@ def plan(
         say(f"Prepared {', '.join(prepared)} in {data_home()}.")
     paths = SweepPaths(directory)
     given = paths.sweep_file if settings else sweep_file
-    say_next("Next", *_next(change, given, paths, ["--other-recipe"] if other_recipe else []))
+    following = _next(change, given, paths, ["--other-recipe"] if other_recipe else [])
+    if following[0] == "submit" and "--cluster" not in following:
+        _say_without_profile(paths)
+    say_next("Next", *following)
+
+
+def _say_without_profile(paths: SweepPaths | None = None) -> None:
+    """Say to make a profile first if nothing says to what a command would submit."""
+    from manyseed.orchestrator.submissions.profiles import AUTO, choose
+    from manyseed.orchestrator.submissions.submission import last_intent
+
+    with suppress(DamagedFile):  # reported by whoever submits
+        last = None if paths is None else last_intent(paths)
+        try:
+            choose(AUTO, last=last)
+        except UserError:
+            say_next("First", "cluster", "init")
 
 
 def _next(
@@ -417,14 +433,13 @@ def init(
     """
     from manyseed.orchestrator.disk.placing import place_new, unavailable
     from manyseed.orchestrator.grids.template import sweep_file
-    from manyseed.orchestrator.submissions.profiles import AUTO, choose
 
     if known:
         alone("--datasets", DATA=data, target=target, out=out, example=named)
         list_(as_json)
         return
     if as_json:
-        raise UserError("is for --datasets", key="--json", value=True)
+        raise UserError("applies only with --datasets", key="--json", value=True)
     if named is None and data is None and (target or out):
         raise UserError("for which data?", key="DATA", remedy="name a file, such as: DATA.csv")
     if named is not None or data is None:
@@ -445,10 +460,7 @@ def init(
     for line in told:
         say(line.lstrip(), indent=len(line) - len(line.lstrip()))
     say_next("Look", "plan", out, "--dry-run")
-    try:
-        choose(AUTO, last=None)
-    except UserError:  # it submits, and says nowhere to what
-        say_next("First", "cluster", "init")
+    _say_without_profile()
     say_next("Train", "run", out)
 
 

@@ -245,8 +245,9 @@ def logs(
         for file, text in () if as_json else printed:
             console.print(str(file), soft_wrap=True, style="bold")
             console.print(f"{text}\n", soft_wrap=True)
-        if not printed and not as_json:
-            say("Nothing was printed.")
+        ended = "" if as_json else texts.ending(paths, what)
+        if ended or not (printed or as_json):
+            say(ended or "Nothing was printed.")
         return
     groups = texts.failures(paths, fold=not as_json)
     for text in lost_failures(submissions(paths)):

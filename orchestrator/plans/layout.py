@@ -52,7 +52,8 @@ class Groups:
                 raise
             except (StoreError, TypeError, ValueError) as error:
                 raise DamagedFile(paths.groups, f"group {number}: {error}") from None
-            if spec.number != number or value.get(_CHECKSUM, _crc(spec)) != _crc(spec):
+            crc = _crc(spec)
+            if spec.number != number or value.get(_CHECKSUM, crc) != crc:
                 raise DamagedFile(paths.groups, f"group {number} is not as it was written")
             specs.append(spec)
         return cls(tuple(specs))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from manyseed.analysis.counts import counted
 from manyseed.orchestrator.analyses.jobstate import last_job
 from manyseed.orchestrator.disk.placing import opened
 from manyseed.orchestrator.disk.records import read_record
@@ -124,6 +125,31 @@ def logs(paths: SweepPaths, what: str) -> Iterator[tuple[Path, str]]:
     if ":" in what:
         return _of_run(paths, what)
     return _of_task(*_find_task(paths, what))
+
+
+_HOW = {
+    "finished": "finished",
+    "stopped": "stopped, as was asked",
+    "interrupted": "was interrupted",
+    "broken": "broke",
+}
+
+
+def ending(paths: SweepPaths, what: str) -> str:
+    """Say how a task ended or that it has not begun; nothing of a run, or while it trains."""
+    if ":" in what:
+        return ""
+    submission, task = _find_task(paths, what)
+    asked = ", and its submission was asked to stop" if submission.files.stop.exists() else ""
+    attempts = submission.attempts(task)
+    if not attempts:
+        return f"The task has not begun{asked}."
+    last = attempts[-1]
+    if last.state not in _HOW:
+        return ""
+    left = f", {last.pending:,} left" if last.pending else ""
+    runs = f": {last.n_done:,} of {counted(last.runs, 'run')} done{left}" if last.runs else ""
+    return f"The task {_HOW[last.state]}{runs}."
 
 
 def _of_run(paths: SweepPaths, address: str) -> Iterator[tuple[Path, str]]:

@@ -146,9 +146,7 @@ def _describes_array(content: bytes) -> bool:
 
 def _parse(store: Path, file: Path, content: bytes) -> Group:
     try:
-        attributes = json.loads(content)["attributes"][ATTRIBUTE]
-        spec = GroupSpec.from_attributes(attributes, file)
-        return Group(store, spec, int(attributes["rows"]), int(attributes["repeats"]))
+        return Group(store, *_described(content, file))
     except StoreError as error:
         if isinstance(error, LayoutTooNew):
             raise
@@ -156,3 +154,11 @@ def _parse(store: Path, file: Path, content: bytes) -> Group:
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError):
         reason = "does not describe a group of manyseed"
     raise DamagedGroup(file, reason, REMEDY)
+
+
+@functools.lru_cache(maxsize=1024)
+def _described(content: bytes, file: Path) -> tuple[GroupSpec, int, int]:
+    """Return a group's layout, rows and repeats from its ``zarr.json``."""
+    attributes = json.loads(content)["attributes"][ATTRIBUTE]
+    spec = GroupSpec.from_attributes(attributes, file)
+    return spec, int(attributes["rows"]), int(attributes["repeats"])

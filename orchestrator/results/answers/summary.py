@@ -180,7 +180,8 @@ def _datasets(
         one = {"classes": len(spec.class_names), "test": spec.samples, "source": of.get("source")}
         info = _resolved(paths, spec.dataset, of) if spec.dataset not in found else None
         train = {"train": info.n_train} if info else {}
-        found.setdefault(spec.dataset, one | train | {"official": of.get("test") == "official"})
+        drawn = {"official": of.get("test") == "official", "share": of.get("test")}
+        found.setdefault(spec.dataset, one | train | drawn)
     return found
 
 

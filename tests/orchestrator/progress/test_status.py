@@ -15,10 +15,11 @@ from manyseed.analysis.options import Options
 from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.cli.status import _failures
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError
-from manyseed.orchestrator.progress.logs import logs
+from manyseed.orchestrator.progress.logs import ending, logs
 from manyseed.orchestrator.sweep import Sweep
 from manyseed.orchestrator.tasks.attempts import COPY_OF_FAILED, Attempt, Failure, add_failures
 from manyseed.slurm import local
+from tests.orchestrator.conftest import inside
 from tests.orchestrator.damage import as_on_a_cluster
 
 
@@ -98,6 +99,25 @@ def test_logs_of_a_task_name_what_is_lost_of_them(
         assert f"{file} is lost" in logs()[1].replace(": is lost", " is lost").replace(
             "error: ", ""
         )
+
+
+def test_logs_of_a_task_say_how_it_ended(sweep: Sweep, attempt: Path) -> None:
+    last = Attempt.read(attempt)
+    assert (
+        ending(sweep.paths, "1/0") == f"The task finished: {last.n_done} of {last.runs} runs done."
+    )
+    replace(last, state="stopped", done={"a/b": 2}, pending=last.runs - 2).write(attempt)
+    told = f"The task stopped, as was asked: 2 of {last.runs} runs done, {last.runs - 2} left."
+    assert ending(sweep.paths, "1/0") == told
+    assert inside("logs", sweep.directory, "1/0")[1].endswith(f"{told}\n")
+    replace(last, state="running").write(attempt)
+    assert ending(sweep.paths, "1/0") == ""
+    assert ending(sweep.paths, "0:0:0") == ""
+    shutil.rmtree(attempt)
+    assert ending(sweep.paths, "1/0") == "The task has not begun."
+    (sweep.paths.submission(1) / "stop").touch()
+    told = "The task has not begun, and its submission was asked to stop."
+    assert ending(sweep.paths, "1/0") == told
 
 
 @pytest.mark.timeout(60)

@@ -158,7 +158,10 @@ def test_the_methods_of_a_paper_are_those_of_the_sweep(sweep: Sweep, tmp_path: P
     told = {one.headline: one.details[0] for one in sweep.answers("methods")}
     assert [*told] == ["Data", "Training", "Runs", "Evaluation", "Software"]
     assert "cancer (sklearn:breast_cancer; 2 classes, 427 training rows, 142 test" in told["Data"]
+    assert "its own test set, 25 % of the rows, stratified by class; the rest" in told["Data"]
     assert "lr-sgd (max iter 1000, schedule adaptive" in told["Training"]
+    assert "For lr-sgd and svm-sgd, numbers are standardised by the training" in told["Training"]
+    assert "Runs that share a test set differ in batch" in told["Training"]
     assert "Continuous perturbation: none and relative:0.5." in told["Training"]
     assert "8 combinations" in told["Runs"]
     assert "2 repeats (test sets) of 4 runs each" in told["Runs"]
@@ -194,6 +197,13 @@ def test_methods_say_what_is_missing_and_not_what_is_unknown(quick: Sweep, tmp_p
     assert told["Runs"].startswith("Unfinished: 64 of 64 runs are missing.")
     assert told["Evaluation"] == "Not analysed yet."
     assert "numpy" not in told["Software"]
+    alone = tmp_path / "alone.toml"
+    alone.write_text(re.sub(r"\bruns *= *\d+", "runs = 1", quick.paths.sweep_file.read_text()))
+    told = {
+        one.headline: one.details[0]
+        for one in Sweep.plan(alone, tmp_path / "alone").answers("methods")
+    }
+    assert "differ in" not in told["Training"]
 
 
 def test_a_question_of_the_page_is_answered_as_the_page_does(sweep: Sweep) -> None:

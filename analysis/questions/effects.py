@@ -394,10 +394,9 @@ def _answer(effects: pl.DataFrame, metric: str, name: str) -> Iterator[Answer]:
     for row in order.iter_rows(named=True):
         level = f"{row['axis']} {row['level']}".replace("_", " ")
         levels.setdefault(level, f"{level} ({row['classifier']} {signed(row['difference'])})")
-    cases = "" if single else f"; {moved.height:,} of {tested.height:,} comparisons"
     what = f"Matters for {name.removeprefix('local ')}"
     yield Answer(
-        first_ones([*levels.values()], lambda text: f"{what}: {text}{cases}."),
+        first_ones([*levels.values()], lambda text: f"{what}: {text}."),
         evidence=f"{name[0].upper()}{name[1:]} changes beyond chance in {count} ({holm}); "
         f"{by_size} {'; '.join(largest)}.{_unmoved(tested, moved)}{without}",
         rows=known.to_dicts(),

@@ -506,27 +506,30 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         return
     row = own.filter(cell=cells["cell"][-1]).row(0, named=True)
     interval = f"{needed.low:,} to {needed.high:,}" if needed.high else f"{needed.low:,} or more"
+    is_one = needed.low == needed.high == needed.runs
     half = quantiles.t_quantile(cells["n"].to_numpy() - 1, (1 + CONFIDENCE) / 2)
     enough = int((half * (cells["variance"] / cells["n"]).sqrt().to_numpy() <= PRECISE).sum())
     alone = cells.height == 1
+    together = "" if alone else f" for all {cells.height:,} cells together"
     of_cells = "the cell" if alone else f"each of {cells.height:,} cells"
+    fewest = f"{least.runs:,} to " if least.runs != needed.runs else ""
     most = (
-        f"{least.runs:,} to {needed.runs:,} runs, by their standard deviations so far; "
+        f"{fewest}{needed.runs:,} runs, by their standard deviations so far; "
         f"{needed.runs:,} in {row['dataset']} × {row['classifier']}, cell {row['cell']}"
     )
     text = (
         f"Knowing the mean accuracy of {of_cells} to ± {PRECISE:g} (95 %, over seeds, on one "
-        f"test set) takes {f'{needed.runs:,} runs' if alone else most} ({interval}, 95 %"
-        f"{'' if alone else f' for all {cells.height:,} cells together'}; from {needed.made:,} "
-        "runs). "
+        f"test set) takes {f'{needed.runs:,} runs' if alone else most} "
+        f"({'' if is_one else f'{interval}, '}95 %{together}; from {needed.made:,} runs). "
     )
     takes, where = f"Accuracy to ± {PRECISE:g} takes", ""
     if alone:
-        takes = f"{takes} {needed.runs:,} seeds ({interval.replace(' or more', '+')})"
+        takes += f" {needed.runs:,} seeds"
+        takes += "" if is_one else f" ({interval.replace(' or more', '+')})"
     elif least.runs == needed.runs:
-        takes = f"{takes} {needed.runs:,} seeds"
+        takes += f" {needed.runs:,} seeds"
     else:
-        takes = f"{takes} {least.runs:,} to {needed.runs:,} seeds"
+        takes += f" up to {needed.runs:,} seeds"
         where = f" (most: {row['dataset']} × {row['classifier']})"
     have = "there are enough" if enough else "there are too few"
     if not alone:
@@ -542,8 +545,6 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     if unknown.height:
         text += f" {_no_spread(unknown, own)}"
     rows = cells.with_columns(sd=pl.col("variance").sqrt()).select("cell", "n", "sd").to_dicts()
-    if unknown.height:
-        have += f"; {unknown.height:,} not told"
     headline = shortest([f"{takes}{where}; {have}.", f"{takes}; {have}."])
     yield Answer(headline, evidence=text, rows=rows, figures=("summary",))
 

@@ -197,7 +197,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         ties = far.filter(pl.col("apart") == row["apart"]).height
         lines = [
             f"{far.height:,} of {runs.height:,} runs {'is' if far.height == 1 else 'are'} unlike "
-            f"the others ({_by_classifier(far, runs)}); see run "
+            f"the others ({_by_classifier(far)}); see run "
             f"{row['cell']}:{row['repeat_index']}:{row['run_index']}."
         ]
         closer = " against those that are close to each other" if far["moved"].any() else ""
@@ -254,14 +254,16 @@ def _without_majority(runs: pl.DataFrame, close: float) -> int:
     return runs.group_by("cell", "repeat_index").agg(far).filter(pl.col("far") >= 1 / 2).height
 
 
-def _by_classifier(far: pl.DataFrame, runs: pl.DataFrame) -> str:
-    counts = (
-        far.group_by("classifier")
-        .len("far")
-        .join(runs.group_by("classifier").len("all"), on="classifier")
+def _by_classifier(far: pl.DataFrame, runs: pl.DataFrame | None = None) -> str:
+    """Return how many runs are far by classifier, of how many if all `runs` are given."""
+    counts = far.group_by("classifier").len("far")
+    counts = counts.sort("far", "classifier", descending=[True, False]).head(LISTED)
+    if runs is None:
+        return ", ".join(f"{name} {far:,}" for name, far in counts.iter_rows())
+    counts = counts.join(
+        runs.group_by("classifier").len("all"), on="classifier", maintain_order="left"
     )
-    rows = counts.sort("far", "classifier", descending=[True, False]).head(LISTED).iter_rows()
-    return ", ".join(f"{name} {far:,} of {n:,}" for name, far, n in rows)
+    return ", ".join(f"{name} {far:,} of {n:,}" for name, far, n in counts.iter_rows())
 
 
 def _interval(row: dict[str, object]) -> str:

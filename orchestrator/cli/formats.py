@@ -303,7 +303,8 @@ def in_cells(frame: pl.DataFrame) -> tuple[list[str], list[list[object]], list[s
     """Return column heads and rows for readers, and remarks on them.
 
     A mean and its interval become one cell, ``0.93 ± 0.01``, or ``0.93 (0.61 to 0.99)`` if the
-    interval of a share would leave 0 to 1; a remark says what all intervals are over.
+    interval of a share would leave 0 to 1; a remark says what all intervals are over. An α̂ of 0 is
+    written as below the resolution δ, where that is a column.
     """
     remarks = []
     if _OVER in frame.columns and any(name.endswith(_HIGH) for name in frame.columns):
@@ -323,9 +324,14 @@ def in_cells(frame: pl.DataFrame) -> tuple[list[str], list[list[object]], list[s
     cells: list[list[object]] = []
     for name in columns:
         values: list[object] = frame[name].to_list()
+        told = [""] * len(values)
+        if name.removesuffix("_mean") == "alpha_hat" and "delta" in frame.columns:
+            from manyseed.analysis.report.wording import below
+
+            told = [below(*both, 4) for both in zip(frame[name], frame["delta"], strict=True)]
         if name in limits:
             values = [_with_limits(*both) for both in zip(values, limits[name], strict=True)]
-        cells.append(values)
+        cells.append([text or value for text, value in zip(told, values, strict=True)])
     return columns, [list(row) for row in zip(*cells, strict=True)], remarks
 
 

@@ -193,30 +193,29 @@ def _require_form(
     for cell, name in begun.select("cell", "classifier").iter_rows():
         precision = BF16 if cell in bf16 else FLOAT32
         if precisions and precision not in precisions:
-            raise UserError(
-                f"runs of {name} so far were trained in {max(precisions)}, the others would be in "
-                f"{precision}: another recipe",
-                file=paths.sweep_file,
-                key=f"classifier.{name}.precision",
-                value=precision,
-                remedy=f'write precision = "{max(precisions)}", or mix recipes knowingly with '
-                "--other-recipe: results mark the repeats",
-            )
+            before = max(precisions)
+            said = f"in {before}, the others would be in {precision}"
+            raise _other_form(paths, name, "precision", precision, f'"{before}"', said)
     made = {recipe.members or 1 for recipe in recipes}
     # perturbed hparams may change a network's structure: such runs are stacked or not, one by one
     fixed = begun.filter(perturb_hparams="none", identical=False)
     for cell, name in fixed.select("cell", "classifier").iter_rows():
         if made and (now := stacks.get(cell, 1)) not in made:
-            before = max(made)
-            raise UserError(
-                f"runs of {name} so far were trained {before:,} at a time, the others would be "
-                f"{now:,} at a time: another recipe",
-                file=paths.sweep_file,
-                key=f"classifier.{name}.stack",
-                value=now,
-                remedy=f"write stack = {before}, or mix recipes knowingly with --other-recipe: "
-                "results mark the repeats",
-            )
+            said = f"{max(made):,} at a time, the others would be {now:,} at a time"
+            raise _other_form(paths, name, "stack", now, f"{max(made)}", said)
+
+
+def _other_form(
+    paths: SweepPaths, classifier: str, option: str, value: object, before: str, said: str
+) -> UserError:
+    return UserError(
+        f"runs of {classifier} so far were trained {said}: another recipe",
+        file=paths.sweep_file,
+        key=f"classifier.{classifier}.{option}",
+        value=value,
+        remedy=f"write {option} = {before}, or mix recipes knowingly with --other-recipe: results "
+        "mark the repeats",
+    )
 
 
 def require_products(

@@ -102,7 +102,7 @@ def fits_a_screen(said: str) -> None:
         "cancer: lr-sgd 0.",
         "Which is better: not told",
         "Between seeds, sd of accuracy: ",
-        "of 5 cells have enough; 2 not told.",
+        "of 5 cells have enough.",
         "Nothing is found to change accuracy; ",
         "Report: ",
     )

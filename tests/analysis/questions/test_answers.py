@@ -503,4 +503,4 @@ def test_alpha_is_told_only_where_test_sets_are_large_enough():
     (clear,) = [text for about, text in headlines(planted()) if about == "levels"]
     assert clear == "No run is seen to differ by more than 5% of the test points."
     (one,) = [text for about, text in headlines(one_apart("mlp", run=3)) if about == "levels"]
-    assert one == "1 of 60 runs is unlike the others (mlp 1 of 30); see run 1:0:3."
+    assert one == "1 of 60 runs is unlike the others (mlp 1); see run 1:0:3."

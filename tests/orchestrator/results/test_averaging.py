@@ -287,3 +287,25 @@ def test_functions_are_of_runs_and_spreads_within_repeats(tmp_path: Path) -> Non
             query(results, "runs", agg=[wrong], **asked)  # type: ignore[arg-type]
     with pytest.raises(UserError, match="not a number"):
         query(results, "runs", agg=["mean"], columns=["vary"], by=["dataset"])
+
+
+@pytest.mark.parametrize("name", ["alpha_hat", "alpha_hat_mean"])
+def test_an_alpha_hat_of_0_is_told_as_below_the_resolution(name: str) -> None:
+    frame = pl.DataFrame(
+        {
+            name: [0.0, 0.00004, 0.12, None, 0.0],
+            f"{name}_ci_low": [0.0, 0.0, 0.1, None, 0.0],
+            f"{name}_ci_high": [0.0, 0.1, 0.14, None, 0.0],
+            "delta": [0.07, 0.08, 0.09, 0.1, None],
+        }
+    )
+    _, rows, _ = in_cells(frame)
+    assert [row[0] for row in rows] == [
+        "< 0.07",
+        "< 0.08",
+        "0.1200 ± 0.0200",
+        None,
+        "0.0000 ± 0.0000",
+    ]
+    _, rows, _ = in_cells(frame.drop("delta"))
+    assert rows[0][0] == "0.0000 ± 0.0000"

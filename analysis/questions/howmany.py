@@ -545,6 +545,7 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
     if unknown.height:
         text += f" {_no_spread(unknown, own)}"
     rows = cells.with_columns(sd=pl.col("variance").sqrt()).select("cell", "n", "sd").to_dicts()
+    have += "; others not told" if unknown.height else ""
     headline = shortest([f"{takes}{where}; {have}.", f"{takes}; {have}."])
     yield Answer(headline, evidence=text, rows=rows, figures=("summary",))
 

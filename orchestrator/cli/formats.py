@@ -328,8 +328,8 @@ def in_cells(frame: pl.DataFrame) -> tuple[list[str], list[list[object]], list[s
         if name.removesuffix("_mean") == "alpha_hat" and "delta" in frame.columns:
             from manyseed.analysis.report.wording import below
 
-            ends = [high for _, high in limits.get(name, ())] or values
-            told = [below(*both, 4) for both in zip(ends, frame["delta"], strict=True)]
+            highest = [high for _, high in limits.get(name, ())] or values
+            told = [below(*both, 4) for both in zip(highest, frame["delta"], strict=True)]
         if name in limits:
             values = [_with_limits(*both) for both in zip(values, limits[name], strict=True)]
         cells.append([text or value for text, value in zip(told, values, strict=True)])

@@ -484,9 +484,8 @@ def _table(
         levels = ", ".join([*where, *unusual(one.same)])
         table.append([one.same.get("dataset", "several datasets"), told, levels, *numbers])
     sure = f"{100 * shown[0].confidence:g} %" if shown else ""
-    miss = (1 - shown[0].confidence) * number if shown else 0.0
     below = [
-        f"{sure}: over {_over(shown)}, each by itself; of {number:,}, about {miss:.2g} miss.",
+        f"{sure}: over {_over(shown)}{', each by itself' if number > 1 else ''}.",
         "A: the one that is named first. P: that it is better.",
     ]
     if any(_told_apart(one) == ("A", "B") for one in shown):

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES
+from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CLOSE, CONFIDENCE
 from manyseed.analysis.questions.crossed import howmany as for_crossed
 from manyseed.analysis.questions.ensembles import no_ensembles
@@ -216,9 +217,6 @@ def reply(groups: Sequence[GroupAnswers]) -> Reply:
     )
 
 
-ROOM = 60
-"""Most letters of a reason that a line has room for."""
-
 _TESTED = "an ensemble with α̂"
 """How the purpose of an answer for α̂ begins."""
 
@@ -249,8 +247,8 @@ def _headline(groups: Sequence[GroupAnswers]) -> str:
     takes = f"{min(known):,}" + (f" to {max(known):,}" if max(known) > min(known) else "")
     verdicts = [_enough(one) for one in first]
     purpose, untold = first[0].purpose.partition(" at ")[0], verdicts.count("not told")
-    said = f"For {purpose}: {takes} runs; {verdicts.count('yes'):,} of {len(known):,} have enough"
-    return f"{said}; {untold:,} not told." if untold else f"{said}."
+    of = f"the {len(known):,} cells that are told" if untold else counted(len(known), "cell")
+    return f"For {purpose}: {takes} runs; {verdicts.count('yes'):,} of {of} have enough."
 
 
 def _enough(one: RunsNeeded) -> str:
@@ -304,12 +302,10 @@ def _of_ensembles(groups: Sequence[GroupAnswers]) -> list[str]:
     silent = [group for group in asked if _tested(group) is None]
     if not silent:
         return []
-    reasons = " ".join(one.reason for group in silent for one in group.answers)
-    points = re.search(r"about [\d,]+ would be enough", reasons)
-    why = ""
-    short = next((one.reason for one in silent[0].answers[2:] if len(one.reason) < ROOM), "")
-    if not points and short:
-        why = f", such as {_name(silent[0])}: {short}"
-    elif points:
+    reasons = [one.reason for group in silent for one in group.answers[2:] if one.reason]
+    points = re.search(r"about [\d,]+ would be enough", " ".join(reasons))
+    why = f": {reasons[0]}" if reasons else ""
+    if points:
         why = f": test sets are too small; {points[0].replace(' would', ' points per side would')}"
-    return [f"α̂ is not told in {len(silent):,} of {len(asked):,} cells{why}."]
+    where = "" if len(silent) == len(asked) else f" in {len(silent):,} of {len(asked):,} cells"
+    return [f"α̂ is not told{where}{why}."]

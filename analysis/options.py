@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from types import NoneType
 from typing import Annotated, Any, Literal, TypeGuard, get_args, get_origin, get_type_hints
 
-from manyseed.analysis.refused import Refused
+from manyseed.analysis import Refused
 
 DEFAULT_METRICS = (
     *("accuracy", "confusion", "agreement", "alpha_hat", "ece", "proper_scores"),

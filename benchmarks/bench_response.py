@@ -30,8 +30,8 @@ import numpy as np
 from manyseed.analysis import response
 from manyseed.jobs import classifiers, datasets
 from manyseed.jobs.cells import resolve_cell
+from manyseed.jobs.response import ResponseDesign
 from manyseed.jobs.response.measure import RIGHT, SHIFTED_RIGHT, SHIFTED_TOTAL, TOTAL
-from manyseed.jobs.response.questions import ResponseDesign
 from manyseed.jobs.response.resolution import ROWS as ROWS_OF_A_SAMPLE
 from manyseed.jobs.run import Run
 from manyseed.jobs.trainer import Trainer

@@ -23,11 +23,11 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
 from scipy.special import log_softmax
 
-from manyseed.analysis.uncertainty.dee import prefixes
-from manyseed.analysis.uncertainty.errors import (
+from manyseed.analysis.uncertainty import (
     area_under_risk_coverage,
     calibrate,
     calibration_splits,
+    prefixes,
     thresholded_adaptive_calibration_error,
 )
 from manyseed.jobs import classifiers, datasets

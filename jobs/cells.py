@@ -10,12 +10,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from manyseed.jobs import classifiers, hparams, perturb
+from manyseed.jobs import classifiers, hparams, images, perturb
 from manyseed.jobs.checks import NOTHING, Refused, integer, number
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.datasets.split import n_points
 from manyseed.jobs.ensembling.methods import METHODS, Options
-from manyseed.jobs.images import schemes
 from manyseed.jobs.run import SOURCES_OF_RANDOMNESS, Cell
 
 if TYPE_CHECKING:
@@ -235,7 +234,7 @@ def _train_fraction(value: float | int, n_train: int) -> float | int:
 
 
 def _augment(axis: str, scheme: str, dataset: DatasetInfo, classifier: ClassifierInfo) -> str:
-    augmentation = schemes.augmentation(scheme, axis)
+    augmentation = images.augmentation(scheme, axis)
     if augmentation is None:
         return "none"
     if dataset.image is None:

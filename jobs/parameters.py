@@ -20,7 +20,7 @@ from manyseed.jobs import classifiers
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets import DatasetInfo, load
 from manyseed.jobs.hparams.kinds import Continuous, Hparam, Value
-from manyseed.jobs.response.questions import ResponseDesign
+from manyseed.jobs.response import ResponseDesign
 from manyseed.jobs.run import Cell, MachineError, Run, TrainingSet
 from manyseed.jobs.trainer import Trainer, run_hparams
 from manyseed.jobs.training.encode import dense_encoder, pixel_encoder

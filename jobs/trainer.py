@@ -39,7 +39,7 @@ from manyseed.jobs.training.handling import PLAIN, AfterTraining, Alive, Handlin
 from manyseed.jobs.training.network import RATES
 
 if TYPE_CHECKING:
-    from manyseed.jobs.response.questions import ResponseDesign
+    from manyseed.jobs.response import ResponseDesign
 
 CACHE_BYTES = 2 * 2**30
 

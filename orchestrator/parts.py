@@ -27,7 +27,7 @@ from manyseed.orchestrator.disk.placing import appearing, place_new, read_plain
 from manyseed.orchestrator.disk.records import locked
 from manyseed.orchestrator.errors import DamagedShard, UserError, command
 from manyseed.orchestrator.paths import JOURNAL, SweepPaths, open_sweep
-from manyseed.orchestrator.plans.drop import choose_cells
+from manyseed.orchestrator.plans.change import choose_cells
 from manyseed.orchestrator.plans.layout import Groups, lay_out
 from manyseed.orchestrator.plans.plan import Dropped, Plan, identity_of, mark
 from manyseed.orchestrator.provenance import read_recipe, register

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from manyseed.jobs import parameters
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.parameters import ModelArrays
-from manyseed.jobs.response.questions import DBI, ResponseDesign
+from manyseed.jobs.response import DBI, ResponseDesign
 from manyseed.jobs.response.resolution import canonical, resolve
 from manyseed.jobs.run import Cell, MachineError, Run
 from manyseed.jobs.tuning import trainer_of_process
@@ -40,8 +40,8 @@ from manyseed.orchestrator.errors import (
 from manyseed.orchestrator.grids.expansion import expand
 from manyseed.orchestrator.grids.loading import read_sweep_file
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.change import choose_cells
 from manyseed.orchestrator.plans.code import own_code, remedy, require_fetched
-from manyseed.orchestrator.plans.drop import choose_cells
 from manyseed.orchestrator.plans.keptmodels import conditions, counted, with_models
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.searches import NotSearched, fitted

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from manyseed.analysis.graph.chunks import ReportProgress
     from manyseed.analysis.options import Options
     from manyseed.analysis.questions.question import Answer
-    from manyseed.orchestrator.analyses.jobstate import AnalysisJob
+    from manyseed.orchestrator.analyses import AnalysisJob
     from manyseed.orchestrator.computing.tables import Results
     from manyseed.orchestrator.parts import Merged, SweepPart
-    from manyseed.orchestrator.plans.drop import Drop
+    from manyseed.orchestrator.plans.change import Drop
     from manyseed.orchestrator.plans.searches import Search
     from manyseed.orchestrator.progress.status import Status
     from manyseed.orchestrator.receipt import SealCheck, Sealed
@@ -449,7 +449,7 @@ class Sweep:
 
         if only is None:
             return stopping.cancel(self.submissions(), now=now)
-        from manyseed.orchestrator.plans.drop import choose_cells
+        from manyseed.orchestrator.plans.change import choose_cells
         from manyseed.orchestrator.plans.plan import Plan
 
         cells = choose_cells(Plan.read(self.paths), only, "--only")
@@ -556,7 +556,7 @@ class Sweep:
         dry_run : bool
             Show the cells; write nothing.
         """
-        from manyseed.orchestrator.plans.drop import to_drop
+        from manyseed.orchestrator.plans.change import to_drop
         from manyseed.orchestrator.upkeep import drop
 
         return to_drop(self.paths, where) if dry_run else drop(self.paths, where)
@@ -871,7 +871,7 @@ class Sweep:
 
     def analysis_job(self) -> AnalysisJob | None:
         """Return the state of the analysis that was submitted last; None if none was."""
-        from manyseed.orchestrator.analyses.jobstate import look
+        from manyseed.orchestrator.analyses import look
 
         return look(self.paths)
 

@@ -24,8 +24,8 @@ from manyseed.orchestrator.errors import (
     command,
 )
 from manyseed.orchestrator.paths import IMPORTED, JOURNAL, PACKED, RECEIPT, SweepPaths
-from manyseed.orchestrator.plans.drop import Drop
-from manyseed.orchestrator.plans.drop import drop as drop_cells
+from manyseed.orchestrator.plans.change import Drop
+from manyseed.orchestrator.plans.change import drop as drop_cells
 from manyseed.orchestrator.plans.layout import (
     Groups,
     copies,

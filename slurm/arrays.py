@@ -21,11 +21,10 @@ from typing import Any
 import submitit
 from submitit.core import utils
 
-from manyseed.slurm import commands, processes
+from manyseed.slurm import Refused, commands, processes
 from manyseed.slurm.commands import ClusterError, ClusterUnavailable
 from manyseed.slurm.discover import configuration, max_array_size
 from manyseed.slurm.profile import Profile, Resources
-from manyseed.slurm.refused import Refused
 
 STOPPED = "stopped"
 """Returned by a task's function that was asked to end with work left, to be requeued."""

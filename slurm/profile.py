@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from manyseed.slurm.refused import Refused
+from manyseed.slurm import Refused
 
 
 class UnknownOption(Refused):

@@ -14,10 +14,10 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
+from manyseed.analysis import Refused
 from manyseed.analysis.alphahat import PAPER_INFEASIBLE
 from manyseed.analysis.alphahat.resampling import Resamples
 from manyseed.analysis.alphahat.trimming import interpolated_levels, trimming_levels
-from manyseed.analysis.refused import Refused
 
 Real = NDArray[np.float64]
 Floats = NDArray[np.floating[Any]]

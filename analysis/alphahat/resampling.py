@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyseed.analysis.refused import Refused
+from manyseed.analysis import Refused
 
 RESAMPLING_VERSION = 1
 

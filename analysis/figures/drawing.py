@@ -18,6 +18,7 @@ import polars as pl
 from matplotlib.backends.backend_pdf import PdfPages
 from polars import selectors
 
+from manyseed.analysis import Refused
 from manyseed.analysis.figures import labels
 from manyseed.analysis.figures.cells import RICH, of_datasets
 from manyseed.analysis.figures.kind import FigureTables, Kind, all_kinds
@@ -25,7 +26,6 @@ from manyseed.analysis.figures.labels import LEVELS, NOTHING, schemas, table_of
 from manyseed.analysis.figures.style import Plot, heights, numbers, places, values
 from manyseed.analysis.figures.svg import MARKS, NUMBERS, Picture
 from manyseed.analysis.figures.violins import violins
-from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.rows import REPEAT_KEY, Tables, several
 
 KINDS = all_kinds()  # the named kinds, in the order of the page

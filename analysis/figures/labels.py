@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from manyseed.analysis import Refused
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
-from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.rows import VARIES, Tables, compares_runs
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from matplotlib.patches import PathPatch
 from matplotlib.path import Path
 from numpy.typing import NDArray
 
+from manyseed.analysis import Refused
 from manyseed.analysis.figures.kind import kind
 from manyseed.analysis.figures.labels import (
     COLOURS,
@@ -53,7 +54,6 @@ from manyseed.analysis.figures.style import (
     wide,
 )
 from manyseed.analysis.questions.accuracy import accuracies
-from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.rows import Tables, of_cells
 
 Real = NDArray[np.float64]

@@ -27,6 +27,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.analysis import Refused
 from manyseed.analysis.graph.predictions import (
     TRAIN_ACCURACY,
     Predictions,
@@ -41,7 +42,6 @@ from manyseed.analysis.metrics.gram import above
 from manyseed.analysis.metrics.metric import Finished, HeldOut, Metric, Need, Part, summarise
 from manyseed.analysis.metrics.registry import schema
 from manyseed.analysis.options import Options, is_own
-from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.rows import RUN, Tables
 from manyseed.analysis.tables.schema import Block, GroupColumns, RepeatRows, combine
 

@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.analysis import NotKept, Refused
 from manyseed.analysis.metrics.formulas import probe
 from manyseed.analysis.metrics.metric import HeldOut, Metric, Need, Probability
 from manyseed.analysis.metrics.registry import asked
 from manyseed.analysis.options import Options, snapshot_index
-from manyseed.analysis.refused import NotKept, Refused
 
 ArrayName = Literal["margin", "confidence", "score"]
 

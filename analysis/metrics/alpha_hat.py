@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.analysis import Refused
 from manyseed.analysis.alphahat.references import ROUNDING, Reference, distances
 from manyseed.analysis.alphahat.resampling import (
     SPLITS,
@@ -49,7 +50,6 @@ from manyseed.analysis.metrics.alpha_tests import (
 from manyseed.analysis.metrics.custom import Failed
 from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part, real
 from manyseed.analysis.options import CONFIDENCE, SORTED, Options
-from manyseed.analysis.refused import Refused
 
 RUNS = (
     real(

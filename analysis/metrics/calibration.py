@@ -17,7 +17,7 @@ from manyseed.analysis.metrics.probabilities import (
     true_log_probability,
 )
 from manyseed.analysis.options import Options
-from manyseed.analysis.uncertainty.errors import (
+from manyseed.analysis.uncertainty import (
     area_under_risk_coverage,
     auroc,
     calibrate,

@@ -22,9 +22,9 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.analysis import NoModule, Refused
 from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Need, Part
 from manyseed.analysis.options import Options
-from manyseed.analysis.refused import NoModule, Refused
 
 Function = Callable[[Part], Any]
 

@@ -14,10 +14,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.analysis import Refused
 from manyseed.analysis.metrics.alpha_hat import ALPHA_HAT
 from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Part, real
 from manyseed.analysis.options import Options, is_own
-from manyseed.analysis.refused import Refused
 
 Real = NDArray[np.float64]
 

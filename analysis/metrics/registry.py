@@ -7,12 +7,11 @@ import pkgutil
 from collections.abc import Sequence
 from dataclasses import replace
 
-from manyseed.analysis import metrics
+from manyseed.analysis import Refused, metrics
 from manyseed.analysis.metrics import custom
 from manyseed.analysis.metrics.alpha_hat import ALPHA_HAT
 from manyseed.analysis.metrics.metric import Metric
 from manyseed.analysis.options import Options, is_own
-from manyseed.analysis.refused import Refused
 
 _ORDER = (
     *("accuracy", "confusion", "agreement", "alpha_hat", "ece", "proper_scores"),

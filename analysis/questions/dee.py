@@ -10,10 +10,10 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.analysis import Refused
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.rows import IS_CROSSED, IS_METHOD, REPEAT, mean_of, std_of
-from manyseed.analysis.uncertainty.dee import (
+from manyseed.analysis.uncertainty import (
     COMPARABLE,
     LESS_IS_BETTER,
     Spread,

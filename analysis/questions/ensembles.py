@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.analysis import Refused
 from manyseed.analysis.alphahat.references import Reference
 from manyseed.analysis.alphahat.resampling import generator
 from manyseed.analysis.alphahat.trimming import dkw_threshold, points_needed
@@ -31,7 +32,6 @@ from manyseed.analysis.metrics.probabilities import confidences
 from manyseed.analysis.options import CLOSE, CONFIDENCE, Options
 from manyseed.analysis.questions.howmany import RunsNeeded
 from manyseed.analysis.questions.quantiles import beta_quantile
-from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.rows import mean_of, std_of
 
 SIZES = (3, 5, 10, 20, 30, 70, 100, 150, 200)

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from manyseed.analysis import Refused
 from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CLOSE, CONFIDENCE
 from manyseed.analysis.questions.intervals import of_parts, of_share
-from manyseed.analysis.refused import Refused
 
 Real = NDArray[np.float64]
 Floats = NDArray[np.floating[Any]]

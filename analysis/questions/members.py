@@ -20,7 +20,7 @@ from manyseed.analysis.metrics.formulas import labels
 from manyseed.analysis.metrics.probabilities import log_probabilities
 from manyseed.analysis.options import CALIBRATION, Options
 from manyseed.analysis.tables.rows import EPOCH, REPEAT_KEY
-from manyseed.analysis.uncertainty.dee import orders, prefixes
+from manyseed.analysis.uncertainty import orders, prefixes
 
 Real = NDArray[np.float64]
 

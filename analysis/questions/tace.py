@@ -18,8 +18,7 @@ from manyseed.analysis.metrics.calibration import splits_of
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions.members import MemberPool, scored
 from manyseed.analysis.tables.rows import EPOCH, REPEAT_KEY
-from manyseed.analysis.uncertainty.dee import prefixes
-from manyseed.analysis.uncertainty.errors import calibrate, calibration_errors
+from manyseed.analysis.uncertainty import calibrate, calibration_errors, prefixes
 
 Real = NDArray[np.float64]
 

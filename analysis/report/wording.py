@@ -367,8 +367,8 @@ def _training(study: Study) -> Iterator[str]:
             encoded.setdefault(_ENCODED[kind], []).append(kind)
     for how, kinds in encoded.items():
         yield f"For {_listed(kinds)}, {how}."
-    levels = cells.filter(pl.col("runs") > 1)["vary"].cast(pl.String)
-    levels = levels.unique(maintain_order=True).to_list()
+    varying = cells.filter(pl.col("runs") > 1)["vary"].cast(pl.String)
+    levels = [str(one) for one in varying.unique(maintain_order=True)]
     sources = {one for level in levels for one in re.split(r"[+*]", level)}
     seen = sorted(sources)
     means = [f"{one} ({_VARIES[one]})" for one in seen if one in _VARIES]

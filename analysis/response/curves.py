@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
-from manyseed.analysis.refused import Refused
+from manyseed.analysis import Refused
 
 Floats = NDArray[np.float64]
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 
-from manyseed.analysis.refused import Refused
+from manyseed.analysis import Refused
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]

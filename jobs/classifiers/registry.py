@@ -29,7 +29,7 @@ from manyseed.jobs.classifiers.vit import VIT, VIT_TRANSFER
 from manyseed.jobs.classifiers.xgb import XGB
 from manyseed.jobs.datasets.info import DatasetInfo
 from manyseed.jobs.hparams import Hparam, Value, grid
-from manyseed.jobs.images.schemes import augmentation
+from manyseed.jobs.images import augmentation
 from manyseed.jobs.run import Cell, Generators, MachineError, Prediction, TrainingSet, prediction
 from manyseed.jobs.training.handling import (
     PLAIN,

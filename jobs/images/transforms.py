@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import grid_sample, pad
 
-from manyseed.jobs.images.schemes import CROP_FLIP, augmentation
+from manyseed.jobs.images import CROP_FLIP, augmentation
 from manyseed.jobs.run import raw
 
 if TYPE_CHECKING:

@@ -1,1 +1,78 @@
 """Response curves: how often a trained model is right as its inputs are transformed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from manyseed.jobs.images import MOST
+
+PAIRED = ("intra", "inter")
+"""Interpolations towards a point of the same class, and of another class."""
+
+PAIR_END = 0.5  # the magnitude at which intra ends and which inter stops short of
+ROTATE_END = 179.0  # the last magnitude of rotations through the full circle
+
+ROWS, BATCH, DRAWS, MAGNITUDES, PAIR_MAGNITUDES = 23_040, 128, 1, 21, 11
+
+DBI = "dbi"
+"""Davies–Bouldin index of hidden outputs; in place of a transform, keys the draw of its rows."""
+DBI_BATCHES, DBI_BATCH, DBI_LAYERS = 10, 120, (1,)
+"""Batches whose indices are averaged, rows per batch, and the layers measured."""
+PARTS = ("train", "shifted-train", "test", "shifted-test")
+"""What is counted besides curves: all training rows, the shifted sample, the test set and the
+shifted test set. Each shifted row has its own magnitude."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseDesign:
+    """What a group's models are asked.
+
+    `responses`, tuple of (str, int): transforms in their normal form, each with the layer whose
+    output it acts on: 0 is the input, 1 the output of a network's first block. `rows`: training
+    rows per sample, as a number or as a share of a run's rows. `batch`: rows per batch, within
+    which pairs are formed. `draws`: number of samples. `magnitudes` and `pair_magnitudes`: points
+    of a curve, for transforms in both directions and for interpolations (``inter`` has one less).
+    `dbi`: whether to measure the Davies–Bouldin index of `DBI_LAYERS`.
+    """
+
+    responses: tuple[tuple[str, int], ...]
+    rows: int | float = ROWS
+    batch: int = BATCH
+    draws: int = DRAWS
+    magnitudes: int = MAGNITUDES
+    pair_magnitudes: int = PAIR_MAGNITUDES
+    dbi: bool = False
+
+    @property
+    def grids(self) -> tuple[tuple[float, ...], ...]:
+        """The magnitudes of each response, padded with NaN to equal length."""
+        grids = [self.grid(name) for name, _ in self.responses]
+        longest = max(map(len, grids))
+        return tuple((*grid, *(math.nan,) * (longest - len(grid))) for grid in grids)
+
+    def grid(self, transform: str) -> tuple[float, ...]:
+        """Return the magnitudes of a transform, ascending."""
+        if transform in PAIRED:
+            n = self.pair_magnitudes
+            steps = [PAIR_END * i / (n - 1) for i in range(n)]
+            return tuple(steps[:-1] if transform == "inter" else steps)
+        name, _, text = transform.partition(":")
+        most, n = float(text), self.magnitudes
+        steps = [most * (2 * i / (n - 1) - 1) for i in range(n)]
+        if name == "rotate" and most == MOST["rotate"]:
+            steps[-1] = ROTATE_END
+        return tuple(steps)
+
+    def to_attributes(self) -> dict[str, object]:
+        """Return the form that JSON stores; `dbi`, added later, is left out unless it is set."""
+        value = {**asdict(self), "responses": [list(each) for each in self.responses]}
+        return value if self.dbi else {k: v for k, v in value.items() if k != DBI}
+
+    @classmethod
+    def from_attributes(cls, value: Mapping[str, Any]) -> ResponseDesign:
+        """Read what `to_attributes` wrote."""
+        responses = tuple((str(name), int(layer)) for name, layer in value["responses"])
+        return cls(**{**value, "responses": responses})

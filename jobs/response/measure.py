@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from manyseed.jobs.images.transforms import transform_of_all, transformed
-from manyseed.jobs.response.questions import (
+from manyseed.jobs.response import (
     BATCH,
     DBI,
     DBI_BATCH,

@@ -9,8 +9,8 @@ from manyseed.jobs.checks import Refused, integer, number
 from manyseed.jobs.classifiers.record import ClassifierInfo
 from manyseed.jobs.classifiers.registry import TRANSFORM_SECONDS
 from manyseed.jobs.datasets.info import DatasetInfo
-from manyseed.jobs.images.schemes import MOST, read
-from manyseed.jobs.response.questions import (
+from manyseed.jobs.images import MOST, read
+from manyseed.jobs.response import (
     BATCH,
     DBI,
     DBI_BATCH,

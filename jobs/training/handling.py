@@ -23,7 +23,7 @@ from manyseed.jobs.training.checkpoint import Checkpoint
 if TYPE_CHECKING:  # naming a device should not import torch
     import torch
 
-    from manyseed.jobs.response.questions import ResponseDesign
+    from manyseed.jobs.response import ResponseDesign
 
 
 State = Mapping[str, NDArray[Any]]  # a model's arrays by name, in order

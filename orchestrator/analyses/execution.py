@@ -20,7 +20,7 @@ from typing import Any
 
 from manyseed.analysis.graph.chunks import ReportProgress
 from manyseed.analysis.options import Options
-from manyseed.orchestrator.analyses.jobstate import last_job
+from manyseed.orchestrator.analyses import last_job
 from manyseed.orchestrator.analyses.schedulers import of_slurm, scheduler
 from manyseed.orchestrator.computing import analysis
 from manyseed.orchestrator.computing.conventions import conventions, modules_folder

@@ -34,13 +34,13 @@ from manyseed.orchestrator.tasks.intent import LOCAL as THIS_MACHINE
 from manyseed.orchestrator.working.node import Node
 from manyseed.slurm import (
     ClusterError,
+    Refused,
     arrays,
     available,
     commands,
     processes,
 )
 from manyseed.slurm.profile import Profile
-from manyseed.slurm.refused import Refused
 
 SLURM = "slurm"
 LOCAL = ("threads", "processes")

@@ -45,7 +45,7 @@ from manyseed.orchestrator.errors import (
 
 if TYPE_CHECKING:
     from manyseed.analysis.options import Options
-    from manyseed.orchestrator.analyses.jobstate import AnalysisJob
+    from manyseed.orchestrator.analyses import AnalysisJob
     from manyseed.orchestrator.sweep import Sweep
 
 

@@ -202,7 +202,7 @@ def start(
         manyseed submit sweep --cluster testcluster
     """
     from manyseed.orchestrator.errors import UnavailableError, refused
-    from manyseed.slurm.refused import Refused
+    from manyseed.slurm import Refused
     from manyseed.slurm.testcluster import MissingPackages, Settings
 
     settings = Settings(

@@ -225,8 +225,8 @@ def _next(
 
 
 def _parsed(walltime: str) -> float:
+    from manyseed.slurm import Refused
     from manyseed.slurm.profile import minutes
-    from manyseed.slurm.refused import Refused
 
     try:
         return minutes(walltime) / 60

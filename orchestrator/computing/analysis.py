@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from manyseed.analysis import Refused
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.graph.chunks import GroupAnalysis, ReportProgress, analyze_group, compute
 from manyseed.analysis.graph.predictions import Predictions, unavailable
@@ -21,7 +22,6 @@ from manyseed.analysis.questions.effects import effects
 from manyseed.analysis.questions.points import sets_of
 from manyseed.analysis.questions.ranking import COMPARED, HELD_OUT, ranked, sources
 from manyseed.analysis.questions.variance import variance
-from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.rows import (
     CELL_KEY,
     IS_TWIN,

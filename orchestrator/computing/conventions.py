@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from manyseed.analysis import NoModule, NotKept, Refused
 from manyseed.analysis.metrics.custom import probe_needs
 from manyseed.analysis.metrics.registry import select
 from manyseed.analysis.options import DEFAULT_METRICS, Options, is_own
-from manyseed.analysis.refused import NoModule, NotKept, Refused
 from manyseed.jobs.ensembling.methods import NONE, SAME_AS_NONE, SINGLE
 from manyseed.orchestrator.calls import warn
 from manyseed.orchestrator.errors import UserError, flag, refused, toml_value

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import polars as pl
 
+from manyseed.analysis import Refused
 from manyseed.analysis.alphahat.trimming import dkw_threshold
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.graph.predictions import Predictions, unavailable
@@ -15,7 +16,6 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.questions import ensembles
 from manyseed.analysis.questions.ensembles import SIZES, RunPool, ensemble_draws, table_one
 from manyseed.analysis.questions.howmany import RunsNeeded, seconds_per_run
-from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.rows import EPOCH, REPEAT, RUN, Tables
 from manyseed.orchestrator.computing.cellgroups import GROUP, named, split
 from manyseed.orchestrator.computing.conventions import why_not

@@ -22,7 +22,7 @@ from manyseed.analysis.response.corpora import LEAST_TRAIN_ACCURACY, excluded, i
 from manyseed.analysis.response.curves import CURVE_KEY, Answers, repeat_curves, run_curves, scores
 from manyseed.analysis.tables.rows import CELL_KEY, IS_METHOD, REPEAT, RUN
 from manyseed.analysis.tables.schema import together
-from manyseed.jobs.response.questions import DBI, DBI_LAYERS, PARTS
+from manyseed.jobs.response import DBI, DBI_LAYERS, PARTS
 from manyseed.orchestrator.computing.inputs import KEY, Published, parted, still_held
 from manyseed.orchestrator.computing.tables import (
     CMI,

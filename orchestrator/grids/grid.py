@@ -16,12 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyseed.analysis.axes import AXES
-from manyseed.jobs import datasets, hparams, perturb
+from manyseed.jobs import datasets, hparams, images, perturb
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.datasets.openml_task import SUITE as OPENML_SUITE
 from manyseed.jobs.ensembling.methods import NONE, SAME_AS_NONE
 from manyseed.jobs.hparams.grid import is_written
-from manyseed.jobs.images import schemes
 from manyseed.jobs.run import SOURCES_OF_RANDOMNESS
 from manyseed.orchestrator.errors import UserError, nearest, refused, toml_value
 from manyseed.orchestrator.grids.sweepfile import Exclusion, Grid
@@ -202,7 +201,7 @@ def normal_form(axis: str, value: Any, *, where: str, path: Path) -> str:
             case "perturb_hparams":
                 return hparams.canonical(value)
             case "augment" | "test_augment":
-                return schemes.canonical(value, axis)
+                return images.canonical(value, axis)
             case "ensembling" if value in SAME_AS_NONE:
                 return NONE
     except Refused as error:

@@ -20,7 +20,7 @@ from manyseed.jobs.datasets.sources import SOURCES
 from manyseed.jobs.ensembling import methods
 from manyseed.jobs.hparams.grid import RANGES
 from manyseed.jobs.hparams.kinds import Hparam
-from manyseed.jobs.images.schemes import AUGMENTATIONS
+from manyseed.jobs.images import AUGMENTATIONS
 from manyseed.jobs.own.table import SPACE, TABLE
 from manyseed.jobs.perturb import names as schemes
 from manyseed.orchestrator.grids import sweepfile

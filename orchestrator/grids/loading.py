@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from manyseed.analysis import refused as analysis
+from manyseed import analysis
 from manyseed.analysis.counts import counted
 from manyseed.jobs import checks
 from manyseed.jobs.checks import NOTHING, similar

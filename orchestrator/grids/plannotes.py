@@ -17,7 +17,7 @@ from manyseed.jobs.datasets.columns import (
     same_numbers,
 )
 from manyseed.jobs.datasets.split import n_points
-from manyseed.jobs.images.schemes import CROP_FLIP
+from manyseed.jobs.images import CROP_FLIP
 from manyseed.jobs.run import Cell
 from manyseed.orchestrator.errors import toml_value
 from manyseed.orchestrator.grids.resolver import Fit, not_trainable

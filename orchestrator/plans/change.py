@@ -6,19 +6,23 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.jobs.classifiers import stacks
 from manyseed.jobs.ensembling.methods import NONE
 from manyseed.jobs.run import Cell
 from manyseed.orchestrator.calls import warn
-from manyseed.orchestrator.disk.records import read_record, write_json
-from manyseed.orchestrator.errors import DamagedFile
+from manyseed.orchestrator.conditions import chosen
+from manyseed.orchestrator.disk.lease import LeaseWatch
+from manyseed.orchestrator.disk.records import locked, read_record, write_json
+from manyseed.orchestrator.errors import DamagedFile, UserError
 from manyseed.orchestrator.grids.expansion import Expansion
 from manyseed.orchestrator.grids.own import Pin
 from manyseed.orchestrator.grids.sweepfile import SweepFile
@@ -35,14 +39,25 @@ from manyseed.orchestrator.plans.cost import (
 )
 from manyseed.orchestrator.plans.keptmodels import counted as models_kept
 from manyseed.orchestrator.plans.layout import Groups
-from manyseed.orchestrator.plans.plan import WITH_METHOD, Plan
+from manyseed.orchestrator.plans.plan import (
+    PREFIX,
+    WITH_METHOD,
+    Dropped,
+    Plan,
+    identity_of,
+    mark,
+    with_anchors,
+)
 from manyseed.orchestrator.plans.searches import FoundScale, TunedHparams
 from manyseed.orchestrator.plans.stacks import AUTO, Choice, in_words
 from manyseed.orchestrator.plans.twins import Twin, sentences
 from manyseed.orchestrator.provenance import BF16, NO_BF16, has_bf16
-from manyseed.orchestrator.store.arrays import DONE
-from manyseed.orchestrator.store.groups import find_group
-from manyseed.orchestrator.store.reader import read_array
+from manyseed.orchestrator.store.arrays import COPY, DONE
+from manyseed.orchestrator.store.groups import Group, find_group
+from manyseed.orchestrator.store.index import JournalIndex
+from manyseed.orchestrator.store.reader import read_array, statuses
+from manyseed.orchestrator.store.repair import drop as drop_rows
+from manyseed.orchestrator.store.repair import require_rest
 from manyseed.orchestrator.store.schema import GroupSpec, own_name
 
 FIGURES = ("fits", "hours", "store_bytes", "store_files")
@@ -350,3 +365,80 @@ def warn_of_estimator(change: Change) -> None:
         'parameter: options={"seeds": {"random_state": "batch"}}; or vary the data: '
         'perturb_continuous=["relative:0.5"]'
     )
+
+
+COLUMNS = ("cell", "cell_id", *AXES, "identical", "repeats", "runs")
+"""The columns that a condition may use, besides the hparams that grids vary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drop:
+    """The cells to remove, the number of their runs, and how many of these are finished."""
+
+    cells: pl.DataFrame
+    runs: int
+    finished: int
+
+
+def to_drop(paths: SweepPaths, where: str) -> Drop:
+    """Return what `drop` would remove, without writing anything."""
+    plan = Plan.read(paths)
+    cells = chosen(_described(plan, plan.all_cells), where)
+    if plan.cells.join(cells, on="cell", how="anti").is_empty():
+        raise UserError(
+            "every remaining cell meets this condition",
+            key="--where",
+            value=where,
+            remedy=f"a sweep needs at least one cell: remove {paths.directory} instead",
+        )
+    finished = sum(map(len, _finished(paths, plan, cells["cell"]).values()))
+    return Drop(cells, int((cells["repeats"] * cells["runs"]).sum()), finished)
+
+
+def choose_cells(plan: Plan, where: str, option: str) -> pl.DataFrame:
+    """Return the cells of a plan that meet a condition in SQL."""
+    return chosen(_described(plan, plan.cells), where, option)
+
+
+def _described(plan: Plan, cells: pl.DataFrame) -> pl.DataFrame:
+    """Return cells with the columns that a condition may use."""
+    cells = with_anchors(cells).join(plan.extents, on="cell", maintain_order="left")
+    return cells.select(*COLUMNS, f"^{PREFIX}.*$")
+
+
+def drop(paths: SweepPaths, where: str) -> Drop:
+    """Remove cells from the plan for good and set their rows in the store back to missing.
+
+    Planning the same file again does not bring them back. Repeating an interrupted drop
+    completes it.
+    """
+    with locked(paths.lock, "dropping") as lease:
+        dropped = to_drop(paths, where)
+        watch = LeaseWatch(paths.leases)
+        require_rest(watch)
+        plan = Plan.read(paths)
+        rows = _finished(paths, plan, dropped.cells["cell"])
+        new = set(dropped.cells["cell"].to_list()) - set(plan.dropped.to_list())
+        if new:
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            Dropped(tuple(sorted(new)), where, now, identity_of(paths)).write(paths, lease.check)
+        mark(paths)
+        if rows:
+            drop_rows(rows, plan.journals(paths), watch)
+    return dropped
+
+
+def _finished(paths: SweepPaths, plan: Plan, cells: pl.Series) -> dict[Group, list[int]]:
+    """Return the rows of cells that the store or a journal holds, by group."""
+    index = JournalIndex(plan.journals(paths))
+    planned = plan.all_rows.filter(pl.col("cell").is_in(cells.implode()))
+    finished = {}
+    for spec in Groups.read(paths).specs:
+        rows = planned.filter(pl.col("group") == spec.number)["row"].to_numpy()
+        if not len(rows) or (group := find_group(paths.store, spec)) is None:
+            continue
+        rows = rows[rows < group.rows]
+        held = np.isin(statuses(group)[rows], (DONE, COPY)) | np.isin(rows, index.rows(spec.number))
+        if held.any():
+            finished[group] = rows[held].tolist()
+    return finished

@@ -14,7 +14,7 @@ from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers.record import MODELLESS
 from manyseed.jobs.datasets import DatasetInfo
 from manyseed.jobs.ensembling.methods import NONE, member_epochs, sizes
-from manyseed.jobs.response.questions import DBI, DBI_LAYERS, PARTS, ResponseDesign
+from manyseed.jobs.response import DBI, DBI_LAYERS, PARTS, ResponseDesign
 from manyseed.jobs.response.resolution import resolve
 from manyseed.jobs.run import Cell
 from manyseed.orchestrator.errors import UserError, refused, toml_value

@@ -17,8 +17,8 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from manyseed.analysis import Refused
 from manyseed.analysis.options import SNAPSHOTS, Options, snapshot_index
-from manyseed.analysis.refused import Refused
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.errors import DamagedFile, DamagedGroup, LayoutTooNew, StoreError
 from manyseed.orchestrator.paths import SweepPaths

@@ -12,9 +12,9 @@ from typing import Any
 
 import polars as pl
 
+from manyseed.analysis import Refused as NoAnalysis
 from manyseed.analysis.axes import AXES, LATER
 from manyseed.analysis.options import Options
-from manyseed.analysis.refused import Refused as NoAnalysis
 from manyseed.jobs.checks import Refused
 from manyseed.jobs.classifiers import core_seconds, prepare
 from manyseed.jobs.ensembling.methods import NONE

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from manyseed.analysis.counts import counted
-from manyseed.orchestrator.analyses.jobstate import last_job
+from manyseed.orchestrator.analyses import last_job
 from manyseed.orchestrator.disk.placing import opened
 from manyseed.orchestrator.disk.records import read_record
 from manyseed.orchestrator.errors import DamagedFile, UserError, command

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from manyseed.analysis import Refused
 from manyseed.analysis.figures import drawing as known
 from manyseed.analysis.figures.drawing import FORMATS, WIDTHS, as_files, why_not
 from manyseed.analysis.figures.kind import FigureTables
 from manyseed.analysis.figures.labels import OF, table_of
 from manyseed.analysis.figures.style import Plot, drawn_wide
-from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.rows import Tables, at_last, of_cells, once
 from manyseed.orchestrator.calls import checked, from_python, further
 from manyseed.orchestrator.computing.tables import (

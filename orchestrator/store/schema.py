@@ -35,7 +35,7 @@ from manyseed.orchestrator.store.coordinates import (
 )
 
 if TYPE_CHECKING:
-    from manyseed.jobs.response.questions import ResponseDesign
+    from manyseed.jobs.response import ResponseDesign
 
 LAYOUT_VERSION = 3
 """The highest version that can be read. Groups that keep parameters of some runs only have layout
@@ -179,7 +179,7 @@ class GroupSpec:
         """Which response curves are measured, if any."""
         if not self.response:
             return None
-        from manyseed.jobs.response.questions import ResponseDesign
+        from manyseed.jobs.response import ResponseDesign
 
         return ResponseDesign.from_attributes(json.loads(self.response))
 

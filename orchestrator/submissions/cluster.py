@@ -24,11 +24,10 @@ from manyseed.orchestrator.submissions.submission import Submission
 from manyseed.orchestrator.tasks.intent import Intent, TaskArray
 from manyseed.orchestrator.tasks.task import turns
 from manyseed.orchestrator.working.node import EACH_CORE, EACH_GPU
-from manyseed.slurm import ClusterError, ClusterUnavailable, commands
+from manyseed.slurm import ClusterError, ClusterUnavailable, Refused, commands
 from manyseed.slurm.discover import Cluster
 from manyseed.slurm.processes import user_name
 from manyseed.slurm.profile import Profile, Resources
-from manyseed.slurm.refused import Refused
 
 _LEAST_SECONDS = 300.0  # shortest training time worth the startup cost of a task
 _LEAST_FIT = 1e-4

@@ -17,9 +17,8 @@ from pathlib import Path
 
 from manyseed.orchestrator.errors import UserError, refused, unknown_key
 from manyseed.orchestrator.tasks.intent import LOCAL, Intent
-from manyseed.slurm import available
+from manyseed.slurm import Refused, available
 from manyseed.slurm.profile import Profile, UnknownOption, find_profile, read_profile, user_folder
-from manyseed.slurm.refused import Refused
 
 AUTO = "auto"
 TESTCLUSTER = "testcluster"

@@ -5,25 +5,38 @@ from __future__ import annotations
 import re
 import shutil
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 
 import polars as pl
 
+from manyseed.jobs.packages import install
+from manyseed.jobs.run import MachineError
+from manyseed.jobs.training.handling import Device
 from manyseed.jobs.whole import appearing
 from manyseed.orchestrator.disk.lease import Lease
 from manyseed.orchestrator.disk.records import locked, write_json
-from manyseed.orchestrator.errors import StillRunning, UnavailableError, command, refused
+from manyseed.orchestrator.errors import StillRunning, UnavailableError, UserError, command, refused
+from manyseed.orchestrator.grids.resolver import lacking_packages, not_trainable
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost
-from manyseed.orchestrator.plans.code import CodeHere, in_bf16
-from manyseed.orchestrator.plans.drop import choose_cells
+from manyseed.orchestrator.plans.change import choose_cells
+from manyseed.orchestrator.plans.code import CodeHere, in_bf16, remedy
 from manyseed.orchestrator.plans.keptmodels import conditions
 from manyseed.orchestrator.plans.layout import Groups, lay_out
 from manyseed.orchestrator.plans.plan import Plan
-from manyseed.orchestrator.plans.searches import require_searched
-from manyseed.orchestrator.plans.stacks import members_of, stacks
-from manyseed.orchestrator.provenance import keep_numbers
+from manyseed.orchestrator.plans.searches import fitted, require_searched
+from manyseed.orchestrator.plans.stacks import (
+    AUTO,
+    Choice,
+    Stackable,
+    choices,
+    in_words,
+    members_of,
+    stacks,
+)
+from manyseed.orchestrator.provenance import cpu_class, keep_numbers
 from manyseed.orchestrator.store.shards import highest_recipe
 from manyseed.orchestrator.submissions import cluster
 from manyseed.orchestrator.submissions.cluster import TaskSize, cut
@@ -37,7 +50,6 @@ from manyseed.orchestrator.submissions.requirements import (
     require_walltime,
 )
 from manyseed.orchestrator.submissions.scheduler import Scheduler, scheduler_of
-from manyseed.orchestrator.submissions.stacking import choose
 from manyseed.orchestrator.submissions.stopping import unpause, wait_for_ending
 from manyseed.orchestrator.submissions.submission import (
     Submission,
@@ -51,11 +63,86 @@ from manyseed.orchestrator.tasks.intent import LOCAL, Intent, SubmissionPaths, T
 from manyseed.orchestrator.tasks.task import held_rows, make_tasks
 from manyseed.orchestrator.working.checkpoints import checkpoint_seconds
 from manyseed.orchestrator.working.node import broken_nodes, is_environment
+from manyseed.orchestrator.working.pool import spawned
 from manyseed.orchestrator.working.queue import shards_of, write_shards
-from manyseed.slurm import local
+from manyseed.slurm import Refused, local
 from manyseed.slurm.processes import deferred
 from manyseed.slurm.profile import Profile
-from manyseed.slurm.refused import Refused
+
+
+def choose(
+    paths: SweepPaths,
+    stacks: Sequence[Stackable],
+    begun: Collection[int],
+    *,
+    gpu: str | None,
+    is_here: bool,
+    check: Callable[[], None],
+    report: Callable[[str], None],
+) -> None:
+    """Record, once, how many runs of each shape with ``stack = "auto"`` are trained at once.
+
+    The processors of a cluster are taken to choose as this machine's does; of its GPUs nothing is
+    known, so runs are trained there one by one.
+
+    `begun`: cells whose form is fixed, as they have finished runs. `gpu`: the model of this
+    machine's GPU. `is_here`: whether this machine trains. `check`: called before a file is written.
+    """
+    known = choices(paths)
+    todo = [each for each in stacks if each.asked == AUTO and each.key not in known]
+    for each in todo:
+        if each.number in begun:
+            raise UserError(
+                f"runs of {each.classifier} were trained before a number was chosen for them",
+                file=paths.sweep_file,
+                key=f"classifier.{each.classifier}.stack",
+                value=AUTO,
+                remedy="write the number that they were trained with (1 if none was given), or mix "
+                "recipes knowingly with --other-recipe: results mark the repeats",
+            )
+    if not todo:
+        return
+    report("Measuring how many seeds a step are fastest.")
+    from manyseed.jobs.stacking import best, seconds_a_run, sizes
+
+    shapes = {each.key: each for each in reversed(todo)}
+    kinds = dict.fromkeys(each.cell.classifier["name"] for each in todo)
+    if (reason := not_trainable(kinds)) is not None:
+        raise UnavailableError(f"{reason}\n  {install(lacking_packages(kinds))}")
+    devices: dict[str, Device] = {
+        key: "gpu" if each.device == "gpu" and (gpu or not is_here) else "cpu"
+        for key, each in shapes.items()
+    }
+    made = []
+
+    def keep(key: str, seconds: dict[int, float]) -> None:
+        each, where = shapes[key], gpu if devices[key] == "gpu" else cpu_class()
+        choice = Choice(
+            each.dataset,
+            each.classifier,
+            each.runs,
+            best(seconds, each.runs) if seconds else 1,
+            where if seconds else None,
+            {str(members): value for members, value in seconds.items()},
+        )
+        write_json(paths.stack(key), asdict(choice), before_rename=check)
+        made.append(choice)
+
+    calls = []
+    for key, each in shapes.items():
+        if is_here or devices[key] == "cpu":
+            cell = fitted(paths, each.cell).canonical()
+            calls.append((key, partial(seconds_a_run, cell, sizes(each.runs), devices[key])))
+        else:
+            keep(key, {})
+    try:
+        for key, seconds in spawned(calls, 1, "a process that measures stacks"):
+            keep(key, seconds)
+    except (MachineError, ImportError, MemoryError, OSError) as error:
+        raise UnavailableError(f"cannot measure stacks: {error}{remedy(error, paths)}") from None
+    for text in in_words(made):
+        report(text)
+
 
 FUNCTION = "manyseed.orchestrator.working.worker:run_task"
 

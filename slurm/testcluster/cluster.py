@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from manyseed.slurm import Refused
 from manyseed.slurm.processes import fingerprint, is_alive, user_name
 from manyseed.slurm.profile import home, user_folder
-from manyseed.slurm.refused import Refused
 from manyseed.slurm.testcluster.settings import NAME, Ports, Settings, write
 
 PATH = f"{os.environ.get('PATH', '')}:/usr/local/sbin:/usr/sbin:/sbin"

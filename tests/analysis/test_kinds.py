@@ -13,11 +13,11 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.patches import PathPatch
 
+from manyseed.analysis import Refused
 from manyseed.analysis.figures import drawing, labels
 from manyseed.analysis.figures.drawing import WIDTHS, FigureTables, as_files, why_not
 from manyseed.analysis.figures.labels import colour
 from manyseed.analysis.figures.style import drawn_wide
-from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.rows import Tables
 from tests.analysis.planted import planted
 from tests.analysis.samples import ENSEMBLES, sweep

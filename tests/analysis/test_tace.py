@@ -16,7 +16,7 @@ from manyseed.analysis.graph.chunks import analyze_group, compute, compute_all
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import tace
 from manyseed.analysis.tables.schema import together
-from manyseed.analysis.uncertainty.errors import calibration_errors, calibration_splits
+from manyseed.analysis.uncertainty import calibration_errors, calibration_splits
 from tests.analysis.samples import noisy, predictions, regular
 from tests.analysis.uncertainty.test_scores import slow
 

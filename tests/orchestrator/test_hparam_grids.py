@@ -10,7 +10,7 @@ import pytest
 
 from manyseed.orchestrator.asking.query import query
 from manyseed.orchestrator.paths import SweepPaths
-from manyseed.orchestrator.plans.drop import choose_cells
+from manyseed.orchestrator.plans.change import choose_cells
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import grow, plan_sweep
 from manyseed.orchestrator.store.groups import list_groups

@@ -14,8 +14,8 @@ import pytest
 
 from manyseed import Sweep
 from manyseed.jobs import parameters
+from manyseed.jobs.response import DBI
 from manyseed.jobs.response.measure import ARRAYS
-from manyseed.jobs.response.questions import DBI
 from manyseed.orchestrator import responding
 from manyseed.orchestrator.computing.inputs import published
 from manyseed.orchestrator.computing.optionaltables import responses

@@ -14,7 +14,7 @@ import pytest
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.options import Options
 from manyseed.analysis.response import gi
-from manyseed.jobs.response.questions import ResponseDesign
+from manyseed.jobs.response import ResponseDesign
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import cost

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from manyseed.slurm import arrays, commands, processes
+from manyseed.slurm import Refused, arrays, commands, processes
 from manyseed.slurm.profile import read_profile
-from manyseed.slurm.refused import Refused
 
 SBATCH = """#!/bin/sh
 cat "$1" > {folder}/script

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from manyseed.slurm import ClusterUnavailable, commands
+from manyseed.slurm import ClusterUnavailable, Refused, commands
 from manyseed.slurm.profile import KEYS, find_profile, minutes, read_profile, user_folder
-from manyseed.slurm.refused import Refused
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "clusters"

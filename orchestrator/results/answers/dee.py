@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from manyseed.analysis import Refused
 from manyseed.analysis.options import CALIBRATION
 from manyseed.analysis.questions.dee import EquivalentRuns, Gain, check, compared, gains, worths
 from manyseed.analysis.questions.question import Answer, Reply
-from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.rows import last
 from manyseed.orchestrator.computing.cellgroups import named, require_axes
 from manyseed.orchestrator.computing.tables import UNCERTAINTY, read_analysis, read_results

@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import ArrayLike, NDArray
 
+from manyseed.analysis import Refused
 from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CLOSE, CONFIDENCE, Options
 from manyseed.analysis.questions import likeness
 from manyseed.analysis.questions.likeness import AlphaHatBetween, ConsistencyBetween
 from manyseed.analysis.questions.question import Answer, Reply
-from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.rows import diagonal
 from manyseed.jobs.checks import Option
 from manyseed.orchestrator.asking.averaging import require_confidence

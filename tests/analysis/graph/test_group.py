@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
+from manyseed.analysis import NotKept
 from manyseed.analysis.alphahat.resampling import generator
 from manyseed.analysis.graph import chunks
 from manyseed.analysis.graph.chunks import analyze_group, compute
@@ -23,7 +24,6 @@ from manyseed.analysis.graph.predictions import Reader, Source, unavailable
 from manyseed.analysis.metrics.formulas import labels, probe
 from manyseed.analysis.metrics.registry import METRICS
 from manyseed.analysis.options import Options
-from manyseed.analysis.refused import NotKept
 from manyseed.jobs.run import labels as labels_of_run
 from tests.analysis.samples import Lazy, frame, margins, noisy, predictions, regular
 

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from polars.testing import assert_frame_equal
 
+from manyseed.analysis import NoModule
 from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.graph.predictions import unavailable
 from manyseed.analysis.metrics import custom
 from manyseed.analysis.metrics.registry import select
 from manyseed.analysis.options import Options
-from manyseed.analysis.refused import NoModule
 from tests.analysis.samples import noisy, predictions, regular
 
 HERE = "tests.analysis.metrics.test_custom"

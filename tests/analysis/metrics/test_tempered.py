@@ -12,7 +12,7 @@ from manyseed.analysis.graph.chunks import analyze_group, compute
 from manyseed.analysis.graph.predictions import unavailable
 from manyseed.analysis.metrics.registry import METRICS
 from manyseed.analysis.options import DEFAULT_METRICS, Options
-from manyseed.analysis.uncertainty.errors import calibration_splits
+from manyseed.analysis.uncertainty import calibration_splits
 from tests.analysis.metrics.test_calibration import ece_slow
 from tests.analysis.samples import noisy, predictions, regular
 from tests.analysis.uncertainty.test_rejection import aurc_slow

@@ -7,15 +7,14 @@ import polars as pl
 import pytest
 from scipy.special import softmax
 
+from manyseed.analysis import Refused
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.graph.chunks import analyze_group, compute, compute_all
 from manyseed.analysis.options import Options
 from manyseed.analysis.questions import members
 from manyseed.analysis.questions.dee import check, compared, curves, gains, worths
-from manyseed.analysis.refused import Refused
 from manyseed.analysis.tables.schema import together
-from manyseed.analysis.uncertainty.dee import orders
-from manyseed.analysis.uncertainty.errors import calibration_splits
+from manyseed.analysis.uncertainty import calibration_splits, orders
 from tests.analysis.samples import noisy, predictions, regular
 from tests.analysis.uncertainty.test_temperature import cll_slow
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from manyseed.analysis import response
-from manyseed.analysis.refused import Refused
+from manyseed.analysis import Refused, response
 
 RNG = np.random.default_rng(0)
 G = RNG.uniform(size=30)

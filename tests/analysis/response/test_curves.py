@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy.integrate import quad
 
-from manyseed.analysis import response
-from manyseed.analysis.refused import Refused
+from manyseed.analysis import Refused, response
 
 ELEVEN, TWENTY_ONE = np.linspace(0, 0.5, 11), np.linspace(-30, 30, 21)
 

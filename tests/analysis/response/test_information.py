@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from manyseed.analysis import response
-from manyseed.analysis.refused import Refused
+from manyseed.analysis import Refused, response
 
 
 def entropy(counts) -> float:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax
 
-from manyseed.analysis.uncertainty.dee import equivalent, orders, prefixes, size_for, spread
+from manyseed.analysis.uncertainty import equivalent, orders, prefixes, size_for, spread
 
 NO_STD = np.zeros(3)
 

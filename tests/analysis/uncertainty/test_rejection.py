@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import entropy as scipy_entropy
 from sklearn.metrics import roc_auc_score
 
-from manyseed.analysis.uncertainty.errors import area_under_risk_coverage, auroc, entropy
+from manyseed.analysis.uncertainty import area_under_risk_coverage, auroc, entropy
 
 
 def aurc_slow(confidence, wrong):

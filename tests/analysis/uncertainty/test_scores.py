@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyseed.analysis.uncertainty.errors import calibration_errors
-from manyseed.analysis.uncertainty.errors import thresholded_adaptive_calibration_error as tace
+from manyseed.analysis.uncertainty import calibration_errors
+from manyseed.analysis.uncertainty import thresholded_adaptive_calibration_error as tace
 
 
 def slow(p, y_true, threshold, bins):

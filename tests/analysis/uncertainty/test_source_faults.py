@@ -8,8 +8,8 @@ from scipy.special import log_softmax
 
 from manyseed.analysis.metrics.calibration import calibrated
 from manyseed.analysis.options import Options
-from manyseed.analysis.uncertainty.errors import LEAST, MOST, calibrate, calibration_splits
-from manyseed.analysis.uncertainty.errors import thresholded_adaptive_calibration_error as tace
+from manyseed.analysis.uncertainty import LEAST, MOST, calibrate, calibration_splits
+from manyseed.analysis.uncertainty import thresholded_adaptive_calibration_error as tace
 
 
 def drawn(n, classes=4, scale=2.0, seed=0):

@@ -10,8 +10,7 @@ from scipy.special import log_softmax as of_scipy
 
 from manyseed.analysis.metrics.calibration import calibrated, plain
 from manyseed.analysis.options import Options
-from manyseed.analysis.uncertainty.dee import equivalent, prefixes
-from manyseed.analysis.uncertainty.errors import calibrate, calibration_splits
+from manyseed.analysis.uncertainty import calibrate, calibration_splits, equivalent, prefixes
 
 
 def log_softmax(scores):

@@ -12,15 +12,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, logsumexp
 
-from manyseed.analysis.refused import Refused
-from manyseed.analysis.uncertainty.errors import (
-    LEAST,
-    MOST,
-    calibrate,
-    calibration_splits,
-    fit,
-    slope,
-)
+from manyseed.analysis import Refused
+from manyseed.analysis.uncertainty import LEAST, MOST, calibrate, calibration_splits, fit, slope
 
 
 def drawn(n, classes, scale=1.0, seed=0):

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.images.schemes import AUGMENTATIONS, CROP_FLIP, MOST, augmentation, canonical
+from manyseed.jobs.images import AUGMENTATIONS, CROP_FLIP, MOST, augmentation, canonical
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import torch
 from PIL import Image, ImageEnhance
 from scipy import ndimage
 
-from manyseed.jobs.images.schemes import MOST
+from manyseed.jobs.images import MOST
 from manyseed.jobs.images.transforms import GREY, transform_of_all, transformed
 from manyseed.jobs.packages import torchvision
 

@@ -13,7 +13,7 @@ from manyseed.jobs import classifiers
 from manyseed.jobs.cells import resolve_cell
 from manyseed.jobs.datasets import resolve
 from manyseed.jobs.images.transforms import transformed
-from manyseed.jobs.response import measure
+from manyseed.jobs.response import ResponseDesign, measure
 from manyseed.jobs.response.measure import (
     RIGHT,
     SHIFTED_RIGHT,
@@ -27,7 +27,6 @@ from manyseed.jobs.response.measure import (
     pairs,
     sample,
 )
-from manyseed.jobs.response.questions import ResponseDesign
 from manyseed.jobs.run import Run
 from manyseed.jobs.trainer import Trainer
 from manyseed.jobs.training.checkpoint import Checkpoint

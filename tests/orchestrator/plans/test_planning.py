@@ -16,8 +16,8 @@ from benchmarks import trace_seed
 from manyseed.jobs.datasets import openml_task
 from manyseed.orchestrator.errors import DamagedFile, UnavailableError, UserError
 from manyseed.orchestrator.paths import SweepPaths
+from manyseed.orchestrator.plans.change import drop
 from manyseed.orchestrator.plans.code import fetch_datasets, require_fetched
-from manyseed.orchestrator.plans.drop import drop
 from manyseed.orchestrator.plans.layout import Groups, lay_out
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep

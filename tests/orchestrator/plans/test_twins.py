@@ -15,7 +15,7 @@ from manyseed.jobs.trainer import Trainer
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.plans import planning
-from manyseed.orchestrator.plans.drop import drop
+from manyseed.orchestrator.plans.change import drop
 from manyseed.orchestrator.plans.plan import Plan
 from manyseed.orchestrator.plans.planning import plan_change, plan_sweep
 from manyseed.orchestrator.plans.twins import fits

@@ -15,7 +15,8 @@ from polars.testing import assert_frame_equal
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
-from manyseed.orchestrator.analyses import execution, jobstate, schedulers
+from manyseed.orchestrator import analyses
+from manyseed.orchestrator.analyses import execution, schedulers
 from manyseed.orchestrator.computing.tables import to_json
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.records import read_json, write_json
@@ -155,7 +156,7 @@ def test_a_job_that_is_cancelled_is_said_to_be(sweep: Sweep, profile: Path, slur
     finally:
         slurm.cluster.command([*partition, "State=UP"])
 
-    def told() -> jobstate.AnalysisJob:
+    def told() -> analyses.AnalysisJob:
         found = sweep.analysis_job()
         assert found is not None
         return found

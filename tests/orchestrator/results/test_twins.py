@@ -19,7 +19,7 @@ from manyseed.analysis.tables import rows
 from manyseed.analysis.tables.rows import Tables
 from manyseed.orchestrator.asking.query import query
 from manyseed.orchestrator.plans import planning
-from manyseed.orchestrator.plans.drop import drop
+from manyseed.orchestrator.plans.change import drop
 from manyseed.orchestrator.results.page import summary_table
 from tests.orchestrator.conftest import inside, own_copy, train, write
 

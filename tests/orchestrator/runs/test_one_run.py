@@ -207,7 +207,7 @@ def test_an_enlarged_plan_keeps_dropped_rows_places(copy):
 
 
 def test_a_kill_after_the_tombstone_is_completed_by_dropping_again(copy, monkeypatch):
-    from manyseed.orchestrator.plans import drop as module
+    from manyseed.orchestrator.plans import change as module
 
     def killed(*_):
         raise KeyboardInterrupt

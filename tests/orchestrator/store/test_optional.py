@@ -13,8 +13,8 @@ import pytest
 import xarray as xr
 
 from manyseed.jobs.ensembling.methods import ARRAYS as OF_MEMBERS
+from manyseed.jobs.response import DBI
 from manyseed.jobs.response.measure import ARRAYS
-from manyseed.jobs.response.questions import DBI
 from manyseed.jobs.training.handling import MEASURES
 from manyseed.orchestrator.errors import DamagedGroup, LayoutTooNew, StoreError
 from manyseed.orchestrator.store import journal, schema

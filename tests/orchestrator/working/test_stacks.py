@@ -18,7 +18,7 @@ from manyseed.orchestrator.plans.planning import plan_change
 from manyseed.orchestrator.plans.stacks import choices, members_of, stacks
 from manyseed.orchestrator.provenance import read_recipes
 from manyseed.orchestrator.submissions.cluster import TaskSize, cut
-from manyseed.orchestrator.submissions.stacking import choose
+from manyseed.orchestrator.submissions.submitting import choose
 from manyseed.orchestrator.tasks.task import Span, Task
 from manyseed.orchestrator.working.queue import Queue
 from tests.orchestrator.conftest import assert_equal, inside, shared, stored, train, write

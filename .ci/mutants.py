@@ -51,9 +51,9 @@ MUTANTS = [Mutant(*fields) for fields in (
     ("analysis/metrics/formulas.py", "union = errors_i + errors_j - both", "union = errors_i + errors_j", "analysis/metrics/test_agreement.py"),
     ("analysis/metrics/calibration.py", "np.ceil(confidence * bins).astype(np.intp) - 1", "np.floor(confidence * bins).astype(np.intp)", "analysis/metrics/test_calibration.py"),
     ("analysis/metrics/classification.py", "negative * (2 * right + positive)", "negative * 2 * right", "analysis/metrics/test_classification.py"),
-    (f"{_UNCERTAIN}/errors.py", "np.where(first, of_second, of_first)", "np.where(first, of_first, of_second)", f"{_UNCERTAIN}/test_temperature.py"),
-    (f"{_UNCERTAIN}/errors.py", 'threshold, side="right"', 'threshold, side="left"', f"{_UNCERTAIN}/test_scores.py"),
-    (f"{_UNCERTAIN}/dee.py", '"deep_ensemble", dataset_id, repeat_index, draw', '"deep_ensemble", dataset_id, draw', f"{_UNCERTAIN}/test_dee.py"),
+    (f"{_UNCERTAIN}/__init__.py", "np.where(first, of_second, of_first)", "np.where(first, of_first, of_second)", f"{_UNCERTAIN}/test_temperature.py"),
+    (f"{_UNCERTAIN}/__init__.py", 'threshold, side="right"', 'threshold, side="left"', f"{_UNCERTAIN}/test_scores.py"),
+    (f"{_UNCERTAIN}/__init__.py", '"deep_ensemble", dataset_id, repeat_index, draw', '"deep_ensemble", dataset_id, draw', f"{_UNCERTAIN}/test_dee.py"),
     # the store: records kept twice, dropped syncs, unread checksums, last rows and records, a lost race
     (f"{_STORE}/shards.py", "copy.write_bytes(encoding.encode_records(group.spec, numbers))", 'copy.write_bytes(b"")', f"{_SHARDS} orchestrator/store/test_verify.py"),
     ("jobs/whole.py", "if path is paths[-1]:", "if path is paths[0]:", "jobs/test_whole.py orchestrator/disk/test_placing.py"),

@@ -506,13 +506,13 @@ def wrong_labels(labels: pl.DataFrame, limit: int = LISTED) -> Iterator[Answer]:
         expected = own.height * math.prod(shares.to_list())
         if wrong.is_empty() or poisson_above(wrong.height, expected) * len(datasets) > 0.05:
             continue
-        n = f"{wrong.height:,} of {own.height:,} points"
+        n = f"{wrong.height:,} of {own.height:,} points of {dataset}"
+        n += " is" if wrong.height == 1 else " are"
         yield Answer(
-            f"{n} of {dataset} are wrong in nearly every run of every classifier: hard, or wrongly "
-            "labelled.",
+            f"{n} wrong in nearly every run of every classifier: hard, or wrongly labelled.",
             details=_listed(wrong.head(limit), "wrong"),
             rows=wrong.head(limit).to_dicts(),
-            evidence=f"{n} of {dataset} are wrong in at least {NEARLY:.0%} of the runs of each of "
+            evidence=f"{n} wrong in at least {NEARLY:.0%} of the runs of each of "
             f"{of['classifier'].n_unique():,} classifiers; if these erred independently of each "
             f"other, about {expected:.2g} would be.",
             cannot_tell="Where classes overlap, such points need no wrong label: look at them.",

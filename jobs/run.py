@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
 from typing import Any, Literal, TypeVar, get_args
@@ -290,6 +290,8 @@ class TrainingSet:
         (`jobs.images.schemes`); or ``none``.
     test_augment : str
         The same for test images, anew for each member.
+    shared : dict
+        What fits of runs that have the same rows share, such as these rows encoded, by name.
     """
 
     X: NDArray[np.float64]
@@ -302,6 +304,15 @@ class TrainingSet:
     in_dataset: DatasetRows | None = None
     augment: str = "none"
     test_augment: str = "none"
+    shared: dict[str, tuple[Any, ...]] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the rows, and of what fits share."""
+        of = (self.X, self.X_test, *(one for several in self.shared.values() for one in several))
+        return sum(one.nbytes for one in of if isinstance(one, np.ndarray))
 
 
 @dataclass(frozen=True, slots=True)

@@ -153,7 +153,20 @@ class Trainer:
         return ask
 
     def training_set(self, run: Run) -> TrainingSet:
-        """Return a run's training set: split, subsampled, resampled, perturbed."""
+        """Return a run's training set: split, subsampled, resampled, perturbed.
+
+        Runs that have the same rows share it, except with users' own code, which may change them.
+        """
+        cell = run.cell
+        noise = {cell.perturb_continuous, cell.perturb_categorical, cell.perturb_labels} - {"none"}
+        drawn = cell.train_fraction != 1.0 or "train" in cell.vary or noise
+        X = self._dataset(cell).X
+        if drawn or classifiers.is_own(cell.classifier) or 8 * X.size > self._cache.limit // 8:
+            return self._training_set(run)
+        key = (cell.seed, dataset_id(cell.dataset), run.repeat, cell.augment, cell.test_augment)
+        return self._cache.get(("training set", *key), lambda: self._training_set(run))
+
+    def _training_set(self, run: Run) -> TrainingSet:
         cell, key = run.cell, dataset_id(run.cell.dataset)
         data, part = self._dataset(cell), self._split(cell, run.repeat)
         points = self._points(run)
@@ -337,7 +350,7 @@ class _Cache:
     """The most recently used values, up to a total size; the latest is always kept."""
 
     def __init__(self, limit: int) -> None:
-        self._limit = limit
+        self.limit = limit
         self._values: OrderedDict[tuple[object, ...], _Sized] = OrderedDict()
 
     def get(self, key: tuple[object, ...], make: Callable[[], T]) -> T:
@@ -345,6 +358,6 @@ class _Cache:
             self._values[key] = make()
         self._values.move_to_end(key)
         size = sum(value.nbytes for value in self._values.values())
-        while len(self._values) > 1 and size > self._limit:
+        while len(self._values) > 1 and size > self.limit:
             size -= self._values.popitem(last=False)[1].nbytes
         return cast(T, self._values[key])

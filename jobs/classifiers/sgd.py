@@ -41,8 +41,10 @@ class LinearModels:
         from sklearn.linear_model import SGDClassifier
 
         started = perf_counter()
-        encoder = dense_encoder(data)
-        X, X_test = encoder(data.X), encoder(data.X_test)
+        if "dense" not in data.shared:
+            encoder = dense_encoder(data)
+            data.shared["dense"] = encoder, encoder(data.X), encoder(data.X_test)
+        encoder, X, X_test = data.shared["dense"]
         model = SGDClassifier(
             loss=hparams.get("loss", "log_loss"),
             penalty=None if hparams["penalty"] == "none" else hparams["penalty"],

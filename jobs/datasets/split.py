@@ -157,10 +157,13 @@ def subsample(
     (at least one point) or number of points. Returns int64 array (m,): positions in the training
     part.
     """
+    n = max(1, n_points(fraction, y_train.size))
+    if n >= y_train.size:
+        return np.arange(y_train.size)
     order = stratified_order(
         y_train, raw(stream(seed, "subsample", dataset, repeat, run), y_train.size)
     )
-    return np.sort(order[: max(1, n_points(fraction, y_train.size))])
+    return np.sort(order[:n])
 
 
 def resample(seed: int, dataset: str, repeat: int, run: int, points: Index) -> Index:

@@ -93,6 +93,28 @@ def test_unperturbed_runs_are_given_their_rows_as_they_are():
     assert given.cardinality.tolist() == [0, 0, 0, 4, 4]
 
 
+def test_runs_share_their_rows_where_nothing_draws_or_changes_them():
+    warm = Trainer()
+    plain = [warm.training_set(Run(make_cell(), 1, run)) for run in (0, 1)]
+    assert plain[0] is plain[1]
+    assert plain[0] is warm.training_set(Run(make_cell(classifier="xgb"), 1, 0))
+    assert plain[0] is not warm.training_set(Run(make_cell(), 0, 0))
+    for drawn in (
+        {"train_fraction": 0.5},
+        {"vary": "init+train"},
+        {"perturb_continuous": "relative:0.1"},
+        {"perturb_categorical": "label:0.1"},
+        {"perturb_labels": "flip:0.1"},
+    ):
+        sets = [warm.training_set(Run(make_cell(**drawn), 1, run)) for run in (0, 0, 1)]
+        assert len({id(one) for one in (*sets, plain[0])}) == 4
+    first = warm.train(Run(make_cell(), 1, 0))
+    assert plain[0].shared.keys() == {"dense"}
+    assert plain[0].nbytes > plain[0].X.nbytes + plain[0].X_test.nbytes
+    assert same(warm.train(Run(make_cell(), 1, 0)), first)
+    assert dataclasses.replace(plain[0], X=plain[0].X + 1).shared == {}
+
+
 def test_fractions_are_nested_for_each_run():
     warm = Trainer()
     for run in range(2):

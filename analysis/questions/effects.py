@@ -396,7 +396,7 @@ def _answer(effects: pl.DataFrame, metric: str, name: str) -> Iterator[Answer]:
         levels.setdefault(level, f"{level} ({row['classifier']} {signed(row['difference'])})")
     what = f"Matters for {name.removeprefix('local ')}"
     yield Answer(
-        first_ones([*levels.values()], lambda text: f"{what}: {text}."),
+        first_ones([*levels.values()], lambda text: f"{what}: {text}.", most=2),
         evidence=f"{name[0].upper()}{name[1:]} changes beyond chance in {count} ({holm}); "
         f"{by_size} {'; '.join(largest)}.{_unmoved(tested, moved)}{without}",
         rows=known.to_dicts(),

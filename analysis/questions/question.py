@@ -78,14 +78,16 @@ def shortest(texts: Iterable[str]) -> str:
     return text
 
 
-def first_ones(names: Sequence[str], text: Callable[[str], str], between: str = ", ") -> str:
+def first_ones(
+    names: Sequence[str], text: Callable[[str], str], between: str = ", ", most: int | None = None
+) -> str:
     """Return the text of as many names as it has room for, with the number of those left out."""
 
     def some(number: int) -> str:
         left = f" and {len(names) - number:,} more" if number < len(names) else ""
         return text(between.join(names[:number]) + left)
 
-    return shortest(some(number) for number in range(len(names), 0, -1))
+    return shortest(some(number) for number in range(min(len(names), most or len(names)), 0, -1))
 
 
 @dataclass(frozen=True, slots=True)

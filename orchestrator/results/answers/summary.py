@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from manyseed.analysis.axes import AXES
@@ -18,6 +19,7 @@ from manyseed.analysis.questions.question import Answer, Reply, incomplete
 from manyseed.analysis.version import wording_version
 from manyseed.orchestrator.computing.tables import (
     CMI,
+    POINTS,
     TABLES,
     VARIANCE,
     Analysis,
@@ -37,7 +39,7 @@ from manyseed.orchestrator.survey import survey
 if TYPE_CHECKING:
     from manyseed.jobs.datasets.info import DatasetInfo
 
-_READ = (*TABLES, VARIANCE, CMI)  # the tables that sentences are made from, if they exist
+_READ = (*TABLES, VARIANCE, CMI, POINTS)  # the tables that sentences are made from, if they exist
 
 
 def answers(paths: SweepPaths) -> list[Answer]:
@@ -53,12 +55,20 @@ def answers(paths: SweepPaths) -> list[Answer]:
         finished = record.runs.get("analysed", finished)
         lacking, repeats = found["repeats"]
         short = incomplete(lacking, repeats, counts["runs"], finished, counts["failed"])
-    return [*sentences["first"], *short, *sentences["rest"], *further_answers(paths, record)]
+    further = further_answers(paths, record, found.get("further"))
+    return [*sentences["first"], *short, *sentences["rest"], *further]
 
 
-def further_answers(paths: SweepPaths, record: Analysis) -> list[Answer]:
+def further_answers(
+    paths: SweepPaths, record: Analysis, kept: Sequence[Mapping[str, Any]] | None = None
+) -> list[Answer]:
     """Return the answers to questions that are no sentences of the analysis, and what has none."""
-    return [*on_page(paths), *unanswered(record)]
+    if kept is None:
+        return [*on_page(paths), *unanswered(record)]
+    whole = [
+        {**one, "details": tuple(one["details"]), "figures": tuple(one["figures"])} for one in kept
+    ]
+    return [*(Answer(**one) for one in whole), *unanswered(record)]
 
 
 def unanswered(record: Analysis) -> list[Answer]:
@@ -74,7 +84,8 @@ def unanswered(record: Analysis) -> list[Answer]:
 def keep(paths: SweepPaths) -> None:
     """Write the sentences for the tables on disk."""
     record = Analysis.read(paths)
-    write_json(paths.answers, {"of": _identity(record), **_worked_out(paths, record)})
+    further = {"further": [asdict(one) for one in on_page(paths)]}
+    write_json(paths.answers, {"of": _identity(record), **_worked_out(paths, record), **further})
 
 
 def _identity(record: Analysis) -> dict[str, object]:

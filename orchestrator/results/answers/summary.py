@@ -64,11 +64,11 @@ def further_answers(
 ) -> list[Answer]:
     """Return the answers to questions that are no sentences of the analysis, and what has none."""
     if kept is None:
-        return [*on_page(paths), *unanswered(record)]
-    whole = [
-        {**one, "details": tuple(one["details"]), "figures": tuple(one["figures"])} for one in kept
-    ]
-    return [*(Answer(**one) for one in whole), *unanswered(record)]
+        ours = on_page(paths, ours=True)
+    else:
+        lists = ("details", "figures")
+        ours = [Answer(**{**one, **{name: tuple(one[name]) for name in lists}}) for one in kept]
+    return [*ours, *on_page(paths, ours=False), *unanswered(record)]
 
 
 def unanswered(record: Analysis) -> list[Answer]:
@@ -84,7 +84,7 @@ def unanswered(record: Analysis) -> list[Answer]:
 def keep(paths: SweepPaths) -> None:
     """Write the sentences for the tables on disk."""
     record = Analysis.read(paths)
-    further = {"further": [asdict(one) for one in on_page(paths)]}
+    further = {"further": [asdict(one) for one in on_page(paths, ours=True)]}
     write_json(paths.answers, {"of": _identity(record), **_worked_out(paths, record), **further})
 
 

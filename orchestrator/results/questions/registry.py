@@ -210,10 +210,12 @@ class _Read:
     paths: SweepPaths
 
 
-def on_page(paths: SweepPaths) -> list[Answer]:
-    """Return the answers to questions of the page that are not in `PAGE`."""
+def on_page(paths: SweepPaths, *, ours: bool) -> list[Answer]:
+    """Return the answers to questions of the page that are not in `PAGE`: `ours`, or others'."""
+    own = records(sys.modules[__name__])
     more = [one.name for one in known().values() if one.on_page and one not in PAGE]
-    return [answer for name in more for answer in reply(_Read(paths), name).answers]
+    asked = [name for name in more if (name in own) == ours]
+    return [answer for name in asked for answer in reply(_Read(paths), name).answers]
 
 
 _ANSWERS = "orchestrator.results.answers"

@@ -160,7 +160,7 @@ def test_the_methods_of_a_paper_are_those_of_the_sweep(sweep: Sweep, tmp_path: P
     assert "cancer (sklearn:breast_cancer; 2 classes, 427 training rows, 142 test" in told["Data"]
     assert "its own test set, 25 % of the rows, stratified by class; the rest" in told["Data"]
     assert "lr-sgd (max iter 1000, schedule adaptive" in told["Training"]
-    assert "For lr-sgd and svm-sgd, numbers are standardised by the training" in told["Training"]
+    assert "For lr-sgd, numbers are standardised by the training" in told["Training"]
     assert "Runs that share a test set differ in batch" in told["Training"]
     assert "Continuous perturbation: none and relative:0.5." in told["Training"]
     assert "8 combinations" in told["Runs"]

@@ -8,6 +8,7 @@ names, unlike comments, so `states.ask` finds a submission even if its job ids w
 from __future__ import annotations
 
 import importlib
+import re
 import shlex
 import signal
 import sys
@@ -28,6 +29,9 @@ from manyseed.slurm.profile import Profile, Resources
 
 STOPPED = "stopped"
 """Returned by a task's function that was asked to end with work left, to be requeued."""
+
+_EXPANDED = re.compile(r"%\d*[AabJjNnstux%]|\\", re.ASCII)
+"""What SLURM and submitit replace in names of logs, or what keeps them from it."""
 
 _REQUEUES = 10_000  # effectively unlimited: the function decides, not submitit
 _KILL_MARGIN = 0.8
@@ -69,6 +73,9 @@ def submit_array(
     if resources.setup_file and not Path(resources.setup_file).is_file():
         option = f"{resource_class}.setup-file"
         raise Refused(option, resources.setup_file, "there is no such file")
+    if found := _EXPANDED.search(str(folder.absolute())):
+        reason = f"SLURM takes {found[0]} in it for something else, so logs would go elsewhere"
+        raise Refused("folder", str(folder.absolute()), reason)
     executor = _executor(profile, resources, folder, tasks)
     call = Call(tasks.function, tasks.signal_seconds * _KILL_MARGIN)
     name, comment = tasks.name, tasks.comment or tasks.name
@@ -168,7 +175,7 @@ def job_id(printed: str) -> str:
     """Return the job id from the output of sbatch, ignoring a site's additional lines."""
     for line in printed.splitlines():
         words = line.split()
-        if words[:3] == ["Submitted", "batch", "job"] and len(words) > 3 and words[3].isdigit():
+        if words[:3] == ["Submitted", "batch", "job"] and len(words) > 3 and words[3].isdecimal():
             return words[3]
     raise ClusterError(f"sbatch printed no job id: {printed.strip()!r}")
 

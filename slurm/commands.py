@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -37,8 +37,9 @@ _NO_ANSWER = (
 _KEPT = {"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_CLUSTERS", "SLURM_JWT", "SLURM_SACK_SOCKET"}
 _conf: ContextVar[Path | None] = ContextVar("_conf", default=None)
 _COMMANDS = ("SBATCH", "SRUN", "SALLOC", "SQUEUE", "SACCT", "SACCTMGR", "SINFO", "SCONTROL")
+_DAEMONS = ("SLURMD", "SLURMCTLD", "SLURMDBD")
 _REMOVED = tuple(
-    f"{name}_" for name in ("SLURM", "SLURMD", "SUBMITIT", "SCANCEL", "SSTAT", *_COMMANDS)
+    f"{name}_" for name in ("SLURM", "SUBMITIT", "SCANCEL", "SSTAT", *_DAEMONS, *_COMMANDS)
 )
 _SET = {"SLURM_BITSTR_LEN": "0"}
 """SLURM prints long lists of array elements whole instead of cutting them, where it obeys this."""
@@ -120,15 +121,23 @@ def _told(name: str) -> Iterator[None]:
         timer.cancel()
 
 
-def _environment() -> dict[str, str]:
-    kept = {
+def cleared_environment(kept: Collection[str] = ()) -> dict[str, str]:
+    """Return this process's environment without SLURM's variables and users' defaults for SLURM.
+
+    `kept`: names of variables that stay.
+    """
+    environment = {
         name: value
         for name, value in os.environ.items()
-        if name in _KEPT or not name.startswith(_REMOVED)
+        if name in kept or not name.startswith(_REMOVED)
     }
-    kept |= _SET
+    return environment | _SET
+
+
+def _environment() -> dict[str, str]:
     conf = _conf.get()
-    return kept if conf is None else kept | {"SLURM_CONF": str(conf)}
+    given = {} if conf is None else {"SLURM_CONF": str(conf)}
+    return cleared_environment(_KEPT) | given
 
 
 def _message(name: str, text: str) -> str:
@@ -180,7 +189,7 @@ def compact_ids(job_ids: Iterable[str]) -> list[str]:
     plain = []
     for job in job_ids:
         array, _, index = job.partition("_")
-        if index.isdigit():
+        if index.isdecimal():
             arrays.setdefault(array, []).append(int(index))
         else:
             plain.append(job)

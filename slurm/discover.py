@@ -10,6 +10,7 @@ from manyseed.slurm.commands import ClusterError
 from manyseed.slurm.processes import user_name
 
 _ASSOCIATION = "DefaultAccount,Cluster,Account,Partition,DefaultQOS,MaxSubmitJobs,GrpSubmitJobs"
+_GROUPS = "User,Account,ParentName,GrpSubmitJobs"
 _QOS = "Name,MaxSubmitJobsPerUser,MaxSubmitJobsPerAccount,GrpSubmitJobs"
 _DEFAULT_QOS = "normal"  # SLURM's default for associations that name none
 
@@ -56,7 +57,7 @@ class Limits:
 def ask_limits(cluster: str) -> Limits:
     """Return the user's limits on a cluster; none if accounting does not answer.
 
-    Takes two commands, and a third for the partitions if any QOS has a limit.
+    Takes three commands, and a fourth for the partitions if any QOS has a limit.
     """
     user = user_name()
     try:
@@ -68,13 +69,30 @@ def ask_limits(cluster: str) -> Limits:
 
 
 def _associations(user: str, cluster: str) -> Iterator[Association]:
+    groups = _groups(cluster)
     for default, name, account, partition, qos, *limits in _show(
         "user", _ASSOCIATION, user, "withassoc"
     ):
         if name == cluster:
-            yield Association(
-                account, account == default, partition, qos or _DEFAULT_QOS, _smallest(limits)
-            )
+            most = _smallest([*limits, *_above(account, groups)])
+            yield Association(account, account == default, partition, qos or _DEFAULT_QOS, most)
+
+
+def _groups(cluster: str) -> dict[str, tuple[str, str]]:
+    """Return each account's parent, and its limit on the jobs of all that is in it."""
+    try:
+        shown = [*_show("association", _GROUPS, f"cluster={cluster}", "user=")]
+    except ClusterError:  # others than these may be told
+        return {}
+    return {account: (parent, limit) for user, account, parent, limit in shown if not user}
+
+
+def _above(account: str, groups: Mapping[str, tuple[str, str]]) -> Iterator[str]:
+    """Yield the limits of an account and of those above it; SLURM shows users no parent's."""
+    left = dict(groups)
+    while account in left:
+        account, limit = left.pop(account)
+        yield limit
 
 
 def _limited_partitions() -> Iterator[tuple[str, str]]:
@@ -93,7 +111,8 @@ def _show(what: str, fields: str, *more: str) -> Iterator[list[str]]:
 
 
 def _smallest(limits: list[str]) -> int | None:
-    return min((int(limit) for limit in limits if limit.isdigit()), default=None)
+    found = [states.number(limit, "a limit on jobs") for limit in limits if limit]
+    return min((limit for limit in found if limit is not None), default=None)
 
 
 _ARRAY_SIZE, _JOB_COUNT = 1001, 10_000  # SLURM's defaults for MaxArraySize and MaxJobCount
@@ -193,11 +212,7 @@ def _partitions() -> tuple[Partition, ...]:
     """Return the partitions; if a partition has several kinds of nodes, their minimum."""
     partitions: dict[str, Partition] = {}
     printed = commands.run(["sinfo", "-h", "-e", "-o", "%P|%a|%l|%L|%D|%c|%m|%G"])
-    for line in printed.splitlines():
-        fields = line.split("|")
-        if len(fields) != 8:
-            continue  # an additional line of the site
-        shown_name, up, longest, default, nodes, cores, memory, gres = map(str.strip, fields)
+    for shown_name, up, longest, default, nodes, cores, memory, gres in states.fields(printed, 8):
         name = shown_name.removesuffix("*")
         partition = Partition(
             name=name,

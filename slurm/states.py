@@ -4,14 +4,14 @@ Takes one call of squeue and at most one of sacct for any number of jobs. Withou
 that the controller has forgotten is `gone`: it ended, but nobody knows how.
 
 Reading what SLURM prints never fails: SLURM cuts long texts, sites add lines, versions differ. What
-cannot be read is named once per process by a warning, and left out.
+cannot be read is named once per process on standard error, and left out.
 """
 
 from __future__ import annotations
 
 import re
+import sys
 import time
-import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,27 +21,36 @@ from manyseed.slurm.commands import ClusterError, ClusterUnavailable
 
 CUT = "..."  # ends a list that SLURM has cut
 
-_SPAN = re.compile(r"(\d+)(?:-(\d+)(?::(\d+))?)?")
-_NUMBER = re.compile(r"(\d+(?:\.\d+)?)([KMGT]?)\+?")
+_SPAN = re.compile(r"(\d{1,18})(?:-(\d{1,18})(?::(\d{1,18}))?)?", re.ASCII)
+_NUMBER = re.compile(r"(\d{1,18}(?:\.\d{1,9})?)([KMGT]?)\+?", re.ASCII)
+_ELEMENT = re.compile(r"\d{1,18}_(\d{1,18})", re.ASCII)
 _FACTORS = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 _MOST_ELEMENTS = 10_000_000
 _named: set[str] = set()
 
 
 def unreadable(what: str, text: str) -> None:
-    """Warn once per process that a text of SLURM's was not understood."""
-    if text not in _named:
-        _named.add(text)
-        warnings.warn(f"SLURM says {text!r} for {what}, which is not understood", stacklevel=3)
+    """Say once per process that a text of SLURM's was not understood."""
+    _say_once(text, f"SLURM says {text!r} for {what}, which is not understood.")
+
+
+def _say_once(key: str, sentence: str) -> None:
+    if key not in _named:
+        _named.add(key)
+        print(sentence, file=sys.stderr, flush=True)  # no warning: Python may make it an error
 
 
 def number(text: str, what: str) -> int | None:
     """Return a count such as ``48``, ``2K`` (2,048) or ``16000+`` (at least); None for others."""
-    match = _NUMBER.fullmatch(text.strip())
-    if match is None:
+    found = _number(text)
+    if found is None:
         unreadable(what, text)
-        return None
-    return round(float(match[1]) * _FACTORS[match[2]])
+    return found
+
+
+def _number(text: str) -> int | None:
+    match = _NUMBER.fullmatch(text.strip())
+    return None if match is None else round(float(match[1]) * _FACTORS[match[2]])
 
 
 def elements(text: str) -> tuple[list[int], bool]:
@@ -73,7 +82,8 @@ def n_gpus(gres: str) -> int:
     for kind in re.sub(r"\(.*?\)", "", gres).split(","):
         name, *more = kind.strip().split(":")
         if name == "gpu":
-            total += int(more[-1]) if more and more[-1].isdigit() else 1
+            count = _number(more[-1]) if more else None
+            total += 1 if count is None else count
     return total
 
 
@@ -129,10 +139,10 @@ class JobState:
         return self.name.rpartition(".")[0]
 
     @property
-    def index(self) -> int:
-        """The task's position in its submission (`arrays.submit_array`)."""
-        first = self.name.rpartition(".")[2]
-        return int(first) + int(self.job_id.partition("_")[2] or 0)
+    def index(self) -> int | None:
+        """The task's position in its submission (`arrays.submit_array`); None for other jobs."""
+        first, element = self.name.rpartition(".")[2], _ELEMENT.fullmatch(self.job_id)
+        return int(first) + int(element[1]) if element and first.isdecimal() else None
 
 
 def ask(
@@ -168,7 +178,7 @@ def ask(
     return {
         job: named_for_memory(state, logs)
         for job, state in states.items()
-        if job in wanted or ("_" in job and state.submission in names)
+        if job in wanted or (state.submission in names and state.index is not None)
     }
 
 
@@ -176,13 +186,7 @@ def _looked_up(jobs: Collection[str]) -> dict[str, JobState]:
     """Return the states of jobs that the controller still knows, array by array."""
     states: dict[str, JobState] = {}
     for array in sorted({job.partition("_")[0] for job in jobs}):
-        try:
-            printed = commands.run(["scontrol", "-o", "show", "job", array])
-        except ClusterUnavailable:
-            raise
-        except ClusterError:  # it has forgotten the job
-            continue
-        for line in printed.splitlines():
+        for line in _unless_forgotten(["scontrol", "-o", "show", "job", array]).splitlines():
             shown = dict(word.split("=", 1) for word in line.split() if "=" in word)
             numbers = shown.get("ArrayTaskId", "")
             if shown.get("ArrayJobId") != array or not numbers:
@@ -221,35 +225,39 @@ def _states(which: list[str], wanted: set[str] | None, since: float) -> dict[str
 
 
 def _squeue(which: list[str]) -> dict[str, JobState]:
-    try:
-        printed = commands.run(["squeue", "-h", "-r", "-t", "all", *which, "-o", _SQUEUE])
-    except ClusterUnavailable:
-        raise
-    except ClusterError as error:
-        if error.says("invalid job id"):  # the controller has forgotten it
-            return {}
-        raise
+    printed = _unless_forgotten(["squeue", "-h", "-r", "-t", "all", *which, "-o", _SQUEUE])
     states: dict[str, JobState] = {}
-    for array, index, raw, reason, node, started, name in _fields(printed, 7):
+    for array, index, raw, reason, node, started, name in fields(printed, 7):
         # no index: the rest of a cancelled array, or a job that is not ours
-        job = f"{array}_{index}" if index.isdigit() else array
+        job = f"{array}_{index}" if index.isdecimal() else array
         times = (_known(started), "")
         states[job] = JobState(job, name, *_word(raw), _known(reason), "", node, *times)
     return states
 
 
+def _unless_forgotten(command: list[str]) -> str:
+    """Return what a command prints of jobs: nothing if the controller has forgotten them."""
+    try:
+        return commands.run(command)
+    except ClusterUnavailable:
+        raise
+    except ClusterError as error:
+        if error.says("invalid job id"):
+            return ""
+        raise
+
+
 def _sacct(which: list[str], since: float) -> dict[str, JobState]:
+    """Return what accounting knows: nothing if it does not answer, as squeue has answered."""
     start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since - 60))
     try:
         printed = commands.run(["sacct", "-X", "-n", "-P", "-S", start, *which, "-o", _SACCT])
-    except ClusterUnavailable:  # accounting is down, but squeue has answered
-        return {}
     except ClusterError as error:
-        if error.says("disabled"):
-            return {}
-        raise
+        if not (isinstance(error, ClusterUnavailable) or error.says("disabled")):
+            _say_once("sacct", f"Accounting does not answer ({error}): what follows is by squeue.")
+        return {}
     states: dict[str, JobState] = {}
-    for jobs, raw, code, reason, node, started, ended, name in _fields(printed, 8):
+    for jobs, raw, code, reason, node, started, ended, name in fields(printed, 8):
         known = (_known(reason), code, _known(node), _known(started), _known(ended))
         for job in expand(jobs):
             states[job] = JobState(job, name, *_word(raw), *known)
@@ -289,12 +297,12 @@ def _known(text: str) -> str:
     return "" if text in _UNKNOWN else text
 
 
-def _fields(printed: str, n: int) -> Iterator[list[str]]:
+def fields(printed: str, n: int) -> Iterator[list[str]]:
     """Yield the fields of lines with n of them; a site's additional lines have fewer."""
     for line in printed.splitlines():
-        fields = [field.strip() for field in line.split("|", n - 1)]
-        if len(fields) == n:
-            yield fields
+        found = [field.strip() for field in line.split("|", n - 1)]
+        if len(found) == n:
+            yield found
 
 
 def named_for_memory(state: JobState, logs: Path | None) -> JobState:

@@ -297,18 +297,22 @@ def _show_nodes(cluster: TestCluster) -> None:
 def _rows_of_nodes(cluster: TestCluster) -> list[tuple[str, str, str, int, int, int, str]]:
     """Return one row per node."""
     from manyseed.orchestrator.errors import UnavailableError
+    from manyseed.slurm import states
 
     try:
         printed = cluster.command(["sinfo", "-h", "-N", "-o", "%N|%R|%T|%c|%G|%m|%E"])
     except RuntimeError as error:
         raise UnavailableError(str(error)) from None
     rows: dict[str, tuple[str, str, str, int, int, int, str]] = {}
-    for line in printed.splitlines():
-        name, partition, state, cores, gres, memory, reason = line.split("|")
+    for name, partition, state, cores, gres, memory, reason in states.fields(printed, 7):
         partitions = f"{rows[name][1]},{partition}" if name in rows else partition
-        gpus = int(gres.rpartition(":")[2]) if gres.startswith("gpu") else 0
+        numbers = (
+            states.number(cores, "the number of CPUs") or 0,
+            states.n_gpus(gres),
+            states.number(memory, "the memory of a node") or 0,
+        )
         shown = "" if reason == "none" else reason
-        rows[name] = (name, partitions, state, int(cores), gpus, int(memory), shown)
+        rows[name] = (name, partitions, state, *numbers, shown)
     return list(rows.values())
 
 

@@ -200,6 +200,8 @@ def refusal(error: ClusterError | Refused, profile: Profile) -> UserError | Unav
         check = command("cluster", "check", profile.path)
         remedy = f"nothing was submitted; fix the profile ({check})"
         return UserError(f"SLURM refuses: {error}", file=profile.path, remedy=remedy)
+    if error.option == "folder":
+        return UserError(error.reason, file=str(error.value), remedy="rename the folder")
     return refused(error, file=profile.path)
 
 

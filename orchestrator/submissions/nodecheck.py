@@ -16,6 +16,7 @@ from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.working.node import Node
 from manyseed.slurm import ClusterError, ClusterUnavailable, arrays, commands, discover, states
 from manyseed.slurm.profile import Profile, Resources
+from manyseed.slurm.refused import Refused
 
 _MODULES = (
     "manyseed.orchestrator.working.worker",
@@ -106,7 +107,7 @@ def _check_node(
             submit_jobs(submission, profile, _FUNCTION, lambda _: arguments, signal_seconds=30)
         except ClusterUnavailable:
             raise
-        except ClusterError as error:
+        except (ClusterError, Refused) as error:
             yield CheckResult(what, "refused", str(error))
             return
         started = time.time()

@@ -192,9 +192,10 @@ class Submission:
         """Return the jobs of its tasks that a scheduler knows by the names of its arrays."""
         firsts = {array.name: first for first, array in self.arrays.items()}
         return {
-            first + state.index: Job(job, self.arrays[first])
+            first + index: Job(job, self.arrays[first])
             for job, state in states.items()
             if (first := firsts.get(state.submission)) is not None
+            and (index := state.index) is not None
         }
 
     @property

@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from manyseed.slurm import Refused
+from manyseed.slurm.commands import cleared_environment
 from manyseed.slurm.processes import fingerprint, is_alive, user_name
 from manyseed.slurm.profile import home, user_folder
 from manyseed.slurm.testcluster.settings import NAME, Ports, Settings, write
@@ -30,10 +31,7 @@ class Daemons:
     @property
     def environment(self) -> dict[str, str]:
         """The environment of the daemons, and of SLURM commands that must reach them."""
-        kept = {
-            k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "SRUN", "SBATCH"))
-        }
-        return {**kept, "PATH": PATH, "SLURM_CONF": self._conf}
+        return {**cleared_environment(), "PATH": PATH, "SLURM_CONF": self._conf}
 
     def start(self, name: str, command: Sequence[str]) -> None:
         """Start a daemon in its own session."""

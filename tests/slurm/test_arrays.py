@@ -91,6 +91,27 @@ def test_lines_of_a_setup_file_stay_out_of_the_script_which_is_private(
     assert refused.value.option == "cpu.setup-file"
 
 
+@pytest.mark.parametrize("name", ["%j", "%A", "90%x", "%4t", "a%%b", "a\\b"])
+def test_a_folder_whose_name_slurm_expands_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Logs would go to another folder, and submitit would look there for what to run."""
+    (folder := tmp_path / name).mkdir()
+    with pytest.raises(Refused, match="logs would go elsewhere") as refused:
+        script(folder, 'time = "60"\n', monkeypatch)
+    assert (refused.value.option, refused.value.value) == ("folder", str(folder / "files"))
+    assert not (folder / "script").exists()
+    assert not (folder / "files").exists()
+
+
+def test_a_folder_with_other_percent_signs_is_named_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder := tmp_path / "90%_of_it,5%").mkdir()
+    lines = script(folder, 'time = "60"\n', monkeypatch)
+    assert f"#SBATCH --output={folder}/files/%A_%a_0_log.out" in lines
+
+
 @pytest.mark.parametrize(
     ("received", "asks"),
     [

@@ -54,8 +54,10 @@ def test_arrays_beyond_the_limit_are_cut_and_found_again_by_name(
 
 
 def test_gpu_tasks_see_the_gpu_that_they_were_given(slurm: Slurm, tmp_path: Path) -> None:
+    slurm.folder = tmp_path / "90% of it's [1]"  # whose logs are there all the same
     jobs = slurm.submit("environment", [str(tmp_path / "seen.json")], resource_class="gpu")
     slurm.wait_for(jobs, "ended")
+    assert {log.name for log in slurm.folder.glob("*_log.*")} >= {f"{jobs[0]}_0_log.out"}
     seen = json.loads((tmp_path / "seen.json").read_text())
     assert seen["CUDA_VISIBLE_DEVICES"] in ("0", "1")
     assert seen["SLURMD_NODENAME"].startswith("g")

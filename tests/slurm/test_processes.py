@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -77,6 +78,21 @@ def test_fingerprints_of_older_versions_are_read(child: subprocess.Popen[bytes])
     assert processes.state(f"{old} {now.started}") == "alive"
     assert processes.state(f"{old} {now.started + 1}") == "unknown", "its namespace is not told"
     assert Process.parse(old).started == -1, "it had ended before it was named"
+
+
+def test_a_user_without_a_name_has_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In containers, and where directory services do not answer."""
+
+    def unknown(number: int) -> pwd.struct_passwd:
+        raise KeyError(f"getpwuid(): uid not found: {number}")
+
+    for name in ("LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    assert processes.user_name() == pwd.getpwuid(os.getuid()).pw_name
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    assert processes.user_name() == str(os.getuid())
+    monkeypatch.setenv("USER", "anna")
+    assert processes.user_name() == "anna"
 
 
 @pytest.mark.parametrize("text", ["", "a", "a b c", "a b 1 c", "a b 1 2 c d"])

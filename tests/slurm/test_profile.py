@@ -62,6 +62,9 @@ def test_common_keys_hold_for_both_resource_classes(tmp_path: Path) -> None:
         ("2-3", 51 * 60),
         ("1-02:30", 26 * 60 + 30),
         ("1-02:30:01", 26 * 60 + 31),
+        ("90:30", 91),
+        ("0-1", 60),
+        (" 60 ", 60),
     ],
 )
 def test_times_are_slurms(text: str | int, expected: int) -> None:
@@ -100,6 +103,51 @@ def test_a_mistake_is_named_with_its_key(tmp_path: Path, text: str, option: str,
     with pytest.raises(Refused, match=fact) as refused:
         read_profile(write(tmp_path, text))
     assert refused.value.option == option
+
+
+TIMES = ('"UNLIMITED"', '"4h"', "4.5", '"-1"', "2020-01-01", '"1:2:3:4"', '""', '"1-"', '"²"')
+MEMORY = ('"1.5G"', '"32 GB"', '"32GiB"', '"-1"', "1.5", '"all"', '""', "true")
+EXTRA = ("exclusive = true", 'extra = { array = "0-3" }', "extra = { ntasks-per-node = 4 }")
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        *((f"time = {value}", "cpu.time") for value in TIMES),
+        *((f'time = "60"\nmem = {value}', "cpu.mem") for value in MEMORY),
+        *((f'time = "60"\n[cpu]\n{line}', "") for line in EXTRA),
+    ],
+)
+def test_a_form_that_sbatch_does_not_take_is_refused(
+    tmp_path: Path, line: str, option: str
+) -> None:
+    with pytest.raises(Refused) as refused:
+        read_profile(write(tmp_path, line))
+    assert option in refused.value.option
+
+
+def test_options_are_taken_as_users_of_sbatch_write_them(tmp_path: Path) -> None:
+    for mem in ('"32G"', "16000", '"0"', '"1T"', '"32gb"'):
+        profile = read_profile(write(tmp_path, f'time = "60"\nmem = {mem}'))
+        assert profile.resources("cpu").options["mem"] == mem.strip('"')
+    text = """
+        time = "60"
+        partition = ["a", "b"]
+        nice = 100
+        exclude = "n[1-3,7]"
+        constraint = "[rack1|rack2]&nvlink"
+        gres = "gpu:a100:1"
+        extra = { hold = true, export = "NONE" }
+    """
+    resources = read_profile(write(tmp_path, text)).resources("cpu")
+    assert dict(resources.options) == {
+        "partition": "a,b",
+        "nice": "100",
+        "exclude": "n[1-3,7]",
+        "constraint": "[rack1|rack2]&nvlink",
+        "gres": "gpu:a100:1",
+    }
+    assert dict(resources.extra) == {"hold": True, "export": "NONE"}
 
 
 @pytest.mark.parametrize(

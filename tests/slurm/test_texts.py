@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
@@ -47,10 +46,12 @@ def test_no_job_id_is_an_error() -> None:
         ("7_[...]", ["7"]),
         ("7_[]", []),
         ("7_[x-y]", []),
+        ("7_[²]", []),
+        ("7_0.batch", ["7_0.batch"]),
+        ("67108906_0", ["67108906_0"]),
         ("7+1", ["7+1"]),
     ],
 )
-@pytest.mark.filterwarnings("ignore:SLURM says")
 def test_a_line_stands_for_all_its_jobs(line: str, ids: list[str]) -> None:
     assert states.expand(line) == ids
 
@@ -67,7 +68,6 @@ def test_a_line_stands_for_all_its_jobs(line: str, ids: list[str]) -> None:
         ("RE+", "running"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:SLURM says")
 def test_states_are_read_however_they_are_cut(
     monkeypatch: pytest.MonkeyPatch, raw: str, word: str
 ) -> None:
@@ -79,9 +79,11 @@ def test_states_are_read_however_they_are_cut(
 
 @pytest.mark.parametrize(
     ("shown", "n"),
-    [("48", 48), ("48+", 48), ("2K", 2048), ("1.5K", 1536), ("16000+", 16000), ("many", None)],
+    [
+        *(("48", 48), ("48+", 48), ("2K", 2048), ("1.5K", 1536), ("16000+", 16000)),
+        *((text, None) for text in ("many", "", "²", "٣", "9" * 400, "-1")),
+    ],
 )
-@pytest.mark.filterwarnings("ignore:SLURM says")
 def test_numbers_are_read_as_slurm_shortens_them(shown: str, n: int | None) -> None:
     assert states.number(shown, "a test") == n
 
@@ -96,6 +98,7 @@ def test_numbers_are_read_as_slurm_shortens_them(shown: str, n: int | None) -> N
         ("gpu:nvidia_a100_1g.5gb:7(S:0,2),gpu:a100:1", 8),
         ("gpu:a100:4(S:0-1),shard:a100:16(S:0-1)", 4),
         ("gpumem:40G,vgpus:2", 0),
+        ("gpu:²", 1),
         ("", 0),
     ],
 )
@@ -103,16 +106,15 @@ def test_gpus_are_counted_with_and_without_a_number(gres: str, n: int) -> None:
     assert states.n_gpus(gres) == n
 
 
-def test_what_is_not_understood_is_named_once() -> None:
-    with pytest.warns(UserWarning, match="'3 dozen' for the number of nodes"):
+@pytest.mark.filterwarnings("error")
+def test_what_is_not_understood_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
+    for _ in range(2):
         assert states.number("3 dozen", "the number of nodes") is None
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert states.number("3 dozen", "the number of nodes") is None
+    told = "SLURM says '3 dozen' for the number of nodes, which is not understood.\n"
+    assert capsys.readouterr() == ("", told)
 
 
 @given(st.text(max_size=30))
-@pytest.mark.filterwarnings("ignore:SLURM says")
 def test_no_text_ends_a_command(text: str) -> None:
     states.expand(f"7_[{text}]")
     states._word(text)
@@ -213,6 +215,81 @@ def test_an_array_cancelled_before_it_starts_has_one_line(
     assert all(state.job_id == job for job, state in found.items())
     named = states.ask([], 0, names={"a"}, users={"me"})
     assert named.keys() == ({"8_0"} if asked == "squeue" else set())
+
+
+def test_a_list_that_slurm_cut_stands_for_every_job_without_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lines = [f"7_{n}|CANCELLED by 9|0:0|None|None assigned|T1|T1|a.0" for n in (1, 3, 5)]
+    lines += ["7_[0,2,4,6-7,44-...%47]|CANCELLED by 9|0:0|None|None assigned|T1|T1|a.0"]
+    told = {"sacct": "\n".join(lines), "squeue": ""}
+    monkeypatch.setattr(commands, "run", lambda given: told[given[0]])
+    jobs = [f"7_{n}" for n in range(47)]
+    found = states.ask([*jobs, "8_0"], 0)
+    assert {found[job].state for job in jobs} == {"cancelled"}
+    assert found["8_0"].state == "gone", "of an array without any line"
+
+
+def test_rows_of_other_jobs_are_none_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["CLUSTER: alpha"]
+    for job in ("7_0", "7_0.batch", "7_0.extern", "7_1+0", "7_²", "7+1", "67108906_0"):
+        name = "batch" if job == "7_0.batch" else "a.8"
+        lines.append(f"{job}|COMPLETED|0:0||n1|T1|T1|{name}")
+    told = {"sacct": "\n".join(lines), "squeue": ""}
+    monkeypatch.setattr(commands, "run", lambda given: told[given[0]])
+    assert states.ask(["7_0"], 0).keys() == {"7_0"}
+    named = states.ask([], 0, names={"a"}, users={"me"})
+    assert {job: state.index for job, state in named.items()} == {"7_0": 8, "67108906_0": 8}
+    assert states.JobState("7_0", "a.x", "ended").index is None
+
+
+SACCT = [
+    "slurmdbd: Unknown error 1021",
+    "slurmdbd: Operation not permitted",
+    "slurmdbd: Too wide of a date range in query",
+    "Sending PersistInit msg: No route to host",
+    "slurm_persist_conn_open: Something happened with the receiving/processing of the persistent "
+    "connection init message to localhost:6819: Access denied",
+    "fatal: Problem connecting to the database: Unspecified error",
+]
+
+
+@pytest.mark.parametrize("error", [*SACCT, "Slurm accounting storage is disabled", ""])
+def test_accounting_that_answers_with_an_error_of_its_own_is_silent_accounting(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: str
+) -> None:
+    def run(given: list[str]) -> str:
+        if given[0] == "squeue":
+            return "7|0|RUNNING|None|n1|N/A|a.0\n"
+        raise ClusterError(error) if error else ClusterUnavailable("the cluster does not answer")
+
+    monkeypatch.setattr(commands, "run", run)
+    monkeypatch.setattr(states, "_named", set())
+    for _ in range(2):
+        found = states.ask(["7_0", "7_1"], 0)
+        assert [found[job].state for job in ("7_0", "7_1")] == ["running", "gone"]
+    told = f"Accounting does not answer ({error}): what follows is by squeue.\n"
+    assert capsys.readouterr().err == (told if error in SACCT else "")
+
+
+@pytest.mark.parametrize("names", [[], ["a"]])
+@pytest.mark.parametrize("command", ["squeue", "scontrol"])
+def test_only_an_unknown_id_means_that_the_controller_has_forgotten_a_job(
+    monkeypatch: pytest.MonkeyPatch, command: str, names: list[str]
+) -> None:
+    error = ClusterError("slurm_load_jobs error: Invalid job id specified")
+
+    def run(given: list[str]) -> str:
+        if given[0] == command:
+            raise error
+        return ""
+
+    monkeypatch.setattr(commands, "run", run)
+    found = states.ask(["7_0"], 0, names=names, users=["me"], certain=True)
+    assert {job: state.state for job, state in found.items()} == {"7_0": "gone"}
+    error = ClusterError("slurm_load_jobs error: Access/permission denied")
+    with pytest.raises(ClusterError, match="permission denied"):
+        states.ask(["7_0"], 0, names=names, users=["me"], certain=True)
 
 
 def test_nothing_of_a_surrounding_job_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:

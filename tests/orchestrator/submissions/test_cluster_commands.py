@@ -74,6 +74,27 @@ def test_a_profile_is_written_from_what_slurm_has(slurm: Slurm, tmp_path: Path) 
     assert tomllib.loads(named.read_text())["cpu"]["partition"] == "cpu"
 
 
+def test_nodes_are_read_as_slurm_shortens_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A site's own line, cores in thousands, GPUs of several kinds or without a number."""
+    lines = """welcome | to this | site
+c1|cpu|idle|2K|(null)|16000+|none
+c1|urgent|idle|2K|(null)|16000+|none
+g1|gpu|drained|8|gpu|16000|bad | fan
+g2|gpu|idle|many|gpu:a100:4(S:0-1),gpu:a40:2|16000|none"""
+    monkeypatch.setattr(TestCluster, "is_running", True)
+    monkeypatch.setattr(TestCluster, "command", lambda *_: lines)
+    shown = command("testcluster", "status", "--dir", tmp_path, "--json")
+    columns = ("node", "partitions", "cores", "gpus", "memory_mb", "reason")
+    assert [tuple(node[c] for c in columns) for node in json.loads(shown.stdout)["nodes"]] == [
+        ("c1", "cpu,urgent", 2048, 0, 16000, ""),
+        ("g1", "gpu", 8, 1, 16000, "bad | fan"),
+        ("g2", "gpu", 0, 6, 16000, ""),
+    ]
+    assert "'many' for the number of CPUs" in shown.stderr
+
+
 @pytest.mark.slow
 def test_limits_of_accounting_are_written_and_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -86,7 +107,8 @@ def test_limits_of_accounting_are_written_and_kept(
         user = getpass.getuser()
         for change in (
             ["add", "qos", "narrow", "MaxSubmitJobsPerUser=2"],
-            ["add", "account", "lab"],
+            ["add", "account", "faculty"],
+            ["add", "account", "lab", "parent=faculty"],
             ["add", "user", user, "account=lab", "MaxSubmitJobs=3", "qos=normal,narrow"],
             ["modify", "user", user, "set", "DefaultAccount=lab"],
         ):
@@ -111,6 +133,11 @@ def test_limits_of_accounting_are_written_and_kept(
             assert submission is not None
             assert submission.intent.tasks == allowed
             assert sweep.cancel() == (0, allowed)
+
+        for account, most in (("lab", 2), ("faculty", 1)):
+            change = ["modify", "account", account, "set", f"GrpSubmitJobs={most}"]
+            cluster.command(["sacctmgr", "-i", *change])
+            assert discover().max_submit_jobs({}) == most
     finally:
         cluster.stop()
 

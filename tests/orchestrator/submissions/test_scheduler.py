@@ -20,7 +20,7 @@ from manyseed.orchestrator.submissions.stopping import unpause
 from manyseed.orchestrator.submissions.submission import ELSEWHERE, UNSEEN, Submission, tasks_of
 from manyseed.orchestrator.tasks.intent import PAUSED, Intent
 from manyseed.orchestrator.tasks.task import Span, Task, TaskCell
-from manyseed.slurm import ClusterUnavailable, commands
+from manyseed.slurm import ClusterError, ClusterUnavailable, commands
 
 SECONDS_A_MINUTE = 60.0
 
@@ -47,11 +47,16 @@ class Cluster:
         self.asked: list[tuple[float, str]] = []
         self.rows: list[str] = []
         self.silent = False
+        self.shown: str | ClusterError = ""  # of a job that is asked for by its id
 
     def run(self, arguments: list[str]) -> str:
         self.asked.append((self.clock.now, arguments[0]))
         if self.silent:
             raise ClusterUnavailable("the cluster does not answer: it is being mended")
+        if arguments[:4] == ["scontrol", "-o", "show", "job"]:
+            if isinstance(self.shown, ClusterError):
+                raise self.shown
+            return self.shown
         if arguments[0] == "scontrol":
             return "ClusterName = theirs\n"
         return "\n".join(self.rows) if arguments[0] == "squeue" else ""
@@ -253,6 +258,26 @@ def test_only_a_cluster_that_is_not_needed_may_be_silent(
     cluster.rows = [row(1, 0, "PENDING", "JobHeldUser")]
     unpause([paused], lambda scheduler: False)
     assert paused.files.stop.exists(), "it was taken over: others have its runs"
+
+
+def test_a_job_that_is_not_listed_is_looked_up_before_it_is_lost(
+    cluster: Cluster, submit: Callable[..., Submission]
+) -> None:
+    submission = submit(3, scheduler="theirs")
+    job = "JobId=5 ArrayJobId=1 ArrayTaskId={} JobName=m1-cpu.0 JobState={} Reason=None NodeList=c1"
+    cluster.rows = [row(1, 0)]
+    cluster.shown = f"{job.format(1, 'RUNNING')}\n{job.format('2', 'COMPLETED')}\n"
+
+    def states(**options: bool) -> list[str]:
+        return [task.state for task in tasks_of([submission], **options)[0]]
+
+    assert states() == ["running", "gone", "gone"]
+    assert states(fresh=True) == ["running", "running", "killed"]
+    cluster.shown = ClusterError("slurm_load_jobs error: Invalid job id specified")
+    assert states(fresh=True) == ["running", "gone", "gone"]
+    cluster.shown = ClusterError("slurm_load_jobs error: Access/permission denied")
+    with pytest.raises(UnavailableError, match="permission denied"):
+        states(fresh=True)
 
 
 def test_jobs_that_a_colleague_submitted_are_looked_for_under_their_name(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 
 class Refused(ValueError):
@@ -33,3 +34,12 @@ class NotKept(Refused):
 
 class NoModule(Refused):
     """The module of a user's own metric cannot be imported."""
+
+
+def masked(values: Any) -> int:
+    """Return how many values of a NumPy array, or of arrays in a list, are masked."""
+    import numpy as np
+
+    if isinstance(values, np.ma.MaskedArray):
+        return int(np.count_nonzero(np.ma.getmaskarray(values)))
+    return sum(map(masked, values)) if isinstance(values, list | tuple) else 0

@@ -111,7 +111,7 @@ def as_kept(
     narrow = wide.astype(np.float32)
     exact, kept = (gaps(wide), gaps(narrow)) if wide.ndim == 2 else (wide, narrow)
     label = labels(exact, n_classes)
-    if wide.dtype == np.float32:
+    if wide.dtype == np.float32 or not np.isfinite(narrow).all():  # which is refused
         return kept, label
     if wide.ndim == 2 and (is_softmax or n_classes == 2):
         is_rounded = ((np.abs(wide) > _LARGE) & (narrow != wide)).any(axis=1)

@@ -6,6 +6,7 @@ import inspect
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -119,7 +120,11 @@ def test_times_of_fits_may_be_masked(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a", "b", "y"])
 def test_groups_of_runs_with_values_that_are_missing_are_refused(name: str) -> None:
     rng = np.random.default_rng(0)
-    good = {"a": rng.random((3, 8, 4)), "b": rng.random((3, 8, 4)), "y": np.arange(8) % 4}
+    good: dict[str, Any] = {
+        "a": rng.random((3, 8, 4)),
+        "b": rng.random((3, 8, 4)),
+        "y": np.arange(8) % 4,
+    }
     mask = np.arange(good[name].size).reshape(good[name].shape) == 1
     masked = good | {name: np.ma.array(good[name], mask=mask)}
     asked = [masked] if name == "y" else [masked, good | {name: np.where(mask, np.nan, good[name])}]

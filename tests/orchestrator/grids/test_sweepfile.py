@@ -357,7 +357,7 @@ MISTAKES = {
     ),
     "a name with a dot without quotes": (
         typed("flag").replace("[dataset.d]", "[dataset.d.v1]").replace('["d"]', '["d.v1"]'),
-        ["dataset.d.v1"],
+        ['grid[0].dataset = "d.v1": unknown dataset', 'or a table [dataset."d.v1"]'],
     ),
     "runs as a float": (
         HEAD + "runs = 1e1\n" + GRID,

@@ -1,8 +1,9 @@
-"""Counts of things in words."""
+"""Counts of things, and in words."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 
 def counted(n: int, noun: str) -> str:
@@ -15,3 +16,12 @@ def some(names: Sequence[str], most: int, noun: str = "") -> str:
     """Return the first `most` names and how many more there are: ``a, b and 2 more``."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more:,} more{noun}" if more > 0 else "")
+
+
+def masked(values: Any) -> int:
+    """Return how many values of a NumPy array, or of arrays in a list, are masked."""
+    import numpy as np
+
+    if isinstance(values, np.ma.MaskedArray):
+        return int(np.count_nonzero(np.ma.getmaskarray(values)))
+    return sum(map(masked, values)) if isinstance(values, list | tuple) else 0

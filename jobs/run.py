@@ -287,7 +287,7 @@ class TrainingSet:
         The same rows in the prepared dataset.
     augment : str
         Random transform applied each time a training image is presented, in its normal form
-        (`jobs.images.schemes`); or ``none``.
+        (`jobs.images`); or ``none``.
     test_augment : str
         The same for test images, anew for each member.
     shared : dict

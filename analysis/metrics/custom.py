@@ -23,6 +23,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from manyseed.analysis import NoModule, Refused
+from manyseed.analysis.counts import masked
 from manyseed.analysis.metrics.metric import Column, Finished, HeldOut, Metric, Need, Part
 from manyseed.analysis.options import Options
 
@@ -88,7 +89,7 @@ def probe_values(name: str, part: Part) -> NDArray[np.float64] | Failed:
     """Return a user's own probe of some runs, (run, sample)."""
     function = _find("probe", name)[0]
     try:
-        values = np.asarray(function(part), dtype=np.float64)
+        values = _numbers(function(part))
     except Exception as error:  # whatever a user's code raises
         return Failed(part.n_runs, f"needs the probe {name}, which failed with {_one_line(error)}")
     if values.shape != part.label.shape:
@@ -101,13 +102,20 @@ def _chunk(
     function: Function, part: Part, _: Part, shared: None, options: Options
 ) -> NDArray[np.float64] | Failed:
     try:
-        values = np.asarray(function(part), dtype=np.float64)
+        values = _numbers(function(part))
     except Exception as error:  # whatever a user's code raises
         return Failed(part.n_runs, f"failed with {_one_line(error)}")
     if values.shape != (part.n_runs,):
         reason = f"returned shape {values.shape} for {part.n_runs} runs; one number per run, "
         return Failed(part.n_runs, f"{reason}{(part.n_runs,)}, is needed")
     return values
+
+
+def _numbers(values: Any) -> NDArray[np.float64]:
+    """Return what a function returned; masked values are missing, not what is behind the mask."""
+    if count := masked(values):
+        raise ValueError(f"{count:,} of {np.size(values):,} values that it returns are masked")
+    return np.asarray(values, dtype=np.float64)
 
 
 def _one_line(error: Exception) -> str:

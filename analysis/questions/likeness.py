@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from manyseed.analysis import Refused
-from manyseed.analysis.counts import counted
+from manyseed.analysis.counts import counted, masked
 from manyseed.analysis.options import CLOSE, CONFIDENCE
 from manyseed.analysis.questions.intervals import of_parts, of_share
 
@@ -317,7 +317,7 @@ def probes(name: str, values: ArrayLike, y: ArrayLike | None) -> Floats:
     score minus the largest other, which needs `y`. `y`, integer array (point,) or None: true
     classes.
     """
-    array = np.asarray(values)
+    array = _known(name, values)
     if array.ndim == 3 and array.shape[2] == 2:
         array = array[..., 1] - array[..., 0]
     elif array.ndim == 3 and array.shape[2] > 2:
@@ -334,15 +334,15 @@ def probes(name: str, values: ArrayLike, y: ArrayLike | None) -> Floats:
         raise Refused(name, np.shape(values), reason)
     if not np.issubdtype(array.dtype, np.floating):
         array = array.astype(np.float64)
-    if np.isnan(array).any():
-        raise Refused(name, math.nan, allowed="numbers; leave out runs with NaN")
+    _require_numbers(name, array)
     return array
 
 
 def labels(name: str, values: ArrayLike) -> NDArray[Any]:
     """Return predicted classes (run, point): `values` itself, or the largest of scores."""
-    array = np.asarray(values)
+    array = _known(name, values)
     if array.ndim == 3:
+        _require_numbers(name, array)
         array = array.argmax(axis=2)
     if array.ndim != 2 or not np.issubdtype(array.dtype, np.integer):
         reason = "must be labels (run, point), whole numbers, or scores (run, point, class)"
@@ -352,8 +352,23 @@ def labels(name: str, values: ArrayLike) -> NDArray[Any]:
 
 def classes(y: ArrayLike | None, n_points: int) -> NDArray[Any]:
     """Return true classes, (point,)."""
-    array = np.asarray(y) if y is not None else np.empty(0)
+    array = _known("y", y) if y is not None else np.empty(0)
     if array.shape != (n_points,) or not np.issubdtype(array.dtype, np.integer):
         reason = f"must be the true classes of the {n_points:,} points, whole numbers from 0"
         raise Refused("y", None if y is None else array.shape, reason)
     return array
+
+
+def _known(name: str, values: ArrayLike) -> NDArray[Any]:
+    """Return an array; masked values are missing, never what is behind the mask."""
+    if count := masked(values):
+        reason = (
+            f"{count:,} of {np.size(values):,} values are missing; leave their runs or points out"
+        )
+        raise Refused(name, None, reason)
+    return np.asarray(values)
+
+
+def _require_numbers(name: str, array: NDArray[Any]) -> None:
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        raise Refused(name, math.nan, allowed="numbers; leave out runs with NaN")

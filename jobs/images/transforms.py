@@ -31,7 +31,7 @@ COLOURS = 4  # number of magnitudes that colour takes: brightness, contrast, sat
 def transformed(name: str, images: Tensor, magnitudes: Tensor, largest: float) -> Tensor:
     """Transform each image by its own magnitude.
 
-    `name`: a key of `jobs.images.schemes.MOST`. `images`, float64 tensor (image, height, width,
+    `name`: a key of `jobs.images.MOST`. `images`, float64 tensor (image, height, width,
     channel): from 0 to `largest`. `magnitudes`, float64 tensor (image,) or (image, 4): degrees
     counter-clockwise about the centre for ``rotate``; shares of the width, to the right, for
     ``shift-x``, of the height, downwards, for ``shift-y``; the change of brightness, contrast,

@@ -1,7 +1,7 @@
 """An analysis from journals to answers: in this process, on its workers, or as a cluster job.
 
 Only one runs at a time: two would mix their tables. A job is a submission of one task, in
-``tasks/analyses``, so that it is found, followed (`jobstate`) and reported like those that train.
+``tasks/analyses``, so that it is found, followed and reported like those that train.
 Its attempt reports progress, and in the end how `analyze` ended.
 """
 

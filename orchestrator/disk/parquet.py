@@ -17,7 +17,7 @@ import google_crc32c
 import polars as pl
 
 from manyseed.orchestrator.disk.placing import open_plain, place, place_new, placing
-from manyseed.orchestrator.errors import DamagedFile, StoreUnavailable, first_line
+from manyseed.orchestrator.errors import DamagedFile, StoreUnavailable
 
 _MAGIC = b"PAR1"
 _TAIL_BYTES = 8  # after the footer: its length, 4 bytes little-endian, and the magic
@@ -62,7 +62,7 @@ def write_parquet(
             )
         except pl.exceptions.PolarsError as error:  # polars raises the same for a full disk
             raise StoreUnavailable(
-                f"cannot write {path}: {error}; make room or give permission, then do it again"
+                f"cannot write {path}; make room or give permission, then do it again"
             ) from error
         with partial.open("r+b") as file:
             _write_checksum(file)
@@ -121,7 +121,10 @@ def damage_named(path: Path, remedy: str | None = None) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError) as error:
-        raise DamagedFile(path, f"cannot be read: {first_line(error)}", remedy) from None
+        reason = "cannot be read: it is damaged, or is not a Parquet file"
+        if isinstance(error, OSError) and error.strerror:
+            reason = f"cannot be read: {error.strerror}"
+        raise DamagedFile(path, reason, remedy) from error
 
 
 def require_intact(path: Path) -> None:

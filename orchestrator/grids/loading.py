@@ -20,7 +20,7 @@ from pydantic_core import ErrorDetails
 from manyseed import analysis
 from manyseed.analysis.counts import counted
 from manyseed.jobs import checks
-from manyseed.jobs.checks import NOTHING, similar
+from manyseed.jobs.checks import NOTHING, quoted, same_spelling, similar
 from manyseed.orchestrator.errors import (
     MOST_TOLD,
     UserError,
@@ -395,6 +395,7 @@ def load_and_use(
     while True:
         try:
             sweep = _checked(rest.table, path)
+            _require_apart(sweep, path)
             made = use(sweep)
             are_all = True
             break
@@ -460,6 +461,16 @@ def _checked(table: Mapping[str, Any], path: Path) -> SweepFile:
         return SweepFile.model_validate(table)
     except ValidationError as error:
         raise user_error(error.errors(), SweepFile, path) from None
+
+
+def _require_apart(sweep: SweepFile, path: Path) -> None:
+    """Refuse names of which two only look the same, when planning: a sweep that has them stays."""
+    for kind in _TABLES_OF_USERS:
+        listed = {name for grid in sweep.grid for name in getattr(grid, kind)}
+        if same := same_spelling({*getattr(sweep, kind), *listed}):
+            shown = " and ".join(map(quoted, same[0]))
+            key, remedy = key_text((kind, same[0][-1])), "write one, or give one another name"
+            raise UserError(f"{shown} only look the same", file=path, key=key, remedy=remedy)
 
 
 _NEEDED = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Mapping
+from datetime import date, time
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -79,6 +80,16 @@ def _plain_name(value: str) -> str:
     return value
 
 
+def _name(value: Any) -> Any:
+    """Check the name of a class; what TOML types otherwise is given back in quotes."""
+    if isinstance(value, str | int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, bool | float | date | time):
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        raise _wrong(f'must be a name; write it in quotes, as in the data: "{text}"')
+    raise _wrong("must be a name")
+
+
 def _flag_or_condition(value: Any) -> Any:
     if not isinstance(value, bool | str) or value == "":
         raise _wrong("must be true, false or a condition in quotes")
@@ -111,7 +122,7 @@ Models = Annotated[
     StrictBool | Annotated[StrictStr, Field(min_length=1)], BeforeValidator(_flag_or_condition)
 ]
 Number = Annotated[int | float, _By(Option(kind=float))]
-Name = Annotated[StrictStr | StrictInt, _typed("a name", str, int)]
+Name = Annotated[StrictStr | StrictInt, BeforeValidator(_name)]
 Repeats = Annotated[int, _By(Option(kind=int, least=1, most=10_000))]
 Runs = Annotated[int, _By(Option(kind=int, least=1, most=60_000))]
 PlainName = Annotated[str, AfterValidator(_plain_name)]

@@ -15,7 +15,6 @@ from manyseed.jobs.run import Probability
 from manyseed.orchestrator.errors import (
     ManyseedError,
     UserError,
-    first_line,
     nearest,
     require_one_of,
     toml_value,
@@ -39,6 +38,7 @@ from manyseed.orchestrator.importing.predictions import (
     ATTRIBUTES,
     Names,
     prediction_file,
+    unreadable,
 )
 from manyseed.orchestrator.importing.tables import (
     CLASS,
@@ -275,10 +275,7 @@ def _one_message(files: Sequence[Path]) -> Iterator[None]:
     except (ManyseedError, OSError):
         raise
     except (Exception, pl.exceptions.PanicException) as error:
-        reason = "it needs more memory than there is"
-        if not isinstance(error, MemoryError):
-            reason = f"{type(error).__name__}: {first_line(error)}"
-        raise UserError(f"can't be imported: {reason}", file=files[0]) from None
+        raise unreadable(files[0], "a file of predictions", error) from error
 
 
 def _allow_open(files: int) -> None:

@@ -27,7 +27,6 @@ from manyseed.orchestrator.errors import (
     DamagedFile,
     DamagedShard,
     LayoutTooNew,
-    ManyseedError,
     StoreUnavailable,
     UserError,
 )
@@ -68,9 +67,7 @@ def reading_zip(file: Path, key: str | None = None) -> Iterator[None]:
     ) as error:
         if isinstance(error, OSError) and error.errno != errno.EINVAL:
             raise  # not a place in front of or behind the file, but the disk
-        raise UserError(
-            f"is damaged: {error}", file=file, key=key, remedy="copy it again"
-        ) from None
+        raise UserError("is damaged", file=file, key=key, remedy="copy it again") from error
 
 
 @contextmanager
@@ -218,9 +215,7 @@ def _reason(error: Exception, directory: Path) -> str:
             return f"{inside(error.path)} {error.problem}"
         case LayoutTooNew():
             return "a newer version of manyseed wrote it and is needed to read it"
-        case ManyseedError():
-            return "its parts do not fit together"
-    return f"{type(error).__name__}: {error}"
+    return "its parts do not fit together"
 
 
 class _OversizedMember(UserError):

@@ -27,9 +27,10 @@ from scipy.special import log_expit
 from manyseed.jobs.datasets.frame import is_masked, missing, to_numpy
 from manyseed.jobs.packages import install
 from manyseed.jobs.run import Probability, are_probabilities
-from manyseed.orchestrator.errors import UserError, first_line, nearest
+from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.importing.archive import opened, reading_zip
 from manyseed.orchestrator.importing.classes import (
+    FLOOR,
     Predicted,
     codes,
     in_order,
@@ -44,6 +45,7 @@ from manyseed.orchestrator.importing.predictions import (
     Entries,
     Names,
     Positions,
+    unreadable,
 )
 from manyseed.orchestrator.store.schema import ScoreType
 
@@ -71,10 +73,12 @@ def read_tensors(path: Path) -> dict[str, NDArray[Any]]:
         except RuntimeError:  # a format that cannot be mapped
             content = torch.load(path, map_location="cpu", weights_only=True)
     except pickle.UnpicklingError as error:
-        reason = f"does not hold plain tensors, and nothing else is loaded: {first_line(error)}"
-        raise UserError(reason, file=path, remedy=_PLAIN_TENSORS) from None
+        found = re.search(r"GLOBAL ([\w.]+)", str(error))
+        reason = "does not hold plain tensors, and nothing else is loaded"
+        reason += f": it holds {found[1]}" if found else ""
+        raise UserError(reason, file=path, remedy=_PLAIN_TENSORS) from error
     except Exception as error:  # a damaged file may cause any error
-        raise UserError(f"is not a PyTorch file: {first_line(error)}", file=path) from None
+        raise unreadable(path, "a PyTorch file", error) from error
     if isinstance(content, torch.Tensor):
         content = {"scores" if content.is_floating_point() else "labels": content}
     if not isinstance(content, Mapping) or not all(isinstance(name, str) for name in content):
@@ -234,7 +238,7 @@ def _header(file: IO[bytes], path: Path, key: str) -> tuple[tuple[int, ...], boo
         *(ValueError, KeyError, TypeError, RecursionError, MemoryError),
         *(SyntaxError, TokenError),  # of the header, which is an expression
     ) as error:
-        raise UserError(f"not a NumPy array: {first_line(error)}", file=path, key=key) from None
+        raise unreadable(path, "a NumPy array", error, key) from error
     if dtype.hasobject:
         raise UserError(
             "holds Python objects, which are not read",
@@ -331,6 +335,13 @@ def entries_of(
     if "y_true" not in given:
         remedy = "give the true classes, (sample) or (repeat, sample), as y_true or with --truth"
         raise UserError("y_true is missing", file=path, remedy=remedy)
+    if array.shape[1:] == np.shape(given["y_true"]) and _is_one_hot(np.asarray(given["y_true"])):
+        raise UserError(
+            f"has shape {array.shape[1:]}, a row of 0 and 1 for each sample",
+            file=path,
+            key="y_true",
+            remedy="give the true class of each sample: y_true.argmax(axis=1)",
+        )
     array = _by_run(array, given, key, path)
     if len(array.shape) not in ((2, 3) if key == "scores" else (2,)) or 0 in array.shape:
         wanted = (
@@ -377,6 +388,12 @@ def entries_of(
         are_probabilities=probabilities,
         origin=held.origin,
     )
+
+
+def _is_one_hot(y_true: NDArray[Any]) -> bool:
+    """Return whether each row has a single 1 and otherwise 0."""
+    is_number = y_true.ndim == 2 and y_true.dtype.kind in "biuf"
+    return is_number and bool(np.isin(y_true, (0, 1)).all() and (y_true.sum(axis=1) == 1).all())
 
 
 def _by_run(
@@ -449,9 +466,9 @@ def _gaps_of_sigmoids(scores: NDArray[Any]) -> Predicted:
     exact = scores.astype(np.float64)
     logs = log_expit(np.where(np.isfinite(exact), exact, np.nan))
     label = exact[..., 1] >= exact[..., 0]
-    return Predicted(
-        label[:, None].astype(np.int64), (logs[..., 1] - logs[..., 0]).astype(np.float32)
-    )
+    gap = (logs[..., 1] - logs[..., 0]).astype(np.float32)
+    gap[(gap >= 0) & ~label] = -FLOOR  # both sigmoids are 0 or 1
+    return Predicted(label[:, None].astype(np.int64), gap)
 
 
 def _small(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo, key: str) -> NDArray[Any]:

@@ -94,6 +94,37 @@ def _meaning(name: str) -> object:
 FLOOR = float(np.finfo(np.float32).tiny)
 """Smaller probabilities are raised to this value, as the logarithm of 0 is not a score."""
 
+_LARGE = 2.0**10
+"""Above it the numbers that float32 holds are more than 0.0001 apart."""
+
+
+def as_kept(
+    scores: NDArray[np.floating[Any]], n_classes: int, *, is_softmax: bool
+) -> tuple[NDArray[np.float32], NDArray[Any]]:
+    """Return a run's scores as float32, and its labels, which are those of the scores as given.
+
+    `scores`, float array (sample,) of gaps or (sample, class); of two classes their gaps are
+    returned. `is_softmax`: whether only differences within a row count: where rounding to float32
+    would change those, rows are then taken from their largest score.
+    """
+    wide = scores.astype(np.promote_types(scores.dtype, np.float32), copy=False)
+    narrow = wide.astype(np.float32)
+    exact, kept = (gaps(wide), gaps(narrow)) if wide.ndim == 2 else (wide, narrow)
+    label = labels(exact, n_classes)
+    if wide.dtype == np.float32 or not np.isfinite(narrow).all():  # which is refused
+        return kept, label
+    if wide.ndim == 2 and (is_softmax or n_classes == 2):
+        is_rounded = ((np.abs(wide) > _LARGE) & (narrow != wide)).any(axis=1)
+        rows = is_rounded | (labels(kept, n_classes) != label)
+        precise = exact[rows]
+        kept[rows] = precise if n_classes == 2 else precise - precise.max(axis=1, keepdims=True)
+    off = np.flatnonzero(labels(kept, n_classes) != label)
+    if n_classes == 2:
+        kept[off] = -FLOOR
+    else:
+        kept[off, label[off]] = np.nextafter(kept[off].max(axis=1), np.float32(np.inf))
+    return kept, label
+
 
 def predicted(
     p: NDArray[np.floating[Any]], refuse: Callable[[int, int, str], NoReturn]
@@ -167,7 +198,10 @@ def codes(values: NDArray[Any], class_names: Sequence[str], key: str, file: Path
         return index
     if values.dtype.kind not in "iub":
         raise UserError(
-            f"has dtype {values.dtype}; labels are whole numbers or names", file=file, key=key
+            f"has dtype {values.dtype}; labels are whole numbers or names",
+            file=file,
+            key=key,
+            remedy=f"give indices of classes: {key}.astype(int)",
         )
     if values.size and not 0 <= int(values.min()) <= int(values.max()) < len(class_names):
         raise UserError(

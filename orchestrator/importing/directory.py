@@ -13,12 +13,17 @@ from numpy.typing import NDArray
 from scipy.special import log_expit, log_softmax
 
 from manyseed.analysis.axes import LATER
-from manyseed.jobs.run import Cell, Prediction, Probability, canonical_json, gaps, labels
+from manyseed.jobs.run import Cell, Prediction, Probability, canonical_json
 from manyseed.orchestrator.disk.lease import LeaseWatch
 from manyseed.orchestrator.disk.placing import appearing, place
 from manyseed.orchestrator.errors import UserError, toml_value
-from manyseed.orchestrator.importing.classes import Predicted
-from manyseed.orchestrator.importing.predictions import DEFAULTS, Positions, PredictionFile
+from manyseed.orchestrator.importing.classes import Predicted, as_kept
+from manyseed.orchestrator.importing.predictions import (
+    DEFAULTS,
+    Positions,
+    PredictionFile,
+    require_apart,
+)
 from manyseed.orchestrator.plans.layout import Groups, lay_out
 from manyseed.orchestrator.plans.plan import CELLS, ROWS, Plan, write_plan
 from manyseed.orchestrator.provenance import Recipe, register
@@ -134,11 +139,11 @@ def _prediction(predicted: Predicted, number: int, spec: GroupSpec) -> Predictio
         nans = np.broadcast_to(np.float32(np.nan), shape)
         label = predicted.label[number].astype(np.uint16)
         return Prediction(nans, label, nans[..., 0] if nans.ndim == 3 else nans, np.nan)
-    scores = predicted.scores[number].astype(np.float32)
-    if scores.ndim == 2:
-        scores = gaps(scores)
-    label = labels(scores, spec.n_classes)
-    if predicted.label is not None:
+    if predicted.label is None:
+        is_softmax = spec.probability == "softmax"
+        scores, label = as_kept(predicted.scores[number], spec.n_classes, is_softmax=is_softmax)
+    else:
+        scores = predicted.scores[number].astype(np.float32, copy=False)
         label = predicted.label[number, 0]
     confidence = np.full(grid, np.nan, dtype=np.float32)
     if spec.has_confidence and spec.probability != "none":
@@ -173,6 +178,7 @@ def write_sweep(sources: Sequence[PredictionFile], directory: Path) -> int:
                 file=sources[number].file,
                 remedy="import them separately, or rename one: a file's name is its dataset's",
             )
+    require_apart(sources, {})
     floored = 0
     with appearing(directory) as paths:
         groups, plan = _planned(sources)

@@ -33,7 +33,14 @@ from manyseed.orchestrator.importing.directory import (
     made_from,
     placed,
 )
-from manyseed.orchestrator.importing.predictions import DEFAULTS, Positions, PredictionFile
+from manyseed.orchestrator.importing.predictions import (
+    ATTRIBUTES,
+    DEFAULTS,
+    Positions,
+    PredictionFile,
+    require_apart,
+    require_spelt,
+)
 from manyseed.orchestrator.paths import IMPORTED, JOURNAL, SweepPaths
 from manyseed.orchestrator.plans.layout import PAIR, Groups, lay_out
 from manyseed.orchestrator.plans.plan import IS_IMPORTED, ROWS, Plan, write_plan
@@ -146,6 +153,9 @@ def numbered(
     the existing runs are, for errors.
     """
     runs = other.runs
+    for name, option in ATTRIBUTES.items():
+        if option.kind is str:
+            require_spelt(runs[name].unique(), name, other.file, {*existing[name].unique()})
     if not other.numbered:
         next_runs = existing.group_by(*DEFAULTS, "repeat").agg(next=pl.col("run").max() + 1)
         runs = runs.join(next_runs, on=[*DEFAULTS, "repeat"], how="left", maintain_order="left")
@@ -386,6 +396,7 @@ class _Extension:
         self._paths, self._groups = paths, groups
         self._parts: list[tuple[PredictionFile, GroupSpec, Integers, pl.DataFrame]] = []
         self._held = plan.all_rows.join(plan.all_cells.drop("group"), on="cell")
+        require_apart(sources, {key: plan.all_cells[key].unique() for key in PAIR})
         stored = list_groups(paths.store)
         lengths, cells, rows = plan.lengths, plan.all_cells, []
         for source in sources:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -118,6 +118,38 @@ class PredictionFile:
         for array in (self.y_true, self.test_index):
             digest.update(np.ascontiguousarray(array, dtype="<i8").tobytes())
         return {"source": "imported", "digest": digest.hexdigest()[:32]}
+
+
+def unreadable(file: Path, what: str, error: BaseException, key: str | None = None) -> UserError:
+    """Return the error for a file of which a library could not make `what`, in our own words."""
+    if isinstance(error, MemoryError):
+        reason = "needs more memory than there is"
+    elif isinstance(error, OSError) and error.strerror:
+        reason = f"cannot be read: {error.strerror}"
+    else:
+        reason = f"is damaged, or is not {what}"
+    return UserError(reason, file=file, key=key, remedy="copy it again, or write it anew")
+
+
+def require_apart(sources: Sequence[PredictionFile], known: Mapping[str, Iterable[str]]) -> None:
+    """Refuse names of datasets and classifiers of which two only look the same.
+
+    `known`: the names that there are already, by "dataset" and "classifier".
+    """
+    for key in ("dataset", "classifier"):
+        names = {*known.get(key, ())}
+        for source in sources:
+            require_spelt([getattr(source, key)], key, source.file, names)
+            names.add(getattr(source, key))
+
+
+def require_spelt(words: Iterable[str], key: str, file: Path, known: Collection[str] = ()) -> None:
+    """Refuse words of which two only look the same, unless both are known already."""
+    for same in same_spelling({*words, *known}):
+        if not {*same} <= {*known}:
+            shown = " and ".join(map(quoted, same))
+            remedy = "write each in one way"
+            raise UserError(f"{shown} only look the same", file=file, key=key, remedy=remedy)
 
 
 def prediction_file(entries: Entries, probability: Probability) -> PredictionFile:
@@ -280,9 +312,7 @@ def _check_words(words: pl.Series, name: str, file: Path) -> None:
         if len(word) > _MAX_WORD or not _is_plain(word):
             message = f"must have at most {_MAX_WORD} letters, and no control characters"
             raise UserError(message, file=file, key=name, value=word)
-    if same := same_spelling(words):
-        shown = " and ".join(map(quoted, same[0]))
-        raise UserError(f"{shown} only look the same", file=file, key=name, remedy="write one")
+    require_spelt(words, name, file)
     if len(words) > 2**15 - 1:
         raise UserError(f"has {len(words):,} different values, too many", file=file, key=name)
 

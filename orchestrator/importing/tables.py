@@ -17,7 +17,7 @@ import polars as pl
 
 from manyseed.analysis.axes import LATER
 from manyseed.jobs.datasets import csvfile
-from manyseed.orchestrator.errors import UserError, first_line, nearest
+from manyseed.orchestrator.errors import UserError, nearest
 from manyseed.orchestrator.importing.classes import (
     Predicted,
     codes,
@@ -32,6 +32,7 @@ from manyseed.orchestrator.importing.predictions import (
     Entries,
     Names,
     Positions,
+    unreadable,
 )
 from manyseed.orchestrator.store.exchange import SCHEMA
 
@@ -96,10 +97,14 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         with _unheard():
             yield
-    except pl.exceptions.PanicException:
-        raise UserError("is damaged", file=path, remedy="copy it again") from None
-    except (pl.exceptions.PolarsError, OSError, UnicodeError) as error:
-        raise UserError(f"cannot be read: {first_line(error)}", file=path) from None
+    except (
+        *(pl.exceptions.PolarsError, pl.exceptions.PanicException),
+        *(OSError, UnicodeError),
+    ) as error:
+        if type(error) is UnicodeError:  # of csvfile, which says what is wrong
+            raise UserError(f"cannot be read: {error}", file=path) from None
+        what = "a Parquet file" if path.suffix == ".parquet" else "a CSV"
+        raise unreadable(path, what, error) from error
 
 
 @contextmanager
@@ -356,7 +361,7 @@ def _most_probable(frame: pl.DataFrame) -> pl.DataFrame:
     classes = [name for name in frame.columns if name.startswith(CONFIDENCE)]
     if not classes or not all(frame[name].dtype.is_numeric() for name in classes):
         return frame
-    p = frame.select(pl.col(classes).cast(pl.Float32)).to_numpy()
+    p = frame.select(pl.col(classes).cast(pl.Float64)).to_numpy()
     order = np.array([name.removeprefix(CONFIDENCE) for name in classes])
     return frame.with_columns(prediction=pl.Series(order[p.argmax(axis=1)]))
 
@@ -474,9 +479,10 @@ def _exported(path: Path, table: pl.DataFrame) -> Entries:
 
     def read(positions: Positions) -> Predicted:
         every = (lines[positions][:, None] + np.arange(len(epochs))).reshape(-1)
-        with _reading(path):
-            column = _lines(path, every)["label"].list.to_array(n_points)
-            label = column.arr.explode()
+        column = _lines(path, every)["label"]
+        if not (column.list.len() == n_points).all():
+            raise UserError(f"is not a list of {n_points:,} values", file=path, key="label")
+        label = column.explode()
         if label.has_nulls() or len(label) != len(every) * n_points:
             raise UserError("has missing values", file=path, key="label")
         labels = codes(label.to_numpy(), class_names, "label", path)

@@ -212,7 +212,7 @@ class Status(TypedDict):
     problems: list[str]  # a sentence each
     failures: list[FailureStatus]  # the most frequent errors
     analysis: dict[str, Any] | None
-    """The last analysis job, an `orchestrator.analyses.jobstate.AnalysisJob`."""
+    """The last analysis job, an `orchestrator.analyses.AnalysisJob`."""
     cluster_silent: str | None  # why the scheduler did not answer
     report: str | None  # the report's page; None unless it shows the current results
     outdated: list[str]  # why the results or the report do not cover all finished runs

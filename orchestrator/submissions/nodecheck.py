@@ -14,9 +14,16 @@ from pathlib import Path
 from manyseed.orchestrator.disk.records import read_record, write_json
 from manyseed.orchestrator.submissions.scheduler import scheduler_of
 from manyseed.orchestrator.working.node import Node
-from manyseed.slurm import ClusterError, ClusterUnavailable, arrays, commands, discover, states
+from manyseed.slurm import (
+    ClusterError,
+    ClusterUnavailable,
+    Refused,
+    arrays,
+    commands,
+    discover,
+    states,
+)
 from manyseed.slurm.profile import Profile, Resources
-from manyseed.slurm.refused import Refused
 
 _MODULES = (
     "manyseed.orchestrator.working.worker",

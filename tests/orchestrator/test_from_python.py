@@ -6,6 +6,7 @@ import inspect
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -114,3 +115,20 @@ def test_times_of_fits_may_be_masked(tmp_path: Path) -> None:
     given = {"scores": np.ones((2, 8)), "y_true": np.arange(8) % 2, "fit_seconds": seconds}
     sweep = Sweep.from_predictions(given, tmp_path / "sweep", probability="none")
     assert sweep.analyze()["runs"]["fit_seconds"].to_list() == [2, None]
+
+
+@pytest.mark.parametrize("name", ["a", "b", "y"])
+def test_groups_of_runs_with_values_that_are_missing_are_refused(name: str) -> None:
+    rng = np.random.default_rng(0)
+    good: dict[str, Any] = {
+        "a": rng.random((3, 8, 4)),
+        "b": rng.random((3, 8, 4)),
+        "y": np.arange(8) % 4,
+    }
+    mask = np.arange(good[name].size).reshape(good[name].shape) == 1
+    masked = good | {name: np.ma.array(good[name], mask=mask)}
+    asked = [masked] if name == "y" else [masked, good | {name: np.where(mask, np.nan, good[name])}]
+    for values in asked:
+        for ask in (manyseed.alpha_hat, manyseed.error_consistency):
+            with pytest.raises(UserError, match=rf"^{name}\b.*(values are missing|NaN)"):
+                ask(**values)

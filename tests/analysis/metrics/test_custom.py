@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -88,6 +89,20 @@ def test_what_is_no_metric_is_refused(name, message):
         select([name])
 
 
+def masks_one(part):
+    return np.ma.array(accuracy(part), mask=np.arange(part.n_runs) == 0)
+
+
+def masks_a_point(part):
+    return np.ma.array(part.label.astype(float), mask=part.label == part.label.max())
+
+
+def test_a_probe_that_masks_values_fails():
+    part = SimpleNamespace(label=np.arange(6).reshape(2, 3), n_runs=2)
+    found = custom.probe_values(f"{HERE}:masks_a_point", part)
+    assert found.reason.endswith("failed with ValueError: 1 of 6 values that it returns are masked")
+
+
 def fails_in_the_second_repeat(part):
     if part.held_out.repeat_index == 1:
         raise RuntimeError("no such\n  file")
@@ -101,6 +116,7 @@ def fails_in_the_second_repeat(part):
         ("one_number", r"returned shape () for {n} runs; one number per run, ({n},), is needed"),
         ("broken", "failed with AttributeError: 'Part' object has no attribute 'y_ture'"),
         ("fails_in_the_second_repeat", "failed with RuntimeError: no such file"),
+        ("masks_one", "failed with ValueError: 1 of {n} values that it returns are masked"),
     ],
 )
 def test_a_function_that_fails_costs_itself_alone(kept, function, reason, block_bytes):

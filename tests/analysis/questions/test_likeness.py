@@ -8,9 +8,16 @@ import numpy as np
 import pytest
 from scipy.special import logit
 
+from manyseed.analysis import Refused
 from manyseed.analysis.alphahat.trimming import dkw_threshold
 from manyseed.analysis.questions.intervals import of_share
-from manyseed.analysis.questions.likeness import alpha_hat_between, consistency_between, labels
+from manyseed.analysis.questions.likeness import (
+    alpha_hat_between,
+    classes,
+    consistency_between,
+    labels,
+    probes,
+)
 from tests.analysis.planted import two_groups, wrong_points
 
 
@@ -100,3 +107,30 @@ def test_intervals_of_shares_stay_inside():
 def test_labels_are_the_largest_scores():
     scores = np.random.default_rng(0).random((3, 7, 4))
     assert (labels("a", scores) == scores.argmax(axis=2)).all()
+
+
+def test_masked_values_are_missing_and_never_what_is_behind_the_mask():
+    scores = np.random.default_rng(0).random((3, 8, 4))
+    y, mask = np.arange(8) % 4, np.zeros(scores.shape, bool)
+    mask[1, 2, 3] = True
+    hidden = np.ma.array(scores, mask=mask)
+    for values in (hidden, [*hidden]):
+        for read in (lambda v: probes("a", v, y), lambda v: labels("a", v)):
+            with pytest.raises(Refused, match="a = None: 1 of 96 values are missing"):
+                read(values)
+    of_labels = np.ma.array(scores.argmax(axis=2), mask=mask[..., 3])
+    with pytest.raises(Refused, match="1 of 24 values are missing"):
+        labels("b", of_labels)
+    with pytest.raises(Refused, match="y = None: 1 of 8 values are missing"):
+        classes(np.ma.array(y, mask=np.arange(8) == 1), 8)
+    unmasked = np.ma.array(scores)
+    np.testing.assert_array_equal(labels("a", unmasked), scores.argmax(axis=2))
+    assert probes("a", unmasked, y).shape == (3, 8)
+
+
+def test_scores_with_nan_have_no_labels():
+    scores = np.random.default_rng(0).random((3, 8, 4))
+    scores[1, 2, 3] = np.nan
+    for read in (lambda: labels("a", scores), lambda: probes("a", scores, np.arange(8) % 4)):
+        with pytest.raises(Refused, match="a = nan: allowed: numbers; leave out runs with NaN"):
+            read()

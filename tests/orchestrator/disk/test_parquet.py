@@ -61,6 +61,12 @@ def test_what_is_no_such_table_is_damage_and_names_the_file(tmp_path: Path) -> N
         path.write_bytes(content)
         with pytest.raises(DamagedFile, match=str(path)):
             read_parquet(path)
+    FRAME.write_parquet(path)  # without a checksum
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2] + b"?" * (len(content) // 2 - 8) + content[-8:])
+    with pytest.raises(DamagedFile) as error:
+        read_parquet(path)
+    assert error.value.reason == "cannot be read: it is damaged, or is not a Parquet file"
     path.write_bytes(whole)
     for schema in ({"c": pl.Int8()}, {"a": pl.Int8()}):
         with pytest.raises(DamagedFile, match=f"{path}.*column"):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from manyseed import Sweep
 from manyseed.orchestrator.cli import main
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.grids.expansion import expand
@@ -41,6 +42,20 @@ GRID = '[[grid]]\ndataset = ["sklearn:digits"]\nclassifier = ["lr-sgd"]\n'
 TABLE = "width,colour,same,class\n0,,1,a\n" + "".join(
     f"{i},{'red' if i % 3 else 'blue'},1,{'ab'[i % 2]}\n" for i in range(1, 8)
 )
+
+TYPED = "v,flag,num,flt,day\n" + "".join(
+    f"{i}.5,{'true' if i % 2 else 'false'},{i % 3},{float(i % 2)},2020-0{1 + i % 2}-01\n"
+    for i in range(24)
+)
+OTHERS = {"flag", "num", "flt", "day"}
+
+
+def typed(target: str, more: str = "") -> str:
+    """Return a sweep file whose classes TOML, too, may take for truth values, numbers or dates."""
+    ignored = sorted(OTHERS - {target})
+    table = f'[dataset.d]\nsource = "file:typed.csv"\ntarget = "{target}"\nignore = {ignored}\n'
+    return HEAD + "repeats = 1\nruns = 2\n" + GRID.replace("sklearn:digits", "d") + table + more
+
 
 # what is written → what the message must hold: key, value, reason or remedy
 MISTAKES = {
@@ -320,6 +335,70 @@ MISTAKES = {
         HEAD + GRID + 'zip = ["dataset", "classifier"]\n',
         ['grid[0].zip[0] = "dataset": must be a list', "zip is a list of lists"],
     ),
+    "a class that TOML takes for a truth value": (
+        typed("flag", "positive = true\n"),
+        ["dataset.d.positive = true: must be a name", 'in quotes, as in the data: "true"'],
+    ),
+    "classes that TOML takes for truth values": (
+        typed("flag", "classes = { yes = [true], no = [false] }\n"),
+        ["dataset.d.classes.yes[0] = true: must be a name", '"true"'],
+    ),
+    "a class that TOML takes for a number": (
+        typed("flt", "positive = 1.0\n"),
+        ["dataset.d.positive = 1.0: must be a name", 'in quotes, as in the data: "1.0"'],
+    ),
+    "a class that TOML takes for a date": (
+        typed("day", "positive = 2020-01-01\n"),
+        ["dataset.d.positive = ", "must be a name", 'in quotes, as in the data: "2020-01-01"'],
+    ),
+    "a class 0 where the file has 0.0": (
+        typed("flt", "classes = { a = [0], b = [1] }\n"),
+        ["dataset.d.classes", 'unknown class "0"', '"0.0"'],
+    ),
+    "a name with a dot without quotes": (
+        typed("flag").replace("[dataset.d]", "[dataset.d.v1]").replace('["d"]', '["d.v1"]'),
+        ['grid[0].dataset = "d.v1": unknown dataset', 'or a table [dataset."d.v1"]'],
+    ),
+    "runs as a float": (
+        HEAD + "runs = 1e1\n" + GRID,
+        ["runs = 10.0: must be a whole number from 1 to 60000"],
+    ),
+    "a date for a name": (
+        HEAD.replace('"x"', "2020-01-01") + GRID,
+        ["name = ", "must be text in quotes"],
+    ),
+    "a test set of one point": (
+        typed("flag", "test = 1\n"),
+        ["dataset.d.test = 1: must be a share above 0 and below 1, or a whole number of points"],
+    ),
+    "a test set of nan": (
+        typed("flag", "test = nan\n"),
+        ["dataset.d.test = nan: must be a share above 0 and below 1, or a whole number of points"],
+    ),
+    "a test set of inf": (
+        typed("flag", "test = inf\n"),
+        ["dataset.d.test = inf: must be a share above 0 and below 1, or a whole number of points"],
+    ),
+    "classifiers that only look the same": (
+        HEAD
+        + GRID.replace('["lr-sgd"]', '["cnn", "cnn\u200b"]')
+        + '[classifier.cnn]\nkind = "mlp"\n[classifier."cnn\u200b"]\nkind = "lr-sgd"\n',
+        ["classifier.", r'"cnn" and "cnn\u200b" only look the same', "give one another name"],
+    ),
+    "datasets that only look the same": (
+        typed("flag") + '[dataset."d "]\nsource = "sklearn:wine"\n',
+        ['dataset."d "', '"d" and "d " only look the same'],
+    ),
+    "a table that only looks like a classifier": (
+        HEAD + GRID + '[classifier."lr\u2060-sgd"]\nkind = "mlp"\n',
+        [r'"lr-sgd" and "lr\u2060-sgd" only look the same'],
+    ),
+    "letters composed or not": (
+        HEAD
+        + GRID.replace('["lr-sgd"]', '["caf\u00e9", "cafe\u0301"]')
+        + '[classifier."caf\u00e9"]\nkind = "mlp"\n[classifier."cafe\u0301"]\nkind = "mlp"\n',
+        ["classifier.", "only look the same"],
+    ),
     "two extents of one cell": (
         HEAD + GRID + "runs = 20\nrepeats = 1\n" + GRID + "runs = 10\nrepeats = 2\n",
         ["grid: two grids ask for the same cell", "at least as many of both"],
@@ -350,6 +429,7 @@ def test_a_mistake_is_told_in_one_message_and_nothing_is_written(
     file = tmp_path / "sweep.toml"
     file.write_text(text)
     (tmp_path / "table.csv").write_text(TABLE)
+    (tmp_path / "typed.csv").write_text(TYPED)
     monkeypatch.chdir(tmp_path)
     before = tree(tmp_path)
     monkeypatch.setattr(
@@ -389,6 +469,54 @@ def test_text_that_is_not_utf8(tmp_path):
     (tmp_path / "s.toml").write_bytes(b'name = "\xff"')
     with pytest.raises(UserError, match="not UTF-8"):
         read_sweep_file(tmp_path / "s.toml")
+
+
+@pytest.mark.parametrize("end", ["\r", "\0"])
+def test_ends_of_lines_that_toml_does_not_have(end, tmp_path):
+    file = tmp_path / "s.toml"
+    file.write_bytes(GOOD.replace("\n", end).encode() if end == "\r" else f"{GOOD}{end}".encode())
+    done = command("plan", file, "--dry-run", cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"{file}: not valid TOML: " in done.stderr
+    assert [each.name for each in tmp_path.iterdir()] == ["s.toml"]
+
+
+@pytest.mark.parametrize(
+    ("before", "end"), [("\ufeff", "\n"), ("", "\r\n"), ("\ufeff", "\r\n")], ids=str
+)
+def test_marks_and_ends_of_lines_as_windows_writes_them(before, end, tmp_path):
+    """The same sweep; and the file that it keeps plans again without a change."""
+    file = tmp_path / "s.toml"
+    file.write_bytes((before + HEAD + GRID).replace("\n", end).encode())
+    assert read_sweep_file(file) == parse_sweep_file(HEAD + GRID, file)
+    assert command("plan", file, "--out", tmp_path / "out").returncode == 0
+    kept = tmp_path / "out" / "sweep.toml"
+    assert kept.read_bytes() == file.read_bytes()
+    change = plan_change(kept, tmp_path / "out")
+    assert (change.is_empty, len(change.added)) == (True, 0)
+
+
+def test_whole_numbers_of_every_form_are_taken(tmp_path):
+    sweep = parse_sweep_file('name = "x"\nseed = 4294967296\nruns = 1_0\n' + GRID, tmp_path)
+    assert (sweep.seed, sweep.runs) == (2**32, 10)
+    assert parse_sweep_file(typed("num", "positive = 2\n"), tmp_path).dataset["d"].positive == 2
+
+
+def test_the_largest_seed_trains(tmp_path):
+    file = tmp_path / "s.toml"
+    good = HEAD.replace("seed = 1", f"seed = {2**63 - 1}") + "repeats = 1\nruns = 2\n"
+    file.write_text(good + GRID.replace("digits", "iris"))
+    done = command("run", file, "--out", tmp_path / "out", "--cluster", "local")
+    assert done.returncode == 0, done.output
+    assert Sweep(tmp_path / "out").status()["runs"]["done"] == 2
+
+
+def test_a_sweep_that_has_names_that_only_look_the_same_is_read(tmp_path):
+    text = MISTAKES["classifiers that only look the same"][0]
+    assert {*parse_sweep_file(text, tmp_path).classifier} == {"cnn", "cnn\u200b"}
+    single = HEAD + GRID.replace("lr-sgd", "cnn\u200b") + '[classifier."cnn\u200b"]\nkind = "mlp"\n'
+    (tmp_path / "s.toml").write_text(single)
+    assert len(plan_change(tmp_path / "s.toml", tmp_path / "out").added) == 100
 
 
 def test_a_good_file_plans(tmp_path):

@@ -113,3 +113,57 @@ def test_predictions_as_floats_are_not_wrong_in_silence(tmp_path: Path) -> None:
 def test_words_that_only_look_the_same_are_no_two_cells(other: str) -> None:
     with pytest.raises(UserError, match="only look the same"):
         attributes({"hparams": ["deep", other]}, 2, FILE)
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+LOOKALIKES = [
+    ("cnn", "cnn\u200b"),
+    ("caf\u00e9", "cafe\u0301"),
+    ("tea", "tea "),
+    ("a b", "a\u00a0b"),
+]
+
+
+@pytest.mark.parametrize("names", LOOKALIKES)
+def test_classifiers_whose_names_only_look_the_same(tmp_path: Path, names: tuple[str, str]) -> None:
+    given = scores_of(["a", "b"])
+    with pytest.raises(UserError, match=r"classifier: .* only look the same"):
+        Sweep.from_predictions(dict.fromkeys(names, given), tmp_path / "refused")
+    assert not (tmp_path / "refused").exists()
+    sweep = Sweep.from_predictions({names[1]: given}, tmp_path / "sweep")  # an odd name is a name
+    before = contents(sweep.directory)
+    other = given | {"scores": given["scores"] + np.float32(1)}
+    with pytest.raises(UserError, match=r"classifier: .* only look the same"):
+        sweep.add_predictions(other, classifier=names[0])
+    assert contents(sweep.directory) == before
+    sweep.add_predictions(other | {"run": [2, 3]}, classifier=names[1])
+    assert sweep.status()["runs"]["done"] == 4
+
+
+def test_datasets_of_files_whose_names_only_look_the_same(tmp_path: Path) -> None:
+    given = scores_of(["a", "b"])
+    for name, shift in (("digits", 0), ("digits\u200b", 1)):
+        index = np.arange(len(given["y_true"])) + shift
+        np.savez(tmp_path / f"{name}.npz", **given, test_index=index)
+    with pytest.raises(
+        UserError, match=r'dataset: "digits" and "digits\\u200b" only look the same'
+    ):
+        Sweep.import_predictions(sorted(tmp_path.glob("*.npz")), tmp_path / "sweep")
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_words_of_two_files_that_only_look_the_same(tmp_path: Path) -> None:
+    given = scores_of(["a", "b"])
+    for name, word in (("0", "deep"), ("1", "deep\u200b")):
+        np.savez(tmp_path / f"{name}.npz", **given, hparams=[word] * 2)
+    files = [tmp_path / "0.npz", tmp_path / "1.npz"]
+    with pytest.raises(UserError, match=r"1\.npz: hparams: .* only look the same"):
+        Sweep.import_predictions(files, tmp_path / "refused", dataset="d")
+    assert not (tmp_path / "refused").exists()
+    sweep = Sweep.import_predictions(files[:1], tmp_path / "sweep", dataset="d")
+    with pytest.raises(UserError, match=r"hparams: .* only look the same"):
+        sweep.add_predictions(given | {"hparams": ["deep\u200b"] * 2})
+    assert sweep.status()["runs"]["done"] == 2

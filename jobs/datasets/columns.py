@@ -14,6 +14,9 @@ from numpy.typing import NDArray
 from manyseed.jobs.checks import Refused, spelling
 from manyseed.jobs.datasets.info import ColumnInfo, Looks, Samples
 
+Doubt = tuple[Looks, tuple[str, ...]]
+"""What else a column looks like as it is written, and some of its values."""
+
 NO_FEATURE: tuple[Looks, ...] = ("id", "date", "distinct")
 """Looks of columns that are hardly features."""
 
@@ -51,13 +54,12 @@ def column_info(
     values: NDArray[Any],
     *,
     is_declared: bool = False,
-    doubt: tuple[Looks, str] = ("", ""),
+    doubt: Doubt = ("", ()),
 ) -> ColumnInfo:
     """Describe a feature.
 
     `values`, float64 array or object array (sample,): numbers, NaN where missing; or labels as
-    text, None where missing. `is_declared`: whether labels are meant to be labels. `doubt`: what
-    else numbers look like as they are written, and one of them.
+    text, None where missing. `is_declared`: whether labels are meant to be labels.
     """
     looks: Looks
     shown: tuple[str, ...] = ()
@@ -68,7 +70,7 @@ def column_info(
         looks = "constant" if is_constant else _of_numbers(name, known)
         merged = _merged_in_single(distinct)
         if doubt[0] == "id" or (doubt[0] and not looks):
-            looks, shown = doubt[0], (doubt[1],)
+            looks, shown = doubt
         elif merged and (not looks or len(merged) == 1):
             looks, shown = "single", merged
         elif not looks and _are_few(distinct, known.size):
@@ -77,7 +79,6 @@ def column_info(
     labels = [value for value in values.tolist() if value is not None]
     different = {*labels}
     others = None if is_declared else _beside_numbers(labels)
-    same = alike(different)
     looks = ""
     if _is_constant(len(different), len(labels), values.size):
         looks = "constant"
@@ -91,16 +92,35 @@ def column_info(
         looks, shown = "numbers", measured
     elif len(labels) >= _FEWEST and len(different) > _SHARE * len(labels):
         looks = "distinct"
-    elif same:
-        looks, shown = "alike", same[0]
+    else:
+        looks, shown = _of_labels(different, doubt)
     return ColumnInfo(name, "categorical", len(different), looks, shown)
 
 
-def set_aside(name: str, values: NDArray[Any] | None) -> ColumnInfo:
+def _of_labels(labels: set[str], doubt: Doubt) -> Doubt:
+    """Return what labels look like that may be one: some that are alike, or one number."""
+    if same := alike(labels):
+        return "alike", same[0]
+    if doubt[0] == "merged":
+        return doubt
+    same = same_numbers(labels)
+    return ("same", same[0]) if same else ("", ())
+
+
+def set_aside(name: str, column: DataColumn | None) -> ColumnInfo:
     """Describe a column that is no feature, of which values are only used to group or sort rows."""
-    labels = () if values is None else {each for each in values.tolist() if isinstance(each, str)}
-    same = next(iter(alike(labels)), ())
-    return ColumnInfo(name, "ignored", looks="alike" if same else "", shown=same)
+    if column is None:
+        return ColumnInfo(name, "ignored")
+    labels = {each for each in column.values.tolist() if isinstance(each, str)}
+    looks, shown = _of_labels(labels, column.doubt)
+    return ColumnInfo(name, "ignored", looks=looks, shown=shown)
+
+
+def target_info(column: DataColumn) -> tuple[ColumnInfo, ...]:
+    """Describe the column of classes, if its names are not as they are written."""
+    looks, shown = column.doubt
+    is_doubtful = looks in ("zeros", "merged")
+    return (ColumnInfo(column.name, "target", looks=looks, shown=shown),) if is_doubtful else ()
 
 
 def alike(labels: Iterable[str]) -> list[tuple[str, ...]]:
@@ -232,14 +252,13 @@ class DataColumn:
 
     `values`, float64 array or object array (sample,): numbers, NaN where missing; of a categorical
     column labels as text, None where missing. `is_declared`: whether its kind was given, by the
-    user or by the column's type. `doubt`: what else its numbers look like as they are written, and
-    one of them.
+    user or by the column's type.
     """
 
     name: str
     values: NDArray[np.float64] | NDArray[np.object_]
     is_declared: bool = False
-    doubt: tuple[Looks, str] = ("", "")
+    doubt: Doubt = ("", ())
 
     @property
     def is_categorical(self) -> bool:

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from manyseed.jobs.datasets.columns import is_number
-from manyseed.jobs.datasets.info import Looks
+from manyseed.jobs.datasets.columns import Doubt, is_number, same_numbers
 
 if TYPE_CHECKING:
     import polars as pl
@@ -159,12 +158,17 @@ def _what_is_wrong(content: bytes, separator: str) -> str:
 
 
 def doubtful(
-    content: bytes, suffix: str, frame: pl.DataFrame, missing: Sequence[str] = MISSING
-) -> dict[str, tuple[Looks, str]]:
-    """Return columns of numbers that may mean something else: what they look like, and a value.
+    content: bytes,
+    suffix: str,
+    frame: pl.DataFrame,
+    missing: Sequence[str] = MISSING,
+    labels: Collection[str] = (),
+) -> dict[str, Doubt]:
+    """Return columns of numbers that may mean something else: what they look like, and values.
 
     Of numbers with leading zeros, as codes have; with commas or points that may separate thousands;
-    and with more digits than a float64 has, which are all different.
+    and with more digits than a float64 has, which are all different. Of `labels`, also of numbers
+    that are written in several ways.
 
     `content`, `suffix` and `missing`: as of `read`. `frame`: what `read` returned.
     """
@@ -176,20 +180,27 @@ def doubtful(
         if (series.dtype.is_integer() and has_zeros)
         or (
             series.dtype.is_float()
-            and (_is_huge(series) or (separator != "," and _in_thousands(series)))
+            and (
+                series.name in labels
+                or _is_huge(series)
+                or (separator != "," and _in_thousands(series))
+            )
         )
     ]
-    found: dict[str, tuple[Looks, str]] = {}
+    found: dict[str, Doubt] = {}
     if not names:
         return found
     for series in _parsed(content, separator, missing, columns=names, infer_schema=False):
         texts = series.drop_nulls().str.strip_chars()
-        if (zeros := texts.filter(texts.str.contains(_ZEROS))).len():
-            found[series.name] = "zeros", str(zeros[0])
+        same = same_numbers(texts.unique().to_list()) if series.name in labels else ()
+        if same:
+            found[series.name] = "merged", same[0]
+        elif (zeros := texts.filter(texts.str.contains(_ZEROS))).len():
+            found[series.name] = "zeros", (str(zeros[0]),)
         elif separator != "," and (long := _with_thousands(texts)):
-            found[series.name] = "thousands", long
+            found[series.name] = "thousands", (long,)
         elif _is_huge(frame[series.name]) and texts.n_unique() == series.len():
-            found[series.name] = "id", ""
+            found[series.name] = "id", ()
     return found
 
 
@@ -304,7 +315,10 @@ def _prepared(content: bytes, suffix: str) -> tuple[bytes, str]:
 def _as_utf8(content: bytes) -> bytes:
     """Return a file's bytes as UTF-8; polars would replace invalid bytes in column names."""
     if content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        content = content.decode("utf-16").encode()
+        try:
+            content = content.decode("utf-16").encode()
+        except UnicodeDecodeError as error:
+            raise UnicodeError("it begins as UTF-16, but is cut off or damaged") from error
     try:
         content.decode()
         wrong = content.find(b"\0", 0, content.find(b"\n"))  # as UTF-16 without its mark has

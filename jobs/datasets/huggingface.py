@@ -309,8 +309,9 @@ def _pixels(name: str, parts: Sequence[Any], column: str, asked: Mapping[str, An
         raise
     except imagefolder.NoImage as error:
         raise _refused(name, str(error)) from error
-    except (OSError, ValueError, SyntaxError) as error:
-        raise _refused(name, f"holds an image that cannot be decoded: {error}") from error
+    except OSError as error:
+        reason = f"holds an image that cannot be read: {error.strerror or 'it is damaged'}"
+        raise _refused(name, reason) from error
 
 
 SOURCE = DatasetSource(names=(), describe=_describe, parameters=OPTIONS, fetch=_fetch)

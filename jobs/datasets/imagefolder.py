@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,11 +30,12 @@ _FOREIGN_FILES = {"thumbs.db", "ehthumbs.db", "desktop.ini"}
 """What storage boxes and operating systems put beside users' files, in lower case; like names that
 begin with a dot, no samples."""
 
-_PARTS = {
-    *("train", "training", "trainset", "test", "testing", "testset", "val", "valid", "validation"),
-    *("dev", "eval", "evaluation", "holdout", "train_set", "test_set", "val_set"),
-}
-"""How people name the parts of a split, in lower case."""
+_BESIDE = "(?:data|sets?|images?|imgs?|seg|split|part|fold|samples?|unlabell?ed)*"
+_PART = re.compile(
+    rf"{_BESIDE}(?:(?P<train>train(?:ing|val|dev)?)|(?P<val>val|valid(?:ation)?|dev(?:elopment)?)"
+    rf"|(?P<test>tests?|testing|holdout|pred(?:ict(?:ion)?)?|eval(?:uation)?)){_BESIDE}"
+)
+"""How people name a part of a split, in letters: what it is for among words that say no more."""
 
 _LARGEST = 4096
 _GREY = ("1", "L")
@@ -96,9 +98,9 @@ def fetch(path: Path, provenance: Mapping[str, Any]) -> Samples:
     X = in_file((len(y), *folder.shape), np.uint8)
     for i, name in enumerate(folder.names):
         try:
-            X[i] = pixels(path / name, Path(name).name, folder.shape)
-        except (OSError, ValueError, SyntaxError) as error:
-            raise DamagedData(f"{path / name} cannot be decoded: {error}") from error
+            X[i] = pixels(path / name, name, folder.shape)
+        except NoImage as error:
+            raise DamagedData(f"{path} {error}") from error
     flat = X.reshape(len(y), -1)
     cardinality = np.zeros(flat.shape[1], dtype=np.int32)
     return Samples(flat, y, cardinality, names, folder.shape, folder.n_train)
@@ -128,12 +130,12 @@ def _scan(path: Path, size: tuple[int, int] | None) -> _Folder:
             raise refused(path, f"{reason}{PARTS[0]}")
         order = sorted(range(len(names)), key=lambda i: (parts[i][0] != PARTS[0], names[i]))
         names, parts = [names[i] for i in order], [parts[i] for i in order]
-    elif len(tops := sorted({part[0] for part in parts})) > 1 and _are_parts(tops):
-        shown = ", ".join(tops)
+    elif split := _parts_of_a_split({part[0] for part in parts}):
         raise refused(
             path,
-            f"has the folders {shown}, which are parts of a split, not classes: name them "
-            f"{' and '.join(PARTS)}, each with a folder for each class, and move others elsewhere",
+            f"has the folders {', '.join(split)}, which are parts of a split, not classes: name "
+            f"them {' and '.join(PARTS)}, each with a folder for each class, and move others "
+            "elsewhere",
         )
     try:
         headers = [header(path / name, name) for name in names]
@@ -160,8 +162,19 @@ def _scan(path: Path, size: tuple[int, int] | None) -> _Folder:
     )
 
 
-def _are_parts(names: Sequence[str]) -> bool:
-    return {name.strip().lower().replace("-", "_") for name in names} <= _PARTS
+def _parts_of_a_split(names: set[str]) -> list[str]:
+    """Return the names that mean parts of a split: training and others, or no classes at all.
+
+    One alone may be a class: a train among vehicles.
+    """
+    kinds = {
+        name: found.lastgroup
+        for name in sorted(names)
+        if (found := _PART.fullmatch(re.sub(r"[\W\d_]+", "", name.casefold())))
+    }
+    different = {*kinds.values()}
+    is_split = len(different) > 1 and ("train" in different or kinds.keys() == names)
+    return [*kinds] if is_split else []
 
 
 def _is_foreign(name: str) -> bool:
@@ -218,13 +231,22 @@ def header(file: Path | BinaryIO, name: str) -> tuple[int, int, int]:
                 raise NoImage(f"holds {name} with a transparent colour; save it as RGB without")
             found = image.height, image.width, 1 if image.mode in _GREY else 3
             if not _is_whole(image):
-                raise NoImage(f"holds {name}, which is cut off or damaged; replace or remove it")
+                raise _damaged(name, ValueError())
             return found
-    except (UnidentifiedImageError, Image.DecompressionBombError, SyntaxError) as error:
-        reason = str(error).partition(" '")[0].partition(" <")[0] or type(error).__name__
-        raise NoImage(f"holds {name}, which is not an image: {reason}") from error
-    except OSError as error:
-        raise NoImage(f"holds {name}, which cannot be read: {error}") from error
+    except NoImage:
+        raise
+    except Image.DecompressionBombError as error:
+        raise NoImage(f"holds {name}, which has too many pixels; make it smaller") from error
+    except UnidentifiedImageError as error:
+        raise NoImage(f"holds {name}, which is not an image; replace or remove it") from error
+    except (OSError, ValueError, SyntaxError) as error:
+        raise _damaged(name, error) from error
+
+
+def _damaged(name: str, error: Exception) -> NoImage:
+    if isinstance(error, OSError) and error.strerror:
+        return NoImage(f"holds {name}, which cannot be read: {error.strerror}")
+    return NoImage(f"holds {name}, which is cut off or damaged; replace or remove it")
 
 
 def _is_whole(image: Any) -> bool:
@@ -249,14 +271,19 @@ def _has_transparent_colour(given: object) -> bool:
 
 
 def pixels(file: Path | BinaryIO, name: str, shape: tuple[int, int, int]) -> Any:
-    """Decode an image to `shape` (height, width, channels), uint8."""
+    """Decode an image to `shape` (height, width, channels), uint8, or raise `NoImage`."""
     from PIL import Image
 
     height, width, channels = shape
-    with Image.open(file) as opened:
-        if opened.mode == "RGBA" and opened.getchannel("A").getextrema() != (255, 255):
-            raise ValueError(f"{name} is transparent in parts; save it as RGB")
-        image = opened.convert("RGB" if channels == 3 else "L")
+    try:
+        with Image.open(file) as opened:
+            if opened.mode == "RGBA" and opened.getchannel("A").getextrema() != (255, 255):
+                raise NoImage(f"holds {name}, which is transparent in parts; save it as RGB")
+            image = opened.convert("RGB" if channels == 3 else "L")
+    except NoImage:
+        raise
+    except (OSError, ValueError, SyntaxError) as error:
+        raise _damaged(name, error) from error
     if image.size != (width, height):
         image = image.resize((width, height), Image.Resampling.BILINEAR)
     return np.asarray(image).reshape(shape)

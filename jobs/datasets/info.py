@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from manyseed.jobs.checks import Option, Refused
 from manyseed.jobs.run import IDENTITY_VERSION, identity
 
-Kind = Literal["continuous", "categorical", "ignored"]
+Kind = Literal["continuous", "categorical", "ignored", "target"]
 Looks = Literal[
     "",
     "constant",
@@ -22,6 +22,8 @@ Looks = Literal[
     "numbers",
     "distinct",
     "alike",
+    "same",
+    "merged",
     "zeros",
     "thousands",
     "single",
@@ -36,13 +38,14 @@ class ColumnInfo:
     Attributes
     ----------
     name : str
-    kind : {"continuous", "categorical", "ignored"}
+    kind : {"continuous", "categorical", "ignored", "target"}
     n_labels : int
         Of a categorical column; else 0.
     looks : Looks
         What a user should check: one value in all rows, or none; a name or number of rows; dates;
         labels that are numbers, almost all of them; that hardly repeat; that differ only in
-        spelling or case; numbers with leading zeros; with commas that may separate thousands;
+        spelling or case; that are one number, kept apart or read as one; numbers with leading
+        zeros; with commas that may separate thousands;
         that float32 does not tell apart, or cannot hold; whole numbers that repeat as labels do.
     shown : tuple of str
         The labels that are not numbers, or are alike, or such numbers.
@@ -97,6 +100,8 @@ class DatasetInfo:
     missing : tuple of str
         The kinds of columns, continuous or categorical, in which values are missing; empty for
         sources whose values the plan does not know.
+    target : ColumnInfo or None
+        The column of classes, where a user should check it.
     """
 
     canonical: Mapping[str, Any]
@@ -117,6 +122,7 @@ class DatasetInfo:
     n_test_sets: int | None = None
     largest_test: int = 0
     missing: tuple[str, ...] = ()
+    target: ColumnInfo | None = None
 
     @property
     def binary_problems(self) -> int:
@@ -164,6 +170,8 @@ class DataShape:
         With several official test sets, the samples of each class in training parts and test sets.
     missing : tuple of str
         The kinds of columns, continuous or categorical, in which values are missing, where known.
+    target : ColumnInfo or None
+        The column of classes, where a user should check it.
     """
 
     provenance: Mapping[str, Any]
@@ -180,6 +188,7 @@ class DataShape:
     groups: NDArray[np.int64] | None = None
     set_counts: NDArray[np.int64] | None = None
     missing: tuple[str, ...] = ()
+    target: ColumnInfo | None = None
 
 
 @dataclass(frozen=True, slots=True)

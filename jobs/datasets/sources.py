@@ -20,6 +20,7 @@ from manyseed.jobs.checks import (
     integer,
     number,
     quoted,
+    same_spelling,
     spelling,
 )
 from manyseed.jobs.datasets import (
@@ -360,6 +361,7 @@ def resolve(
         canonical["classes"] = grouping.groups
     if grouping.positive is not None:
         canonical["positive"] = grouping.positive
+    _require_columns(shape, source, parameters, canonical)
     return DatasetInfo(
         canonical=canonical,
         n_samples=n_samples,
@@ -379,6 +381,7 @@ def resolve(
         n_test_sets=n_sets,
         largest_test=largest,
         missing=shape.missing,
+        target=shape.target,
     )
 
 
@@ -393,6 +396,24 @@ def _require_spelling(names: Sequence[str], source: str, given: Mapping[str, Any
         needs = {"classes": merged(names)} if few else {}
         reason += "" if few else "; merge them with classes, which lists all classes"
         raise Refused(option, given.get("target", source), reason, needs=needs)
+
+
+def _require_columns(
+    shape: DataShape, source: str, given: Mapping[str, Any], canonical: Mapping[str, Any]
+) -> None:
+    """Refuse columns whose names differ only in blanks or invisibly, unless all are ignored."""
+    target, ignored = shape.provenance.get("target"), {*given.get("ignore", ())}
+    names = [str(target), *(column.name for column in shape.columns)]
+    same = [each for each in same_spelling(names) if not {*each} <= ignored]
+    # an earlier sweep may have taken the table as it is: its data was prepared then
+    if same and not cache.is_complete(canonical, cache.data_home()):
+        shown = " and ".join(map(quoted, same[0]))
+        needs = {} if target in same[0] else {"ignore": sorted({*ignored, *same[0]})}
+        option = function.OPTION if function.KEPT in given else "source"
+        reason = f"has columns whose names look the same, {shown}: rename them"
+        raise Refused(
+            option, source, reason + (", or ignore them all" if needs else ""), needs=needs
+        )
 
 
 def _grouped(grouping: Grouping, counts: Sequence[int] | None) -> tuple[int, ...] | None:

@@ -18,16 +18,17 @@ from manyseed.jobs.datasets.arrayfile import refused
 from manyseed.jobs.datasets.columns import (
     LEAVE_EMPTY,
     DataColumn,
+    Doubt,
     column_info,
     is_mark,
     set_aside,
+    target_info,
     to_samples,
 )
 from manyseed.jobs.datasets.info import (
     ColumnInfo,
     DatasetSource,
     DataShape,
-    Looks,
     Samples,
     test_counts,
     with_preparation,
@@ -98,7 +99,8 @@ class Keys:
                 raise Refused(key, name, "is already named for something else")
 
 
-Taken = tuple[Samples, tuple[ColumnInfo, ...]]  # samples, and how the columns are taken, in order
+Taken = tuple[Samples, tuple[ColumnInfo, ...]]
+"""Samples, and how the columns are taken, in order; the target comes last, if it is doubtful."""
 
 
 def of_tables(paths: Sequence[Path], tables: Sequence[Columns], keys: Keys) -> Taken:
@@ -136,8 +138,9 @@ def _samples(path: Path, columns: Columns, keys: Keys, n_first: int | None) -> T
         if name not in columns:
             others = [column for column in columns if column != target]
             raise Refused(key, name, "unknown column", others)
-    beside = {name: column.values for name in keys.aside.values() if (column := columns[name])}
-    columns |= dict.fromkeys(beside)
+    aside = {name: column for name in keys.aside.values() if (column := columns[name])}
+    beside = {name: column.values for name, column in aside.items()}
+    columns |= dict.fromkeys(aside)
     features = {name: column for name, column in columns.items() if column and name != target}
     target_column = columns[target]
     assert target_column is not None  # the target is never ignored
@@ -148,11 +151,11 @@ def _samples(path: Path, columns: Columns, keys: Keys, n_first: int | None) -> T
     infos = tuple(
         column_info(name, column.values, is_declared=column.is_declared, doubt=column.doubt)
         if column
-        else set_aside(name, beside.get(name))
+        else set_aside(name, aside.get(name))
         for name, column in columns.items()
         if name != target
     )
-    return samples, infos
+    return samples, infos + target_info(target_column)
 
 
 def shape_of(
@@ -176,7 +179,8 @@ def shape_of(
         test_counts=test_counts(samples.y, samples.n_official_train, k),
         set_counts=None if roles is None else parts.fold_counts(roles, samples.y, k),
         locations=locations,
-        columns=columns,
+        columns=tuple(each for each in columns if each.kind != "target"),
+        target=next((each for each in columns if each.kind == "target"), None),
         groups=None if groups is None else np.stack([groups, samples.y], axis=1),
     )
 
@@ -247,12 +251,11 @@ def columns_of(
     frame: pl.DataFrame,
     keys: Keys,
     path: Path,
-    doubts: Mapping[str, tuple[Looks, str]] = NOTHING,
+    doubts: Mapping[str, Doubt] = NOTHING,
 ) -> Columns:
     """Return the columns of a table; ignored ones are None.
 
-    `path`: for messages. `doubts`: what else columns of numbers look like as they are written, and
-    a value.
+    `path`: for messages.
     """
     import polars as pl
 
@@ -278,11 +281,11 @@ def columns_of(
         # a cast to the same type copies nothing, but of 20,000 columns it takes seconds
         values = (series if kind == held else series.cast(held)).to_numpy()
         values = values.astype(object) if as_text else values
-        doubt: tuple[Looks, str] = ("", "")
+        doubt: Doubt = ("", ())
         if series.name not in lists["continuous"]:
             doubt = doubts.get(series.name, doubt)
         if kind.is_integer() and not as_text and series.n_unique() == len(series) > _n(values):
-            doubt = "id", ""
+            doubt = "id", ()
         columns[series.name] = DataColumn(series.name, values, labelled or kind != pl.String, doubt)
     return columns
 
@@ -486,21 +489,15 @@ def _parsed(file: _Loaded, keys: Keys) -> Columns:
     assert file.content is not None
     suffix, ignored = file.path.suffix, keys.sets["ignore"]
     try:
-        frame = (
-            pl.read_parquet(io.BytesIO(file.content))
-            if suffix == ".parquet"
-            else csvfile.read(
-                file.content,
-                suffix,
-                {keys.target, *keys.sets["categorical"]},
-                ignored=ignored,
-                named={name for key, name in keys.aside.items() if key != parts.ORDER},
-            )
-        )
-        doubts = {}
-        if suffix != ".parquet":
+        doubts: Mapping[str, Doubt] = {}
+        if suffix == ".parquet":
+            frame = pl.read_parquet(io.BytesIO(file.content))
+        else:
+            labels = {keys.target, *keys.sets["categorical"]}
+            named = {name for key, name in keys.aside.items() if key != parts.ORDER}
+            frame = csvfile.read(file.content, suffix, labels, ignored=ignored, named=named)
             used = frame.drop(ignored, strict=False)
-            doubts = csvfile.doubtful(file.content, suffix, used)
+            doubts = csvfile.doubtful(file.content, suffix, used, labels=labels | named)
     except csvfile.Repeated as error:
         needs = {"ignore": sorted({*ignored, *error.columns})}
         raise refused(

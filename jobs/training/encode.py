@@ -73,6 +73,10 @@ def pixel_encoder(data: TrainingSet) -> Encoder:
     return Encoder(mean, scale, every, none, none.astype(np.bool_), np.float32, data.image)
 
 
+_UNIT = 2.0**600
+"""What numbers are divided by, exactly, where their squares would overflow."""
+
+
 def _statistics(
     X: NDArray[np.float64], channels: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -80,6 +84,19 @@ def _statistics(
 
     A missing value counts as the mean. Columns that are `channels` apart share both.
     """
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, scale, is_huge = _moments(X, channels)
+        if is_huge.any():
+            small, by_unit, _ = _moments(X / _UNIT, channels)
+            mean = np.where(is_huge, small * _UNIT, mean)
+            scale = np.where(is_huge, by_unit / _UNIT, scale)
+    return mean, scale
+
+
+def _moments(
+    X: NDArray[np.float64], channels: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]]:
+    """Return mean and factor of each column, and where they are wrong, as squares overflowed."""
 
     def over(columns: NDArray[np.float64], ufunc: np.ufunc) -> NDArray[np.float64]:
         folded = ufunc.reduce(columns.reshape(-1, channels), axis=0)
@@ -92,9 +109,10 @@ def _statistics(
     squares = over(sum((_sum((block - mean) ** 2) for _, block in _blocks(X)), zero), np.add)
     std = np.sqrt(squares / (X.size // channels))
     # Rounding may make the mean of equal values differ from them, so that their std is not 0.
-    low = over(np.fmin.reduce(X, axis=0), np.fmin)
-    constant = ~(over(np.fmax.reduce(X, axis=0), np.fmax) > low) | (std == 0)
-    return mean, np.where(constant, 0.0, 1 / np.where(constant, 1.0, std))
+    low, high = over(np.fmin.reduce(X, axis=0), np.fmin), over(np.fmax.reduce(X, axis=0), np.fmax)
+    constant = ~(high > low) | (std == 0)
+    is_huge = (high > low) & ~np.isfinite(std + mean) & np.isfinite(low) & np.isfinite(high)
+    return mean, np.where(constant, 0.0, 1 / np.where(constant, 1.0, std)), is_huge
 
 
 def _sum(block: NDArray[np.float64]) -> NDArray[np.float64]:

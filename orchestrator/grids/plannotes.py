@@ -48,7 +48,7 @@ _LACKING = {
 
 def data_notes(info: DatasetInfo) -> Iterator[str]:
     """Yield what a user might not expect of a dataset's values: categories, then classes."""
-    for column in info.columns:
+    for column in (*info.columns, *filter(None, [info.target])):
         name, declared = column.name or NAMELESS, f"categorical = [{toml_value(column.name)}]"
         shown = some([*map(toml_value, column.shown)], _SHOWN)
         if column.looks == "numbers" and any(
@@ -68,6 +68,11 @@ def data_notes(info: DatasetInfo) -> Iterator[str]:
                 f"{name} holds numbers written as text, so it is taken as a category; if they are "
                 f"numbers: continuous = [{toml_value(column.name)}], if not: {declared}"
             )
+        elif column.looks == "zeros" and column is info.target:
+            yield (
+                f"{name} holds numbers with leading zeros, such as {shown}; the names of its "
+                "classes are without them"
+            )
         elif column.looks == "zeros":
             yield (
                 f"{name} holds numbers with leading zeros, such as {shown}, as codes have, but is "
@@ -86,6 +91,10 @@ def data_notes(info: DatasetInfo) -> Iterator[str]:
             )
         elif column.looks == "alike":
             yield f"{name} has labels that are the same but for blanks or case: {shown}"
+        elif column.looks == "same":
+            yield f"{name} has labels that are the same number: {shown}"
+        elif column.looks == "merged":
+            yield f"{name} holds numbers written in several ways, which are taken as one: {shown}"
     if same := alike(info.class_names):
         shown = some([*map(toml_value, same[0])], _SHOWN)
         yield f"classes are the same but for blanks or case: {shown}; {_MERGE}"

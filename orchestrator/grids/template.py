@@ -1,6 +1,6 @@
 """``manyseed init``: a sweep file for given data and a model, with comments on what was found.
 
-A function that returns data is called, as planning does; the model's code is not imported.
+A function that returns data is called, and a model of one's own is probed, as planning does.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ import re
 import shlex
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from time import process_time
 from typing import Any
 
 import numpy as np
@@ -27,17 +26,16 @@ from manyseed.jobs.datasets.tablefile import FORMATS, NO_SPREADSHEET, SPREADSHEE
 from manyseed.jobs.own import copies
 from manyseed.jobs.own.table import SCORES, TABLE, form_of, is_entry
 from manyseed.jobs.packages import install
-from manyseed.jobs.run import Generators, TrainingSet
 from manyseed.orchestrator.errors import (
     UserError,
     command,
-    first_line,
     meant,
     refused,
     require_one_of,
     toml_key,
     toml_value,
 )
+from manyseed.orchestrator.grids.firstrun import REPEATS, RUNS, FirstRun, first_run
 from manyseed.orchestrator.grids.modelfile import PROGRAMS, entry_point, model_table
 from manyseed.orchestrator.grids.own import OwnCode
 from manyseed.orchestrator.grids.plannotes import NAMELESS, data_notes
@@ -59,9 +57,6 @@ _UNREADABLE = "holds dates, lists or bytes"
 _LAST = "the last column"
 _SIDE = 64  # pixels; images become no larger, or the first run takes long
 
-_TABULAR, _ON_IMAGES = ("lr-sgd", "xgb", "mlp"), ("cnn",)
-_ALWAYS = ("lr-sgd",)  # can be trained in every installation
-_REPEATS = 5  # test sets; fewer than four allow no useful intervals over test sets
 _SHOWN = 6
 _WIDTH = 27
 
@@ -108,7 +103,7 @@ def sweep_file(
         raise UserError("is a program, not data", key="DATA", value=data, remedy=remedy)
     table = {} if model is None else model_table(model)
     described = _data(entry_point(data, "DATA"), target)
-    first = _first_run(described.info, model, is_own=bool(table))
+    first = first_run(described.info, model, table)
     asked = [f"  {question}" for question in _questions(described)]
     told = ["Please check:", *asked] if asked else []
     told += [first.told] if first.seconds else []
@@ -321,9 +316,12 @@ def _columns(path: Path) -> tuple[list[str], list[str]]:
         else:
             frame = pl.read_parquet(path, n_rows=100)
     except (Exception, pl.exceptions.PanicException) as error:
-        raise UserError(
-            f"cannot be read: {first_line(error)}", key="DATA", value=str(path)
-        ) from None
+        reason = "it is damaged, or another kind of file"
+        if isinstance(error, csvfile.Unreadable | UnicodeError):
+            reason = str(error)
+        elif isinstance(error, OSError) and error.strerror:
+            reason = error.strerror
+        raise UserError(f"cannot be read: {reason}", key="DATA", value=str(path)) from None
     if not frame.columns:
         raise UserError("has no columns", key="DATA", value=str(path))
     unreadable = [
@@ -334,118 +332,8 @@ def _columns(path: Path) -> tuple[list[str], list[str]]:
     return frame.columns, unreadable
 
 
-_SECONDS = 120.0
-"""What the first run may take with both cores."""
-_AROUND, _MOST_AROUND = 30.0, 60.0
-"""Seconds of it for starting processes, the analysis and the report, on a machine as fast as the
-estimates take it to be, and at most."""
-_CORES = 2
-_FEWEST_EPOCHS = 5
-_PROBE = 0.5  # seconds that a probe should take
-_RUNS, _FEWER_RUNS, _FEWEST_ROWS = 10, 5, 1000
-
-
-@dataclass(frozen=True, slots=True)
-class _First:
-    """The first run: what is trained how often, so that it ends within two minutes.
-
-    `absent` are classifiers that lack a package here, `steady` those of `models` that draw no
-    random number. `epochs` of each network are as many as there is time for, at most the default.
-    `rows` for training, 0 for all. `seconds` that it should take, 0 if no fit was timed.
-    """
-
-    models: Sequence[str]
-    absent: Sequence[str]
-    steady: Sequence[str]
-    runs: int = _RUNS
-    epochs: Mapping[str, int] = field(default_factory=dict)
-    rows: int = 0
-    seconds: float = 0.0
-
-    @property
-    def told(self) -> str:
-        """How long it takes, in a sentence."""
-        minutes = max(1, round(self.seconds / 60))
-        return f"A fit was timed: the first run takes about {minutes} min on {_CORES} cores"
-
-
-def _first_run(info: DatasetInfo, model: str | None, *, is_own: bool) -> _First:
-    """Choose what the first run trains, and time a network to say for how long it can."""
-    suitable = () if model else _ON_IMAGES if info.image else _TABULAR
-    models = [each for each in suitable if not classifiers.lacking(each)] or [*_ALWAYS]
-    models = models if model is None else ["mine" if is_own else model]
-    absent = [each for each in suitable if each not in models]
-    if is_own:
-        return _First(models, absent, ())
-    try:
-        resolved = {name: classifiers.resolve(name, {}, info) for name in models}
-    except classifiers.Unsuitable as error:
-        raise refused(error, key="MODEL", value=model) from None
-    except Refused:  # such as weights that are not there yet; planning says what to do
-        return _First(models, absent, ())
-    steady = [name for name, each in resolved.items() if not each.consumes]
-    first = _First(models, absent, steady)
-    networks = [name for name, each in resolved.items() if each.epochs and name not in steady]
-    if not networks or any(map(classifiers.lacking, networks)):
-        return first
-    slower = _slower(info, networks[0])
-    around = min(max(_AROUND, _AROUND * slower), _MOST_AROUND)
-    repeats = min(info.n_test_sets or _REPEATS, _REPEATS)
-
-    def seconds(name: str, epochs: int | None, runs: int, rows: int) -> float:
-        options = {} if epochs is None else {"epochs": epochs}
-        each = classifiers.resolve(name, options, info)
-        fits = repeats * (1 if name in steady and not rows else runs)
-        return slower * fits * classifiers.core_seconds(info, each, rows or info.n_train) / _CORES
-
-    def planned(runs: int, rows: int) -> _First:
-        others = sum(seconds(name, None, runs, rows) for name in models if name not in networks)
-        left = _SECONDS - around - others
-        once = sum(seconds(name, 1, runs, rows) for name in networks)
-        epochs = {
-            name: max(1, min(int(left / once), resolved[name].epochs or 1)) for name in networks
-        }
-        whole = around + others + sum(seconds(n, e, runs, rows) for n, e in epochs.items())
-        alike = [] if rows else steady  # each run draws its own rows
-        return replace(first, steady=alike, runs=runs, epochs=epochs, rows=rows, seconds=whole)
-
-    found, rows = planned(_RUNS, 0), info.n_train
-    if min(found.epochs.values()) < _FEWEST_EPOCHS:
-        found = planned(_FEWER_RUNS, 0)
-    while min(found.epochs.values()) < _FEWEST_EPOCHS and rows > _FEWEST_ROWS:
-        rows = max(rows // 2, _FEWEST_ROWS)
-        found = planned(_FEWER_RUNS, int(float(f"{rows:.1e}")))
-    return found
-
-
-def _slower(info: DatasetInfo, network: str) -> float:
-    """Return how many times longer than estimated a fit of a network takes on this machine.
-
-    It is trained on random numbers of the data's shape, which take as long.
-    """
-    model, rows = classifiers.resolve(network, {"epochs": 1}, info), info.n_train
-    while rows > _FEWEST_ROWS and classifiers.core_seconds(info, model, rows) > _PROBE:
-        rows //= 2
-    epochs = round(_PROBE / classifiers.core_seconds(info, model, rows))
-    model = classifiers.resolve(network, {"epochs": max(1, min(epochs, 20))}, info)
-    rng, n_classes = np.random.default_rng(0), len(info.class_names)
-    X = rng.integers(0, 255, (rows + 2, info.n_features)).astype(np.float64)
-    labels = [column.n_labels for column in info.columns if column.kind != "ignored"]
-    cardinality = np.array(labels or [0] * info.n_features, dtype=np.int32)
-    X = np.where(cardinality > 0, X % np.maximum(cardinality, 1), X)
-    y = (np.arange(rows) % n_classes).astype(np.uint16)
-    data = TrainingSet(X[:rows], y, X[rows:], n_classes, cardinality, info.image)
-    taken = []
-    for _ in range(3):  # the first also imports and warms up
-        started = process_time()
-        streams = Generators(*(np.random.default_rng(seed) for seed in range(3)))
-        classifiers.fit(model.canonical, model.hparams, data, streams)
-        taken.append(process_time() - started)
-    return min(taken) / classifiers.core_seconds(info, model, rows)
-
-
 def _lines(
-    data: _Data, first: _First, table: Mapping[str, Any], name: str, file: Path
+    data: _Data, first: FirstRun, table: Mapping[str, Any], name: str, file: Path
 ) -> Iterator[str]:
     info = data.info
     yield f"# {command('plan', file, '--dry-run')}   shows what it asks for and what that costs"
@@ -453,8 +341,10 @@ def _lines(
     yield _line("name", name)
     yield _line("seed", 1, "of all random streams: another seed makes another sweep")
     remark = "test sets: there is only one" if info.n_test_sets == 1 else "test sets"
-    yield _line("repeats", min(info.n_test_sets or _REPEATS, _REPEATS), remark)
-    yield _line("runs", first.runs, "fits that share a test set, each with its own seed")
+    few = min(info.n_test_sets or REPEATS, REPEATS) > first.repeats
+    yield _line("repeats", first.repeats, remark + f"; {REPEATS} are usual" * few)
+    remark = "fits that share a test set, each with its own seed"
+    yield _line("runs", first.runs, remark + f"; {RUNS} are usual" * (first.runs < RUNS))
     drawing = [each for each in first.models if each not in first.steady]
     if drawing:
         yield from _grid(data, drawing, first.rows)

@@ -194,6 +194,138 @@ def test_masked_values_are_missing(project: Path) -> None:
     assert np.nanmin(X) >= -1
 
 
+KINDS = """
+from decimal import Decimal
+import numpy as np
+import pandas as pd
+
+y = np.arange(60) % 3
+X = np.random.default_rng(0).normal(size=(60, 3)) + y[:, None]
+frame = pd.DataFrame(X, columns=[*"abc"]).assign(y=y)
+positive = np.where(X > 0, X, 0)
+words = pd.Categorical(np.array([*"uvw"])[y], categories=[*"wvu", "unused"])
+levels_ = pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1), ("y", "")])
+
+def matrix(): return np.matrix(X), y
+def big_endian(): return X.astype(">f8"), y.astype(">i4")
+def half(): return X.astype("f2"), y
+def no_mask(): return np.ma.array(X, mask=False), np.ma.array(y)
+def shuffled(): return frame[[*"abc"]].sample(frac=1, random_state=0), pd.Series(y)
+def nullable(): return frame.assign(b=pd.array([None, *range(1, 60)], dtype="Int64"))
+def sparse_frame():
+    kind = pd.SparseDtype("float", 0.0)
+    return pd.DataFrame(positive, columns=[*"abc"]).astype(kind).assign(y=y)
+def categories(): return frame.assign(y=words)
+def numbered(): return frame.set_axis(range(4), axis=1)
+
+def levels(): return frame.set_axis(levels_, axis=1)
+def truth(): return frame.assign(a=[True, False, None] * 20)
+def interval(): return frame.assign(a=pd.cut(X[:, 0], 4))
+def decimals(): return frame.assign(a=[Decimal(f"{v:.3f}") for v in X[:, 0]])
+def mixed(): return frame.assign(a=[1 if i % 2 else "1" for i in range(60)])
+def timedelta(): return frame.assign(a=pd.to_timedelta(np.arange(60), unit="h"))
+
+def column(): return X, y[:, None]
+def one_hot(): return X, np.eye(3)[y]
+def nan_class(): return X, np.where(y == 2, np.nan, y)
+def complexes(): return X + 1j, y
+def timezone(): return frame.assign(a=pd.date_range("2020", periods=60, tz="Europe/Berlin"))
+def sparse():
+    import scipy.sparse
+    return scipy.sparse.csr_matrix(positive), y
+def gradient():
+    import torch
+    return torch.tensor(X, requires_grad=True), torch.tensor(y)
+"""
+
+
+@pytest.fixture
+def kinds(project: Path) -> dict[str, Any]:
+    """Write functions that return data of many types; return what they use."""
+    pytest.importorskip("pandas")
+    (project / "mydata.py").write_text(KINDS)
+    made: dict[str, Any] = {}
+    exec(KINDS, made)
+    return made
+
+
+def of_kind(project: Path, name: str, target: str = "") -> DatasetInfo:
+    keys = f'target = "{target}"' if target else ""
+    (project / "sweep.toml").write_text(SWEEP.replace("mydata:load", f"mydata:{name}") + keys)
+    return plan_change(project / "sweep.toml", project / "sweep").expansion.datasets["mine"]
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        *((name, "") for name in ("matrix", "big_endian", "half", "no_mask", "shuffled")),
+        *((name, "y") for name in ("nullable", "sparse_frame", "categories")),
+        ("numbered", "3"),
+    ],
+)
+def test_arrays_and_frames_of_any_type_are_their_values(
+    project: Path, kinds: dict[str, Any], name: str, target: str
+) -> None:
+    info = of_kind(project, name, target)
+    expected = kinds["positive" if name == "sparse_frame" else "X"].copy()
+    if name == "half":
+        expected = expected.astype("f2").astype(float)
+    elif name == "shuffled":  # rows belong together by their order, as in scikit-learn
+        expected = kinds[name]()[0].to_numpy()
+    elif name == "nullable":
+        expected[:, 1] = [np.nan, *range(1, 60)]
+    data = samples(info)
+    np.testing.assert_array_equal(data.X, expected)
+    np.testing.assert_array_equal(data.y, kinds["y"])
+    assert info.class_names == (("u", "v", "w") if name == "categories" else ("0", "1", "2"))
+
+
+@pytest.mark.parametrize("name", ["levels", "truth", "interval", "decimals", "mixed", "timedelta"])
+def test_frames_of_odd_types_are_taken_or_refused_in_one_message(
+    project: Path, kinds: dict[str, Any], name: str
+) -> None:
+    """Which of both depends on the library that converts them: polars alone, or pyarrow."""
+    try:
+        info = of_kind(project, name, "('y', '')" if name == "levels" else "y")
+    except UserError:
+        assert not (project / "sweep").exists()
+    else:
+        assert (info.n_samples, info.n_features) == (60, 3)
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("sparse", "returned X of object, not numbers or text"),
+        ("column", r"what it returned holds X \(60, 3\) .* y \(60, 1\)"),
+        ("one_hot", r"what it returned holds X \(60, 3\) .* y \(60, 3\)"),
+        ("nan_class", "returned y with 20 of 60 values missing"),
+        ("complexes", "returned X of complex128, not numbers or text"),
+        ("timezone", "holds Datetime.* in column 'a'"),
+        ("gradient", "cannot be kept: RuntimeError"),
+    ],
+)
+def test_data_that_is_neither_numbers_nor_labels_is_refused(
+    project: Path, kinds: dict[str, Any], name: str, said: str
+) -> None:
+    if name == "gradient":
+        pytest.importorskip("torch")
+    with pytest.raises(UserError, match=f"(?s){said}"):
+        of_kind(project, name, "y" if name == "timezone" else "")
+    assert not (project / "sweep").exists()
+
+
+SAME = "pl.DataFrame({'a': X[:, 0], 'a ': X[:, 1], 'y': np.arange(rows) % 2})"
+
+
+def test_columns_whose_names_look_the_same_are_refused(project: Path) -> None:
+    gives = SAME.replace("pl.", '__import__("polars").')
+    with pytest.raises(UserError, match="names look the same") as raised:
+        planned(project, gives, 'target = "y"')
+    assert raised.value.key == "dataset.mine.data"
+    assert 'ignore = ["a", "a "]' in str(raised.value)
+
+
 @pytest.mark.process
 def test_a_process_that_ends_is_told(project: Path) -> None:
     with pytest.raises(UserError, match="cannot be called: its process ended"):

@@ -243,3 +243,40 @@ def test_a_zarr_without_a_whole_chunk_is_refused(home: Path, zarr_format: int) -
     chunk.unlink()
     with pytest.raises(Refused, match=r"lacks chunks of array X, which would be 0\.0 throughout"):
         resolve(f"file:{place}", target="y")
+
+
+TEXT = np.array(["u", "v", "w"])[np.arange(N) % 3]
+
+
+FORMS = ("big-endian", "fixed", "consolidated", "grouped", "junk")
+
+
+@pytest.mark.parametrize(
+    ("zarr_format", "form"),
+    [(2, "bytes"), (3, "sharded"), *((number, form) for number in (2, 3) for form in FORMS)],
+)
+def test_zarr_as_others_write_it(home: Path, zarr_format: Any, form: str) -> None:
+    X, y, options = ROWS, np.arange(N) % 3, {"chunks": (6, 3)}
+    if form == "big-endian":
+        X, y = X.astype(">f8"), y.astype(">i4")
+    elif form in ("fixed", "bytes"):
+        y = TEXT if form == "fixed" else TEXT.astype("S")
+    elif form == "sharded":
+        options["shards"] = (12, 3)
+    place = home / "data.zarr"
+    group = zarr.open_group(str(place), mode="w", zarr_format=zarr_format)
+    group.create_array("X", data=X, **options)
+    inner = group.create_group("meta") if form == "grouped" else group
+    inner.create_array("y", data=y)
+    if form == "consolidated":
+        zarr.consolidate_metadata(str(place))
+    elif form == "junk":
+        (place / ".DS_Store").write_bytes(b"\0")
+        (place / "X" / ".DS_Store").write_bytes(b"\0")
+        (place / "X" / ("zarr.json.bak" if zarr_format == 2 else ".zarray")).write_text("junk")
+    info = resolve(f"file:{place}", target="meta/y" if form == "grouped" else "y")
+    fetch(info)
+    data = load(info.canonical)
+    assert info.class_names == (("u", "v", "w") if form in ("fixed", "bytes") else ("0", "1", "2"))
+    np.testing.assert_array_equal(data.X, ROWS)
+    np.testing.assert_array_equal(data.y, np.arange(N) % 3)

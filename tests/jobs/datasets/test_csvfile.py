@@ -6,11 +6,12 @@ import re
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from manyseed.jobs.checks import Refused
-from manyseed.jobs.datasets import csvfile, fetch, load, resolve
-from manyseed.orchestrator.grids.plannotes import data_notes
+from manyseed.jobs.datasets import csvfile, fetch, load, resolve, sources
+from manyseed.orchestrator.grids.plannotes import Notes, data_notes
 
 ROWS = [
     ("1.5", "a,b", "2", "no"),
@@ -163,11 +164,13 @@ LINES = [f"{i}.5;{'ab'[i % 2]}" for i in range(20)]
         "x;y\n" + "\n\n".join(LINES),
         "\r\n\r\nx;y\r\n" + "\r\n  \r\n".join(LINES) + "\r\n\r\n",
         "sep=;\nx;y\n" + "\n".join(LINES),
+        "sep=,\nx,y\n" + "\n".join(LINES).replace(";", ","),
+        "SEP=\t\r\nx\ty\r\n" + "\r\n".join(LINES).replace(";", "\t"),
         '\ufeff"sep=;"\r\n"x";"y"\r\n' + "\r\n".join(LINES),
         "x;y\n" + "\n".join(LINES) + "\n\x1a",
         "x;y\r" + "\r".join(LINES),
     ],
-    ids=["end", "between", "CRLF", "sep", "quoted sep", "end mark", "CR"],
+    ids=["end", "between", "CRLF", "sep", "comma", "tab", "quoted sep", "end mark", "CR"],
 )
 def test_what_is_neither_names_nor_rows_is_left_out(tmp_path: Path, text: str) -> None:
     path = tmp_path / "t.csv"
@@ -253,11 +256,85 @@ def test_labels_that_are_one_as_numbers_stay_apart(tmp_path: Path) -> None:
 def test_labels_that_are_not_are_read_as_before(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("v,y\n" + "".join(f"{i}.5,0{i % 3}\n" for i in range(12)))
-    assert samples(path)[0].class_names == ("0", "1", "2")
+    info, _ = samples(path)
+    assert info.class_names == ("0", "1", "2")
+    (note,) = data_notes(info)
+    assert note.startswith('y holds numbers with leading zeros, such as "00"; the names of its cl')
     path.write_text(
         "v,y\n" + "".join(f"{i}.5,{('1', '1.0', '2.50', '2.5')[i % 4]}\n" for i in range(12))
     )
-    assert samples(path)[0].class_names == ("1.0", "2.5")
+    info, _ = samples(path)
+    assert info.class_names == ("1.0", "2.5")
+    assert [*data_notes(info)] == [f'y {MERGED} "1", "1.0"']
+    assert "y" not in [column.name for column in info.columns]
+
+
+MERGED = "holds numbers written in several ways, which are taken as one:"
+APART = "has labels that are the same number:"
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+@pytest.mark.parametrize("key", ["categorical", "group", "folds"])
+def test_one_number_written_in_several_ways_is_noted(tmp_path: Path, suffix: str, key: str) -> None:
+    """A CSV has numbers, which are one; text of Parquet stays apart, as it always did."""
+    path = tmp_path / f"t{suffix}"
+    frame = pl.DataFrame(
+        {
+            "g": [("1", "1.0", "2", "3")[i % 4] for i in range(40)],
+            "v": [i / 7 for i in range(40)],
+            "y": ["a", "b", "b", "a", "b"] * 8,
+        }
+    )
+    getattr(frame, f"write_{suffix[1:]}")(path)
+    given = ["g"] if key == "categorical" else "g"
+    info = resolve(f"file:{path}", target="y", **{key: given})
+    (note,) = data_notes(info)
+    assert note == f'g {MERGED if suffix == ".csv" else APART} "1", "1.0"'
+
+
+@pytest.mark.parametrize("labels", [("1", "2"), ("01", "1"), ("1.5", "2.5"), ("a", "1.0")])
+def test_numbers_written_in_one_way_are_not(tmp_path: Path, labels: tuple[str, str]) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(
+        "g,v,y\n" + "".join(f"{labels[i % 2]},{i}.5,{'aab'[i % 3]}\n" for i in range(12))
+    )
+    notes = [*data_notes(resolve(f"file:{path}", target="y", categorical=["g"]))]
+    assert notes == ([f'g {APART} "01", "1"'] if labels[0] == "01" else [])
+
+
+SAME = [
+    ("größe", "gro\u0308ße"),
+    ("x", "x "),
+    ("a b", "a\u00a0b"),
+    ("x", "x\u200b"),
+]
+
+
+@pytest.mark.parametrize("same", SAME)
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_names_of_columns_that_look_the_same_are_refused_unless_all_are_ignored(
+    tmp_path: Path, same: tuple[str, str], suffix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / f"t{suffix}"
+    one, other = same
+    columns = {one: range(12), other: [i / 2 for i in range(12)], "z": [i % 5 for i in range(12)]}
+    frame = pl.DataFrame({**columns, "y": ["a", "b"] * 6})
+    getattr(frame, f"write_{suffix[1:]}")(path)
+    for ignore in ([], [one]):
+        with pytest.raises(Refused, match=r"t\.(csv|parquet).*names look the same") as error:
+            resolve(f"file:{path}", target="y", ignore=ignore)
+        assert error.value.needs == {"ignore": sorted(same)}
+    assert samples(path, **error.value.needs)[0].n_features == 1
+    with monkeypatch.context() as earlier:
+        earlier.setattr(sources, "_require_columns", lambda *_: None)
+        before, _ = samples(path)
+    assert resolve(f"file:{path}", target="y", test=2) == before
+    assert resolve(f"file:{path}", target="y", test=3).n_test == 3
+    monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "elsewhere"))
+    frame.rename({"y": "q", "z": "y"}).rename({"q": "y "}).write_csv(tmp_path / "u.csv")
+    with pytest.raises(Refused, match="names look the same") as error:
+        resolve(f"file:{tmp_path / 'u.csv'}", target="y ", ignore=[*same])
+    assert error.value.needs == {}
 
 
 @pytest.mark.parametrize(
@@ -265,6 +342,7 @@ def test_labels_that_are_not_are_read_as_before(tmp_path: Path) -> None:
     [
         (";", ["850", "1,200", "12,500", "990"], "thousands", ("1,200",)),
         ("\t", ["1,234,567", "1,000"], "", ()),
+        ("\t", ["850", "1,200", "12,500", "990"], "thousands", ("1,200",)),
         (";", ["850,5", "1,200"], "", ()),
         (";", ["1.200", "12.500", "850"], "thousands", ("1.200",)),
         (";", ["0.125", "1.200"], "", ()),
@@ -314,3 +392,47 @@ def test_a_table_without_names_that_was_taken_before_stays_as_it_was(
     monkeypatch.setenv("MANYSEED_DATA", str(tmp_path / "elsewhere"))
     with pytest.raises(Refused, match="has no names of columns"):
         resolve(f"file:{path}", target="a")
+
+
+def test_blanks_after_commas_are_part_of_names_and_labels(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("x, y\n" + "".join(f"{i}.5, {('<=50K', '>50K')[i % 2]}\n" for i in range(40)))
+    with pytest.raises(Refused, match='unknown column; there are x, " y"'):
+        resolve(f"file:{path}", target="y")
+    assert resolve(f"file:{path}", target=" y").class_names == (" <=50K", " >50K")
+
+
+def test_truth_in_any_case_is_one_label(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    words = ("TRUE", "True", "FALSE", "false")
+    path.write_text("x,y\n" + "".join(f"{words[i % 4]},{words[i // 4 % 4]}\n" for i in range(48)))
+    info, data = samples(path)
+    assert (info.class_names, info.class_counts) == (("false", "true"), (24, 24))
+    assert data.X[:4, 0].tolist() == [1, 1, 0, 0]
+
+
+@pytest.mark.parametrize("word", ["inf", "Infinity", "1e400", "-1e400", "∞"])
+def test_infinite_numbers_are_refused_or_noted(tmp_path: Path, word: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(
+        "x,y\n" + "".join(f"{word if i == 5 else i},{'ab'[i % 2]}\n" for i in range(40))
+    )
+    if word in ("∞", "Infinity"):  # text
+        (note,) = data_notes(resolve(f"file:{path}", target="y"))
+        assert note.startswith(f'x holds numbers besides "{word}", so it is taken as a category')
+    else:
+        with pytest.raises(Refused, match="holds infinite numbers in column 'x'"):
+            resolve(f"file:{path}", target="y")
+
+
+@pytest.mark.parametrize("n", [2_000, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_notes_on_a_wide_table_are_short(tmp_path: Path, n: int) -> None:
+    path = tmp_path / "t.csv"
+    rows = [",".join([*(f"{i}.{j % 97}" for j in range(n)), "ab"[i % 2]]) for i in range(12)]
+    path.write_text("\n".join([",".join([*(f"g{j}" for j in range(n)), "y"]), *rows]))
+    info = resolve(f"file:{path}", target="y")
+    notes = Notes()
+    notes.facts_of({"d": info}, ["d"])
+    (line,) = notes.lines()
+    assert line.startswith(f"d: columns are interpreted as {n} continuous: g0, g1, g2")
+    assert len(line) < 200

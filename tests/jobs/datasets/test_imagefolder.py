@@ -78,15 +78,83 @@ def test_folders_train_and_test_are_the_official_split(home: Path) -> None:
         resolve(f"file:{home / 'pets'}")
 
 
-@pytest.mark.parametrize("parts", [("train", "val"), ("Training", "validation"), ("test", "dev")])
-@pytest.mark.parametrize("kind", ["", "cat/"])
-def test_parts_of_a_split_are_no_classes(home: Path, parts: tuple[str, ...], kind: str) -> None:
-    for part in parts:
+def of_tops(place: Path, tops: tuple[str, ...], kind: str = "") -> str:
+    """Write 4 images below each folder; return the source."""
+    for top in tops:
         for i in range(4):
-            file = home / "pets" / part / f"{kind}{i}.png"
+            file = place / top / f"{kind}{i}.png"
             file.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(pixels(6, 5, 3)).save(file)
-    with pytest.raises(Refused, match="parts of a split, not classes: name them train and test"):
+    return f"file:{place}"
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        ("train", "val"),
+        ("Training", "validation"),
+        ("test", "dev"),
+        ("training_set", "test_set"),
+        ("Train Images", "testing-images"),
+        ("TrainSet", "validationSet", "testing_set"),
+        ("seg_train", "seg_test", "seg_pred"),
+        ("train2017", "val2017", "unlabeled2017"),
+        ("trainval", "test"),
+        ("train", "val", "labels"),
+        ("test", "bus", "train"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["", "cat/"])
+def test_parts_of_a_split_are_no_classes(home: Path, parts: tuple[str, ...], kind: str) -> None:
+    source = of_tops(home / "pets", parts, kind)
+    told = "parts of a split, not classes: name them train and test|holds bus beside train and test"
+    with pytest.raises(Refused, match=told):
+        resolve(source, test=0.25)
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        ("train", "bus"),
+        ("valid", "invalid"),
+        ("test 1", "test 2"),
+        ("tested", "untested"),
+        ("test_negative", "test_positive"),
+        ("trainer", "tester"),
+        ("images", "masks"),
+        ("broken", "test", "valid"),
+    ],
+)
+def test_words_of_splits_may_be_classes(home: Path, classes: tuple[str, ...]) -> None:
+    assert resolve(of_tops(home / "pets", classes), test=0.25).class_names == (*sorted(classes),)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "is not an image"),
+        (bytes(900), "is not an image"),
+        (b"<!DOCTYPE html><html>404</html>" * 9, "is not an image"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(90), "is (not an image|cut off or damaged)"),
+    ],
+)
+@pytest.mark.parametrize("ending", ["png", "jpg"])
+def test_what_is_no_image_is_told_in_our_words(
+    home: Path, content: bytes, said: str, ending: str
+) -> None:
+    folder(home / "pets")
+    (home / "pets" / "cat" / f"7.{ending}").write_bytes(content)
+    with pytest.raises(Refused, match=rf"holds cat/7\.{ending}, which {said}; replace") as error:
+        resolve(f"file:{home / 'pets'}", test=0.25)
+    assert "identify" not in str(error.value)
+
+
+def test_an_image_with_too_many_pixels_is_refused(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder(home / "pets")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 9)
+    with pytest.raises(Refused, match=r"cat/00\.png, which has too many pixels"):
         resolve(f"file:{home / 'pets'}", test=0.25)
 
 

@@ -135,6 +135,8 @@ def test_the_folds_of_a_task_are_the_repeats(server: str, answers: dict[str, byt
         {"@RELATION": "% this table has no @data yet\n@relation"},
         {"@ATTRIBUTE type": "@Attribute\t'type'", "@ATTRIBUTE rowid": '  @attribute "rowid" '},
         {"TEST,": " 'test' , ", "TRAIN,": "'TRAIN',\t"},
+        {",0,": ",0.0,", ",1\n": ",1.0\n"},
+        {"\n": "\r\n"},
     ],
 )
 def test_a_table_of_folds_is_read_as_arff_has_it(
@@ -148,6 +150,15 @@ def test_a_table_of_folds_is_read_as_arff_has_it(
     answers["/splits/32.arff"] = f"{head}{{TRAIN,TEST}}{body}".encode()
     one, other_info = resolve("openml-task:31"), resolve("openml-task:32")
     assert other_info.canonical["folds"] == one.canonical["folds"]
+
+
+def test_rows_of_folds_may_have_any_order(server: str, answers: dict[str, bytes]) -> None:
+    answers |= task(server) | (other := task(server, 32))
+    *head, rows = other["/splits/32.arff"].decode().partition("@DATA\n")
+    shuffled = np.random.default_rng(0).permutation(rows.splitlines()).tolist()
+    answers["/splits/32.arff"] = "\n".join(["".join(head) + shuffled[0], *shuffled[1:]]).encode()
+    one, two = resolve("openml-task:31"), resolve("openml-task:32")
+    assert two.canonical["folds"] == one.canonical["folds"]
 
 
 def test_repeats_of_folds_are_sets_in_their_order(server: str, answers: dict[str, bytes]) -> None:

@@ -48,6 +48,29 @@ def test_a_column_that_is_constant_in_training_is_0_everywhere(value):
     assert not test.any()
 
 
+@pytest.mark.parametrize("shape", [None, (2, 1, 2)])
+def test_numbers_whose_squares_overflow_are_standardised_like_others(shape):
+    X, X_test = RNG.normal(1, 2, (60, 4)), RNG.normal(1, 2, (9, 4))
+    X[5, 1] = np.nan if shape is None else 1
+    unit = np.array([1, 2.0**700, 2.0**1019, 2.0**520])
+    encode_ = dense if shape is None else pixels
+    unit = unit if shape is None else np.array([1, 2.0**700] * 2)
+    plain = encode_(training_set(X, X_test, [0] * 4, shape))
+    large = encode_(training_set(X * unit, X_test * unit, [0] * 4, shape))
+    for one, other in zip(plain, large, strict=True):
+        one, other = one.reshape(len(one), -1), other.reshape(len(other), -1)
+        assert other.any(axis=0).all()
+        np.testing.assert_allclose(other, one, rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(other[:, 0], one[:, 0])
+
+
+def test_a_sum_that_overflows_has_a_mean():
+    X = 1e308 * np.linspace(0.5, 1.5, 30)[:, None]
+    train, _ = dense(training_set(X, X[:2], [0]))
+    expected = StandardScaler().fit_transform(np.linspace(0.5, 1.5, 30)[:, None])
+    np.testing.assert_allclose(train, expected, rtol=1e-12, atol=1e-12)
+
+
 def test_a_column_without_any_training_value_is_0():
     train, test = dense(training_set(np.full((4, 1), np.nan), [[3.0]], [0]))
     assert not train.any()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 import tomllib
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from PIL import Image
 
 from manyseed.jobs.classifiers import registry
 from manyseed.jobs.datasets.function import OPTION
-from manyseed.orchestrator.grids import template
+from manyseed.jobs.own import findings
+from manyseed.orchestrator.grids import firstrun
 from manyseed.orchestrator.plans.planning import plan_change
 from manyseed.orchestrator.submissions import profiles
 from tests.orchestrator.conftest import inside
@@ -24,13 +26,13 @@ from tests.orchestrator.conftest import inside
 OWN = Path(__file__).parents[3] / "examples" / "own"
 
 
-slower = template._slower
+slower = firstrun._slower
 
 
 @pytest.fixture(autouse=True)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(template, "_slower", lambda *_: 1.0)
+    monkeypatch.setattr(firstrun, "_slower", lambda *_: 1.0)
     rng = np.random.default_rng(0)
     n = 60
     pl.DataFrame(
@@ -563,7 +565,7 @@ def test_epochs_are_those_that_there_is_time_for(
     pytest.importorskip("torch")
     found = {}
     for slower in (1.0, 60.0, 5000.0):
-        monkeypatch.setattr(template, "_slower", lambda *_, slower=slower: slower)
+        monkeypatch.setattr(firstrun, "_slower", lambda *_, slower=slower: slower)
         text, table = written("measured.csv", "mlp")
         Path("sweep.toml").unlink()
         found[slower] = table
@@ -572,7 +574,7 @@ def test_epochs_are_those_that_there_is_time_for(
     assert epochs[0] == 20
     assert epochs[0] > epochs[1] >= 5
     assert found[60.0]["runs"] in (5, 10)
-    monkeypatch.setattr(template, "_slower", lambda *_: 1.0)
+    monkeypatch.setattr(firstrun, "_slower", lambda *_: 1.0)
     text, table = written("dionis", "mlp")  # 416,188 rows
     assert table["runs"] == 5
     assert 1000 <= table["grid"][0]["train_fraction"][0] < 100_000
@@ -582,7 +584,7 @@ def test_epochs_are_those_that_there_is_time_for(
 
 def test_a_fit_is_timed_on_this_machine(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("torch")
-    monkeypatch.setattr(template, "_slower", slower)
+    monkeypatch.setattr(firstrun, "_slower", slower)
     code, said = inside("init", "measured.csv", "mlp")
     assert code == 0
     assert re.search(r"A fit was timed: the first run takes about \d+ min on 2 cores", said)
@@ -648,3 +650,58 @@ def test_arrays_without_rows_are_told_what_to_save(here: Path) -> None:
     assert "save the rows as X and the classes as y; it has x_train, y_train" in " ".join(
         said.split()
     )
+
+
+@pytest.mark.parametrize("name", ["table.csv", "table.parquet", "arrays.npz"])
+def test_a_damaged_file_is_told_in_our_words(here: Path, name: str) -> None:
+    content = b"x,y\n\xff\xfe\n" if name.endswith(".csv") else b"PK\x03\x04 and then nothing"
+    (here / name).write_bytes(content)
+    code, said = inside("init", name)
+    assert code == 2
+    said = " ".join(said.split())
+    if name.endswith(".csv"):
+        assert f'{name}": cannot be read: line 2 holds the byte 0xff' in said
+    else:
+        assert f'{name}": cannot be read: it is damaged, or another kind of file' in said
+
+
+@pytest.mark.parametrize("model", ["lr-sgd", "xgb"])
+def test_what_is_no_network_is_bounded_too(
+    here: Path, monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    pytest.importorskip("xgboost")
+    _, table = written("measured.csv", model)
+    grids = table["grid"]
+    assert (table["repeats"], table["runs"], "train_fraction" in grids[0]) == (5, 10, False)
+    Path("sweep.toml").unlink()
+    text, table = written("dionis", model)  # 416,188 rows of 355 classes
+    assert table["runs"] == (5 if model == "lr-sgd" else 2)
+    assert "fits that share a test set, each with its own seed; 10 are usual" in text
+    assert table["grid"][0]["train_fraction"][0] < 416_188
+    Path("sweep.toml").unlink()
+    monkeypatch.setattr(firstrun, "_slower", lambda *_: 1e4)
+    text, table = written("dionis", model)
+    assert (table["runs"], table["repeats"]) == (2, 2)
+    assert "test sets; 5 are usual" in text
+
+
+def test_a_model_of_ones_own_is_probed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("plain.py").write_text(
+        "from sklearn.naive_bayes import GaussianNB\n\ndef build():\n    return GaussianNB()\n"
+    )
+    code, said = inside("init", "measured.csv", "plain.py")
+    assert code == 0, said
+    assert "A fit was timed" in said
+    table = tomllib.loads(Path("sweep.toml").read_text())
+    assert [grid["runs"] for grid in table["grid"]] == [1]
+    assert plan_change(here / "sweep.toml", here / "out").summary()["runs"] == 5
+    Path("sweep.toml").unlink()
+    Path("broken.py").write_text("def build():\n    raise ValueError\n    return 1\n")
+    _, table = written("measured.csv", "broken.py")
+    assert (table["repeats"], table["runs"]) == (5, 10)
+    Path("sweep.toml").unlink()
+    slow = replace(findings.Findings(), scores="predict_proba", seconds=200.0)
+    monkeypatch.setattr(findings, "probe", lambda *_: slow)
+    Path("plain.py").write_text(Path("plain.py").read_text() + "# slow\n")
+    _, table = written("measured.csv", "plain.py")
+    assert table["repeats"] == 2

@@ -1,0 +1,145 @@
+"""The first run of a sweep file that ``manyseed init`` writes: as much as two minutes allow.
+
+Classifiers are timed on this machine, and code of one's own is probed, as planning does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import process_time
+from typing import Any
+
+import numpy as np
+
+from manyseed.jobs import classifiers
+from manyseed.jobs.checks import Refused
+from manyseed.jobs.datasets import DatasetInfo
+from manyseed.jobs.run import Generators, TrainingSet
+from manyseed.orchestrator.errors import refused
+from manyseed.orchestrator.grids.own import OwnCode
+
+_SECONDS = 120.0
+"""What the first run may take with both cores."""
+_AROUND, _MOST_AROUND = 30.0, 60.0
+"""Seconds of it for starting processes, the analysis and the report, on a machine as fast as the
+estimates take it to be, and at most."""
+_CORES = 2
+_FEWEST_EPOCHS = 5
+_PROBE = 0.5  # seconds that a probe should take
+RUNS, _FEWER_RUNS, _FEWEST_ROWS = 10, 5, 1000
+REPEATS = 5  # test sets; fewer than four allow no useful intervals over test sets
+
+_TABULAR, _ON_IMAGES = ("lr-sgd", "xgb", "mlp"), ("cnn",)
+_ALWAYS = ("lr-sgd",)  # can be trained in every installation
+
+
+@dataclass(frozen=True, slots=True)
+class FirstRun:
+    """The first run: what is trained how often, so that it ends within two minutes.
+
+    `absent` are classifiers that lack a package here, `steady` those of `models` that draw no
+    random number. `epochs` of each network are as many as there is time for, at most the default.
+    `rows` for training, 0 for all. `seconds` that it should take, 0 if no fit was timed.
+    """
+
+    models: Sequence[str]
+    absent: Sequence[str]
+    steady: Sequence[str]
+    repeats: int
+    runs: int = RUNS
+    epochs: Mapping[str, int] = field(default_factory=dict)
+    rows: int = 0
+    seconds: float = 0.0
+
+    @property
+    def told(self) -> str:
+        """How long it takes, in a sentence."""
+        minutes = max(1, round(self.seconds / 60))
+        return f"A fit was timed: the first run takes about {minutes} min on {_CORES} cores"
+
+
+def first_run(info: DatasetInfo, model: str | None, table: Mapping[str, Any]) -> FirstRun:
+    """Choose what the first run trains, and time each classifier to say how much of it can be."""
+    is_own, usual = bool(table), min(info.n_test_sets or REPEATS, REPEATS)
+    suitable = () if model else _ON_IMAGES if info.image else _TABULAR
+    models = [each for each in suitable if not classifiers.lacking(each)] or [*_ALWAYS]
+    models = models if model is None else ["mine" if is_own else model]
+    absent = [each for each in suitable if each not in models]
+    try:
+        if is_own:  # probed, as it will be when it is planned
+            resolved = {
+                name: OwnCode([Path.cwd()], {}).resolve(name, table, info) for name in models
+            }
+        else:
+            resolved = {name: classifiers.resolve(name, {}, info) for name in models}
+    except classifiers.Unsuitable as error:
+        raise refused(error, key="MODEL", value=model) from None
+    except Refused:  # such as weights that are not there yet; planning says what to do
+        return FirstRun(models, absent, (), usual)
+    steady = [name for name, each in resolved.items() if not each.consumes]
+    networks = [] if is_own else [name for name in models if resolved[name].epochs]
+    if any(map(classifiers.lacking, models)):
+        return FirstRun(models, absent, steady, usual)
+    slower = {name: 1.0 if is_own else _slower(info, name) for name in models}
+    around = min(max(_AROUND, _AROUND * max(slower.values())), _MOST_AROUND)
+
+    def planned(runs: int, rows: int = 0, repeats: int = usual) -> FirstRun:
+        def seconds(name: str, epochs: int = 0) -> float:
+            each = classifiers.resolve(name, {"epochs": epochs}, info) if epochs else resolved[name]
+            fits = repeats * (1 if name in steady and not rows else runs)
+            once = classifiers.core_seconds(info, each, rows or info.n_train)
+            return slower[name] * fits * once / _CORES
+
+        others = sum(seconds(name) for name in models if name not in networks)
+        left = _SECONDS - around - others
+        once = sum(seconds(name, 1) for name in networks)
+        epochs = {
+            name: max(1, min(int(left / once), resolved[name].epochs or 1)) for name in networks
+        }
+        whole = around + others + sum(seconds(*each) for each in epochs.items())
+        alike = [] if rows else steady  # each run draws its own rows
+        return FirstRun(models, absent, alike, repeats, runs, epochs, rows, whole)
+
+    def fits(found: FirstRun) -> bool:
+        enough = min(found.epochs.values(), default=_FEWEST_EPOCHS) >= _FEWEST_EPOCHS
+        return enough and found.seconds <= _SECONDS
+
+    rows, smaller = info.n_train, [planned(RUNS), planned(_FEWER_RUNS)]
+    while not fits(smaller[-1]) and rows > _FEWEST_ROWS:
+        rows = max(rows // 2, _FEWEST_ROWS)
+        smaller.append(planned(_FEWER_RUNS, int(float(f"{rows:.1e}"))))
+    smaller += [planned(runs, smaller[-1].rows, min(2, usual)) for runs in (_FEWER_RUNS, 2)]
+    return next(filter(fits, smaller), smaller[-1])
+
+
+def _slower(info: DatasetInfo, name: str) -> float:
+    """Return how many times longer than estimated a fit of a classifier takes on this machine.
+
+    It is trained on random numbers of the data's shape, which take as long.
+    """
+    has_epochs = classifiers.CLASSIFIERS[name].epochs is not None
+    model = classifiers.resolve(name, {"epochs": 1} if has_epochs else {}, info)
+    rows = info.n_train
+    while rows > _FEWEST_ROWS and classifiers.core_seconds(info, model, rows) > _PROBE:
+        rows //= 2
+    if has_epochs:
+        epochs = round(_PROBE / classifiers.core_seconds(info, model, rows))
+        model = classifiers.resolve(name, {"epochs": max(1, min(epochs, 20))}, info)
+    rng, n_classes = np.random.default_rng(0), len(info.class_names)
+    X = rng.integers(0, 255, (rows + 2, info.n_features)).astype(np.float64)
+    labels = [column.n_labels for column in info.columns if column.kind != "ignored"]
+    cardinality = np.array(labels or [0] * info.n_features, dtype=np.int32)
+    X = np.where(cardinality > 0, X % np.maximum(cardinality, 1), X)
+    y = (np.arange(rows) % n_classes).astype(np.uint16)
+    data = TrainingSet(X[:rows], y, X[rows:], n_classes, cardinality, info.image)
+    taken = []
+    for _ in range(3):  # the first also imports and warms up
+        started = process_time()
+        streams = Generators(*(np.random.default_rng(seed) for seed in range(3)))
+        classifiers.fit(model.canonical, model.hparams, data, streams)
+        taken.append(process_time() - started)
+        if sum(taken) > 10 * _PROBE:
+            break
+    return min(taken) / classifiers.core_seconds(info, model, rows)

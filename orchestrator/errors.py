@@ -219,8 +219,15 @@ def require_one_of(
 
 
 def command(*words: object) -> str:
-    """Return a command of ``manyseed`` for a shell: words with blanks are quoted."""
-    return f"manyseed {shlex.join(map(str, words))}"
+    """Return a command of ``manyseed`` for a shell: words with blanks are quoted.
+
+    A path that begins like an option is written from the current folder.
+    """
+    typed = (
+        f"./{one}" if isinstance(one, Path) and str(one).startswith("-") else str(one)
+        for one in words
+    )
+    return f"manyseed {shlex.join(typed)}"
 
 
 def unknown_key(

@@ -113,8 +113,8 @@ class Reply:
         holds the dataset, which is shown once above its rows.
     below : sequence of str
         What its columns are, in lines below it.
-    left : str
-        How many answers are left out, and how to get them; empty if none is.
+    left : int
+        How many answers are left out.
     sources : mapping of str to object
         If the answers are sections of a text: what they cite, by key (`report.wording.Citation`).
     """
@@ -128,23 +128,24 @@ class Reply:
     columns: Sequence[str] = ()
     table: Sequence[Sequence[object]] = ()
     below: Sequence[str] = ()
-    left: str = ""
+    left: int = 0
     sources: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         """Return the answers as text: rows if there are several and a table, else sentences."""
-        lines = [self.title]
+        lines, left = [self.title], self.left
         if self.columns and len(self.answers) > 1:
             lines += _aligned([self.columns, *self.table[:MOST_ROWS]])
-            left = max(len(self.table) - MOST_ROWS, 0)
-            more = self.left.partition(";")[0] or (f"… {left:,} more" if left else "")
+            left += max(len(self.table) - MOST_ROWS, 0)
+            more = f"… {left:,} more" if left else ""
             return "\n".join(filter(None, [*lines, more, *self.below]))
         for one in self.answers:
             lines += [*([""] if self.apart else []), *one.headline.splitlines()]
             lines += [f"  {line}" for line in one.details]
             indent = "  " if one.details else ""
             lines += [f"{indent}{line}" for line in (one.rests_on, one.cannot_tell) if line]
-        lines += [*filter(None, [self.left.partition(";")[0]]), *self.cannot_tell, *self.notes]
+        lines += [f"… {left:,} more"] if left else []
+        lines += [*self.cannot_tell, *self.notes]
         return "\n".join(lines).strip("\n")
 
 

@@ -283,8 +283,8 @@ class Study:
 
     `cells`: by cell: the columns `AXES`, `repeats`, `runs` planned, and `canonical`, its
     description. `counts`: runs, and those done, copy, failed, missing. `datasets`: by name, its
-    `source`, `classes`, `train` and `test` rows, the `share` of the rows that test sets are, and
-    whether its test set is the `official` one.
+    canonical description with `source` and, in `test`, the share of the rows that test sets are or
+    "official"; and `n_classes`, `n_train` and `n_test` rows.
     `versions`: by program. `devices`: that trained. `metrics`: by name, what it is. `has`: further
     tables.
     """
@@ -319,20 +319,47 @@ def _data(study: Study) -> Iterator[str]:
         source = [one["source"]] if one.get("source") not in (None, name) else []
         told.append(f"{name} ({'; '.join([*source, ', '.join(sizes)])})")
     yield f"{counted(len(told), 'data set')}: {', '.join(told)}."
-    official = [name for name, one in study.datasets.items() if one.get("official")]
-    drawn = [name for name in study.datasets if name not in official]
-    if official:
-        yield f"The test set of {_listed(official)} is the source's own."
-    shares: dict[object, list[str]] = {}
-    for name in drawn if not study.imported else ():
-        shares.setdefault(study.datasets[name].get("share"), []).append(name)
-    for share, names in shares.items():
-        of = f" of {_listed(names)}" if len(names) < len(study.datasets) else ""
-        size = f" {100 * share:g} % of the rows," if isinstance(share, float) else ""
-        yield f"Each repeat{of} draws its own test set,{size} stratified by class; the rest trains."
+    tested: dict[tuple[str, str], list[str]] = {}
+    for name, one in () if study.imported else study.datasets.items():
+        tested.setdefault(_tested(one), []).append(name)
+    for (start, rest), names in tested.items():
+        alone = len(names) == len(study.datasets) and (start != _ONE_SET or len(names) == 1)
+        each = "each of " if len(names) > 1 and start == _ONE_SET else ""
+        yield start + ("" if alone else f" of {each}{_listed(names)}") + rest
 
 
-_SIZES = {"classes": "classes", "train": "training rows", "test": "test points"}
+_ONE_SET, _EACH_REPEAT = "The test set", "Each repeat"
+
+
+def _tested(one: Mapping[str, Any]) -> tuple[str, str]:
+    """Return what the test sets of a data set are, as the two parts of a sentence around it."""
+    share = one.get("test")
+    if "folds" in one:
+        of = "task" if str(one.get("source")).startswith("openml-task:") else "data"
+        named = "" if of == "task" else f" (column {one['folds']})"
+        return _EACH_REPEAT, f" has another of the {of}'s folds{named} as its test set."
+    if "last" in one:
+        last = one["last"]
+        some = f"{100 * last:g} %" if isinstance(last, float) else f"{last:,}"
+        order = f", in the order of {one['order']}" if "order" in one else ""
+        return _ONE_SET, f" is the last {some} of the rows{order}."
+    if share == "official":
+        if one["source"] == "file" and "test_digest" in one:
+            return _ONE_SET, " is a file of its own."
+        if {"split", "target"} <= {*one}:  # not of a folder of images
+            return _ONE_SET, f" is what the column {one['split']} says."
+        return _ONE_SET, " is the source's own."
+    size, whole, by = "", ",", "class"
+    if share is not None:
+        some = f"{100 * share:g} % of the" if isinstance(share, float) else f"{share:,}"
+        size = f" {'about ' * ('group' in one and '%' in some)}{some} rows,"
+    if "group" in one:
+        whole, by = f" of whole groups ({one['group']}),", "the most frequent class of each"
+    drawn = f" draws its own test set{whole}{size} stratified by {by}; the rest trains."
+    return _EACH_REPEAT, drawn
+
+
+_SIZES = {"n_classes": "classes", "n_train": "training rows", "n_test": "test points"}
 _VARIES = {
     "init": "the initial weights",
     "batch": "the order of batches and all else that training draws, such as dropout",

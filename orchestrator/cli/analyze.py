@@ -31,6 +31,7 @@ from manyseed.orchestrator.cli.output import (
     print_table,
     say,
     say_next,
+    say_notes,
 )
 from manyseed.orchestrator.cli.progress import bar, one_core, resumable
 from manyseed.orchestrator.errors import (
@@ -52,7 +53,6 @@ if TYPE_CHECKING:
 _SHOWN = {"accuracy": "accuracy_mean", "EC": "ec_local_mean"}
 _MOST_ROWS = 4
 _SIGNIFICANT = 0.05
-_MOST_NOTES = 1
 
 
 def print_effects(sweep: Sweep) -> None:
@@ -327,12 +327,7 @@ def print_summary(sweep: Sweep) -> None:
         say(f"† {repeats} of identical runs: {copies:,} copies are left out of all but accuracy.")
     for same in in_words(cells):
         say(f"‡ The same fits as another cell, counted once: {same}.")
-    found = notes(sweep)
-    if len(found) > _MOST_NOTES:
-        say_next(f"{len(found):,} notes", "answers", sweep.directory, "--why")
-    else:
-        for note in found:
-            say(note, style="yellow")
+    say_notes(notes(sweep), "answers", sweep.directory, "--why", style="yellow")
 
 
 def notes(sweep: Sweep) -> list[str]:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from manyseed.orchestrator.sweep import Sweep
 
 _NO_ANSWERS = "These results allow no answers: too few runs, or nothing differs."
+_MOST_LINES = 22  # of a table
 
 Why = Annotated[
     bool,
@@ -301,7 +302,9 @@ def _asked(
         given["other"], levels = sides(given["other"] or [])
         given["between"] = levels or given["between"]
     in_rows = form not in (formats.TABLE, formats.JSON) or output is not None
-    if in_rows and "limit" in given and given["limit"] == options(question)["limit"].default:
+    limit = given.get("limit")
+    is_asked = limit is not None and limit != options(question)["limit"].default
+    if in_rows and limit is not None and not is_asked:
         given["limit"] = sys.maxsize  # of what is read
     sweep = Sweep(directory)
     require_outside(output, sweep)
@@ -313,7 +316,8 @@ def _asked(
         if as_json:
             print_json(found.values)
         else:
-            _say(found, why=why, most=given.get("limit") or MOST_ROWS)
+            see = "--limit, --where and --json" if "limit" in given else "--where and --json"
+            _say(found, why=why, limit=limit if is_asked else None, see=see)
         return
     notes = [note for note in (*found.cannot_tell, *found.notes) if note]
     rows = formats.of_answers(found)
@@ -337,7 +341,13 @@ def _asked(
         )
         say(f"Wrote {what} to {output}.")
     if rows.is_empty():
-        say(_NO_ANSWERS, to=errors)
+        say(_without_rows(found), to=errors)
+
+
+def _without_rows(found: Reply) -> str:
+    """Say why there are no rows: the answers hold none, or there is no answer."""
+    headlines = " ".join(line for one in found.answers for line in one.headline.splitlines())
+    return f"The answer has no rows: {headlines}" if headlines else _NO_ANSWERS
 
 
 def _one_core(sweep: Sweep, question: Question, given: dict[str, Any]) -> Any:
@@ -349,12 +359,15 @@ def _one_core(sweep: Sweep, question: Question, given: dict[str, Any]) -> Any:
     return one_core(sweep.paths, question.busy, "With more cores: --workers N.")
 
 
-def _say(found: Reply, *, why: bool, most: int = MOST_ROWS) -> None:
-    """Print the answers to a question: in a table if there are several, in full if asked why."""
+def _say(found: Reply, *, why: bool, limit: int | None = None, see: str = "--json") -> None:
+    """Print the answers to a question: in a table if there are several, in full if asked why.
+
+    `limit`: the rows that are asked for. `see`: the options that get those that are left out.
+    """
     if found.title:
         say(found.title, style="bold")
     if found.columns and len(found.answers) > 1 and not why:
-        _say_table(found, most)
+        _say_table(found, limit, see)
         return
     for one in found.answers:
         if found.apart:
@@ -368,7 +381,7 @@ def _say(found: Reply, *, why: bool, most: int = MOST_ROWS) -> None:
         for line in filter(None, (one.rests_on, one.cannot_tell)):
             say(line, indent=2 if one.details else 0, style="dim")
     if found.left:
-        say(found.left)
+        say(f"… {found.left:,} more; see {see}")
     for note in found.cannot_tell:
         say(note)
     for note in found.notes:
@@ -377,17 +390,25 @@ def _say(found: Reply, *, why: bool, most: int = MOST_ROWS) -> None:
         say(_NO_ANSWERS)
 
 
-def _say_table(found: Reply, most: int) -> None:
-    """Print a row for each answer, and where the evidence is."""
-    print_table(None, found.columns, found.table[:most], nested=True)
-    left = len(found.table) - most
-    if more := found.left or (f"… {left:,} more; see --where and --json" if left > 0 else ""):
-        say(more, style="dim")
+def _say_table(found: Reply, limit: int | None, see: str) -> None:
+    """Print a row for each answer, as many as a screen holds, and where the evidence is."""
+    rows = found.table[:limit] if limit else _first(found.table)
+    print_table(None, found.columns, rows, nested=True)
+    if left := found.left + len(found.table) - len(rows):
+        say(f"… {left:,} more; see {see}", style="dim")
     for line in found.below:
         say(line, style="dim")
     notes = [note for note in (*found.cannot_tell, *found.notes) if note]
     number = f"{counted(len(notes), 'note')}, and the evidence" if notes else "The evidence"
     say(f"{number}: --why", style="dim")
+
+
+def _first(table: Sequence[Sequence[object]]) -> Sequence[Sequence[object]]:
+    """Return as many rows as a screen has room for, with a line above those of each dataset."""
+    for n in range(min(len(table), MOST_ROWS), 0, -1):
+        if n + len({row[0] for row in table[:n]}) <= _MOST_LINES:
+            return table[:n]
+    return table[:1]
 
 
 def in_short(sweep: Sweep) -> None:

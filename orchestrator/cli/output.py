@@ -50,6 +50,15 @@ def say_next(what: str, *arguments: object, to: Console | None = None) -> None:
     (to or console).print(f"{what}: {command(*arguments)}", soft_wrap=True)
 
 
+def say_notes(notes: Sequence[str], *arguments: object, style: str = "") -> None:
+    """Print a note; of several, their number and the command that prints them."""
+    if len(notes) > 1:
+        say_next(f"{len(notes):,} notes", *arguments)
+    else:
+        for note in notes:
+            say(note, style=style)
+
+
 def say_training(
     what: str, paths: SweepPaths, verb: str, *words: object, cluster: str | None = None
 ) -> None:

@@ -29,6 +29,7 @@ from manyseed.orchestrator.cli.output import (
     print_table,
     say,
     say_next,
+    say_notes,
     size,
 )
 from manyseed.orchestrator.cli.progress import one_core
@@ -112,9 +113,11 @@ def plan(
     from manyseed.jobs.classifiers.features import counting
     from manyseed.jobs.datasets import data_home
     from manyseed.orchestrator.grids.loading import name_of
+    from manyseed.orchestrator.plans.change import remarks
     from manyseed.orchestrator.plans.code import prepare_read
     from manyseed.orchestrator.plans.cost import beyond
     from manyseed.orchestrator.plans.planning import plan_change, plan_sweep, require_room
+    from manyseed.orchestrator.plans.stacks import choices
     from manyseed.orchestrator.submissions.requirements import of_earlier_code, require_code
 
     other_recipe = options["other_recipe"]
@@ -173,8 +176,15 @@ def plan(
     columns, rows, total = _table(change.summary())
     print_table(change.sweep.name, columns, rows, total=total, nested=True)
     console.print()
-    earlier = [] if other_recipe else of_earlier_code(SweepPaths(directory), change)
-    for sentence in [*_sentences(change, SweepPaths(directory)), *_beyond(too_long), *earlier]:
+    paths = SweepPaths(directory)
+    planned = paths.sweep_file if settings and not dry_run else sweep_file
+    notes = [*remarks(change, chosen=[*choices(paths).values()])]
+    for note in notes if dry_run else ():
+        say(note)
+    if not dry_run:
+        say_notes(notes, *dry_plan(planned, directory))
+    earlier = [] if other_recipe else of_earlier_code(paths, change)
+    for sentence in [*_sentences(change), *_beyond(too_long), *earlier]:
         say(sentence)
     if no_room is not None:
         say(f"It could not be planned into {directory}: {no_room.message}\n  {no_room.remedy}")
@@ -186,12 +196,15 @@ def plan(
     say(f"{directory} already holds it." if change.is_empty else f"Planned into {directory}.")
     if prepared:
         say(f"Prepared {', '.join(prepared)} in {data_home()}.")
-    paths = SweepPaths(directory)
-    given = paths.sweep_file if settings else sweep_file
-    following = _next(change, given, paths, ["--other-recipe"] if other_recipe else [])
+    following = _next(change, planned, paths, ["--other-recipe"] if other_recipe else [])
     if following[0] == "submit" and "--cluster" not in following:
         _say_without_profile(paths)
     say_next("Next", *following)
+
+
+def dry_plan(sweep_file: Path, directory: Path) -> list[object]:
+    """Return the command that prints the notes on a sweep that is planned."""
+    return ["plan", sweep_file, "--out", directory, "--dry-run"]
 
 
 def _say_without_profile(paths: SweepPaths | None = None) -> None:
@@ -256,12 +269,8 @@ def _table(summary: dict[str, Any]) -> tuple[list[str], list[list[object]], list
     )
 
 
-def _sentences(change: Change, paths: SweepPaths) -> Iterator[str]:
-    """Yield the sentences below the table."""
-    from manyseed.orchestrator.plans.change import remarks
-    from manyseed.orchestrator.plans.stacks import choices
-
-    yield from remarks(change, chosen=[*choices(paths).values()])
+def _sentences(change: Change) -> Iterator[str]:
+    """Yield the sentences below the table and the notes."""
     summary = change.summary()
     held = summary["runs"] - summary["runs_added"]
     asked, distinct = summary["runs_asked"], change.expansion.runs

@@ -28,6 +28,7 @@ from manyseed.orchestrator.cli.output import (
     print_table,
     say,
     say_next,
+    say_notes,
     say_steps,
     say_training,
     size,
@@ -214,6 +215,7 @@ def run(
     """
     from manyseed.orchestrator.cli.analyze import analyze_and_report, say_report
     from manyseed.orchestrator.cli.answers import in_short
+    from manyseed.orchestrator.cli.plan import dry_plan
     from manyseed.orchestrator.grids.loading import name_of
     from manyseed.orchestrator.paths import SweepPaths
     from manyseed.orchestrator.plans.change import remarks
@@ -256,9 +258,9 @@ def run(
     plan = change.summary()
     counts = [counted(plan[f"{noun}s"], noun) for noun in ("run", "cell", "group")]
     say(f"{change.sweep.name}: {counts[0]} in {counts[1]} of {counts[2]} → {directory}")
-    chosen = [*choices(sweep.paths).values()]
-    for sentence in () if change.is_empty else remarks(change, chosen=chosen):
-        say(sentence)
+    if not change.is_empty:
+        notes = [*remarks(change, chosen=[*choices(sweep.paths).values()])]
+        say_notes(notes, *dry_plan(sweep.paths.sweep_file if settings else sweep_file, directory))
     for sentence in () if other_recipe else of_earlier_code(sweep.paths, asked):
         say(sentence, style="yellow")
     search(sweep, where if profile is None else AUTO, workers)

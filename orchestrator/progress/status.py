@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypedDict
@@ -12,6 +13,7 @@ from typing import Any, TypedDict
 import polars as pl
 
 from manyseed.orchestrator.analyses import look
+from manyseed.analysis.counts import counted
 from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import ManyseedError, StoreError, UnavailableError, command
 from manyseed.orchestrator.paths import DRAWN, RECIPE, SweepPaths
@@ -49,12 +51,13 @@ def next_steps(
     *,
     analysing: bool = False,
     stopping: bool = False,
+    covers: tuple[int, int] | None = None,
 ) -> Iterator[Step]:
     """Yield the next commands for a sweep.
 
     `runs`: the number of its runs by state. `tasks`: the states of its tasks. `cells`: the cells of
     its plan. `analysing`: whether an analysis job waits or runs. `stopping`: whether all tasks that
-    wait or run were asked to stop.
+    wait or run were asked to stop. `covers`: as in `unanalysed`.
     """
     from manyseed.orchestrator.plans.plan import IS_IMPORTED  # imports polars
 
@@ -78,7 +81,7 @@ def next_steps(
         return
     if analysing:
         yield "Look again", ("status", directory)
-    elif unanalysed(paths, runs):
+    elif unanalysed(paths, runs, covers):
         yield "Without them" if runs["failed"] else "Next", ("analyze", directory)
     elif unreported(paths):
         yield "Next", ("report", directory)
@@ -117,8 +120,13 @@ def _has_data(cells: pl.DataFrame) -> bool:
     return all(datasets.is_fetched(Cell.from_text(text).dataset) for text in canonicals)
 
 
-def unanalysed(paths: SweepPaths, runs: Mapping[str, int]) -> str:
-    """Return why the result tables do not cover all finished runs; empty if they do."""
+def unanalysed(
+    paths: SweepPaths, runs: Mapping[str, int], covers: tuple[int, int] | None = None
+) -> str:
+    """Return why the result tables do not cover all finished runs alone; empty if they do.
+
+    `covers`: how many finished and dropped runs they hold; None if only their number is known.
+    """
     finished = runs["done"] + runs["copy"]
     try:
         analysed = read_json(paths.analysis)["runs"]["analysed"]
@@ -128,8 +136,11 @@ def unanalysed(paths: SweepPaths, runs: Mapping[str, int]) -> str:
         return str(error)
     except (LookupError, TypeError):
         return f"{paths.analysis} does not say what was analysed"
-    if analysed < finished:
-        return f"the results cover {analysed:,} of {finished:,} finished runs"
+    n, dropped = covers or (analysed, 0)
+    if n < finished:
+        return f"the results cover {n:,} of {finished:,} finished runs"
+    if dropped:
+        return f"the results hold {counted(dropped, 'dropped run')}"
     if analysed > finished:
         return f"{paths.analysis} covers {analysed} runs, but {finished} are finished"
     return ""
@@ -224,7 +235,12 @@ def status(paths: SweepPaths) -> Status:
 
     If the scheduler does not answer, the status relies on the reports of tasks.
     """
+    from manyseed.orchestrator.computing.tables import covered
+
     state = survey(paths)
+    covers = None
+    with suppress(ManyseedError, OSError):  # no results, or damage that their readers report
+        covers = covered(paths, state)
     listed = submissions(paths)
     silent = None
     try:
@@ -246,6 +262,7 @@ def status(paths: SweepPaths) -> Status:
     kinds = {place: kind(failure) for place, failure in state.failures.items()}
     one_of = {kinds[place]: failure for place, failure in reversed([*state.failures.items()])}
     by_state = Counter(task.state for task in every)
+    missing_results = unanalysed(paths, state.counts, covers)
     steps = next_steps(
         paths,
         state.counts,
@@ -253,6 +270,7 @@ def status(paths: SweepPaths) -> Status:
         state.plan.cells,
         analysing=job is not None and job.state in ALIVE,
         stopping=0 < stopping == len(alive),
+        covers=covers,
     )
     return {
         "directory": str(paths.directory),
@@ -286,7 +304,7 @@ def status(paths: SweepPaths) -> Status:
         "analysis": None if job is None else asdict(job),
         "cluster_silent": silent,
         "report": None if unreported(paths) else str(paths.report),
-        "outdated": [*filter(None, (unanalysed(paths, state.counts), unreported(paths)))],
+        "outdated": [*filter(None, (missing_results, unreported(paths)))],
         "next": [in_words(step) for step in steps],
     }
 

@@ -11,10 +11,9 @@ from manyseed.analysis.options import Options
 from manyseed.analysis.tables.rows import last, several
 from manyseed.orchestrator.asking.grouping import planned
 from manyseed.orchestrator.calls import warn
-from manyseed.orchestrator.computing.tables import Analysis, Results
+from manyseed.orchestrator.computing.tables import Analysis, Results, covered
 from manyseed.orchestrator.computing.tables import not_computed as not_computed
 from manyseed.orchestrator.computing.tables import of_probabilities as of_probabilities
-from manyseed.orchestrator.disk.records import read_json
 from manyseed.orchestrator.errors import ManyseedError, command
 from manyseed.orchestrator.paths import SweepPaths
 from manyseed.orchestrator.survey import survey
@@ -228,22 +227,23 @@ def _at(epoch: list[int]) -> str:
 
 
 def newer(paths: SweepPaths) -> str:
-    """Say how many finished runs the results are of; empty if of all, or if it is not known."""
+    """Say which finished runs the results are not of, or which dropped ones they hold, if any."""
     try:
-        analysed = read_json(paths.analysis)["runs"]["analysed"]
-        counts = survey(paths).counts
-    except (ManyseedError, OSError, LookupError, TypeError):
+        n, dropped = covered(paths, state := survey(paths))
+    except (ManyseedError, OSError):
         return ""  # whoever needs what is damaged reports it
-    finished = counts["done"] + counts["copy"]
-    if not isinstance(analysed, int) or analysed >= finished:
-        return ""
-    return (
-        f"These results are of {analysed:,} of {finished:,} finished runs; "
-        f"`{command('analyze', paths.directory)}` for the rest."
-    )
+    finished = state.counts["done"] + state.counts["copy"]
+    again = f"`{command('analyze', paths.directory)}`"
+    also = f"of {counted(dropped, 'run')} that {'was' if dropped == 1 else 'were'} dropped"
+    if n < finished:
+        more = f", and {also}" if dropped else ""
+        return (
+            f"These results are of {n:,} of {finished:,} finished runs{more}; {again} for the rest."
+        )
+    return f"These results are also {also}; {again} leaves them out." if dropped else ""
 
 
 def tell_newer(paths: SweepPaths) -> None:
-    """Warn if runs have finished since the last analysis."""
+    """Warn if runs have finished or were dropped since the last analysis."""
     if text := newer(paths):
         warn(text)

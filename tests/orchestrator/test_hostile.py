@@ -76,10 +76,63 @@ def test_damage_of_a_table_is_no_fault_of_the_condition(copied: Path) -> None:
 def test_an_ensemble_that_cannot_be_drawn_any_more_leaves_no_mark(copied: Path) -> None:
     assert inside("howmany", copied, "--sizes", "1,2", "--draws", 10)[0] == 0
     assert inside("howmany", copied)[0] == 0
-    for words, code in ((("report",), 0), (("query",), 0), (("query", "-t", "ensembles"), 2)):
+    figure = copied.parent / "figure.svg"
+    for words, code in (
+        *((("report",), 0), (("query",), 0), (("query", "-t", "ensembles"), 2)),
+        (("plot", "accuracy", "-o", figure), 0),
+    ):
         verb, *more = words
         found, said = inside(verb, copied, *more)
         assert found == code, said
+
+
+FOREIGN = (".nfs0000227", ".DS_Store", "._zarr.json", "Thumbs.db", "zarr.json~", "desktop.ini")
+
+
+def test_files_of_other_programs_in_every_folder_do_no_harm(copied: Path, tmp_path: Path) -> None:
+    for folder in [copied, *(one for one in copied.rglob("*") if one.is_dir())]:
+        for name in FOREIGN:
+            (folder / name).write_bytes(b"\0junk")
+        (folder / "@eaDir").mkdir()
+        (folder / "@eaDir" / "zarr.json@SynoEAStream").write_bytes(b"junk")
+    archive, back = tmp_path / "a.zip", tmp_path / "back"
+    for words in (
+        *(("status", copied), ("query", copied), ("verify", copied), ("compact", copied)),
+        *(("analyze", copied, "--resamples", 10), ("resume", copied), ("verify", copied)),
+        *(("report", copied), ("seal", copied), ("verify", copied, "--sealed")),
+        ("plan", copied / "sweep.toml", "--out", copied),
+        *(("export", copied, "--output", archive), ("import", archive, "--out", back)),
+        *(("verify", back), ("analyze", back, "--resamples", 10)),
+    ):
+        code, said = inside(*words)
+        wrong = [one for one in ("not recognized", "Warning", *FOREIGN) if one in said]
+        assert (code, wrong) == (0, []), f"{words}: {said}"
+
+
+def test_a_copy_without_hidden_names_is_whole(copied: Path, tmp_path: Path) -> None:
+    """As `cp sweep/* there` makes it, and programs that upload folders."""
+    copy = shutil.copytree(copied, tmp_path / "there", ignore=shutil.ignore_patterns(".*"))
+    for verb in ("status", "query", "verify", "analyze", "resume"):
+        code, said = inside(verb, copy, *(("--resamples", 10) if verb == "analyze" else ()))
+        assert code == 0, said
+
+
+def test_a_lost_search_is_told_by_all_alike(tmp_path: Path) -> None:
+    (tmp_path / "t.toml").write_text(SWEEP.replace('["default", "tuned"]', '["tuned"]'))
+    sweep = Sweep.plan(tmp_path / "t.toml", tmp_path / "t")
+    sweep.tune(workers=1)
+    sweep.submit(cluster="local", workers=1)
+    sweep.wait()
+    lost, *_ = sorted(sweep.paths.all_tuned())
+    for file in sweep.paths.all_tuned():
+        file.unlink()
+    respond = ("--transforms", "intra", "--rows", 5, "--workers", 1)
+    told = set()
+    for verb, *more in (("respond", *respond), ("rerun", "0:0:0", "--check"), ("show", "0:0:0")):
+        code, said = inside(verb, sweep.directory, *more)
+        assert (code, f"{lost.parent}" in said) == (4, True), said
+        told.add(said.partition(".json")[2])
+    assert len(told) == 1, told
 
 
 @pytest.mark.parametrize("name", ["train", "estimator", "module", "command"])

@@ -18,6 +18,7 @@ import pytest
 import xarray as xr
 
 from manyseed import Sweep
+from manyseed.analysis.options import Options
 from manyseed.orchestrator.store.schema import GroupSpec
 from tests.orchestrator.conftest import (
     MANYSEED,
@@ -278,6 +279,43 @@ def test_another_recipe_is_refused_until_it_is_wanted(tmp_path: Path) -> None:
     assert command("submit", sweep.directory, "--workers", 2, "--other-recipe").returncode == 0
     sweep.wait()
     assert len(list(recipes.glob("*.json"))) == 2
+
+
+ODD = ("-x", "~x", "run [1]", "lr=0.1", "50% done %j", "ünï#1", "a*b?", "$HOME", "it's")
+SMALL = """
+name = "small"
+seed = 1
+repeats = 2
+runs = 3
+[[grid]]
+dataset = ["sklearn:iris"]
+classifier = ["lr-sgd"]
+"""
+
+
+def test_a_sweep_lies_in_a_folder_of_any_name(tmp_path: Path) -> None:
+    """Like a pattern, a partition, an option, a user, or with signs of a shell, SLURM and URLs."""
+    write(tmp_path / "small.toml", SMALL)
+    for name in ODD:
+        done = command("plan", "small.toml", "--out", f"{name}/sweep", cwd=tmp_path)
+        assert done.returncode == 0, done.output
+        printed = shlex.split(done.stdout.splitlines()[-1])
+        assert printed[:3] == ["Next:", "manyseed", "submit"]
+        done = command("status", printed[3], cwd=tmp_path)
+        assert done.returncode == 3, done.output
+    sweep = train(tmp_path / "small.toml", tmp_path.joinpath(*ODD) / "sweep[2]", workers=1)
+    sweep.analyze(Options(metrics=("accuracy",)), workers=1)
+    where, table = sweep.directory, sweep.directory.parent / "x[1].parquet"
+    back = where.with_name("b[1]")
+    for words in (
+        *(("query", where), ("verify", where), ("report", where), ("resume", where)),
+        *(("answers", where), ("export", where, "-o", table), ("import", table, "--out", back)),
+        *(("analyze", back, "--metric", "accuracy"), ("verify", back), ("query", back)),
+        ("plot", where, "accuracy", "-o", where.with_name("f[1].svg")),
+    ):
+        done = command(*words)
+        assert done.returncode == 0, f"{words}: {done.output}"
+    assert Sweep(back).status()["runs"]["done"] == 6
 
 
 @pytest.fixture

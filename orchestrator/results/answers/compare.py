@@ -460,7 +460,7 @@ def reply(
         columns=columns,
         table=table,
         below=below,
-        left=further_ones(n - limit) if n > limit else "",
+        left=max(n - limit, 0),
     )
 
 

@@ -188,11 +188,10 @@ def _datasets(
     found: dict[str, dict[str, Any]] = {}
     for spec in Groups.read(paths).specs:
         of = canonical.get(spec.dataset, {}).get("dataset", {})
-        one = {"classes": len(spec.class_names), "test": spec.samples, "source": of.get("source")}
         info = _resolved(paths, spec.dataset, of) if spec.dataset not in found else None
-        train = {"train": info.n_train} if info else {}
-        drawn = {"official": of.get("test") == "official", "share": of.get("test")}
-        found.setdefault(spec.dataset, one | train | drawn)
+        train = {"n_train": info.n_train} if info else {}
+        sizes = {"n_classes": len(spec.class_names), "n_test": spec.samples}
+        found.setdefault(spec.dataset, {**of, **sizes, **train})
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -77,6 +78,27 @@ def test_a_sweep_is_begun_and_followed_by_the_commands_that_are_printed(login: P
     assert code == 0, said
 
 
+@pytest.mark.usefixtures("without_slurm")
+def test_names_with_a_tilde_are_names_and_printed_quoted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("~data").mkdir()
+    rows = "".join(f"{n}.5,{'ab'[n % 2]}\n" for n in range(30))
+    write(Path("~data/a.csv"), f"x,y\n{rows}")
+    own = '[dataset.d]\nsource = "file:~data/a.csv"\ntarget = "y"\n'
+    write(Path("f.toml"), TEXT.replace("sklearn:wine", "d") + own)
+    write(Path("s.toml"), TEXT)
+    assert inside("plan", "f.toml", "--dry-run")[0] == 0
+    code, said = inside("plan", "s.toml", "--out", "~out")
+    assert (code, commands(said)) == (0, ["submit '~out'"]), said
+    assert Path("~out").is_dir()
+    code, said = inside("status", "~out")
+    assert (code, commands(said)) == (3, ["submit '~out'"]), said
+    code, said = inside("import", "~p.npz", "--out", "~q")
+    assert (code, "~p.npz" in said, Path("~q").exists()) == (2, True, False), said
+
+
 def test_plan_names_the_way_to_train(login: Path) -> None:
     said = inside("plan", "my sweep.toml", "--out", "my runs")[1]
     assert commands(said) == ["submit 'my runs'"]
@@ -87,6 +109,21 @@ def test_plan_names_the_way_to_train(login: Path) -> None:
     assert commands(inside("status", "my runs")[1]) == ["submit 'my runs'"]
     write(user_folder() / "other.toml", 'time = "60"\n')
     assert commands(inside("status", "my runs")[1]) == ["submit 'my runs' --cluster lab"]
+
+
+def test_notes_on_a_plan_are_counted_and_the_command_prints_them(login: Path) -> None:
+    text = TEXT.replace('["lr-sgd"]', '["lr-sgd"]\nperturb_categorical = ["none", "sample:0.5"]')
+    write(login / "my sweep.toml", f"{text}[classifier.mlp]\nepochs = 3\n")
+    for words in (("plan",), ("run", "--cluster", "local", "--metric", "accuracy")):
+        code, said = inside(words[0], "my sweep.toml", "--out", words[0], *words[1:])
+        assert code == 0, said
+        assert said.count("notes: ") == said.count(f" 'my sweep.toml' --out {words[0]} --dry") == 1
+        code, every = typed(said, "plan")
+        found = json.loads(typed(said.replace("--dry-run", "--dry-run --json"), "plan")[1])
+        notes = [f"{note}." for note in found["notes"]]
+        assert f"\n{len(notes)} notes: manyseed plan " in said
+        assert len(notes) > 1
+        assert all(note in every and note not in said for note in notes), every
 
 
 def test_a_login_node_computes_on_one_core_and_says_what(

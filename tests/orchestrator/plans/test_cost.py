@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import shutil
 import sys
 from types import SimpleNamespace
@@ -387,6 +388,31 @@ def test_a_plan_that_the_disk_cannot_hold_is_refused_with_figures(free, tmp_path
     ):
         assert part in str(error.value)
     assert [path.name for path in tmp_path.iterdir()] == ["s.toml"]
+
+
+@pytest.mark.parametrize("planned", [0, 500])
+def test_what_is_new_is_told_by_its_parts(planned, tmp_path, monkeypatch):
+    """Scores are float32 of each class and test point; labels a byte of each test point."""
+    file, points, classes = tmp_path / "s.toml", {"vehicle": 212, "kc1": 527}, (4, 2)
+    for runs in filter(None, (planned, 2000)):
+        file.write_text(TEXT.replace("runs = 5", f"runs = {runs}") + '[keep]\nscores = "all"\n')
+        if runs == planned:
+            plan_sweep(file, tmp_path / "out")
+    monkeypatch.setattr(cost.os, "statvfs", lambda _: disk(f_bavail=1))
+    with pytest.raises(UserError) as error:
+        plan_sweep(file, tmp_path / "out")
+    told = re.search(
+        r"need ([\d.]+) MB \(scores ([\d.]+) MB, labels, times and test sets ([\d.]+) MB\);",
+        str(error.value),
+    )
+    assert told, error.value
+    needed, scores, others = map(float, told.groups())
+    assert needed == pytest.approx(scores + others, abs=0.11)
+    fits = 2 * 2 * 2 * (2000 - planned)  # classifiers, fractions, repeats
+    in_full = fits * sum(4 * n * k for n, k in zip(points.values(), classes, strict=True)) / 1e6
+    assert scores == pytest.approx(in_full, rel=0.02)
+    labels = fits * sum(points.values()) / 1e6
+    assert labels < others < 1.5 * labels
 
 
 def test_only_what_is_new_needs_room(tmp_path, monkeypatch):

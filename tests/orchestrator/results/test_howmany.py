@@ -489,13 +489,18 @@ def test_what_only_reads_works_in_a_folder_that_is_read_only(
 ) -> None:
     imported.analyze(OPTIONS)
     imported.report()
+    imported.seal()
     folder = shutil.copytree(imported.directory, tmp_path / "copy")
+    imported.paths.receipt.unlink()
     for drawn in (folder / "results").glob("ensemble*"):
         drawn.unlink()
     cell = Sweep(folder).results["cells"]["cell_id"][0]
     asked: list[tuple[object, ...]] = [
         *(("status", folder), ("answers", folder), ("query", folder), ("howmany", folder)),
         *(("variance", folder), ("verify", folder), ("show", folder, f"{cell}:0:0")),
+        *(("compare", folder), ("compare", folder, "--alike"), ("methods", folder)),
+        *(("answers", folder, "points"), ("answers", folder, "--why")),
+        ("verify", folder, "--sealed"),
         ("howmany", folder, "--sizes", "1,2", "--draws", "10"),  # draws ensembles
         ("howmany", folder, "--until", "0.2", "--dry-run"),
         ("query", folder, "--sql", "SELECT accuracy FROM runs"),

@@ -9,12 +9,13 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 
 from manyseed import Sweep
 from manyseed.analysis.options import Options
 from manyseed.orchestrator.results.caveats import newer
-from tests.orchestrator.conftest import command
+from tests.orchestrator.conftest import QUICK, command
 
 OPTIONS = Options(metrics=("accuracy", "agreement"))
 SAID = "of 12 of 16 finished runs; `manyseed analyze "
@@ -97,6 +98,33 @@ def test_nothing_is_missing_where_all_planned_runs_have_finished(older: Sweep) -
     assert SAID in header
     assert "Not every planned run" not in header
     assert "Analysed 12 of 12" not in page
+
+
+def test_other_runs_in_place_of_dropped_ones_are_not_taken_for_them(
+    quick_analysed: Sweep, tmp_path: Path
+) -> None:
+    """As many runs are finished as were analysed, but not the same ones."""
+    sweep = Sweep(shutil.copytree(quick_analysed.directory, tmp_path / "sweep"))
+    assert newer(sweep.paths) == ""
+    sweep.drop("classifier = 'xgb'")
+    assert newer(sweep.paths).startswith("These results are also of 32 runs that were dropped; `")
+    assert sweep.status()["outdated"][0] == "the results hold 32 dropped runs"
+    (tmp_path / "more.toml").write_text(
+        QUICK.replace('"lr-sgd", "xgb"', '"lr-sgd"').replace("runs    = 4", "runs    = 8")
+    )
+    Sweep.plan(tmp_path / "more.toml", sweep.directory)
+    sweep.submit(workers=1)
+    sweep.wait()
+    runs = sweep.status()["runs"]
+    assert runs["done"] + runs["copy"] == len(pl.read_parquet(sweep.paths.table("runs"))) == 64
+    told = newer(sweep.paths)
+    assert "of 32 of 64 finished runs, and of 32 runs that were dropped; `manyseed analyze" in told
+    state = sweep.status()
+    assert state["outdated"][0] == "the results cover 32 of 64 finished runs"
+    assert "manyseed analyze" in state["next"][-1]["command"]
+    assert command("query", sweep.directory).stderr.count(told) == 1
+    sweep.analyze(Options(resamples=5))
+    assert newer(sweep.paths) == ""
 
 
 def test_a_new_analysis_ends_it(older: Sweep, tmp_path: Path) -> None:

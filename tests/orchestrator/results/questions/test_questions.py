@@ -19,7 +19,7 @@ import manyseed.orchestrator.results.questions as folder
 from manyseed import Sweep
 from manyseed.orchestrator.errors import UserError
 from manyseed.orchestrator.results.questions import registry
-from tests.orchestrator.conftest import inside
+from tests.orchestrator.conftest import command, inside
 
 ROOT = Path(__file__).parents[4]
 
@@ -141,6 +141,41 @@ def test_every_question_can_be_asked(sweep: Sweep, quick_calibrated: Sweep) -> N
         answers = asked.answers(name, **needed.get(name, {}))
         assert all(one.about == name and one.headline for one in answers)
         assert answers or name in ("standings", "scores", "effects", "consistency", "sources"), name
+
+
+def test_every_format_of_every_question_has_rows_or_says_why_not(
+    sweep: Sweep, quick_calibrated: Sweep, tmp_path: Path
+) -> None:
+    needed = {
+        "until": ("--half-width", 0.2, "--dry-run"),
+        "howmany": ("--sizes", 1, "--draws", 2),
+    }
+    forms = (
+        ("--format", "csv"),
+        ("-f", "markdown"),
+        ("-f", "latex"),
+        ("-o", tmp_path / "a.parquet"),
+    )
+    silent = set()
+    for name in registry.known():
+        asked = (quick_calibrated if name == "dee" else sweep).directory
+        for form in forms:
+            done = command("answers", asked, name, *needed.get(name, ()), *form)
+            assert done.returncode == 0, done.output
+            if "The answer has no rows: " in done.stderr:
+                silent.add(name)
+            elif "allow no answers" not in done.stderr:
+                assert (
+                    "row" in done.stdout
+                    or len(done.stdout.splitlines()) > 1
+                    or "section" in done.stdout
+                ), done.output
+            else:
+                assert not sweep.answers(name)
+    assert "levels" in silent
+    done = command("answers", sweep.directory, "levels", "--format", "csv")
+    (answer,) = sweep.answers("levels")
+    assert done.stderr == f"The answer has no rows: {answer.headline}\n"
 
 
 def test_the_better_side_of_a_comparison_is_bold(sweep: Sweep) -> None:

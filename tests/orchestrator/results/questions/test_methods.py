@@ -1,0 +1,73 @@
+"""What the methods of a paper say of test sets: how each data set's are made."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from manyseed import Sweep
+
+DRAWN = (
+    "Each repeat of drawn draws its own test set, 25 % of the rows, stratified by class; the rest "
+    "trains."
+)
+TOLD = {
+    "group = 'patient'": "Each repeat of one draws its own test set of whole groups (patient), "
+    "about 25 % of the rows, stratified by the most frequent class of each; the rest trains.",
+    "folds = 'fold'": "Each repeat of one has another of the data's folds (column fold) as its "
+    "test set.",
+    "split = 'part'": "The test set of one is what the column part says.",
+    "last = 0.2\norder = 'day'": "The test set of one is the last 20 % of the rows, in the order "
+    "of day.",
+    "last = 8": "The test set of one is the last 8 of the rows.",
+    "test_file = 'more.csv'": "The test set of one is a file of its own.",
+    "test = 12": "Each repeat of one draws its own test set, 12 rows, stratified by class; the "
+    "rest trains.",
+    "group = 'patient'\ntest = 12": "Each repeat of one draws its own test set of whole groups "
+    "(patient), 12 rows, stratified by the most frequent class of each; the rest trains.",
+}
+
+
+def table(rows: int, *, ordered: bool) -> str:
+    columns = "x,y,patient,fold,day,part"
+    lines = [
+        f"{n % 7}.5,{'ab'[n % 2]},p{n // 4},{n // 4 % 3},{n % rows if ordered else n},"
+        f"{'test' if n % 4 == 3 else 'train'}"
+        for n in range(rows)
+    ]
+    return "\n".join([columns, *lines]) + "\n"
+
+
+@pytest.mark.parametrize("keys", TOLD, ids=lambda keys: re.sub(r"\W+", "-", keys))
+def test_each_way_of_making_a_test_set_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, keys: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("one.csv", "more.csv", "drawn.csv"):
+        Path(name).write_text(table(48, ordered=True))
+    tables = f"""
+[dataset.one]
+source = "file:one.csv"
+target = "y"
+{keys}
+[dataset.drawn]
+source = "file:drawn.csv"
+target = "y"
+"""
+    grid = 'name = "s"\nseed = 1\nrepeats = 1\nruns = 2\n[[grid]]\nclassifier = ["lr-sgd"]\n'
+    Path("s.toml").write_text(grid + 'dataset = ["one", "drawn"]\n' + tables)
+    sweep = Sweep.plan("s.toml", "s")
+    told = {one.headline: one.details[0] for one in sweep.answers("methods")}["Data"]
+    _, *sentences = re.split(r"(?<=\.) (?=Each|The)", told)
+    assert sentences == [TOLD[keys], DRAWN]
+
+
+def test_nothing_is_said_of_test_sets_that_were_imported(tmp_path: Path) -> None:
+    rng = np.random.default_rng(1)
+    of = {"labels": rng.integers(0, 2, (3, 20)), "y_true": rng.integers(0, 2, 20)}
+    sweep = Sweep.from_predictions(of, tmp_path / "s", dataset="d", classifier="c")
+    told = {one.headline: one.details[0] for one in sweep.answers("methods")}["Data"]
+    assert "test set" not in told

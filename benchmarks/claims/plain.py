@@ -82,7 +82,9 @@ PLAIN: Mapping[str, str] = {
     r"there is only one|choose another axis|no cell of A|A and B are one cell|the analyses of the|"
     r"must be a Sweep|is answered by --alike|name levels: |no two cells differ|"
     r"no run of \{\}, cell|have different data|has another \{\} than|must have the test points of|"
-    r"distinct runs of B as|share no test set|has at least one member": "What a question lacks, and what to ask instead.",
+    r"distinct runs of B as|share no test set|has at least one member": (
+        "What a question lacks, and what to ask instead."
+    ),
     r"seeds, on these test sets|among its own runs; whether": (
         "`compare`: what its table's columns are over, and what α̂ of each side is not."
     ),

@@ -256,6 +256,7 @@ def for_pairs(
         bound = None
         if resolution > 0:  # ζ₁ is at most ζ₂ / 2
             bound = fewest_runs(lambda n: 2 * resolution**2 / n, half_width, confidence)
+        if bound is not None:
             reason += f"; if they vary by {resolution:.2g} at most, {bound:,} runs are enough"
         return RunsNeeded(purpose, None, None, bound, made, repeats, confidence, reason=reason)
 

@@ -322,7 +322,9 @@ def howmany(
     tables = independent(tables)
     runs = tables.runs.filter(~pl.col("identical"))
     seconds = seconds_per_run(runs)
-    distinct = tables.repeats.filter(~pl.col("identical")).select(*REPEAT, "n_test")
+    distinct = tables.repeats.filter(~pl.col("identical")).select(
+        *REPEAT, "n_test", "n_wrong_by_any"
+    )
     pairs = tables.pairs.join(distinct, on=REPEAT, how="semi")
     accuracies = [
         own["accuracy"].drop_nulls().to_numpy()

@@ -418,7 +418,7 @@ def test_a_source_that_is_chosen_among_many_cells_is_held_to_all_of_them():
     """By itself, one of 40 components tells a source that does nothing by itself from 0."""
     rng = np.random.default_rng(5)
     cells = [
-        ({"vary": vary, "dataset": f"d{number}"}, 0.9 + 0.01 * rng.normal(size=(2, 8)))
+        ({"vary": vary, "dataset": f"d{number}"}, 0.9 + 0.01 * rng.normal(size=(1, 8)))
         for number in range(25)
         for vary in ("init", "batch", "init+batch")
     ]

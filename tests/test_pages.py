@@ -169,3 +169,12 @@ def test_every_example_is_on_its_page() -> None:
     page = (ROOT / "examples" / "README.md").read_text()
     for file in (ROOT / "examples").rglob("*.toml"):
         assert f"({file.relative_to(ROOT / 'examples').as_posix()})" in page
+
+
+def test_recipes_show_the_columns_in_which_the_rows_of_patients_differ(tmp_path):
+    for block in blocks("recipes"):
+        for words in commands(block.text, tmp_path) if block.kind == "sh" else ():
+            if words[1:3] == ["query", "patients"] and "--columns" in words:
+                told = " ".join(words)
+                for name in ("classifier", "perturb_continuous"):
+                    assert name in told or "address" in told, told

@@ -8,7 +8,7 @@ level at infinitely many points, and α̂ of a sample, which has more noise, exc
 end is corrected for the bootstrap's shift, as in the basic interval, but the upper end is not; both
 use the larger of the two deviations, since α̂ varies more where it is larger. For changes of scale
 on a few hundred points the shift falls short of α̂'s excess, and misses are all of the lower end,
-which is therefore a quarter farther away (`LOWER`): coverage was 88 to 91 %, and is 95 to 97.
+which is therefore a quarter farther away (`LOWER`): coverage was 88 to 91 %, and is 93 to 100.
 
 Means over few splits vary more than α̂ does over test points; this remains as a safety margin. If
 α̂ itself has as few resamples, deviations are scaled up to the variance over test points (variance

@@ -197,7 +197,7 @@ def candidates(margins: pl.DataFrame, tables: Tables) -> Plot | None:
     most = sorted(descriptions, key=lambda one: -one[0])[:IN_WORDS]
     told = "; ".join(text for _, text in most)
     if len(descriptions) > IN_WORDS:
-        told = f"Those that differ most are {told}"
+        told = f"Those seen to differ most are {told}"
     legend(figure, handles, "")
     return Plot(
         "candidates",

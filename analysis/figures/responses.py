@@ -211,10 +211,10 @@ def _pair(table: pl.DataFrame, number: int) -> Plot | None:
     runs = max(shown["n_runs"].to_list())
     return Plot(
         f"response-pair-{number}",
-        f"Equal at the end, unequal before: {dataset} × {classifier}",
+        f"Alike at the end, least alike before: {dataset} × {classifier}",
         f"Two configurations whose accuracies at the last magnitude differ by at most {EQUAL:g}, "
-        "chosen from all transforms for the largest difference in gi: "
-        f"{'; '.join(descriptions)}. The end alone, which Mixup uses, does not tell them apart. "
+        "chosen from all transforms for the largest difference in gi, to which chance adds: "
+        f"{'; '.join(descriptions)}. Mixup uses the end alone. "
         f"Means over the runs on a test set, {runs:,} each.",
         2 * runs,
         figure,

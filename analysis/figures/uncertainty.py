@@ -106,7 +106,7 @@ def likelihood_against(runs: pl.DataFrame, other: str) -> Plot | None:
         f"Log-likelihood against {'Brier score' if other == 'brier' else 'error'}",
         "Each dot is a run before or after calibration, one panel per cell; ρ is Pearson's "
         "correlation over its runs, before and after: where only the first is far from −1, "
-        "temperatures rather than models set the runs apart."
+        "calibration makes up for much of what sets the runs apart."
         + (f" ρ over all cells of a dataset: {'; '.join(over_cells)}." if over_cells else "")
         + f" n = {counted(own.height, 'run')}, copies left out.{not_drawn(left)}",
         own.height,

@@ -26,7 +26,7 @@ import polars as pl
 from manyseed.analysis.axes import AXES
 from manyseed.analysis.counts import counted
 from manyseed.analysis.options import CONFIDENCE
-from manyseed.analysis.questions.howmany import SKEWED
+from manyseed.analysis.questions.howmany import SKEWED, too_alike
 from manyseed.analysis.questions.intervals import clustered, may_differ, t_quantile, total
 from manyseed.analysis.questions.quantiles import average_ranks, range_quantile
 from manyseed.analysis.questions.question import Answer, Evidence, first_ones
@@ -105,6 +105,33 @@ class SeedSpread:
 
 
 @dataclass(frozen=True, slots=True)
+class AlikeRuns:
+    """A classifier whose runs differ too little for a spread: `sd` is below one test point, `step`.
+
+    `freedom`: number of runs less the number of repeats.
+    """
+
+    classifier: str
+    runs: int
+    freedom: float
+    sd: float
+    step: float
+
+    @property
+    def words(self) -> str:
+        """What can be told of it."""
+        if self.sd <= math.sqrt(_ROUNDING):
+            return (
+                f"The accuracies of all {self.runs:,} runs of {self.classifier} are equal on their "
+                f"test sets, while {may_differ(self.freedom, CONFIDENCE)}."
+            )
+        return (
+            f"The standard deviation of {self.runs:,} runs of {self.classifier}, {self.sd:.2g}, is "
+            f"below one test point ({self.step:.2g}), the least that test sets resolve."
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Spreads:
     """Spreads of classifiers, the largest first.
 
@@ -112,8 +139,8 @@ class Spreads:
     be compared. `ratio`, `low` and `high`: ratio of the largest to the smallest standard deviation,
     with an interval that holds for all pairs of classifiers together (Bonferroni). `pairs`: number
     of these pairs. `like_first` and `like_last`: classifiers whose spread cannot be told from the
-    largest, and from the smallest, likewise. `equal`: classifiers whose runs are all equal on each
-    test set, with their number of runs and the degrees of freedom; `rows` has none of them.
+    largest, and from the smallest, likewise. `alike`: classifiers whose runs are equal on each test
+    set, or vary by less than one test point; `rows` has none of them.
     """
 
     rows: tuple[SeedSpread, ...]
@@ -125,7 +152,7 @@ class Spreads:
     pairs: int
     like_first: tuple[str, ...]
     like_last: tuple[str, ...]
-    equal: tuple[tuple[str, int, float], ...] = ()
+    alike: tuple[AlikeRuns, ...] = ()
 
 
 def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
@@ -179,11 +206,17 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     found = found.join(normal, on="classifier")
     if found.height < len(shared.classifiers) or float(found["freedom"].min()) < FREEDOM:  # type: ignore[arg-type]
         return None
-    is_equal = pl.col("squares") <= _ROUNDING * pl.col("freedom")
-    equal = tuple(found.filter(is_equal).select("classifier", "runs", "freedom").rows())
-    found = found.filter(~is_equal)
+    points = shared.cells.join(repeats.select("cell", "n_test"), on="cell")
+    steps = points.group_by("classifier").agg(step=(1 / pl.col("n_test").min()).fill_null(0.0))
+    found = found.join(steps, on="classifier", how="left", maintain_order="left").with_columns(
+        sd=(pl.col("squares") / pl.col("freedom")).sqrt()
+    )
+    is_alike = [too_alike(sd**2, step) for sd, step in found.select("sd", "step").rows()]
+    shown = ("classifier", "runs", "freedom", "sd", "step")
+    alike = tuple(AlikeRuns(*row) for row in found.filter(is_alike).select(shown).rows())
+    found = found.filter(~pl.Series(is_alike, dtype=pl.Boolean))
     if found.is_empty():
-        return Spreads((), shared.contexts, shared.left, 1.0, 1.0, 1.0, 0, (), (), equal)
+        return Spreads((), shared.contexts, shared.left, 1.0, 1.0, 1.0, 0, (), (), alike)
     influence = (
         rows.group_by(_CLUSTER, maintain_order=True)
         .agg(total(pl.col("square")).alias("own"))
@@ -194,7 +227,6 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     )
     alone = clustered(influence.select([*_CLUSTER, "u"]), ["classifier"])
     found = found.join(alone, on="classifier", how="left").with_columns(
-        sd=(pl.col("squares") / pl.col("freedom")).sqrt(),
         floor=pl.col("normal") / pl.col("squares") ** 2,
     )
     if found["freedom_right"].null_count():
@@ -214,7 +246,7 @@ def spreads(tables: Tables, confidence: float = CONFIDENCE) -> Spreads | None:
     like_first = tuple(own["classifier"] for own in all_of[1:] if compared(first, own)[1] <= 1)
     like_last = tuple(own["classifier"] for own in all_of[:-1] if compared(own, last)[1] <= 1)
     ratio = compared(first, last)
-    return Spreads(by_sd, shared.contexts, shared.left, *ratio, pairs, like_first, like_last, equal)
+    return Spreads(by_sd, shared.contexts, shared.left, *ratio, pairs, like_first, like_last, alike)
 
 
 def _spread(row: dict[str, float], confidence: float) -> SeedSpread:
@@ -324,7 +356,7 @@ def in_words(found: Standings | None) -> Iterator[tuple[str, tuple[str, ...]]]:
     if len(first) > 2:
         who = f"{', '.join(first)} all rank"
     text = (
-        f"Across {found.datasets} datasets {who} first by mean accuracy (mean rank "
+        f"Across {found.datasets} datasets {who} first so far, by mean accuracy (mean rank "
         f"{best.rank:.1f} of {len(found.rows)}, {wins}; {others}). "
     )
     if found.apart:
@@ -347,18 +379,14 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
     if found is None:
         return
     figures = ("overview-accuracy-std", "cells-1")
-    equal = " ".join(
-        f"The accuracies of all {runs:,} runs of {name} are equal on their test sets, while "
-        f"{may_differ(freedom, CONFIDENCE)}."
-        for name, runs, freedom in found.equal
-    )
-    still = ", ".join(name for name, _, _ in found.equal)
+    alike = " ".join(one.words for one in found.alike)
+    still = ", ".join(one.classifier for one in found.alike)
     if not found.rows:
-        headline = f"Between seeds, accuracies do not differ: all runs of {still} are equal."
-        yield Answer(headline, evidence=equal, figures=figures)
+        headline = f"Between seeds, runs of {still} differ too little to tell how much."
+        yield Answer(headline, evidence=alike, figures=figures)
         return
-    still = f"; runs of {still} are all equal" if still else ""
-    equal = f" {equal}" if equal else ""
+    still = f"; runs of {still} differ too little" if still else ""
+    alike = f" {alike}" if alike else ""
     most, least = found.rows[0], found.rows[-1]
     rows = [asdict(row) for row in found.rows]
     runs = f"{most.runs:,} runs of each"
@@ -382,7 +410,7 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
             f"Between seeds, sd of accuracy: {most.classifier} {most.sd:.4f} "
             f"({most.low:.4f} to {most.high:.4f}){still}.",
             evidence=f"Between seeds, the accuracy of {most.classifier} varies with a standard "
-            f"deviation of {largest} (95 %; {over}).{equal}",
+            f"deviation of {largest} (95 %; {over}).{alike}",
             rows=rows,
             figures=(*figures, "summary"),
         )
@@ -397,9 +425,9 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
         told = f"{most.classifier} varies more than {least.classifier}"
         if found.like_first:
             varies, against = f"more than that of {least.classifier}", "against"
-        elif found.like_last or found.equal:
+        elif found.like_last or found.alike:
             against = f"against that of {least.classifier},"
-            varies = "most of those whose runs differ" if found.equal else varies
+            varies = "most of those whose runs differ enough" if found.alike else varies
         text = (
             f"Between seeds, the accuracy of {most.classifier} varies {varies}, with a standard "
             f"deviation of {largest}, {against} {smallest}: {ratio} as much ({sure}; {over})."
@@ -408,7 +436,7 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
             text += _alike("most", (most.classifier, *found.like_first))
         if found.like_last:
             text += _alike("least", (*found.like_last, least.classifier))
-        elif found.like_first and not found.equal:
+        elif found.like_first and not found.alike:
             text += f" That of {least.classifier} varies least."
     else:
         text = (
@@ -419,7 +447,7 @@ def answer_spread(evidence: Evidence) -> Iterator[Answer]:
     sds = [f"{row.classifier} {row.sd:.4f}" for row in found.rows]
     yield Answer(
         first_ones(sds, lambda text: f"Between seeds, sd of accuracy: {text}; {told}{still}."),
-        evidence=text + equal,
+        evidence=text + alike,
         rows=rows,
         figures=(*figures, "summary"),
     )

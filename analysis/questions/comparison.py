@@ -458,5 +458,6 @@ def hangs(found: Hanging, verdict: str, dataset: str, levels: str = "") -> Answe
         "(those that speak most for it first), the same test of the accuracies on all other points "
         "does not tell it; with one of them, it does. In brackets: how much more of its runs are "
         "right.",
-        cannot_tell="Points that are taken out together may do with fewer.",
+        cannot_tell="Points that are taken out together may do with fewer; and a verdict that is "
+        "only just told hangs on few points, even if no point matters more than others.",
     )

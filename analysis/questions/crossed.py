@@ -32,8 +32,10 @@ from manyseed.analysis.questions.howmany import (
     MAX_RUNS,
     RunsNeeded,
     fewest_runs,
+    resolution_of,
     seconds_per_run,
     too_alike,
+    unresolved,
 )
 from manyseed.analysis.questions.quantiles import chi2_quantile, t_quantile
 from manyseed.analysis.tables.rows import REPEAT, Tables
@@ -286,8 +288,14 @@ def _of_accuracy(
         effect: max(found.value(component(effect, sources, found.k)), 0.0)
         for effect in effects_of(sources)
     }
-    if too_alike(sum(parts.values()), 0.0):
-        return replace(untold, reason="it cannot be told yet, as the accuracies are equal")
+    step, whole = resolution_of(tables.repeats), sum(parts.values())
+    if too_alike(whole, step):
+        bound = None
+        if step > 0 and (most := fewest_runs(lambda n: step**2 / n, half_width, confidence)):
+            bound = most**sources  # if it is all of one source
+        freedom = found.repeats * (found.k - 1)  # of runs that share no value
+        reason = unresolved(whole, freedom, runs.height, step, bound, confidence)
+        return replace(untold, high=bound, reason=reason)
 
     def variance(values: int) -> float:
         return sum(part / float(values ** len(effect)) for effect, part in parts.items())

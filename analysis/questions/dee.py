@@ -251,7 +251,7 @@ class Gain:
             f"{self.metric}: one run {self.single:.4g}, all {self.pool} averaged {self.whole:.4g}"
         )
         if self.half is None or self.most is None:
-            text += "; nothing is gained by averaging."
+            text += "; no gain by averaging is seen."
         else:
             where = f"where that is a gain ({self.gaining} of {self.repeats} repeats), "
             text += (
@@ -303,13 +303,14 @@ class EquivalentRuns:
             averaged = "1 member is" if self.members == 1 else f"{self.members} members are"
         runs = f"independent runs with {self.axis} = {self.deep_value}"
         if self.dee is None:
-            return f"{what}: {averaged} worth more than {self.pool} {runs}."
+            return f"{what}: {averaged} worth more, as measured, than {self.pool} {runs}."
         if self.unreached:
             others = f"{self.dee:.1f} in {self.repeats - self.unreached}"
             where = f"in {self.unreached} of {self.repeats} repeats, {others}"
-            return f"{what}: {averaged} worth more than {self.pool} {runs} {where}."
+            return f"{what}: {averaged} worth more, as measured, than {self.pool} {runs} {where}."
         upper = f"{self.upper:.1f}" if self.upper is not None else f"more than {self.pool}"
-        return f"{what}: {averaged} worth {self.dee:.1f} ({self.lower:.1f} to {upper}) {runs}."
+        ends = f"{self.lower:.1f} to {upper} within one sd"
+        return f"{what}: {averaged} worth {self.dee:.1f} ({ends}) {runs}."
 
 
 def gains(uncertainty: pl.DataFrame, metric: str) -> Gain | None:

@@ -166,7 +166,7 @@ def for_mean(
         bound = None
         if resolution > 0:
             bound = fewest_runs(partial(operator.truediv, resolution**2), half_width, confidence)
-        reason = _unresolved(squares / freedom, freedom, made, resolution, bound, confidence)
+        reason = unresolved(squares / freedom, freedom, made, resolution, bound, confidence)
         return RunsNeeded(purpose, None, None, bound, made, len(useful), confidence, reason=reason)
     tail = (1 - confidence) / 2 / among
     runs, low, high = (
@@ -189,7 +189,7 @@ def too_alike(variance: float, resolution: float) -> bool:
     return variance <= _ROUNDING or variance < resolution**2
 
 
-def _unresolved(
+def unresolved(
     variance: float,
     freedom: int,
     made: int,
@@ -197,7 +197,10 @@ def _unresolved(
     bound: int | None,
     confidence: float,
 ) -> str:
-    """Say why so little spread is no answer, and what can be told."""
+    """Say why so little spread is no answer, and what can be told.
+
+    `freedom`: number of independent runs less the number of test sets.
+    """
     if variance <= _ROUNDING:
         reason = (
             f"it cannot be told yet, as the accuracies of all {made:,} runs are equal on their "
@@ -228,21 +231,34 @@ def for_pairs(
     confidence: float = CONFIDENCE,
     seconds_per_run: float | None = None,
     nothing: str = f"no repeat has {FEWEST} runs or more",
+    resolution: float = 0.0,
 ) -> RunsNeeded:
     """Answer for the mean of a quantity of pairs of runs.
 
     Parameters are those of `for_mean`, but `values` holds an array (run, run) per repeat, as
-    `analysis.questions.intervals.matrix` returns it.
+    `analysis.questions.intervals.matrix` returns it, and `resolution` is the least by which two
+    values differ: of local error consistency, one of the points that some run gets wrong.
     """
     found = parts(values)
     if found is None:
         return RunsNeeded(purpose, None, None, None, 0, 0, confidence, reason=nothing)
-    if found.limits(FEWEST, confidence)[1] <= _ROUNDING:
-        made = int(found.runs.sum())
+    made, repeats = int(found.runs.sum()), found.runs.size
+    of_pair = max(float(found.weights @ found.zeta_2), 0.0)
+    is_equal = found.limits(FEWEST, confidence)[1] <= _ROUNDING
+    if is_equal or too_alike(of_pair, resolution):
         reason = f"it cannot be told yet, as all pairs of the {made:,} runs have the same value"
-        return RunsNeeded(
-            purpose, None, None, None, made, found.runs.size, confidence, reason=reason
-        )
+        if not is_equal:
+            reason = (
+                f"it cannot be told yet, as the standard deviation of pairs of {made:,} runs, "
+                f"{math.sqrt(of_pair):.2g}, is below one of the points that some run gets wrong "
+                f"({resolution:.2g})"
+            )
+        bound = None
+        if resolution > 0:  # ζ₁ is at most ζ₂ / 2
+            bound = fewest_runs(lambda n: 2 * resolution**2 / n, half_width, confidence)
+        if bound is not None:
+            reason += f"; if they vary by {resolution:.2g} at most, {bound:,} runs are enough"
+        return RunsNeeded(purpose, None, None, bound, made, repeats, confidence, reason=reason)
 
     def limit(end: int, n: int) -> float:
         return found.limits(n, confidence)[end]
@@ -251,7 +267,6 @@ def for_pairs(
         fewest_runs(variance, half_width, confidence)
         for variance in (found.variance, partial(limit, 0), partial(limit, 1))
     )
-    made, repeats = int(found.runs.sum()), found.runs.size
     return _answer(purpose, (runs, low, high), made, repeats, confidence, seconds_per_run)
 
 
@@ -307,7 +322,9 @@ def howmany(
     tables = independent(tables)
     runs = tables.runs.filter(~pl.col("identical"))
     seconds = seconds_per_run(runs)
-    distinct = tables.repeats.filter(~pl.col("identical")).select(*REPEAT, "n_test")
+    distinct = tables.repeats.filter(~pl.col("identical")).select(
+        *REPEAT, "n_test", "n_wrong_by_any"
+    )
     pairs = tables.pairs.join(distinct, on=REPEAT, how="semi")
     accuracies = [
         own["accuracy"].drop_nulls().to_numpy()
@@ -341,14 +358,20 @@ def howmany(
             confidence,
             seconds,
             _no_consistency(tables.repeats, pairs, few.format(FEWEST)),
+            _step_of(distinct["n_wrong_by_any"]),
         ),
     ]
 
 
 def resolution_of(repeats: pl.DataFrame) -> float:
     """Return one test point of the smallest test set, as a share; 0 if its size is unknown."""
-    points = repeats["n_test"].min()
-    return 1 / points if isinstance(points, int) and points > 0 else 0.0
+    return _step_of(repeats["n_test"])
+
+
+def _step_of(points: pl.Series) -> float:
+    """Return one point of the fewest; 0 if it is unknown, or none."""
+    fewest = points.min()
+    return 1 / fewest if isinstance(fewest, int) and fewest > 0 else 0.0
 
 
 def _no_consistency(repeats: pl.DataFrame, pairs: pl.DataFrame, few: str) -> str:

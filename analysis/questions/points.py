@@ -479,10 +479,11 @@ def _sources(points: pl.LazyFrame) -> Iterator[Answer]:
         ]
         name = f"{own['classifier'][0]} on {own['dataset'][0]}"
         yield Answer(
-            first_ones(parts, partial("Of the flips of {}: {}.".format, name)),
+            first_ones(parts, partial("Of the flips seen of {}: {}.".format, name)),
             rows=[row | {"share": row["flips"] / total} for row in own.iter_rows(named=True)],
             evidence=f"{name}: mean flips of a test point where {whole} vary are the whole; "
-            f"{', '.join(parts)}. Sources that act together count in several.",
+            f"{', '.join(parts)}; estimates without an interval. Sources that act together count "
+            "in several.",
             figures=("points",),
         )
 

@@ -177,7 +177,8 @@ class Evidence:
     Attributes
     ----------
     tables : Tables
-        With the columns of `AXES` joined, of one snapshot, without duplicate fits.
+        With the columns of `AXES` joined, of one snapshot, without duplicate fits; of crossed runs,
+        those that share no value.
     effects : polars frame
         As `analysis.questions.effects.effects` returns it, by classifier.
     variance : polars frame or None
@@ -186,6 +187,8 @@ class Evidence:
         Those that the tables were computed with.
     cmi : polars frame or None
         How well scores of response curves predict the generalisation gap.
+    every : Tables or None
+        `tables` with all crossed runs; None if it has them.
     """
 
     tables: Tables
@@ -193,6 +196,7 @@ class Evidence:
     variance: pl.DataFrame | None
     options: Options
     cmi: pl.DataFrame | None = None
+    every: Tables | None = None
 
 
 Function = Callable[..., Any] | str
@@ -362,8 +366,10 @@ def answers(
 
     Parameters
     ----------
-    tables, effects, variance, options, cmi
-        As in `analysis.questions.question.Evidence`.
+    tables
+        As in `analysis.questions.question.Evidence`, with all crossed runs.
+    effects, variance, options, cmi
+        As there.
     planned, finished, failed : int
         Runs of the sweep; None if unknown.
     """
@@ -372,7 +378,9 @@ def answers(
     missing: Iterator[Answer] | tuple[()] = ()
     if planned is not None and finished is not None and (short := short_repeats(tables)):
         missing = incomplete(*short, planned, finished, failed)
-    evidence = Evidence(tables, effects, variance, options, cmi)
+    from manyseed.analysis.tables.rows import independent
+
+    evidence = Evidence(independent(tables), effects, variance, options, cmi, tables)
     return [
         *missing,
         *(

@@ -25,8 +25,9 @@ class ScoreSummary:
     `compared`: number of scores, over all transforms and layers. `leading`: for each transform and
     layer with predictive scores, the row of the table of conditional mutual information with the
     largest cmi; largest first. ``near`` is how many other predictive scores are within its spread
-    over seeds, null if that is unknown. `telling`: number of scores that predict which model
-    generalises worse. `silent`: transforms, with their layers, without such a score.
+    over seeds, null if that is unknown. `near`: the same of the first, over all transforms and
+    layers. `telling`: number of scores that predict which model generalises worse. `silent`:
+    transforms, with their layers, without such a score.
     """
 
     dataset: str
@@ -35,6 +36,7 @@ class ScoreSummary:
     leading: Sequence[Mapping[str, Any]]
     telling: int
     silent: Sequence[str]
+    near: int | None
 
 
 def numbered(table: pl.DataFrame) -> pl.DataFrame:
@@ -86,15 +88,19 @@ def telling(found: pl.DataFrame) -> list[ScoreSummary]:
                 silent.append(named(str(transform), int(str(layer))))
                 continue
             best = tells.row(0, named=True)
-            sd = best["cmi_sd"]
-            near = None if sd is None else int((tells["cmi"][1:] > best["cmi"] - sd).sum())
-            leading.append({**best, "near": near})
+            leading.append({**best, "near": _near(best, tells)})
         leading.sort(key=lambda row: -row["cmi"])
-        sure = rows.filter("sure").height
-        result.append(
-            ScoreSummary(str(dataset), str(classifier), rows.height, leading, sure, silent)
-        )
+        sure = rows.filter("sure")
+        near = _near(leading[0], sure) if leading else None
+        counts = rows.height, leading, sure.height, silent, near
+        result.append(ScoreSummary(str(dataset), str(classifier), *counts))
     return result
+
+
+def _near(best: Mapping[str, Any], scores: pl.DataFrame) -> int | None:
+    """Return how many scores besides the best are within its spread over seeds."""
+    sd = best["cmi_sd"]
+    return None if sd is None else int((scores["cmi"] > best["cmi"] - sd).sum()) - 1
 
 
 def sentences(found: pl.DataFrame) -> Iterator[tuple[str, tuple[str, ...]]]:
@@ -132,7 +138,7 @@ def _best(row: Mapping[str, Any]) -> str:
         reversed_ = ", reversed: the gap is smaller where the score predicts a larger one"
     score = row["measure"].replace("_", " ")
     where = named(row["transform"], row["layer"])
-    best = f"for {where}, {score} has the largest cmi, {row['cmi']:.0f}"
+    best = f"for {where}, the largest cmi so far is that of {score}, {row['cmi']:.0f}"
     if row["cmi_sd"] is None:
         seeds = "from one seed per configuration, so its spread over seeds is unknown"
         return f"{best} ({chance}; {n}; {seeds}){reversed_}"
@@ -152,9 +158,10 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
         for one, (text, figures) in zip(told, sentences(evidence.cmi), strict=False):
             best = one.leading[0]
             where, score = named(best["transform"], best["layer"]), best["measure"]
+            others = f", or {one.near} more" if one.near else ""
             yield Answer(
                 f"{one.dataset} × {one.classifier}: {one.telling} of {one.compared} scores tell "
-                f"which gap is larger; best {score.replace('_', ' ')} for {where}.",
+                f"which gap is larger; so far first {score.replace('_', ' ')} for {where}{others}.",
                 evidence=text,
                 figures=figures,
             )

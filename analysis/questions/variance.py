@@ -29,6 +29,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -372,18 +373,22 @@ def _cells(terms: Sequence[Term]) -> list[CellResults]:
 
 
 def answer(evidence: Evidence) -> Iterator[Answer]:
-    """Say what share of the variance of accuracy a source accounts for, where that is known."""
-    variance = evidence.variance
-    if variance is None or variance.is_empty():
+    """Say what share of the variance of accuracy a source accounts for, where that is known.
+
+    What is named is chosen by its result among all cells, so its interval holds for all of them.
+    """
+    if evidence.variance is None or evidence.variance.is_empty():
         return
-    own = variance.filter(pl.col("metric") == ACCURACY, pl.col("low").is_not_null())
-    sources = own.filter(pl.col("part") == OWN, pl.col("low") > 0, pl.col("share").is_not_null())
+    own = evidence.variance.filter(pl.col("metric") == ACCURACY, pl.col("low").is_not_null())
+    tables = evidence.tables if evidence.every is None else evidence.every
     parts, lines = [], []
+    shared = own.filter(pl.col("part") == OWN, pl.col("share").is_not_null())
+    sources = _for_all(tables, shared, shared.height).filter(pl.col("low") > 0)
     if sources.height:
         row = sources.sort("share", "cell", "source", descending=[True, False, False]).row(
             0, named=True
         )
-        ends = f"sd {row['low'] ** 0.5:.4f} to {row['high'] ** 0.5:.4f}, 95 %"
+        ends = f"sd {row['low'] ** 0.5:.4f} to {row['high'] ** 0.5:.4f}, {_sure(shared.height)}"
         parts.append(
             f"Of the variance between runs, {row['source']} by itself accounts for "
             f"{row['share']:.0%} in {row['dataset']} × {row['classifier']} (cell {row['cell']}; "
@@ -393,24 +398,23 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
             f"{row['source']} by itself is {row['share']:.0%} of the variance between runs "
             f"({row['dataset']} × {row['classifier']})."
         )
-    sets = own.filter(pl.col("part") == TEST_SET, pl.col("low") > 0)
-    runs = own.filter(pl.col("part") == ALL, pl.col("low") > 0)
-    both = sets.join(runs, on="cell", suffix="_all")
-    apart = both.filter(pl.col("low") > pl.col("high_all"))
+    of_sets = own.filter(pl.col("part").is_in([TEST_SET, ALL]))
+    cells = of_sets.filter(pl.col("part") == TEST_SET).height
+    both = _for_all(tables, of_sets, cells).filter(pl.col("low") > 0)
+    sets, runs = (both.filter(pl.col("part") == part) for part in (TEST_SET, ALL))
+    apart = sets.join(runs, on="cell", suffix="_all").filter(pl.col("low") > pl.col("high_all"))
     if apart.height:
         row = apart.sort("variance", "cell", descending=[True, False]).row(0, named=True)
-        contexts = own.filter(pl.col("part") == TEST_SET).height
         parts.append(
             f"accuracy varies more between test sets than between seeds in {apart.height:,} of "
-            f"{contexts:,} cells (whose two 95 % intervals do not overlap, each cell by itself), "
-            f"such as {row['dataset']} × {row['classifier']} (cell {row['cell']}): sd "
-            f"{row['variance'] ** 0.5:.4f} ({row['low'] ** 0.5:.4f} to {row['high'] ** 0.5:.4f}, "
-            f"95 %; n = {counted(row['n_repeats'], 'test set')}) against "
-            f"{row['variance_all'] ** 0.5:.4f} ({row['low_all'] ** 0.5:.4f} to "
-            f"{row['high_all'] ** 0.5:.4f}) between runs"
+            f"{cells:,} cells (whose two intervals do not overlap), such as {row['dataset']} × "
+            f"{row['classifier']} (cell {row['cell']}): sd {row['variance'] ** 0.5:.4f} "
+            f"({row['low'] ** 0.5:.4f} to {row['high'] ** 0.5:.4f}, {_sure(cells)}; n = "
+            f"{counted(row['n_repeats'], 'test set')}) against {row['variance_all'] ** 0.5:.4f} "
+            f"({row['low_all'] ** 0.5:.4f} to {row['high_all'] ** 0.5:.4f}) between runs"
         )
         lines.append(
-            f"Test sets vary accuracy more than seeds in {apart.height:,} of {contexts:,} cells."
+            f"Test sets vary accuracy more than seeds in {apart.height:,} of {cells:,} cells."
         )
     if parts:
         text = "; ".join(parts) + "."
@@ -420,3 +424,17 @@ def answer(evidence: Evidence) -> Iterator[Answer]:
             rows=own.to_dicts(),
             figures=("overview-accuracy-std", "summary"),
         )
+
+
+def _sure(among: int) -> str:
+    return "95 %" if among < 2 else f"95 % for all {among:,} together"
+
+
+def _for_all(tables: Tables, rows: pl.DataFrame, among: int) -> pl.DataFrame:
+    """Return rows on accuracy whose intervals hold for so many together (Bonferroni)."""
+    if among < 2 or not (rows["low"] > 0).any():
+        return rows
+    alone = replace(tables, pairs=tables.pairs.clear())
+    key, limits = ["cell", "metric", "source", "part"], ["low", "high"]
+    sure = variance(alone, 1 - (1 - CONFIDENCE) / among).select(*key, *limits)
+    return rows.drop(limits).join(sure, on=key, maintain_order="left")

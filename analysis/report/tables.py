@@ -424,8 +424,8 @@ def of_methods(uncertainty: pl.DataFrame | None, dee: pl.DataFrame | None) -> li
             "log-likelihood ± standard deviation between runs or draws. Calibrated: at the "
             "temperature fitted on the other half of the test set. Worth: deep ensemble equivalent "
             "by calibrated log-likelihood (> M: more than all M runs). Fit: training time, for "
-            "members of their whole run, for deep ensembles of all their runs; methods that train "
-            f"longer are no better for the same time.{arrows}"
+            "members of their whole run, for deep ensembles of all their runs; a method that "
+            f"trains longer may owe what it gains to that.{arrows}"
             + (f" {more:,} more rows are not shown." if more > 0 else ""),
             heads,
             3 + apart + seen,

@@ -16,14 +16,15 @@ from scipy import stats
 
 from benchmarks.claims.record import (
     FROM_0,
+    OPTIONS,
     Claim,
     Tally,
     interval,
     miss,
 )
-from benchmarks.claims.tabled import sentence_on, tables_of
 from manyseed.analysis.axes import AXES
-from manyseed.analysis.questions.variance import variance
+from manyseed.analysis.questions.question import Evidence
+from manyseed.analysis.questions.variance import answer, variance
 from manyseed.analysis.tables.rows import Tables
 from manyseed.orchestrator.results.answers.variance import sentence
 
@@ -36,11 +37,13 @@ def _parts(
     batch: float,
     together: float,
     of_set: float,
+    chaos: float = 0.0,
+    *,
     shape: tuple[int, int] = (4, 8),
 ) -> Tables:
     """Return tables of cells that vary init, batch, both, and both with noise of variance 1.
 
-    Parts are in units of 0.01.
+    Parts are in units of 0.01; `chaos` is drawn anew in every cell.
     """
     rng = np.random.default_rng([seed, 11])
     repeats, runs = shape
@@ -57,6 +60,8 @@ def _parts(
         if cell == 3:
             more["perturb_continuous"] = "relative:0.1"
             value = value + 0.01 * noise
+        if chaos:
+            value = value + 0.01 * chaos * rng.normal(size=(repeats, runs))
         for repeat in range(repeats):
             of_repeats.append({**key, **more, "repeat_index": repeat, "n_runs": runs})
             of_runs += [(cell, repeat, run, float(value[repeat, run])) for run in range(runs)]
@@ -74,19 +79,21 @@ def _parts(
     )
 
 
-Parts = tuple[float, float, float, float]
+Parts = tuple[float, ...]
 NO_BATCH: Parts = (1.0, 0.0, 0.5, 1.0)  # batch matters only together with init
 NO_OWN: Parts = (0.0, 0.0, 1.0, 1.0)
+CHAOS: Parts = (0.0, 0.0, 0.0, 1.0, 1.0)  # any change of a source changes all
 ALL_PARTS: Parts = (1.0, 0.7, 0.5, 1.0)
 SAME: Parts = (1.0, 0.7, 0.0, 1.2)  # test sets vary as much as runs
 APART: Parts = (0.5, 0.3, 0.0, 4.0)
+MOST = 10  # datasets
 QUIET: Parts = (0.3, 0.2, 0.0, 1.0)  # less than the noise of the perturbed cell
 
 
 @cache
 def varied(seed: int, parts: Parts, shape: tuple[int, int] = (4, 8)) -> pl.DataFrame:
     """Return the variance components of planted parts, of so many test sets and runs on each."""
-    return variance(_parts(seed, *parts, shape))
+    return variance(_parts(seed, *parts, shape=shape))
 
 
 def _components(
@@ -138,7 +145,7 @@ def varied_errors(seed: int) -> Mapping[tuple[str, str, str], str]:
     rng = np.random.default_rng([seed, 29])
     repeats, runs, points = 3, 6, 200
     hard, (init, batch) = _hard(rng, (repeats, runs, points), (INIT, BATCH))
-    tables = _parts(seed, 1, 1, 0, 0, (repeats, runs))
+    tables = _parts(seed, 1, 1, 0, 0, shape=(repeats, runs))
     i, j = np.triu_indices(runs, 1)
     rows, of_runs = [], []
     for cell, vary in enumerate(("init", "batch", "init+batch")):
@@ -200,15 +207,28 @@ def _of_errors(metric: str, source: str, part: str) -> Callable[[int], Tally]:
     return count
 
 
-def _sources(parts: Parts, pattern: str) -> Callable[[int], Tally]:
-    def count(seed: int) -> Tally:
-        known = {"dataset": pl.lit("one"), "classifier": pl.lit("mlp")}
-        found = varied(seed, parts).with_columns(**known)
-        return Tally(
-            bool(re.search(pattern, sentence_on(tables_of("one cell", 0), "sources", found)))
+@cache
+def _said(seed: int, parts: Parts, datasets: int, shape: tuple[int, int]) -> str:
+    """Return what is said of the sources of so many datasets, each with parts of its own."""
+    made = [_parts(datasets * seed + number, *parts, shape=shape) for number in range(datasets)]
+    runs, pairs, repeats = (
+        pl.concat(
+            getattr(one, table).with_columns(pl.col("cell") + 4 * number)
+            for number, one in enumerate(made)
         )
+        for table in ("runs", "pairs", "repeats")
+    )
+    named = pl.format("d{}", pl.col("cell") // 4)
+    tables = Tables(runs, pairs, repeats.with_columns(dataset=named), pl.DataFrame())
+    of_cells = tables.repeats.select("cell", "dataset", "classifier").unique()
+    found = variance(tables).join(of_cells, on="cell", maintain_order="left")
+    return "\n".join(one.text for one in answer(Evidence(tables, found, found, OPTIONS)))
 
-    return count
+
+def _sources(
+    parts: Parts, pattern: str, datasets: int = 1, shape: tuple[int, int] = (4, 8)
+) -> Callable[[int], Tally]:
+    return lambda seed: Tally(bool(re.search(pattern, _said(seed, parts, datasets, shape))))
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -291,6 +311,18 @@ CLAIMS: tuple[Claim, ...] = (
         "init is three quarters of the variance",
     ),
     Claim(
+        "… the largest share of all cells and sources",
+        "answers",
+        r"by itself (accounts for|is {} of)|for all {} together",
+        0.05,
+        "sweeps",
+        _sources(CHAOS, "by itself accounts for", MOST, (1, 20)),
+        _sources(APART, "init by itself accounts for", MOST, (1, 20)),
+        f"sources matter only together, in each of {MOST} datasets: {2 * MOST} components, 1 test "
+        "set of 20 runs",
+        "init is three quarters of the variance in each",
+    ),
+    Claim(
         "Accuracy varies more between test sets than between seeds",
         "answers",
         r"varies more between test sets|vary accuracy more than|intervals are apart",
@@ -299,6 +331,17 @@ CLAIMS: tuple[Claim, ...] = (
         _sources(SAME, "varies more between test sets"),
         _sources(APART, "varies more between test sets"),
         "they vary equally",
+        "sd of test sets 7 times that of runs",
+    ),
+    Claim(
+        "… in 3 of 20 cells",
+        "answers",
+        r"varies more between test sets|vary accuracy more than",
+        0.05,
+        "sweeps",
+        _sources(SAME, "varies more between test sets", MOST),
+        _sources(APART, "varies more between test sets", MOST),
+        f"they vary equally in each of {2 * MOST} cells",
         "sd of test sets 7 times that of runs",
     ),
 )

@@ -71,6 +71,7 @@ def _alike(seed: int, apart: tuple[float, ...], options: Options = _ALPHA) -> st
 
 
 NONE = (0.0,) * RUNS
+FARTHER = (0.0, 0.0, 0.15, 0.25)
 ONE, COLLAPSED, DIVIDED = (0.0, 0.0, 0.0, 0.2), (0.0, 0.0, 1.0), (1.0, 1.0, 1.0)
 SCATTERED = (0.25,) * RUNS
 
@@ -153,6 +154,17 @@ CLAIMS: tuple[Claim, ...] = (
         partial(_level_interval, power=True),
         "a quarter of the scores of each run elsewhere; the largest of six",
         "excludes 0.05",
+    ),
+    Claim(
+        "… is that of run 3 (or: see run 3)",
+        "answers",
+        r"the largest α̂, |^\{\} runs, the first $",
+        0.05,
+        "sweeps",
+        _level(FARTHER, r"the largest α̂, .* that of (?!run 3 )"),
+        _level(FARTHER, r"the largest α̂, .* that of run 3 of"),
+        "0.15 and 0.25 of the scores of two runs elsewhere: another run than the second is named",
+        "the second is",
     ),
     Claim(
         "The likely cause: run 3",

@@ -36,22 +36,28 @@ PLAIN: Mapping[str, str] = {
     r"accepts|from the sizes drawn|can't be drawn from|ensembles need 4": (
         "Ensembles: which sizes were drawn, that not all pass, or that δ hides what is asked."
     ),
-    r"first by mean accuracy|Mean ranks on": (
-        "Mean ranks, wins, and which classifier is first on these datasets."
+    r"first so far, by mean accuracy|Mean ranks on|^mean rank by accuracy, 1 is": (
+        "Mean ranks, wins, and which classifier is first on these datasets so far."
+    ),
+    r"is below one test point|below one of the points|differ too little": (
+        "That runs differ by less than the test set resolves, so that nothing is told of them."
     ),
     r"The reference is an average of models": "Which reference of α̂ shows the likely cause.",
-    r", reversed: |spread over seeds is unknown|and those for {} more": (
-        "Of scores: the sign of the correlation in these models; one seed shows no spread."
+    r", reversed: |spread over seeds is unknown|and those for {} more|the largest cmi so far is": (
+        "Of scores: the sign of the correlation in these models; which has the largest cmi so far, "
+        "and how many are near; one seed shows no spread."
     ),
-    r"Of the flips of|flips of a test point where|hard for all of them|may do with fewer": (
-        "Of points: how much each source flips by itself, and what else may look or do the same."
+    r"Of the flips seen of|flips of a test point where|hard for all of them|may do with fewer": (
+        "Of points: how much each source flips by itself, and what else may look or do the same: "
+        "a verdict that is only just told hangs on few points, whichever they are."
     ),
-    r"one run {}, all {} averaged|nothing is gained|where that is a gain|half of the gain|worth "
-    r"more than|are at a bound|is not comparable between": (
+    r"one run {}, all {} averaged|no gain by averaging is seen|where that is a gain|half of the "
+    r"gain|worth more, as measured|within one sd|are at a bound|is not comparable between|"
+    r"has deep ensembles with|How many independent runs make|one standard deviation better and": (
         "`dee`: means of what was measured, and how far one standard deviation goes."
     ),
     r"Whether a point is wrong|error consistency of a pair|dropout with it|none seen, as|"
-    r"is unknown\)|No cell has a repeat with": (
+    r"is unknown\)|No cell has a repeat with|which a few runs may do by chance": (
         "`variance`: names of metrics and sources, and that nothing is seen to differ."
     ),
     r"are the same model|more runs: up to|Another question was asked|would be added": (
@@ -72,6 +78,36 @@ PLAIN: Mapping[str, str] = {
     r"class has no test point|the smallest class has": (
         "Notes on reading numbers: rankings, small classes, calibration error, δ above `close`."
     ),
+    r"see --limit|chooses cells that|chooses the cells of|or levels: |name another|give one level|"
+    r"there is only one|choose another axis|no cell of A|A and B are one cell|the analyses of the|"
+    r"must be a Sweep|is answered by --alike|name levels: |no two cells differ|"
+    r"no run of \{\}, cell|have different data|has another \{\} than|must have the test points of|"
+    r"distinct runs of B as|share no test set|has at least one member": (
+        "What a question lacks, and what to ask instead."
+    ),
+    r"seeds, on these test sets|among its own runs; whether": (
+        "`compare`: what its table's columns are over, and what α̂ of each side is not."
+    ),
+    r"crossed runs share values, so|about \[|α̂ is not told in|test sets are too small|points per "
+    r"side would": "`howmany`: in how many cells α̂ is not told, and why.",
+    r"Of probabilities, not all|runs were made in several ways": (
+        "That not all can be computed, or that runs were made in several ways."
+    ),
+    r"α̂ cannot tell ensembles apart|contamination below it isn't seen": (
+        "What δ hides, where α̂ is drawn or defined."
+    ),
+    r"[Ss]mallest to (the )?largest|largest minus|smallest and largest share|smallest pool|"
+    r"smallest trimming level|(least|most) churn|largest difference between|At most \{\} of a kind|"
+    r"whose α̂ differ most|Those seen to differ most|95 % quantile of|wrong in nearly all": (
+        "Captions: what is drawn, and by what it was chosen."
+    ),
+    r"[Aa]like at the end|response curves with equal ends|for the largest difference in gi": (
+        "The two response curves that differ most in gi, so chosen."
+    ),
+    r"Bold: the b|P: that it is better|more is better": (
+        "Which mean is the better one in a table, and which direction is."
+    ),
+    r"at least one gets wrong \(local\)": "The page's definitions of its columns.",
     r"alpha_hat_infeasible_max|alpha_hat_mc_se|must be from {}|must be margins|must be labels|"
     r"must be the true": "Names of columns, and limits of options.",
 }

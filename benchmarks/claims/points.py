@@ -164,7 +164,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "a > b on D hangs on 14 of 1,000 points (or: on no few points)",
         "points --verdicts",
-        r"hangs on {} of {} points|hangs on no few points|is still told without the",
+        r"hangs on {} of {} points|hangs on no few points|nothing hangs on points|"
+        r"is still told without the",
         0.05,
         "verdicts",
         _even,

@@ -237,11 +237,16 @@ def _takes_misses(sweep: str, truth: int) -> Callable[[int], Tally]:
     return count
 
 
-def _has_enough(runs: int) -> Callable[[int], Tally]:
-    """Return whether 8 runs are called enough where so many are needed."""
+def sd_that_needs(runs: int) -> float:
     sd = 0.001
     while needs(sd) < runs:
         sd *= 1.02
+    return sd
+
+
+def _has_enough(runs: int) -> Callable[[int], Tally]:
+    """Return whether 8 runs are called enough where so many are needed."""
+    sd = sd_that_needs(runs)
 
     def count(seed: int) -> Tally:
         tables = planted(1, NAMES[:1], repeats=3, runs=8, sd=sd, seed=seed)
@@ -297,7 +302,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "a is better than b by … (or: cannot be told apart)",
         "answers",
-        r"Paired on the same test sets|is better|cannot be told apart from|pairs of classifiers",
+        r"Paired on the same test sets|^is better \{\}|which is better on others|"
+        r"cannot be told apart from|pairs of classifiers|^\{\} better on each",
         0.05,
         "sentences",
         _each("alike", r"is better than"),
@@ -322,7 +328,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "a > b, of any two (or: not told)",
         "answers",
-        r"other pair|pairs are told apart|Which is better: not told",
+        r"other pair|pairs are told apart|^\{\} told apart|^none told apart|"
+        r"^Which is better: not told",
         0.05,
         "verdicts",
         _verdict("alike", " > "),
@@ -365,7 +372,8 @@ CLAIMS: tuple[Claim, ...] = (
         "Between seeds, the accuracy of a varies most (or: cannot be told), and that of b least",
         "answers",
         r"varies most (between seeds cannot|is not told)|accuracy of {} varies|of {} least|"
-        r"most of those whose runs differ|more than that|Between seeds, sd of",
+        r"most of those whose runs differ enough$|more than that|Between seeds, sd of|"
+        r"^\{\} varies more than \{\}$",
         0.05,
         "sweeps",
         _says("alike", "spread", "^Between seeds"),
@@ -436,7 +444,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "Accuracy changes beyond chance (or: no factor is found)",
         "answers, effects",
-        r"changes beyond chance|No factor is found|Holm, {} for all|when corrected for multiple",
+        r"changes beyond chance|No factor is found|Holm, {} for all|when corrected for multiple|"
+        r"^Matters for \{\}$|^the largest estimates:$|^ \(largest \{\} ± \{\}, in",
         0.05,
         "sweeps",
         _says("alike", "effects", "changes beyond chance"),
@@ -469,7 +478,7 @@ CLAIMS: tuple[Claim, ...] = (
     interval(
         "… noise in a: −0.02 (−0.03 to −0.01, 95 %)",
         "answers, effects",
-        r"changes beyond chance in",
+        r"changes beyond chance in|\(\{\} to \{\}, 95 %\{\}; \{\}\)",
         _share("moved", "effects", _MOVE, lambda _, low, high: miss(low, -0.02, high)),
         _share("moved", "effects", _MOVE, lambda _, low, high: miss(low, -0.01, high)),
         "a scheme that costs 0.02, nearly always named",
@@ -487,7 +496,7 @@ CLAIMS: tuple[Claim, ...] = (
     interval(
         "Each effect is known to ± 0.005 or better",
         "answers, effects",
-        r"effect is known to",
+        r"effect is known to|^ or better$",
         _known_to,
         _says("moved", "effects", "changes beyond chance"),
         f"{NOTHING}: the largest half-width for each of 3 comparisons",
@@ -525,7 +534,8 @@ CLAIMS: tuple[Claim, ...] = (
     Claim(
         "Each repeat has enough runs for that (or: too few)",
         "answers",
-        r"enough runs for that|too few runs for that|cells have enough|there are too few",
+        r"enough runs for that|too few runs for that|cells have enough|there are too few|"
+        r"^there are enough$",
         0.05,
         "sweeps",
         _has_enough(16),

@@ -87,8 +87,7 @@ def _find_module(option: str, entry: str, roots: Sequence[Path]) -> Code:
     for root in roots:
         if (place := _place(root, top)) is not None:
             if module == f"{top}.py" and place.is_file():
-                named = f"{top}{entry.removeprefix(module)}"
-                raise Refused(option, entry, f'names a module, not a file: "{named}"')
+                raise _names_a_file(option, entry, module)
             return _local(option, entry, module, root)
     try:
         spec = importlib.util.find_spec(top)
@@ -143,10 +142,17 @@ def forget_modules(folder: Path) -> None:
             del sys.modules[name]
 
 
+def _names_a_file(option: str, entry: str, module: str) -> Refused:
+    named = f"{module.removesuffix('.py')}{entry.removeprefix(module)}"
+    return Refused(option, entry, f'names a module, not a file: "{named}"')
+
+
 def _local(option: str, entry: str, module: str, root: Path) -> Code:
     files = closure(option, entry, root, [module.partition(".")[0]])
     wanted = module.replace(".", "/")
     if not {f"{wanted}.py", f"{wanted}/__init__.py"} & files.keys():
+        if (whole := wanted.removesuffix("/py")) != wanted and f"{whole}.py" in files:
+            raise _names_a_file(option, entry, module)
         raise Refused(option, entry, f"there is no {wanted}.py in {root}")
     return Code(root.resolve(), files)
 

@@ -123,7 +123,8 @@ def _worked_out(paths: SweepPaths, record: Analysis) -> Mapping[str, Any]:
         )
         for text in caveats.mixed(tables.runs)
     ]
-    found = answers(of.tables, of.effects, of.variance, of.options, cmi=of.cmi)
+    every = of.tables if of.every is None else of.every
+    found = answers(every, of.effects, of.variance, of.options, cmi=of.cmi)
     return {
         "first": [_kept_of(one) for one in mixed],
         "repeats": short_repeats(of.tables),

@@ -9,7 +9,8 @@ from typing import Any
 import polars as pl
 
 from manyseed.analysis.axes import AXES, UNKNOWN, VARY
-from manyseed.analysis.questions.intervals import SEEDS, TEST_SETS, too_few
+from manyseed.analysis.options import CONFIDENCE
+from manyseed.analysis.questions.intervals import SEEDS, TEST_SETS, may_differ, too_few
 from manyseed.analysis.questions.question import Answer, Reply
 from manyseed.analysis.questions.variance import (
     ACCURACY,
@@ -38,6 +39,7 @@ _METRICS = {
     "ec_local": "Local error consistency of a pair of runs",
     "ec_global": "Global error consistency of a pair of runs",
 }
+_OF_RUNS = (ACCURACY, ERRORS)  # not of pairs
 _SOURCES = {"batch": "batch (dropout with it)", "train": "train (resampling)"}
 _PARTS = {
     OWN: "{} by itself",
@@ -90,7 +92,10 @@ def sentence(row: Mapping[str, Any]) -> str:
     basis = f"; from {runs}{row['n_repeats']:,} {repeats}"
     value, low, high = row["variance"], row["low"], row["high"]
     if low is None:
-        return f"{part}: none seen, as nothing differs, which a few runs may do by chance{basis}"
+        freedom, bound = row["n_runs"] - row["n_repeats"], "which a few runs may do by chance"
+        if row["part"] in (ALL, ALONE) and row["metric"] in _OF_RUNS and "*" not in row["source"]:
+            bound = f"while {may_differ(freedom, CONFIDENCE)}"
+        return f"{part}: none seen, as nothing differs, {bound}{basis}"
     share = "" if row["share"] is None or row["part"] == ALL else f", {row['share']:.0%} of all"
     on = ", on this one test set" if row["over"] == SEEDS else ""
     if low > 0 and value > 0:

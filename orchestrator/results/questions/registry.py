@@ -198,8 +198,9 @@ def evidence(paths: SweepPaths) -> tuple[Evidence, Tables]:
     pairs = compared(results) or paired(tables)
     variance = last(results[VARIANCE]) if VARIANCE in results else None
     by_classifier = effects(pairs, by=("classifier",))
-    own = independent(once(tables))
-    found = Evidence(own, by_classifier, variance, record.conventions(paths), results.get(CMI))
+    every, options = once(tables), record.conventions(paths)
+    own = independent(every)
+    found = Evidence(own, by_classifier, variance, options, results.get(CMI), every)
     return found, tables
 
 

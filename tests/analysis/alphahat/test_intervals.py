@@ -81,7 +81,7 @@ def test_it_holds_the_level_at_endless_points(design):
         held += row["alpha_hat_low"] <= truth + 1e-9 and truth <= row["alpha_hat_high"] + 1e-9
         plain += abs(row["alpha_hat"] - truth) <= 1.96 * row["alpha_hat_mc_se"] + 1e-9
     print(f"{design}: level {truth:.4f}, held {held}, by the Monte-Carlo error {plain}")
-    assert held >= 0.9 * replications
+    assert held >= 0.93 * replications
 
 
 def slow_interval(levels, means, within, confidence=0.95):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -98,7 +99,7 @@ def test_runs_that_are_all_equal_have_no_spread_to_compare():
     tables = planted(datasets=2, classifiers=tuple(sds), sd=of_classifier(**sds))
     found = spreads(tables)
     assert [row.classifier for row in found.rows] == ["a", "b"]
-    assert [name for name, *_ in found.equal] == ["c"]
+    assert [one.classifier for one in found.alike] == ["c"]
     assert found.ratio == pytest.approx(2, rel=0.4)
     text = said(tables)["spread"]
     assert "the accuracy of a varies most of those whose runs differ" in text
@@ -110,6 +111,19 @@ def test_runs_that_are_all_equal_have_no_spread_to_compare():
     none = said(planted(classifiers=("a", "c"), sd=of_classifier(a=0.0, c=0.0)))["spread"]
     assert none.startswith("The accuracies of all 30 runs of a are equal")
     assert "standard deviation" not in none
+
+
+def test_a_spread_below_one_test_point_is_not_compared():
+    made = planted(classifiers=("a", "b", "c"), sd=of_classifier(a=0.1, b=0.05, c=0.01))
+    made = replace(made, repeats=made.repeats.with_columns(n_test=pl.lit(40, pl.UInt32)))
+    found = spreads(made)
+    assert ([row.classifier for row in found.rows], found.alike[0].step) == (["a", "b"], 1 / 40)
+    text = said(made)["spread"]
+    assert "varies most of those whose runs differ enough" in text
+    assert " least" not in text.partition("The standard deviation")[0]
+    assert re.search(
+        r"The standard deviation of 30 runs of c, 0\.\d+, is below one test point", text
+    )
 
 
 @pytest.mark.slow
@@ -301,37 +315,6 @@ def test_equal_runs_are_not_enough_runs():
     assert "has no answer" not in said(planted(sd=0.002))["enough"]
 
 
-def test_shares_of_variance_are_told_where_they_are_known():
-    row = {
-        "cell": 3,
-        "dataset": "d",
-        "classifier": "mlp",
-        "metric": "accuracy",
-        "n_repeats": 5,
-        "n_runs": 50,
-        "share": None,
-        "source": "init+batch",
-    }
-    rows = [
-        {**row, "part": "all", "variance": 1e-4, "low": 0.5e-4, "high": 2e-4, "share": 1.0},
-        {**row, "part": "own", "source": "init", "variance": 7e-5, "low": 4e-5, "high": 1e-4},
-        {**row, "part": "own", "source": "batch", "variance": 1e-6, "low": -1e-6, "high": 3e-6},
-        {**row, "part": "between test sets", "variance": 9e-4, "low": 4e-4, "high": 25e-4},
-    ]
-    rows[1]["share"], rows[2]["share"] = 0.7, 0.01
-    text = said(planted(), pl.DataFrame(rows))["sources"]
-    assert text.startswith(
-        "Of the variance between runs, init by itself accounts for 70% in d × mlp (cell 3;"
-    )
-    assert "n = 50 runs" in text
-    start = "accuracy varies more between test sets than between seeds in 1 of 1 cells"
-    assert f"{start} (whose two 95 %" in text
-    assert "sd 0.0300 (0.0200 to 0.0500, 95 %; n = 5 test sets) against 0.0100" in text
-    unclear = pl.DataFrame([{**one, "low": -1.0} for one in rows])
-    assert "sources" not in said(planted(), unclear)
-    assert "sources" not in said(planted(), None)
-
-
 def test_classifiers_rank_across_datasets_with_a_critical_difference():
     order = of_classifier(a=0.7, b=0.9, c=0.8)
     tables = planted(datasets=12, classifiers=("a", "b", "c"), accuracy=order, runs=4)
@@ -343,7 +326,10 @@ def test_classifiers_rank_across_datasets_with_a_critical_difference():
     ]
     assert found.apart == (("b", "c"), ("b", "a"), ("c", "a"))
     text = said(tables)["standings"]
-    assert "Across 12 datasets b ranks first by mean accuracy (mean rank 1.0 of 3, 12 wins;" in text
+    assert (
+        "Across 12 datasets b ranks first so far, by mean accuracy (mean rank 1.0 of 3, 12 wins;"
+        in text
+    )
     assert "Beyond chance, ranks tell b from c, b from a, c from a" in text
     assert "rough" not in text
     few = said(planted(datasets=2, classifiers=("a", "b", "c"), accuracy=order, runs=4))
@@ -355,7 +341,10 @@ def test_classifiers_rank_across_datasets_with_a_critical_difference():
 def test_classifiers_of_equal_rank_are_first_together():
     rows = (Standing("a", 1.5, 1), Standing("b", 1.5, 1), Standing("c", 3.0, 0))
     ((text, _),) = in_words(Standings(rows, datasets=2, critical=2.0, apart=()))
-    assert "Across 2 datasets a and b both rank first by mean accuracy (mean rank 1.5 of 3" in text
+    assert (
+        "Across 2 datasets a and b both rank first so far, by mean accuracy (mean rank 1.5 of 3"
+        in text
+    )
 
 
 @pytest.mark.parametrize(

@@ -135,9 +135,10 @@ def test_answers_in_words():
     cells = cells_of({0: "mlp", 1: "xgb"})
     rows = compared(ensembles, cells, ["cll"])
     single, whole = worths(rows.filter(deep_cell=0), cells)
-    assert single.words.startswith("classifier = xgb: 1 run is worth 1.3 (1.2 to 1.3) independent")
-    more = "classifier = xgb: 3 averaged runs are worth more than 3 independent runs with "
-    assert whole.words == f"{more}classifier = mlp."
+    start = "classifier = xgb: 1 run is worth 1.3 (1.2 to 1.3 within one sd) independent"
+    assert single.words.startswith(start)
+    more = "classifier = xgb: 3 averaged runs are worth more, as measured, than 3 independent runs"
+    assert whole.words == f"{more} with classifier = mlp."
     (two,) = worths(rows.filter(deep_cell=0), cells, members=2)
     assert (two.members, two.dee) == (2, pytest.approx(2.5))
     gain = gains(ensembles.filter(cell=0), "cll")
@@ -145,7 +146,7 @@ def test_answers_in_words():
         "cll: one run -1, all 3 averaged -0.7; 1.8 bring half of the gain, 2.7 nine tenths."
     )
     worse = gains(table({0: [-0.7, -0.9]}), "cll")
-    assert worse.words.endswith("nothing is gained by averaging.")
+    assert worse.words.endswith("no gain by averaging is seen.")
 
 
 def test_equal_curves_are_worth_their_own_size():

@@ -97,6 +97,12 @@ def test_no_spread_seen_is_not_no_spread():
     pairs = for_pairs("consistency", [alike], 0.02)
     assert pairs.runs is None
     assert "as all pairs of the 6 runs have the same value" in pairs.words
+    alike[0, 1] = alike[1, 0] = 0.51
+    near = for_pairs("consistency", [alike], 0.02, resolution=1 / 40)
+    assert (near.runs, near.high) == (None, 15)
+    assert "of pairs of 6 runs, 0.0026, is below one of the points that some run" in near.words
+    assert "if they vary by 0.025 at most, 15 runs are enough" in near.words
+    assert for_pairs("consistency", [alike], 0.02, resolution=1e-3).runs is not None
 
 
 @pytest.mark.parametrize(("share", "runs"), [(0.3, 3), (0.1, 10), (0.02, 40)])

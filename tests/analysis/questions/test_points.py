@@ -224,7 +224,7 @@ def test_flips_by_source_are_the_planted_split():
             None if one is None else pytest.approx(one) for one in expected
         ]
     (told,) = (one for one in answers(found) if "by itself" in one.headline)
-    assert told.headline == "Of the flips of m on d: init by itself 75%, batch by itself 25%."
+    assert told.headline == "Of the flips seen of m on d: init by itself 75%, batch by itself 25%."
     # without a cell in which all vary, nothing is said
     assert table(cells[:2], [whole, whole])["of_flips"].null_count() == 8
 

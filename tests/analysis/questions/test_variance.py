@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from itertools import combinations
 
 import numpy as np
@@ -10,8 +11,10 @@ import pytest
 from scipy import stats
 
 from manyseed.analysis.axes import LATER
+from manyseed.analysis.options import Options
 from manyseed.analysis.questions.components import covariances, difference_limits
 from manyseed.analysis.questions.intervals import SEEDS
+from manyseed.analysis.questions.question import Evidence
 from manyseed.analysis.questions.variance import (
     ACCURACY,
     ADDED,
@@ -21,6 +24,7 @@ from manyseed.analysis.questions.variance import (
     OWN,
     TEST_SET,
     TOGETHER,
+    answer,
     variance,
 )
 from manyseed.analysis.tables.rows import Tables
@@ -385,3 +389,39 @@ def test_variance_of_consistency_is_held(repeats, sets):
     }
     held = coverage(200, lambda rng: scored(rng, sets, repeats, runs), truth, wrong=True)
     assert min(held.values()) >= 0.9, held
+
+
+def said(cells):
+    """What is said of the sources of cells."""
+    made = tables(cells)
+    of_cells = made.repeats.select("cell", "dataset", "classifier").unique()
+    rows = variance(made).join(of_cells, on="cell")
+    return [one.text for one in answer(Evidence(made, rows, rows, Options()))]
+
+
+def test_shares_of_variance_are_told_where_they_are_known():
+    cells = planted(np.random.default_rng(0), (1, 0.2), of_set=6, repeats=5)
+    (text,) = said(cells)
+    assert re.match(
+        r"Of the variance between runs, init by itself accounts for \d+% in one ×", text
+    )
+    assert re.search(
+        r"\(cell 2; sd 0\.\d{4} to 0\.\d{4}, 95 % for all 2 together; n = 50 runs", text
+    )
+    start = "accuracy varies more between test sets than between seeds in 1 of 1 cells (whose two"
+    assert f"{start} intervals do not overlap), such as one × mlp (cell 2): sd 0.0" in text
+    assert re.search(r"\d, 95 %; n = 5 test sets\) against 0\.0\d+ \(", text)
+    assert said(planted(np.random.default_rng(0), (0.1, 0.1), together=3, repeats=3)) == []
+
+
+def test_a_source_that_is_chosen_among_many_cells_is_held_to_all_of_them():
+    """By itself, one of 40 components tells a source that does nothing by itself from 0."""
+    rng = np.random.default_rng(5)
+    cells = [
+        ({"vary": vary, "dataset": f"d{number}"}, 0.9 + 0.01 * rng.normal(size=(1, 8)))
+        for number in range(25)
+        for vary in ("init", "batch", "init+batch")
+    ]
+    rows = variance(tables(cells)).filter(pl.col("metric") == ACCURACY, pl.col("part") == OWN)
+    assert (rows["low"] > 0).any()
+    assert not [text for text in said(cells) if "by itself" in text]

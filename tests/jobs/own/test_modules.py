@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from manyseed.jobs.checks import Refused
 from manyseed.jobs.own import copies
 
 RECORD = "shelved_boosting/__init__.py,,\nshelved_boosting/core.py,,\n"
@@ -37,6 +38,17 @@ def test_what_pip_put_elsewhere_on_the_path_is_a_library(
     else:
         assert found.root == tmp_path / "shelf"
         assert {*found.files} == {"shelved_boosting/__init__.py", "shelved_boosting/core.py"}
+
+
+@pytest.mark.parametrize("module", ["own", "models.own"])
+def test_a_file_in_place_of_a_module_is_refused_with_its_name(module: str, tmp_path: Path) -> None:
+    file = tmp_path / f"{module.replace('.', '/')}.py"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text("def build(): ...\n")
+    with pytest.raises(Refused, match=rf'names a module, not a file: "{module}:build"'):
+        copies.find_modules("module", [f"{module}.py:build"], [tmp_path])
+    with pytest.raises(Refused, match="there is no"):
+        copies.find_modules("module", [f"{module}.other:build"], [tmp_path])
 
 
 def test_a_module_is_found_in_the_distributions_that_python_names() -> None:
